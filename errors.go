@@ -1,0 +1,132 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+var (
+	// ErrAlreadyRun indicates that Run was called a second time. An informer
+	// runs once; make a new one to start again.
+	ErrAlreadyRun = errors.New("informer has already been run")
+
+	// ErrStopped indicates that the ctx given to Run has ended, so that what
+	// was asked for can no longer happen.
+	ErrStopped = errors.New("informer has stopped")
+)
+
+// SyncError is what the waiting methods return when they gave up. It says what
+// they were still waiting for and the last thing that is known to have gone
+// wrong. [errors.Is] and [errors.As] see Err as well as Reason, so that
+// apierrors.IsForbidden(err), for example, works.
+type SyncError struct {
+	Informer string   // Options.Name
+	Late     []string // what had not happened yet, in words
+	Reason   error    // the failure that stands in the way, if one is known: a *WatchError or *StoreError
+	Err      error    // ErrStopped, or the error of the waiting ctx
+}
+
+// Error names the informer, why the waiting ended, what is late, and the reason.
+func (e *SyncError) Error() string {
+	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, ", "))
+	if e.Reason != nil {
+		msg += ": " + e.Reason.Error()
+	}
+	return msg
+}
+
+// Unwrap returns Err and, if there is one, Reason.
+func (e *SyncError) Unwrap() []error {
+	if e.Reason == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Reason}
+}
+
+// WatchError says that a request to the source failed. It is reported when a
+// request starts to fail, and again only when the reason changes or it has
+// worked in between; the informer goes on trying with growing pauses.
+type WatchError struct {
+	Op       string // "list" or "watch"
+	Resource string // Options.Name
+	Err      error
+}
+
+// Error names the operation, the resource and the cause.
+func (e *WatchError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Resource, e.Err) }
+
+// Unwrap returns Err.
+func (e *WatchError) Unwrap() error { return e.Err }
+
+// StoreError says that an operation on the store failed. It is reported when the
+// operation starts to fail and, if the informer is stopped before it has
+// succeeded, once more with GaveUp set. In between it is retried with growing
+// pauses, and everything behind it waits.
+type StoreError struct {
+	Op       string // "get", "add", "update" or "delete"
+	Key      string // as the store has it: "namespace/name" or "name"
+	Failures int    // in a row, this one included
+	GaveUp   bool
+	Err      error
+}
+
+// Error names the operation, the key and the cause.
+func (e *StoreError) Error() string {
+	msg := fmt.Sprintf("store: %s %s: %v", e.Op, e.Key, e.Err)
+	if e.GaveUp {
+		msg += fmt.Sprintf(" (given up after %d failures)", e.Failures)
+	}
+	return msg
+}
+
+// Unwrap returns Err.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// EventError says that a watcher returned an error.
+type EventError struct {
+	Watcher  string // WatcherOptions.Name
+	Key      types.NamespacedName
+	Type     EventType
+	Failures int // for this event, this one included
+	GaveUp   bool
+	Err      error
+}
+
+// Error names the watcher, the event, the key and the cause.
+func (e *EventError) Error() string {
+	return fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, e.Key, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *EventError) Unwrap() error { return e.Err }
+
+// ObjectError says that one object could not be used as it came: the source
+// delivered something that is no object of the informer's type, or one of the
+// user's functions failed on it.
+type ObjectError struct {
+	Op  string // "list", "watch", "transform", "index", "store" (found in it at the start)
+	Key string // as the store has it; empty if the object has no name
+	Err error
+}
+
+// Error names the operation, the key if there is one, and the cause.
+func (e *ObjectError) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("%s %s: %v", e.Op, e.Key, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ObjectError) Unwrap() error { return e.Err }
+
+// LogError logs err with the logger of ctx. It is what Options.ErrorHandler
+// defaults to; a handler of one's own may call it to keep the log.
+func LogError(ctx context.Context, err error) {
+	klog.FromContext(ctx).Error(err, "Informer reports an error")
+}

@@ -1,0 +1,12 @@
+package informer
+
+// HoldListeners makes the goroutines of i's listeners wait for release before
+// they do anything.
+func HoldListeners[T Object](i *CustomCacheInformer[T], release <-chan struct{}) {
+	i.processor.spawn = func(f func()) {
+		i.processor.wg.Go(func() { <-release; f() })
+	}
+}
+
+// StartedCh returns the channel that gates the controller.
+func StartedCh[T Object](i *CustomCacheInformer[T]) <-chan struct{} { return i.processor.startedCh }

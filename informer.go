@@ -1,0 +1,330 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// CustomCacheInformer lists and watches one resource, keeps its state in a store,
+// and tells any number of watchers what changes, each at its own pace. It is made
+// by [New]. Its methods may be called from any goroutine and in any order; the
+// package documentation has the contract. It must not be copied.
+type CustomCacheInformer[T Object] struct {
+	opts      Options[T]
+	store     cache.Store
+	accept    func(any) (T, error)
+	index     *index[T]
+	source    *source
+	inlet     *inlet[T]
+	applier   *applier[T]
+	processor *informerProcessor[T]
+
+	running atomic.Bool
+	stopped chan struct{} // closed when Run's ctx has ended
+}
+
+// New returns an informer over the resource that lw lists and watches; see
+// [ListWatch] for how to get one of a client. It makes no request: that begins
+// with Run.
+//
+// T must be a pointer to an API type, or AnyObject. New checks whatever it can
+// and returns an error that names the argument or the field; it does not keep or
+// change opts. The one thing it changes is an Options.Store that is a
+// cache.Indexer: it adds Indexers to it, and an index by namespace if there is
+// none.
+func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
+	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
+		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
+	}
+	if err := checkSource(lw); err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
+	i := &CustomCacheInformer[T]{opts: opts, store: opts.Store, accept: acceptT[T], stopped: make(chan struct{})}
+	if i.store == nil {
+		i.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	}
+	if i.index, err = newIndex(i.store, opts.Indexers); err != nil {
+		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
+	}
+	i.source = newSource(lw, opts)
+	i.processor = newProcessor[T](i.store.List, opts.ErrorHandler)
+	i.applier = newApplier(i.store, i.index, i.processor, opts)
+	i.inlet = newInlet(i.applier.queue, i.source, i.accept, opts.Transform)
+	i.applier.inlet = i.inlet
+	return i, nil
+}
+
+// AddWatcher registers w. It does not block. The watcher is told the state as of
+// this call, as added events with OriginInitial, and then every change after it:
+// none is left out and none comes twice. Calls begin once the informer runs.
+//
+// It may be called before and during Run, from a watcher's callback too; it
+// returns ErrStopped once Run's ctx has ended, and another error if an argument
+// is not usable.
+func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOptions) (*Registration, error) {
+	if err := checkWatcher(w); err != nil {
+		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
+	}
+	opts, err := opts.withDefaults(w)
+	if err != nil {
+		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
+	}
+	l, err := i.processor.add(w, opts)
+	if err != nil {
+		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)
+	}
+	return l.registration(), nil
+}
+
+// Run lists and watches, feeds the store and calls the watchers, until ctx ends.
+// Then it stops the source first and the watchers after it, and returns nil when
+// every goroutine that it started has returned: it waits for calls of the user's
+// (source, store, watchers) that are under way. Events that wait for a watcher
+// are dropped.
+//
+// If ctx has ended already, no request is made and no watcher is called. A
+// second Run returns ErrAlreadyRun at once. Do not wait for Run to return in a
+// watcher's callback.
+func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
+	if !i.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("informer %s: %w", i.opts.Name, ErrAlreadyRun)
+	}
+	if ctx.Err() != nil {
+		i.stop()
+		i.processor.stop()
+		return nil
+	}
+	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name))
+	i.inlet.ctx = ctx
+
+	// The watchers' calls outlive ctx until the source has stopped.
+	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCalls()
+	var watchers, controller sync.WaitGroup
+	i.processor.start(calls)
+	watchers.Go(func() { i.processor.run(calls) })
+	controller.Go(func() { i.control(ctx) })
+
+	<-ctx.Done()
+	i.stop()
+	controller.Wait() // nothing new can happen now
+	stopCalls()
+	watchers.Wait()
+	return nil
+}
+
+// stop makes it known that the informer will not get any further.
+func (i *CustomCacheInformer[T]) stop() {
+	i.processor.refuse()
+	close(i.stopped)
+}
+
+// control runs the way in, from the source to the log, once the listeners are
+// live, and returns when ctx has ended and all of it has stopped.
+func (i *CustomCacheInformer[T]) control(ctx context.Context) {
+	select {
+	case <-i.processor.startedCh:
+	case <-ctx.Done():
+		return
+	}
+	i.applier.fill(ctx, i.accept)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { i.source.run(ctx, i.inlet) })
+	wg.Go(func() { i.applier.run(ctx) })
+	<-ctx.Done()
+	i.applier.queue.Close()
+}
+
+// Synced returns a channel that is closed once everything of the first list is
+// in the store, or could not be put there and was reported. The watchers may
+// still be behind; their registrations have a Synced of their own.
+func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
+
+// HasSynced reports whether Synced is closed. It does not block.
+func (i *CustomCacheInformer[T]) HasSynced() bool {
+	select {
+	case <-i.applier.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitForSync blocks until the informer has synced, and with it every watcher
+// that is registered now and not removed meanwhile. If ctx or the informer ends
+// first, it returns a *SyncError that says who is late and, if something is
+// failing, what. It may be called before Run, but not in a watcher's callback.
+func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
+	listeners := i.processor.all()
+	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
+		return i.syncError(err, i.lateForSync(listeners))
+	}
+	for _, l := range listeners {
+		if err := i.wait(ctx, l.synced, l.removed); err != nil {
+			return i.syncError(err, i.lateForSync(listeners))
+		}
+	}
+	return nil
+}
+
+// wait blocks until either channel is closed, and returns why it could not.
+func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil // even if ctx has ended too
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-i.stopped: // which removes the listeners
+		return ErrStopped
+	case <-removed:
+		select {
+		case <-i.stopped:
+			return ErrStopped
+		default:
+			return nil
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListener[T]) []string {
+	var late []string
+	if !i.running.Load() {
+		late = append(late, "Run")
+	}
+	if !i.HasSynced() {
+		late = append(late, "the first list")
+	}
+	for _, l := range listeners {
+		select {
+		case <-l.synced:
+		default:
+			late = append(late, "watcher "+l.opts.Name)
+		}
+	}
+	return late
+}
+
+func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
+	reason := i.source.status.failure()
+	if failing := i.applier.failing.Load(); failing != nil {
+		reason = failing
+	}
+	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
+}
+
+// WaitFor blocks until cond holds for the object of that key: for what the store
+// has now, or for any state that a later change brings, deletes included (cond
+// then gets the zero T and false). It returns a *SyncError if ctx or the informer
+// ends first, and a *StoreError if the store cannot be read. It may be called
+// before Run, but not in a watcher's callback; cond is called from the caller's
+// goroutine and must not change obj.
+func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
+	at := i.processor.log.cursor()
+	defer at.close()
+	obj, exists, err := i.Get(key)
+	if err != nil {
+		return err
+	}
+	if cond(obj, exists) {
+		return nil
+	}
+	for name := storeKey(key); ; {
+		if s, ok := at.next(); ok {
+			for _, r := range s.records {
+				if r.kind == recordEvent && r.key == name && cond(r.event.New, r.event.Type != EventDeleted) {
+					return nil
+				}
+			}
+			continue
+		}
+		if !at.sleep() {
+			continue
+		}
+		select {
+		case <-at.wake:
+		case <-i.stopped:
+			return i.syncError(ErrStopped, []string{key.String()})
+		case <-ctx.Done():
+			return i.syncError(ctx.Err(), []string{key.String()})
+		}
+	}
+}
+
+// WaitForResourceVersion blocks until the store has everything that the source
+// delivered up to rv. With the resourceVersion that a write returned, what Get
+// and List return afterwards includes that write. It returns a *SyncError if ctx
+// or the informer ends first, and another error if rv, or what the source
+// delivers, is no resourceVersion that can be compared.
+//
+// A version that the source never shows to this informer, because a selector
+// hides the write, is only passed with the next event or bookmark, which may take
+// a minute, or for ever where there are no bookmarks. It may be called before
+// Run, but not in a watcher's callback.
+func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
+	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
+		return fmt.Errorf("informer %s: WaitForResourceVersion: %w", i.opts.Name, err)
+	}
+	for {
+		now, moved := i.inlet.resourceVersion()
+		ok, err := reached(now, rv)
+		if err != nil {
+			return fmt.Errorf("informer %s: WaitForResourceVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
+		}
+		if ok {
+			return nil
+		}
+		if err := i.wait(ctx, moved, nil); err != nil {
+			return i.syncError(err, []string{"resourceVersion " + rv})
+		}
+	}
+}
+
+// ResourceVersion returns the version up to which the store has everything that
+// the source delivered, or "" before the first list is applied and with sources
+// that have no versions. It does not block.
+func (i *CustomCacheInformer[T]) ResourceVersion() string {
+	rv, _ := i.inlet.resourceVersion()
+	return rv
+}
+
+// acceptT returns what the source delivered as a T, or an error that wraps
+// errWrongType.
+func acceptT[T Object](obj any) (T, error) {
+	t, ok := obj.(T)
+	if !ok {
+		return t, fmt.Errorf("%T %w, %v", obj, errWrongType, reflect.TypeFor[T]())
+	}
+	return t, nil
+}
+
+// tombstone returns an object that carries no more than a key and a UID.
+func tombstone[T Object](key string, uid types.UID) T {
+	var obj AnyObject = &metav1.PartialObjectMetadata{}
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		obj = reflect.New(t.Elem()).Interface().(AnyObject)
+	}
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	obj.SetUID(uid)
+	return obj.(T)
+}

@@ -1,0 +1,375 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestAWatcherIsToldTheStateAndThenEachChange(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+
+		r.Expect(t, "added default/a", "added default/b")
+		src.Apply(object("a", "2"))
+		src.Apply(object("c", "1"))
+		_, _ = src.Delete(keyOf("b"))
+		r.Expect(t, "updated default/a", "added default/c", "deleted default/b")
+		synctest.Wait()
+		r.ExpectNone(t)
+		checkView(t, &r, src)
+		checkStore(t, inf, src)
+		for i, e := range r.Events() {
+			if want := i < 2; want != (e.Origin == informer.OriginInitial) {
+				t.Errorf("event %d has origin %v", i, e.Origin)
+			}
+			if e.FinalStateUnknown {
+				t.Errorf("event %d was seen happening, and its final state is unknown", i)
+			}
+		}
+	})
+}
+
+func TestTheStoreIsChangedBeforeAnyoneIsTold(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		r := recorder{Hook: func(_ context.Context, e event) error {
+			obj, exists, err := inf.Get(e.Key())
+			if err != nil || exists != (e.Type != informer.EventDeleted) || exists && obj != e.New {
+				t.Errorf("told that %v was %v, but the store has %v, %v, %v", e.Key(), e.Type, obj, exists, err)
+			}
+			return nil
+		}}
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		r.Expect(t, "added default/a")
+		for _, step := range []func(){
+			func() { src.Apply(object("a", "2")) },
+			func() { src.Apply(object("b", "1")) },
+			func() { _, _ = src.Delete(keyOf("a")) },
+		} {
+			step()
+			synctest.Wait() // or the store would run ahead of the watcher
+		}
+		r.Expect(t, "updated default/a", "added default/b", "deleted default/a")
+	})
+}
+
+func TestARelistTellsWhatWasMissed(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("same", "1"), object("changed", "1"), object("gone", "1"), object("again", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		r.Expect(t, "added default/same", "added default/changed", "added default/gone", "added default/again")
+
+		synctest.Wait() // or an event may slip through
+		src.Mute(true)
+		src.Apply(object("changed", "2"))
+		src.Apply(object("new", "1"))
+		_, _ = src.Delete(keyOf("gone"))
+		_, _ = src.Delete(keyOf("again"))
+		src.Apply(object("again", "2"))
+		src.Expire()
+		src.Mute(false)
+		r.Expect(t, "updated default/changed", "added default/new", "deleted default/gone", "deleted default/again", "added default/again")
+		synctest.Wait()
+		r.ExpectNone(t)
+		checkView(t, &r, src)
+		checkStore(t, inf, src)
+		for _, e := range r.Events()[4:] {
+			if e.Origin != informer.OriginRelist {
+				t.Errorf("%v %v has origin %v", e.Type, e.Key(), e.Origin)
+			}
+			if e.FinalStateUnknown != (e.Type == informer.EventDeleted) {
+				t.Errorf("%v %v: FinalStateUnknown is %v", e.Type, e.Key(), e.FinalStateUnknown)
+			}
+		}
+		src.Apply(object("same", "2"))
+		r.Expect(t, "updated default/same")
+		if e := r.Events()[len(r.Events())-1]; e.Origin != informer.OriginWatch {
+			t.Errorf("an event after the relist has origin %v", e.Origin)
+		}
+	})
+}
+
+func TestManyRelistsAndReconnectsLoseNothing(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{Queue: queue})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		for i := range 300 {
+			name := fmt.Sprint("o", i%17)
+			switch i % 7 {
+			case 5:
+				_, _ = src.Delete(keyOf(name))
+			default:
+				src.Apply(object(name, fmt.Sprint(i)))
+			}
+			switch i % 50 {
+			case 20:
+				src.Disconnect()
+			case 40:
+				src.Mute(true)
+			case 45:
+				src.Expire()
+				src.Mute(false)
+			}
+			if i%10 == 0 {
+				time.Sleep(time.Minute)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		checkView(t, &r, src)
+		checkStore(t, inf, src)
+	})
+}
+
+func TestAnEmptySourceSyncsAtOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource[configMap](), options{Queue: queue})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		if inf.HasSynced() {
+			t.Error("synced before it ran")
+		}
+		begin := time.Now()
+		informertest.Run(t, inf)
+		<-reg.Synced()
+		<-inf.Synced()
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("syncing took %v", took)
+		}
+		if !inf.HasSynced() {
+			t.Error("Synced is closed and HasSynced is false")
+		}
+	})
+}
+
+func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		release := make(chan struct{})
+		calls := 0
+		r := recorder{Hook: func(context.Context, event) error {
+			if calls++; calls == 2 {
+				<-release
+			}
+			return errors.New("cannot")
+		}}
+		syncedAfter := -1
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{Name: "mine", OnSynced: func(context.Context) { syncedAfter = calls }})
+		start(t, inf)
+		<-inf.Synced()
+		synctest.Wait()
+		select {
+		case <-reg.Synced():
+			t.Fatal("synced while the second call is under way")
+		default:
+		}
+		src.Apply(object("a", "2")) // comes after OnSynced
+		close(release)
+		<-reg.Synced()
+		if syncedAfter != 2 {
+			t.Errorf("OnSynced was called after %d calls", syncedAfter)
+		}
+		synctest.Wait()
+		got := errs.take()
+		if len(got) != 3 {
+			t.Fatalf("3 failing calls reported %v", got)
+		}
+		var failed *informer.EventError
+		if !errors.As(got[2], &failed) || failed.Watcher != "mine" || failed.Key != keyOf("a") || failed.Type != informer.EventUpdated || !failed.GaveUp || failed.Failures != 1 {
+			t.Errorf("the third failure is reported as %+v", got[2])
+		}
+	})
+}
+
+func TestWaitForSyncSaysWhoIsLate(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Name: "maps"})
+		err := inf.WaitForSync(within(t, time.Second))
+		var late *informer.SyncError
+		if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || strings.Join(late.Late, "; ") != "Run; the first list" {
+			t.Errorf("before Run: %v", err)
+		}
+		release := make(chan struct{})
+		r := recorder{Hook: func(context.Context, event) error { <-release; return nil }}
+		addWatcher(t, inf, &r, informer.WatcherOptions{Name: "slow"})
+		stop := start(t, inf)
+		err = inf.WaitForSync(within(t, time.Second))
+		if !errors.As(err, &late) || strings.Join(late.Late, "; ") != "watcher slow" || late.Informer != "maps" {
+			t.Errorf("with a slow watcher: %v", err)
+		}
+		waited := make(chan error)
+		go func() { waited <- inf.WaitForSync(t.Context()) }()
+		synctest.Wait()
+		go stop()
+		if err := <-waited; !errors.Is(err, informer.ErrStopped) || !errors.As(err, &late) {
+			t.Errorf("stopped while waiting: %v", err)
+		}
+		close(release)
+	})
+}
+
+func TestWaitForSyncDoesNotWaitForARemovedWatcher(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+		release := make(chan struct{})
+		r := recorder{Hook: func(context.Context, event) error { <-release; return nil }}
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		start(t, inf)
+		waited := make(chan error)
+		go func() { waited <- inf.WaitForSync(t.Context()) }()
+		synctest.Wait()
+		reg.Remove()
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+		close(release)
+		<-reg.Stopped()
+		select {
+		case <-reg.Synced():
+			t.Error("a watcher that was removed before it had synced is synced")
+		default:
+		}
+	})
+}
+
+func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf, src := startWith(t, queue, object("a", "1"))
+		has := func(value string) func(configMap, bool) bool {
+			return func(obj configMap, exists bool) bool { return exists && obj.Data["value"] == value }
+		}
+		if err := inf.WaitFor(t.Context(), keyOf("a"), has("1")); err != nil {
+			t.Error(err)
+		}
+		done := make(chan error, 2)
+		go func() { done <- inf.WaitFor(t.Context(), keyOf("a"), has("3")) }()
+		go func() {
+			done <- inf.WaitFor(t.Context(), keyOf("a"), func(obj configMap, exists bool) bool { return !exists && obj == nil })
+		}()
+		synctest.Wait()
+		src.Apply(object("b", "3"))
+		src.Apply(object("a", "2"))
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("returned too early: %v", err)
+		default:
+		}
+		src.Apply(object("a", "3"))
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_, _ = src.Delete(keyOf("a"))
+		src.Apply(object("a", "4")) // the absence is over before anybody can look
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		err := inf.WaitFor(within(t, time.Second), keyOf("a"), has("never"))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "default/a") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf, src := startWith(t, queue, object("a", "1"))
+		if got, want := inf.ResourceVersion(), src.ResourceVersion(); got != want {
+			t.Errorf("after the first list ResourceVersion is %s, the source is at %s", got, want)
+		}
+		for i := range 100 {
+			obj := src.Apply(object(fmt.Sprint("o", i%7), fmt.Sprint(i)))
+			if err := inf.WaitForResourceVersion(t.Context(), obj.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, _ := inf.Get(keyOf(obj.Name)); got == nil || got.ResourceVersion != obj.ResourceVersion {
+				t.Fatalf("waited for version %s and then read %v", obj.ResourceVersion, got)
+			}
+		}
+		gone, _ := src.Delete(keyOf("a"))
+		if err := inf.WaitForResourceVersion(t.Context(), gone.ResourceVersion); err != nil {
+			t.Fatal(err)
+		}
+		if _, exists, _ := inf.Get(keyOf("a")); exists {
+			t.Error("waited for a delete and then read the object")
+		}
+		src.Compact() // moves the version on, as a write does that a selector hides
+		src.Bookmark()
+		if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+			t.Error(err)
+		}
+		err := inf.WaitForResourceVersion(within(t, time.Hour), "999999")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "999999") {
+			t.Error(err)
+		}
+		if err := inf.WaitForResourceVersion(t.Context(), "x1"); err == nil {
+			t.Error("waiting for a version that is no number did not fail")
+		}
+	})
+}
+
+func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no such luck"))
+		src.Fail(informertest.VerbWatch, forbidden, -1)
+		src.Fail(informertest.VerbList, forbidden, -1)
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		stop := start(t, inf)
+		err := inf.WaitForSync(within(t, 10*time.Minute))
+		var failed *informer.WatchError
+		if !apierrors.IsForbidden(err) || !errors.As(err, &failed) || failed.Resource != "ConfigMap" {
+			t.Errorf("waiting ended with %v", err)
+		}
+		if got := errs.take(); len(got) != 2 {
+			t.Errorf("in 10 minutes reported %v", got)
+		}
+		src.Heal()
+		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+			t.Error(err)
+		}
+		src.Fail(informertest.VerbWatch, forbidden, 1)
+		src.Disconnect()
+		time.Sleep(time.Minute)
+		if got := errs.take(); len(got) != 1 {
+			t.Errorf("after it had worked reported %v", got)
+		}
+		stop()
+	})
+}
+
+// startWith returns a running, synced informer and its source.
+func startWith(t *testing.T, queue informer.QueueKind, objs ...configMap) (*ci, *source) {
+	t.Helper()
+	src := informertest.NewSource(objs...)
+	inf := newInformer(t, src, options{Queue: queue})
+	informertest.Run(t, inf)
+	return inf, src
+}

@@ -1,0 +1,193 @@
+package informertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// patience is how long Expect waits. In a synctest bubble it takes no time.
+const patience = 30 * time.Second
+
+// Recorder is a watcher that remembers what it was told and checks it against
+// the contract as it goes. Its zero value is ready to use; it must not be copied.
+// Its methods may be called from any goroutine.
+type Recorder[T informer.Object] struct {
+	// Hook, if set before the recorder is added to an informer, is called for
+	// every event after it has been recorded, with nothing locked. It may block,
+	// and what it returns is returned to the informer.
+	Hook func(ctx context.Context, e informer.Event[T]) error
+
+	mu       sync.Mutex // protects the rest
+	events   []informer.Event[T]
+	expected int // how many of events Expect has consumed
+	view     map[types.NamespacedName]T
+	broken   error
+	more     chan struct{} // closed at the next event; nil if nobody waits
+}
+
+// Add records e and calls Hook.
+func (r *Recorder[T]) Add(ctx context.Context, e informer.Event[T]) error {
+	return r.record(ctx, informer.EventAdded, e)
+}
+
+// Update records e and calls Hook.
+func (r *Recorder[T]) Update(ctx context.Context, e informer.Event[T]) error {
+	return r.record(ctx, informer.EventUpdated, e)
+}
+
+// Delete records e and calls Hook.
+func (r *Recorder[T]) Delete(ctx context.Context, e informer.Event[T]) error {
+	return r.record(ctx, informer.EventDeleted, e)
+}
+
+func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e informer.Event[T]) error {
+	r.mu.Lock()
+	if err := r.apply(called, e); err != nil && r.broken == nil {
+		r.broken = fmt.Errorf("event %d, %s %s (%s): %w", len(r.events), e.Type, e.Key(), e.Origin, err)
+	}
+	r.events = append(r.events, e)
+	if r.more != nil {
+		close(r.more)
+		r.more = nil
+	}
+	r.mu.Unlock()
+	if r.Hook == nil {
+		return nil
+	}
+	return r.Hook(ctx, e)
+}
+
+// apply brings the view up to date and returns how e contradicts it.
+func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) error {
+	var none T
+	if called != e.Type {
+		return fmt.Errorf("was passed to the method for %s", called)
+	}
+	if r.view == nil {
+		r.view = map[types.NamespacedName]T{}
+	}
+	known, there := r.view[e.Key()]
+	switch e.Type {
+	case informer.EventAdded:
+		r.view[e.Key()] = e.New
+		if there {
+			return fmt.Errorf("was there already, at version %s", known.GetResourceVersion())
+		}
+		if e.Old != none {
+			return fmt.Errorf("has an Old")
+		}
+		return nil
+	case informer.EventUpdated:
+		r.view[e.Key()] = e.New
+	case informer.EventDeleted:
+		delete(r.view, e.Key())
+		if e.New != none {
+			return fmt.Errorf("has a New")
+		}
+	}
+	if !there {
+		return fmt.Errorf("was not there")
+	}
+	if e.Old != known && !e.FinalStateUnknown {
+		return fmt.Errorf("has an Old of version %s that is not the New before, of version %s", e.Old.GetResourceVersion(), known.GetResourceVersion())
+	}
+	return nil
+}
+
+// Events returns all events so far, in the order of the calls.
+func (r *Recorder[T]) Events() []informer.Event[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// View returns what the events so far add up to: what a program that keeps a
+// state of its own from them now believes.
+func (r *Recorder[T]) View() map[types.NamespacedName]T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.view)
+}
+
+// Err returns the first event that contradicts those before it: an object that
+// was added twice, one that was updated or deleted without being there, or an
+// Old that is not the New of the event before.
+func (r *Recorder[T]) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.broken
+}
+
+// Expect waits for as many further events as are wanted and fails the test if
+// they are not these. An event is written as its type and its key, such as
+// "added default/web" or "deleted node-1". The order counts among the events of
+// one object only, which is what an informer promises. It also fails if the
+// events contradict each other, see Err, or do not come within 30 s, which takes
+// no time in a synctest bubble. Events that were expected are not seen by the
+// next Expect.
+func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
+	t.Helper()
+	got, err := r.take(t.Context(), len(want))
+	byKey := func(a, b string) int { return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):]) }
+	slices.SortStableFunc(got, byKey)
+	want = slices.Clone(want)
+	slices.SortStableFunc(want, byKey)
+	if !slices.Equal(got, want) {
+		t.Fatalf("expected the events %q, got %q (%v)", want, got, err)
+	}
+	if err := r.Err(); err != nil {
+		t.Fatalf("the events contradict each other: %v", err)
+	}
+}
+
+// take waits for n events that were not taken before and returns them as Expect
+// writes them. It returns fewer with an error if they do not come.
+func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var taken []string
+	for {
+		r.mu.Lock()
+		for len(taken) < n && r.expected < len(r.events) {
+			e := r.events[r.expected]
+			r.expected++
+			taken = append(taken, fmt.Sprintf("%s %s", e.Type, strings.TrimPrefix(e.Key().String(), "/")))
+		}
+		if len(taken) == n {
+			r.mu.Unlock()
+			return taken, nil
+		}
+		if r.more == nil {
+			r.more = make(chan struct{})
+		}
+		more := r.more
+		r.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return taken, fmt.Errorf("after %d of %d: %w", len(taken), n, ctx.Err())
+		}
+	}
+}
+
+// ExpectNone fails the test if there is an event that no Expect has consumed. It
+// does not wait: call synctest.Wait before it, or expect an event that must come
+// later.
+func (r *Recorder[T]) ExpectNone(t testing.TB) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events[r.expected:] {
+		t.Errorf("unexpected event: %s %s", e.Type, e.Key())
+	}
+}

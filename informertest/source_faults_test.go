@@ -1,0 +1,333 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
+	src := informertest.NewSource(configMap("a", "1"))
+	forbidden := apierrors.NewGenericServerResponse(http.StatusForbidden, "list", corev1.Resource("configmaps"), "", "no", 0, true)
+	garbage := errors.New("garbage")
+	src.Fail(informertest.VerbList, forbidden, 2)
+	src.Fail(informertest.VerbList, garbage, 0)
+	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+	src.Fail(informertest.VerbWatch, garbage, -1)
+
+	for _, want := range []error{forbidden, forbidden, syscall.ECONNREFUSED, nil} {
+		if _, err := src.List(metav1.ListOptions{}); err != want {
+			t.Errorf("got error %v, want %v", err, want)
+		}
+	}
+	for range 3 {
+		if _, err := src.Watch(metav1.ListOptions{}); err != garbage {
+			t.Errorf("got error %v, want %v", err, garbage)
+		}
+	}
+	src.Heal()
+	w, err := src.Watch(metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("the source is not healed: %v", err)
+	}
+	w.Stop()
+}
+
+func TestFailPanicsWithoutAnError(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	informertest.NewSource[*corev1.ConfigMap]().Fail(informertest.VerbList, nil, 1)
+}
+
+func TestDisconnectEndsAllWatchesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		behind := openWatch(t, src, metav1.ListOptions{})
+		muted := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+		synctest.Wait()
+		src.Mute(true)
+		src.Disconnect()
+		if n := src.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		wantClosed(t, behind)
+		wantClosed(t, muted)
+		src.Mute(false)
+		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=1 @1001")
+	})
+}
+
+func TestCompactMakesAllVersionsSoFarTooOldButDoesNotDisturbOpenWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		behind := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1000"})
+		src.Apply(configMap("a", "2"))
+		last := src.ResourceVersion()
+		src.Compact()
+		src.Apply(configMap("a", "3"))
+
+		wantEvents(t, behind, "ADDED a=1 @1001", "MODIFIED a=2 @1002", "MODIFIED a=3 @1004")
+		for _, version := range []string{"1000", last} {
+			w := openWatch(t, src, metav1.ListOptions{ResourceVersion: version})
+			if got := describe(next(t, w)); got != "ERROR 410 Expired" {
+				t.Errorf("a watch at %s begins with %s", version, got)
+			}
+			wantClosed(t, w)
+		}
+		wantEvents(t, openWatch(t, src, metav1.ListOptions{ResourceVersion: "1003"}), "MODIFIED a=3 @1004")
+	})
+}
+
+func TestAnExpiredWatchThatIsNotReadEndsWithItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1"})
+		if n := src.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		w.Stop()
+		wantClosed(t, w)
+	})
+}
+
+func TestRefuseExpiredLetsTheCallFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		src.Compact()
+		src.RefuseExpired(true)
+		_, err := src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
+		wantError(t, err, apierrors.IsResourceExpired)
+		src.Heal() // That is no fault to be healed.
+		_, err = src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
+		wantError(t, err, apierrors.IsResourceExpired)
+		src.RefuseExpired(false)
+		openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+	})
+}
+
+func TestExpireEndsWatchesWith410AndWhatTheyHaveNotDeliveredIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+		src.Mute(true)
+		must(src.Delete(keyOf("a")))
+		src.Expire()
+		if n := src.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		src.Mute(false)
+		if got := describe(next(t, w)); got != "ERROR 410 Expired" {
+			t.Errorf("got %s", got)
+		}
+		wantClosed(t, w)
+		if got := describe(next(t, openWatch(t, src, metav1.ListOptions{ResourceVersion: "1002"}))); got != "ERROR 410 Expired" {
+			t.Errorf("a watch at the last version seen: got %s", got)
+		}
+		wantQuiet(t, openWatch(t, src, metav1.ListOptions{ResourceVersion: src.ResourceVersion()}))
+	})
+}
+
+func TestMutedWatchesCatchUp(t *testing.T) {
+	for name, unmute := range map[string]func(*configMapSource){
+		"Mute(false)": func(src *configMapSource) { src.Mute(false) },
+		"Heal":        (*configMapSource).Heal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(configMap("a", "1"))
+				before := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+				unread := openWatch(t, src, metav1.ListOptions{})
+				synctest.Wait()
+				src.Mute(true)
+				during := openWatch(t, src, watchList(""))
+				src.Apply(configMap("a", "2"))
+				src.Mute(true)
+				src.Bookmark()
+				for _, w := range []watch.Interface{before, unread, during} {
+					wantQuiet(t, w)
+				}
+				unmute(src)
+				wantEvents(t, before, "MODIFIED a=2 @1002")
+				wantEvents(t, unread, "ADDED a=1 @1001", "MODIFIED a=2 @1002")
+				wantEvents(t, during, "ADDED a=1 @1001", "BOOKMARK @1001true", "MODIFIED a=2 @1002", "BOOKMARK @1002")
+			})
+		})
+	}
+}
+
+func TestSlowListTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		src.SlowList(time.Minute)
+		start := time.Now()
+		time.AfterFunc(30*time.Second, func() { src.Apply(configMap("b", "1")) })
+		wantItems(t, must(src.List(metav1.ListOptions{})), "a=1 @1001", "b=1 @1002")
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("LIST took %v", took)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := src.ListWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v", err)
+		}
+
+		src.Heal()
+		start = time.Now()
+		must(src.List(metav1.ListOptions{}))
+		if took := time.Since(start); took != 0 {
+			t.Errorf("LIST took %v after Heal", took)
+		}
+	})
+}
+
+func TestHeldListsWaitForAllReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		release, releaseToo := src.HoldList(), src.HoldList()
+		answer := make(chan runtime.Object, 1)
+		go func() { answer <- must(src.List(metav1.ListOptions{})) }()
+		held := func() bool {
+			synctest.Wait()
+			return len(src.Requests()) == 1 && len(answer) == 0
+		}
+		if !held() {
+			t.Fatal("LIST is not held")
+		}
+		release()
+		release()
+		if !held() {
+			t.Fatal("LIST is held no more after one release of two")
+		}
+		src.Apply(configMap("b", "1"))
+		releaseToo()
+		wantItems(t, <-answer, "a=1 @1001", "b=1 @1002")
+
+		release = src.HoldList()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := src.ListWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v", err)
+		}
+		src.Heal()
+		release()
+		must(src.List(metav1.ListOptions{}))
+	})
+}
+
+func TestAServerMayNotSupportWatchLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		src.Heal() // That is no fault to be healed.
+		_, err := src.WatchWithContext(t.Context(), watchList(""))
+		wantError(t, err, apierrors.IsInvalid)
+		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=1 @1001")
+
+		src.SetWatchList(informertest.WatchListSilent)
+		w := openWatch(t, src, watchList(""))
+		src.Apply(configMap("a", "2"))
+		src.Bookmark()
+		wantQuiet(t, w)
+		if n := src.Watches(); n != 2 {
+			t.Errorf("%d watches are open, want 2", n)
+		}
+		src.Disconnect()
+		wantClosed(t, w)
+		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=2 @1002")
+
+		src.SetWatchList(informertest.WatchListSupported)
+		wantEvents(t, openWatch(t, src, watchList("")), "ADDED a=2 @1002", "BOOKMARK @1002true")
+	})
+}
+
+func TestInjectSendsAnythingInOrderToTheWatchesThatAreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		w := openWatch(t, src, metav1.ListOptions{FieldSelector: "metadata.name=a"})
+		events := []watch.Event{
+			{Type: watch.Added, Object: &corev1.Pod{}},
+			{Type: watch.Modified},
+			{Type: watch.Deleted, Object: (*corev1.ConfigMap)(nil)},
+			{Type: watch.Error, Object: &metav1.Status{Code: http.StatusInternalServerError}},
+			{Type: "NONSENSE", Object: configMap("b", "1")},
+		}
+		for _, e := range events {
+			src.Inject(e)
+		}
+		src.Apply(configMap("a", "2"))
+		late := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+
+		if got := describe(next(t, w)); got != "ADDED a=1 @1001" {
+			t.Errorf("got %s", got)
+		}
+		for _, want := range events {
+			if got := next(t, w); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+		wantEvents(t, w, "MODIFIED a=2 @1002")
+		wantEvents(t, late, "MODIFIED a=2 @1002")
+	})
+}
+
+func TestBookmarkReachesTheOpenWatchesThatAllowIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		willing := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001", AllowWatchBookmarks: true})
+		unwilling := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+		src.Bookmark()
+		src.Compact()
+		src.Bookmark()
+		late := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1002", AllowWatchBookmarks: true})
+		wantEvents(t, willing, "BOOKMARK @1001", "BOOKMARK @1002")
+		wantQuiet(t, unwilling)
+		wantQuiet(t, late)
+	})
+}
+
+func TestListsMayContainAnything(t *testing.T) {
+	src := informertest.NewSource(configMap("a", "1"), configMap("b", "1"))
+	pod, nobody := &corev1.Pod{}, &corev1.ConfigMap{}
+	for _, obj := range []runtime.Object{pod, nobody, (*corev1.ConfigMap)(nil), nil} {
+		src.InjectListItem(obj)
+	}
+	got := must(meta.ExtractList(must(src.List(metav1.ListOptions{}))))
+	want := []runtime.Object{pod, nobody, (*corev1.ConfigMap)(nil), nil}
+	if len(got) != 6 || !cmp.Equal(want, got[2:]) {
+		t.Errorf("got items %v", got)
+	}
+	src.Heal()
+	wantItems(t, must(src.List(metav1.ListOptions{})), "a=1 @1001", "b=1 @1002")
+}
+
+func TestListsMayLackAResourceVersion(t *testing.T) {
+	src := informertest.NewSource(configMap("a", "1"))
+	version := func() string { return listMeta(t, must(src.List(metav1.ListOptions{}))).GetResourceVersion() }
+	src.OmitListVersion(true)
+	got := []string{version()}
+	src.OmitListVersion(false)
+	got = append(got, version())
+	src.OmitListVersion(true)
+	src.Heal()
+	got = append(got, version())
+	if diff := cmp.Diff([]string{"", "1001", "1001"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

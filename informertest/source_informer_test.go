@@ -1,0 +1,208 @@
+package informertest_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// An informer of client-go is the measure of all things: whatever happens to its
+// requests and watches, it must end up with what the source has.
+
+func TestTheSharedInformerOfClientGoFollowsTheSource(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	newUnstructured := func() *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(kind)
+		return u
+	}
+	newPartial := func() *metav1.PartialObjectMetadata {
+		p := &metav1.PartialObjectMetadata{}
+		p.SetGroupVersionKind(kind)
+		return p
+	}
+	for name, mode := range map[string]informertest.WatchListMode{
+		"supported": informertest.WatchListSupported,
+		"rejected":  informertest.WatchListRejected,
+	} {
+		t.Run("typed, watch list "+name, func(t *testing.T) {
+			testSharedInformer(t, mode, func() *corev1.ConfigMap { return &corev1.ConfigMap{} })
+		})
+		t.Run("unstructured, watch list "+name, func(t *testing.T) {
+			testSharedInformer(t, mode, newUnstructured)
+		})
+		t.Run("metadata, watch list "+name, func(t *testing.T) {
+			testSharedInformer(t, mode, newPartial)
+		})
+	}
+}
+
+func testSharedInformer[T informer.Object](t *testing.T, mode informertest.WatchListMode, newObject func() T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(named(newObject(), "first"))
+		src.SetWatchList(mode)
+		inf := cache.NewSharedIndexInformer(src, newObject(), 0, cache.Indexers{})
+		seen := mirrorOf[T](t, inf)
+		go inf.RunWithContext(t.Context())
+		if !cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced) {
+			t.Fatal("the informer has not synced")
+		}
+		wantSame(t, "the store", src, inf.GetStore().List())
+		if lists := countRequests(src, informertest.VerbList); (lists == 0) != (mode == informertest.WatchListSupported) {
+			t.Errorf("%d LISTs were sent", lists)
+		}
+
+		for range 5 {
+			for range 20 {
+				writeSomething(random, src, newObject)
+				provokeSomething(random, src)
+			}
+			src.Heal()
+			// More than the informer backs off, and than a muted watch lasts.
+			time.Sleep(time.Hour)
+			wantSame(t, "the store", src, inf.GetStore().List())
+			wantSame(t, "what the handler was told", src, seen())
+		}
+	})
+}
+
+func named[T informer.Object](obj T, name string) T {
+	obj.SetNamespace("default")
+	obj.SetName(name)
+	return obj
+}
+
+func writeSomething[T informer.Object](random *rand.Rand, src *informertest.Source[T], newObject func() T) {
+	obj := named(newObject(), fmt.Sprint("name-", random.IntN(5)))
+	if random.IntN(3) == 0 {
+		_, _ = src.Delete(keyOf(obj.GetName())) // It may not be there.
+		return
+	}
+	obj.SetAnnotations(map[string]string{"value": fmt.Sprint(random.Int())})
+	src.Apply(obj)
+}
+
+// provokeSomething lets some time pass and something go wrong, or not.
+func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.Source[T]) {
+	faults := []func(){
+		src.Disconnect,
+		src.Expire,
+		src.Compact,
+		src.Bookmark,
+		src.Heal,
+		func() { src.Mute(random.IntN(2) == 0) },
+		func() { src.SlowList(time.Duration(random.IntN(10)) * time.Second) },
+		func() { src.Fail(informertest.VerbList, apierrors.NewTooManyRequests("later", 1), 1) },
+		func() { src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 2) },
+		func() { src.Fail(informertest.VerbWatch, errors.New("garbage"), 1) },
+	}
+	if i := random.IntN(2 * len(faults)); i < len(faults) {
+		faults[i]()
+	}
+	time.Sleep(time.Duration(random.IntN(3)) * time.Second)
+}
+
+// mirrorOf returns a function that returns what the handlers of inf know of.
+func mirrorOf[T informer.Object](t *testing.T, inf cache.SharedIndexInformer) func() []any {
+	var mu sync.Mutex
+	known := map[string]any{}
+	set := func(obj any) {
+		mu.Lock()
+		defer mu.Unlock()
+		known[obj.(T).GetName()] = obj
+	}
+	must(inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			mu.Lock()
+			defer mu.Unlock()
+			key := must(cache.DeletionHandlingObjectToName(obj))
+			delete(known, key.Name)
+		},
+	}))
+	return func() []any {
+		mu.Lock()
+		defer mu.Unlock()
+		var objs []any
+		for _, obj := range known {
+			objs = append(objs, obj)
+		}
+		return objs
+	}
+}
+
+func wantSame[T informer.Object](t *testing.T, what string, src *informertest.Source[T], objs []any) {
+	t.Helper()
+	got := []T{}
+	for _, obj := range objs {
+		got = append(got, obj.(T))
+	}
+	slices.SortFunc(got, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+	if diff := cmp.Diff(src.Objects(), got); diff != "" {
+		t.Fatalf("%s is not what the source has (-source +got):\n%s", what, diff)
+	}
+}
+
+func countRequests[T informer.Object](src *informertest.Source[T], verb informertest.Verb) int {
+	n := 0
+	for _, r := range src.Requests() {
+		if r.Verb == verb {
+			n++
+		}
+	}
+	return n
+}
+
+func TestASharedInformerDoesNotSyncWithASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		src.SetWatchList(informertest.WatchListSilent)
+		inf := cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		go inf.RunWithContext(t.Context())
+		time.Sleep(time.Hour)
+		if inf.HasSynced() {
+			t.Fatal("the informer has synced")
+		}
+		src.SetWatchList(informertest.WatchListRejected)
+		time.Sleep(time.Hour)
+		wantSame(t, "the store", src, inf.GetStore().List())
+	})
+}
+
+func TestASharedInformerReadsPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[*corev1.ConfigMap]()
+		for i := range 1234 {
+			src.Apply(configMap(fmt.Sprintf("name-%04d", i), "1"))
+		}
+		src.SetWatchList(informertest.WatchListRejected)
+		inf := cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		go inf.RunWithContext(t.Context())
+		time.Sleep(time.Hour)
+		wantSame(t, "the store", src, inf.GetStore().List())
+		if n := countRequests(src, informertest.VerbList); n != 3 {
+			t.Errorf("%d LISTs were sent, want 3", n)
+		}
+	})
+}

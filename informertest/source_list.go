@@ -1,0 +1,123 @@
+package informertest
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// List is ListWithContext without a ctx. It is there for [cache.ListerWatcher].
+func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+// ListWithContext answers a LIST with a *metav1.List, whose items
+// [k8s.io/apimachinery/pkg/api/meta.ExtractList] returns. Limit and Continue are
+// always honoured, and all pages are of the resourceVersion of the first.
+//
+// It blocks only while SlowList or HoldList make it, and then no longer than
+// ctx, whose error it returns. Other errors are what Fail asks for, Expired if
+// the resourceVersion or the page is no longer known, Timeout with the cause
+// ResourceVersionTooLarge if it is not known yet, and Invalid or BadRequest if
+// the options are wrong.
+func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	request := s.record(VerbList, options)
+	err := s.delayList(ctx)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = s.faults.failure(VerbList)
+	}
+	var list *metav1.List
+	if err == nil {
+		list, err = s.list(options)
+	}
+	request.Err = err
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// delayList waits for as long as a LIST is to take.
+func (s *Source[T]) delayList(ctx context.Context) error {
+	for hold := s.listHold(); hold != nil; hold = s.listHold() {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	delay := s.faults.listDelay
+	s.mu.Unlock()
+	if delay <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// list returns the page that is asked for.
+func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
+	options.Watch = false
+	q, err := newQuery(options, true)
+	if err != nil {
+		return nil, err
+	}
+	version, err := s.listVersion(q)
+	if err != nil {
+		return nil, err
+	}
+	objects := s.objects
+	if version != s.version {
+		objects = s.history.rewind(objects, version)
+	}
+	list := &metav1.List{Items: []runtime.RawExtension{}}
+	if !s.faults.omitVersion {
+		list.ResourceVersion = formatVersion(version)
+	}
+	var last types.NamespacedName
+	for _, key := range sortedKeys(objects) {
+		if q.page != nil && compareKeys(key, q.page.Key) <= 0 || !q.selects(objects[key]) {
+			continue
+		}
+		if q.Limit > 0 && int64(len(list.Items)) == q.Limit {
+			list.Continue = pageToken{Version: version, Key: last}.String()
+			break
+		}
+		list.Items = append(list.Items, runtime.RawExtension{Object: copyOf(objects[key])})
+		last = key
+	}
+	for _, obj := range s.faults.listItems {
+		list.Items = append(list.Items, runtime.RawExtension{Object: obj})
+	}
+	return list, nil
+}
+
+// listVersion returns the version as of which to answer q.
+func (s *Source[T]) listVersion(q query) (uint64, error) {
+	version, exact := q.version, q.wantsExact()
+	if q.page != nil {
+		version, exact = q.page.Version, true
+	}
+	switch {
+	case version > s.version:
+		return 0, tooLarge(version, s.version)
+	case !exact:
+		return s.version, nil
+	case version < s.history.since:
+		return 0, tooOld(version, s.history.since)
+	}
+	return version, nil
+}

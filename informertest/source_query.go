@@ -1,0 +1,136 @@
+package informertest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// query is what a LIST or WATCH asks for, understood and checked.
+type query struct {
+	metainternalversion.ListOptions
+	version uint64     // 0 if none is asked for
+	page    *pageToken // nil for the first page
+}
+
+// pageToken is what a Continue token says: go on after that key, as of that
+// version.
+type pageToken struct {
+	Version uint64               `json:"version"`
+	Key     types.NamespacedName `json:"key"`
+}
+
+// newQuery returns the error that the API server answers to such options.
+func newQuery(options metav1.ListOptions, watchList bool) (query, error) {
+	var q query
+	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &q.ListOptions, nil)
+	if err != nil {
+		return query{}, apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidateListOptions(&q.ListOptions, watchList); len(errs) > 0 {
+		kind := schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}
+		return query{}, apierrors.NewInvalid(kind, "", errs)
+	}
+	if q.FieldSelector != nil {
+		for _, r := range q.FieldSelector.Requirements() {
+			if _, _, err := runtime.DefaultMetaV1FieldSelectorConversion(r.Field, r.Value); err != nil {
+				return query{}, apierrors.NewBadRequest(err.Error())
+			}
+		}
+	}
+	if err := q.parseVersion(); err != nil {
+		return query{}, apierrors.NewBadRequest(err.Error())
+	}
+	return q, nil
+}
+
+func (q *query) parseVersion() error {
+	if rv := q.ResourceVersion; rv != "" {
+		version, err := strconv.ParseUint(rv, 10, 64)
+		if err != nil {
+			return fmt.Errorf("invalid resourceVersion %q", rv)
+		}
+		q.version = version
+	}
+	if q.Continue == "" {
+		return nil
+	}
+	if q.version != 0 {
+		return fmt.Errorf("specifying resource version is not allowed when using continue")
+	}
+	q.page = &pageToken{}
+	text, err := base64.RawURLEncoding.DecodeString(q.Continue)
+	if err == nil {
+		err = json.Unmarshal(text, q.page)
+	}
+	if err != nil {
+		return fmt.Errorf("continue key is not valid: %v", err)
+	}
+	return nil
+}
+
+// String returns the token for ListOptions.Continue.
+func (t pageToken) String() string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // of a number and two strings
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// selects reports whether obj matches the selectors.
+func (q *query) selects(obj metav1.Object) bool {
+	if q.LabelSelector != nil && !q.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
+		return false
+	}
+	return q.FieldSelector == nil || q.FieldSelector.Matches(fields.Set{
+		"metadata.name":      obj.GetName(),
+		"metadata.namespace": obj.GetNamespace(),
+	})
+}
+
+// wantsInitial reports whether a watch begins with what there is.
+func (q *query) wantsInitial() bool {
+	if q.SendInitialEvents != nil {
+		return *q.SendInitialEvents
+	}
+	return q.version == 0
+}
+
+// isWatchList reports whether a watch is to say where what there is ends.
+func (q *query) isWatchList() bool {
+	return q.SendInitialEvents != nil && *q.SendInitialEvents
+}
+
+// wantsExact reports whether a LIST is to answer neither an older nor a newer
+// version than asked for. A limit implies that, for historical reasons.
+func (q *query) wantsExact() bool {
+	match := q.ResourceVersionMatch
+	return match == metav1.ResourceVersionMatchExact || match == "" && q.Limit > 0 && q.version != 0
+}
+
+// tooLarge is the answer of the API server to a version that is still to come.
+func tooLarge(version, current uint64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, current), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version",
+	}}
+	return err
+}
+
+// tooOld is the answer of the API server to a version that has been compacted.
+func tooOld(version, oldest uint64) *apierrors.StatusError {
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, oldest))
+}

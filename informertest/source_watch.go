@@ -1,0 +1,258 @@
+package informertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Watch is WatchWithContext without a ctx. It is there for [cache.ListerWatcher].
+func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+// WatchWithContext opens a watch. It does not block. The watch ends, and its
+// channel is closed, when it is stopped, when ctx ends, when TimeoutSeconds are
+// over, and by Disconnect and Expire. It must be brought to one of these ends,
+// or its goroutine leaks.
+//
+// Events have the type T. Bookmarks are sent only to watches that allow them:
+// one after the initial events if these were asked for by SendInitialEvents, and
+// further ones only by Bookmark. A watch at a resourceVersion that is no longer
+// known gets 410 Expired as an event, whose object is a *metav1.Status; see
+// RefuseExpired.
+//
+// The errors are that of ctx, what Fail asks for, Timeout with the cause
+// ResourceVersionTooLarge for initial events of a version that is not known yet,
+// and Invalid or BadRequest if the options are wrong.
+func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	request := s.record(VerbWatch, options)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := ctx.Err()
+	if err == nil {
+		err = s.faults.failure(VerbWatch)
+	}
+	var q query
+	if err == nil {
+		options.Watch = true
+		q, err = newQuery(options, s.faults.watchList != WatchListRejected)
+	}
+	if err == nil && q.wantsInitial() && q.version > s.version {
+		err = tooLarge(q.version, s.version)
+	}
+	if err != nil {
+		request.Err = err
+		return nil, err
+	}
+	if !q.wantsInitial() && q.version != 0 && q.version < s.history.since {
+		expired := tooOld(q.version, s.history.since)
+		request.Err = expired
+		if s.faults.refuseExpired {
+			return nil, expired
+		}
+		return s.openExpired(ctx, q, expired), nil
+	}
+	return s.openWatch(ctx, q), nil
+}
+
+// stream is one watch.
+type stream[T informer.Object] struct {
+	source   *Source[T]
+	query    query
+	position uint64 // in the history at the time it was opened
+	result   chan watch.Event
+	// request ends with the reader's interest: it has stopped the watch, its ctx
+	// has ended, or the time is up.
+	request context.Context
+	cancel  context.CancelFunc
+	// live ends with the request or when the source ends the watch. Its cause may
+	// then be the error that the reader is still to be told.
+	live context.Context
+	end  context.CancelCauseFunc
+}
+
+func (s *Source[T]) newStream(ctx context.Context, q query) *stream[T] {
+	st := &stream[T]{source: s, query: q, position: s.history.newest.position, result: make(chan watch.Event)}
+	if seconds := q.TimeoutSeconds; seconds != nil && *seconds > 0 {
+		st.request, st.cancel = context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
+	} else {
+		st.request, st.cancel = context.WithCancel(ctx)
+	}
+	st.live, st.end = context.WithCancelCause(st.request)
+	return st
+}
+
+// openWatch opens a watch that begins with what there is or at a version.
+func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
+	st := s.newStream(ctx, q)
+	var initial []watch.Event
+	start := s.history.newest
+	switch {
+	case q.wantsInitial():
+		initial = st.initialEvents()
+	case q.version != 0:
+		start = s.history.after(q.version)
+	}
+	s.open[st] = true
+	s.openChanged()
+	if q.isWatchList() && s.faults.watchList == WatchListSilent {
+		go st.run(nil, nil)
+	} else {
+		go st.run(initial, start)
+	}
+	return st
+}
+
+// openExpired opens a watch that delivers nothing but the error.
+func (s *Source[T]) openExpired(ctx context.Context, q query, expired error) watch.Interface {
+	st := s.newStream(ctx, q)
+	st.end(expired)
+	go st.run(nil, nil)
+	return st
+}
+
+// ResultChan returns the channel of the events. It has no buffer.
+func (st *stream[T]) ResultChan() <-chan watch.Event { return st.result }
+
+// Stop ends the watch. It does not wait for the channel to be closed.
+func (st *stream[T]) Stop() {
+	st.cancel()
+	st.source.mu.Lock()
+	defer st.source.mu.Unlock()
+	st.source.closed(st)
+}
+
+// initialEvents returns an event for each object that there is. The objects in
+// it are those of the source, to be copied when they are delivered: the reader
+// may be slow, and stop halfway.
+func (st *stream[T]) initialEvents() []watch.Event {
+	s := st.source
+	var events []watch.Event
+	for _, key := range sortedKeys(s.objects) {
+		if obj := s.objects[key]; st.query.selects(obj) {
+			events = append(events, watch.Event{Type: watch.Added, Object: obj})
+		}
+	}
+	if st.query.isWatchList() && st.query.AllowWatchBookmarks {
+		end := s.newBookmark(s.version)
+		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		events = append(events, watch.Event{Type: watch.Bookmark, Object: end})
+	}
+	return events
+}
+
+// run delivers the initial events and then what follows start, or nothing if
+// start is nil, until the watch ends.
+func (st *stream[T]) run(initial []watch.Event, start *entry[T]) {
+	defer close(st.result)
+	defer st.Stop()
+	if start != nil && st.replay(initial) {
+		st.follow(start)
+	}
+	<-st.live.Done()
+	var expired apierrors.APIStatus
+	if st.request.Err() != nil || !errors.As(context.Cause(st.live), &expired) {
+		return
+	}
+	status := expired.Status()
+	select {
+	case st.result <- watch.Event{Type: watch.Error, Object: &status}:
+	case <-st.request.Done():
+	}
+}
+
+// replay returns false if the watch ends before the reader takes all.
+func (st *stream[T]) replay(initial []watch.Event) bool {
+	for _, event := range initial {
+		event.Object = event.Object.DeepCopyObject()
+		if !st.deliver(event) {
+			return false
+		}
+	}
+	return true
+}
+
+// follow delivers what comes after e until the watch ends.
+func (st *stream[T]) follow(e *entry[T]) {
+	for {
+		select {
+		case <-e.linked:
+		case <-st.live.Done():
+			return
+		}
+		e = e.next
+		if event, ok := st.event(e); ok && !st.deliver(event) {
+			return
+		}
+	}
+}
+
+// deliver returns false if the watch ends before the reader takes the event.
+func (st *stream[T]) deliver(event watch.Event) bool {
+	for {
+		// In this order: who mutes, ends the watch and unmutes must be able to
+		// rely on nothing having passed.
+		mute := st.source.muting()
+		if st.live.Err() != nil {
+			return false
+		}
+		result := st.result
+		if mute.on {
+			result = nil
+		}
+		select {
+		case result <- event:
+			return true
+		case <-mute.over:
+		case <-st.live.Done():
+		}
+	}
+}
+
+// event returns what the reader is told of e, if anything.
+func (st *stream[T]) event(e *entry[T]) (watch.Event, bool) {
+	switch e.kind {
+	case entryChange:
+		return st.changeEvent(e)
+	case entryBookmark:
+		if st.position >= e.position || !st.query.AllowWatchBookmarks {
+			return watch.Event{}, false
+		}
+		st.source.mu.Lock()
+		defer st.source.mu.Unlock()
+		return watch.Event{Type: watch.Bookmark, Object: st.source.newBookmark(e.version)}, true
+	}
+	return e.event, st.position < e.position
+}
+
+func (st *stream[T]) changeEvent(e *entry[T]) (watch.Event, bool) {
+	var none T
+	before := e.before != none && st.query.selects(e.before)
+	after := e.after != none && st.query.selects(e.after)
+	switch {
+	case e.version <= st.query.version:
+		// The watch starts at a version that was still to come.
+		return watch.Event{}, false
+	case before && after:
+		return watch.Event{Type: watch.Modified, Object: copyOf(e.after)}, true
+	case after:
+		return watch.Event{Type: watch.Added, Object: copyOf(e.after)}, true
+	case before:
+		return watch.Event{Type: watch.Deleted, Object: withVersion(e.before, e.version)}, true
+	}
+	return watch.Event{}, false
+}
+
+// newBookmark returns the object of a bookmark: nothing but a resourceVersion.
+func (s *Source[T]) newBookmark(version uint64) T {
+	obj := s.newObject()
+	obj.SetResourceVersion(formatVersion(version))
+	return obj
+}

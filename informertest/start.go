@@ -1,0 +1,76 @@
+package informertest
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Start runs an informer over a new [Source] that holds objs, waits until it has
+// synced, and returns both. The informer is stopped, and waited for, when the
+// test ends. Writes to the source then reach the informer as they would from an
+// API server. It fails the test if the informer does not sync.
+func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
+	t.Helper()
+	src := NewSource(objs...)
+	inf, err := informer.New(src, informer.Options[T]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Run(t, inf)
+	return inf, src
+}
+
+// Run runs an informer that the test has made, with its watchers, waits until
+// all of them have synced, and stops it, and waits for it, when the test ends. It
+// fails the test if they do not sync within 30 s, which takes no time in a
+// synctest bubble.
+func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	wait, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if err := inf.WaitForSync(wait); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NewReader returns a Reader that holds objs, for the unit test of a function
+// that only reads. Nothing runs behind it.
+func NewReader[T informer.Object](t testing.TB, objs ...T) informer.Reader[T] {
+	t.Helper()
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	for _, obj := range objs {
+		if err := store.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inf, err := informer.New(NewSource[T](), informer.Options[T]{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inf
+}
+
+// Main runs the tests of a package that uses testing/synctest, and exits; call it
+// from TestMain. client-go reports some errors through a function that paces
+// itself by the time since the program began, and a synctest bubble begins in the
+// year 2000: the first such error would sleep for decades of fake time. Main
+// takes that pacing out. Nothing in this package does so by being imported.
+func Main(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	os.Exit(m.Run())
+}

@@ -1,0 +1,203 @@
+package informer
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// The chunks of the log start small, so that an informer with little to say
+// keeps little alive, and double up to a size at which one hand-over to a
+// listener is paid for by many events.
+const (
+	minChunk = 16
+	maxChunk = 256
+)
+
+// recordKind says what a record of the log stands for.
+type recordKind uint8
+
+const (
+	recordEvent  recordKind = iota
+	recordMarker            // the informer has synced
+)
+
+// record is an entry of the log. It is written once and shared by all listeners.
+type record[T Object] struct {
+	key       string // as the store has it
+	event     Event[T]
+	kind      recordKind
+	unchanged bool // a relist found the object as it was: no event for native watchers
+}
+
+// segment is a run of records that one listener handles in one go. The records
+// belong to the log and are never written again.
+type segment[T Object] struct {
+	records []record[T]
+	end     int64 // the position after the last record
+}
+
+// chunk is a part of the log. Only records[:filled] may be read; once next is
+// set, filled does not change any more.
+type chunk[T Object] struct {
+	first   int64 // the position of records[0]
+	records []record[T]
+	filled  atomic.Int64
+	next    atomic.Pointer[chunk[T]]
+}
+
+// eventLog holds every event once, for any number of cursors that read it at
+// their own pace. Appending never waits for a reader. Chunks point forward only,
+// so that the garbage collector takes a chunk as soon as the last cursor has
+// left it. The log owns no goroutine.
+type eventLog[T Object] struct {
+	// begun is the position up to which changes of the store may have been
+	// started. The writer raises it before it touches the store; see
+	// informerProcessorListener.snapshot for the other half.
+	begun atomic.Int64
+	tail  atomic.Pointer[chunk[T]]
+	// stirred gets a token when the first record of a chunk is written.
+	stirred chan struct{}
+
+	mu       sync.Mutex // orders appending, sealing and going to sleep
+	sleepers []*cursor[T]
+}
+
+func newEventLog[T Object]() *eventLog[T] {
+	l := &eventLog[T]{stirred: make(chan struct{}, 1)}
+	l.tail.Store(&chunk[T]{records: make([]record[T], minChunk)})
+	return l
+}
+
+// end returns the position after the last record.
+func (l *eventLog[T]) end() int64 {
+	c := l.tail.Load()
+	return c.first + c.filled.Load()
+}
+
+// append publishes records and wakes the cursors that sleep.
+func (l *eventLog[T]) append(records []record[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(records) > 0 {
+		c := l.tail.Load()
+		filled := c.filled.Load()
+		if filled == int64(len(c.records)) {
+			c, filled = l.growLocked(c, min(2*len(c.records), maxChunk)), 0
+		}
+		n := copy(c.records[filled:], records)
+		c.filled.Store(filled + int64(n))
+		records = records[n:]
+		if filled == 0 {
+			select {
+			case l.stirred <- struct{}{}:
+			default:
+			}
+		}
+	}
+	l.wakeLocked()
+}
+
+// sealIfIdle ends the current chunk if nothing was appended since the log ended
+// at position since, and returns where it ends now. Otherwise the last events of
+// an informer that has gone quiet, with all their old objects, would stay alive
+// until the next event.
+func (l *eventLog[T]) sealIfIdle(since int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.tail.Load()
+	end := c.first + c.filled.Load()
+	if end == since && end > c.first {
+		l.growLocked(c, minChunk)
+		l.wakeLocked() // the sleepers hold on to the old chunk
+	}
+	return end
+}
+
+func (l *eventLog[T]) growLocked(c *chunk[T], size int) *chunk[T] {
+	next := &chunk[T]{first: c.first + c.filled.Load(), records: make([]record[T], size)}
+	c.next.Store(next)
+	l.tail.Store(next)
+	return next
+}
+
+func (l *eventLog[T]) wakeLocked() {
+	for _, c := range l.sleepers {
+		c.asleep = false
+		select {
+		case c.wake <- struct{}{}:
+		default: // it has not looked since the last time
+		}
+	}
+	clear(l.sleepers)
+	l.sleepers = l.sleepers[:0]
+}
+
+// cursor is one reader's place in the log. It belongs to one goroutine.
+type cursor[T Object] struct {
+	log    *eventLog[T]
+	chunk  *chunk[T]
+	offset int64
+	wake   chan struct{} // gets a token when a sleeper should look again
+	asleep bool          // among log.sleepers; protected by log.mu
+}
+
+// cursor returns a cursor at the end of the log.
+func (l *eventLog[T]) cursor() *cursor[T] {
+	c := l.tail.Load()
+	return &cursor[T]{log: l, chunk: c, offset: c.filled.Load(), wake: make(chan struct{}, 1)}
+}
+
+// clone returns another cursor at the same place.
+func (c *cursor[T]) clone() *cursor[T] {
+	return &cursor[T]{log: c.log, chunk: c.chunk, offset: c.offset, wake: make(chan struct{}, 1)}
+}
+
+// position returns the position of the next record.
+func (c *cursor[T]) position() int64 { return c.chunk.first + c.offset }
+
+// next takes the records up to the end of the chunk, or of the log. It returns
+// false if there are none.
+func (c *cursor[T]) next() (segment[T], bool) {
+	for {
+		if filled := c.chunk.filled.Load(); filled > c.offset {
+			s := segment[T]{records: c.chunk.records[c.offset:filled:filled], end: c.chunk.first + filled}
+			c.offset = filled
+			return s, true
+		}
+		next := c.chunk.next.Load()
+		if next == nil {
+			return segment[T]{}, false
+		}
+		// The chunk may have been filled further between the two loads, but
+		// not after the second.
+		if c.chunk.filled.Load() == c.offset {
+			c.chunk, c.offset = next, 0
+		}
+	}
+}
+
+// sleep asks for a token in wake at the next append. It returns false if there
+// is something to read already.
+func (c *cursor[T]) sleep() bool {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	if c.chunk.filled.Load() > c.offset || c.chunk.next.Load() != nil {
+		return false
+	}
+	if !c.asleep {
+		c.asleep = true
+		c.log.sleepers = append(c.log.sleepers, c)
+	}
+	return true
+}
+
+// close lets go of the log. The cursor must not be used afterwards.
+func (c *cursor[T]) close() {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	if i := slices.Index(c.log.sleepers, c); i >= 0 {
+		c.log.sleepers = slices.Delete(c.log.sleepers, i, i+1)
+	}
+	c.chunk = nil
+}

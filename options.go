@@ -1,0 +1,195 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+)
+
+// QueueKind names the queue between the reflector and the store.
+type QueueKind int
+
+const (
+	// QueueAuto chooses DeltaFIFO. It is the zero value.
+	QueueAuto QueueKind = iota
+	// DeltaFIFO is client-go's DeltaFIFO: while the store is behind, the waiting
+	// changes of one object are taken together, past those of other objects.
+	DeltaFIFO
+	// RealFIFO is client-go's RealFIFO with atomic events: live changes reach
+	// the store in the order of their resourceVersions, in batches.
+	RealFIFO
+)
+
+// WatchListMode says whether the first state of a resource is streamed
+// (WatchList, the default of client-go since 0.35) or listed.
+type WatchListMode int
+
+const (
+	// WatchListAuto streams where the source can. It falls back to LIST, for
+	// good, after a stream has brought neither event nor bookmark for 10 s,
+	// which is what servers and proxies do that do not know WatchList. It is
+	// the zero value.
+	WatchListAuto WatchListMode = iota
+	// WatchListOff always lists.
+	WatchListOff
+)
+
+// minWatchTimeout is the shortest that client-go honours; below, it silently
+// takes its own default.
+const minWatchTimeout = 5 * time.Minute
+
+// Options configures a [CustomCacheInformer]. The zero value is ready to use.
+type Options[T Object] struct {
+	// Name stands in logs and errors. Defaults to the name of T, such as "Pod".
+	Name string
+
+	// Store is where the objects are kept. It must be safe for concurrent use,
+	// key objects as cache.MetaNamespaceKeyFunc does, and be written by this
+	// informer alone while it runs. What it holds when Run is called is told to
+	// the watchers as their initial state, and what of it no longer exists is
+	// deleted. Defaults to client-go's indexer, in memory.
+	Store cache.Store
+
+	// Indexers are served by ByIndex, by the Store's own indexes if it is a
+	// cache.Indexer, else by indexes in memory that hold only keys. The name
+	// cache.NamespaceIndex is taken. An object for which one returns an error is
+	// stored but not found by that index, and reported as an *ObjectError. They
+	// are called while the store is locked and must not call the informer.
+	// Defaults to none.
+	Indexers cache.TypedIndexers[T]
+
+	// Queue chooses client-go's queue in front of the store. Defaults to
+	// DeltaFIFO.
+	Queue QueueKind
+
+	// Transform is called once for every object before anybody else sees it, and
+	// may change it in place. It must keep namespace and name. If it fails, the
+	// object's previous state stays (a new object stays absent), the failure is
+	// reported as an *ObjectError, and the object's next event or relist tries
+	// again; deletes are never stopped by it. It is called after a first list
+	// has wholly arrived, so that memory peaks at the full objects. It is called
+	// from one goroutine. See [StripManagedFields]. Defaults to none.
+	Transform func(T) (T, error)
+
+	// WatchList says whether the first state may be streamed. Defaults to
+	// WatchListAuto.
+	WatchList WatchListMode
+
+	// PageSize asks for LIST in pages of that many objects. Such lists bypass
+	// the API server's cache and are served from etcd; it does not apply where
+	// WatchList is used. 0, the default, leaves it to client-go.
+	PageSize int64
+
+	// MinWatchTimeout is the least time after which the server is asked to end a
+	// watch, the most being twice that. 0 is client-go's default of 5 minutes;
+	// less than that is an error.
+	MinWatchTimeout time.Duration
+
+	// Backoff paces lists and watches that fail. It starts over after two
+	// minutes without a failure. Defaults to client-go's: from 0.8 s, doubling
+	// up to 30 s, with up to as much again at random.
+	Backoff *wait.Backoff
+
+	// ErrorHandler is told of everything that went wrong, as a *WatchError,
+	// *StoreError, *EventError or *ObjectError. It is called from several
+	// goroutines at once, with none of the informer's locks held, and holds up
+	// the part that failed until it returns. The ctx carries Run's logger.
+	// Defaults to LogError.
+	ErrorHandler func(ctx context.Context, err error)
+}
+
+// WatcherOptions configures one registration of a watcher. The zero value is
+// ready to use.
+type WatcherOptions struct {
+	// Name stands in logs and errors. Defaults to the type of the watcher.
+	Name string
+
+	// ResyncPeriod is how often the watcher gets an update with OriginResync for
+	// every object in the store. It is counted from its Synced, and put off
+	// while the watcher has events to handle. No other watcher sees it, and the
+	// API server is not asked. 0, the default, is never.
+	ResyncPeriod time.Duration
+
+	// OnSynced is called once, in the watcher's goroutine, right after the last
+	// call for the initial state and before any later event. Synced closes when
+	// it has returned. Defaults to none.
+	OnSynced func(ctx context.Context)
+}
+
+// withDefaults returns a checked copy of o in which every default is filled in.
+func (o Options[T]) withDefaults() (Options[T], error) {
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	o.Name = cmp.Or(o.Name, typeName(reflect.TypeFor[T]()))
+	o.Queue = cmp.Or(o.Queue, DeltaFIFO)
+	if o.Backoff == nil {
+		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
+	} else {
+		backoff := *o.Backoff
+		o.Backoff = &backoff
+	}
+	if o.ErrorHandler == nil {
+		o.ErrorHandler = LogError
+	}
+	return o, nil
+}
+
+func (o Options[T]) check() error {
+	switch {
+	case o.Store != nil && isNil(o.Store):
+		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
+	case o.Queue < QueueAuto || o.Queue > RealFIFO:
+		return fmt.Errorf("Options.Queue is %d, which is no QueueKind", o.Queue)
+	case o.WatchList < WatchListAuto || o.WatchList > WatchListOff:
+		return fmt.Errorf("Options.WatchList is %d, which is no WatchListMode", o.WatchList)
+	case o.PageSize < 0:
+		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
+	case o.MinWatchTimeout != 0 && o.MinWatchTimeout < minWatchTimeout:
+		return fmt.Errorf("Options.MinWatchTimeout is %v, less than %v, the shortest that client-go honours", o.MinWatchTimeout, minWatchTimeout)
+	case o.Backoff != nil && o.Backoff.Duration <= 0:
+		return fmt.Errorf("Options.Backoff.Duration is %v, not more than 0", o.Backoff.Duration)
+	case o.Backoff != nil && (o.Backoff.Factor < 0 || o.Backoff.Jitter < 0 || o.Backoff.Steps < 0 || o.Backoff.Cap < 0):
+		return fmt.Errorf("Options.Backoff has a field less than 0: %+v", *o.Backoff)
+	}
+	for name, f := range o.Indexers {
+		if f == nil {
+			return fmt.Errorf("Options.Indexers[%q] is nil", name)
+		}
+		if name == cache.NamespaceIndex {
+			return fmt.Errorf("Options.Indexers[%q]: that name is taken by the informer's own index", name)
+		}
+	}
+	return nil
+}
+
+func (o WatcherOptions) withDefaults(watcher any) (WatcherOptions, error) {
+	if o.ResyncPeriod < 0 {
+		return o, fmt.Errorf("WatcherOptions.ResyncPeriod is %v, less than 0", o.ResyncPeriod)
+	}
+	o.Name = cmp.Or(o.Name, fmt.Sprintf("%T", watcher))
+	return o, nil
+}
+
+// typeName returns the name of the API type that t points to.
+func typeName(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}
+
+// StripManagedFields is an Options.Transform that drops metadata.managedFields,
+// which few programs read and which is often the largest part of an object.
+func StripManagedFields[T Object](obj T) (T, error) {
+	if obj.GetManagedFields() != nil {
+		obj.SetManagedFields(nil)
+	}
+	return obj, nil
+}

@@ -1,0 +1,213 @@
+package informer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// idleSeal is how long the log must have been quiet for its last chunk to be
+// let go.
+const idleSeal = 10 * time.Second
+
+// informerProcessor owns the event log and the listeners that follow it. What is
+// distributed is appended to the log once; the listeners help themselves.
+type informerProcessor[T Object] struct {
+	log    *eventLog[T]
+	list   func() []any // the store's objects; may block
+	report func(context.Context, error)
+
+	// startedCh is closed once the pop and run goroutines of every listener
+	// registered so far are live. The controller waits for it.
+	startedCh chan struct{}
+	// syncedAt is the position of the synced marker, -1 before it is known.
+	syncedAt atomic.Int64
+	// filled is closed when it is known whether the store held anything before
+	// the first record; seeded says so.
+	filled chan struct{}
+	seeded bool
+	// spawn starts a goroutine that the processor waits for.
+	spawn func(func())
+	wg    sync.WaitGroup
+
+	mu        sync.Mutex // protects the rest
+	state     processorState
+	ctx       context.Context // of the watchers' calls; set when running
+	listeners map[*informerProcessorListener[T]]struct{}
+	starting  int // goroutines that are started and not yet live
+}
+
+type processorState uint8
+
+const (
+	processorNew processorState = iota
+	processorRunning
+	processorStopped // no new listeners, while those there are may go on
+)
+
+func newProcessor[T Object](list func() []any, report func(context.Context, error)) *informerProcessor[T] {
+	p := &informerProcessor[T]{
+		log:       newEventLog[T](),
+		list:      list,
+		report:    report,
+		startedCh: make(chan struct{}),
+		filled:    make(chan struct{}),
+		listeners: map[*informerProcessorListener[T]]struct{}{},
+	}
+	p.spawn = p.wg.Go
+	p.syncedAt.Store(-1)
+	return p
+}
+
+// distribute tells every listener, present and future. It never blocks: what
+// comes before the listeners are live waits in the log.
+func (p *informerProcessor[T]) distribute(records []record[T]) {
+	if len(records) > 0 {
+		p.log.append(records)
+	}
+}
+
+// willSync announces that the synced marker comes as the n-th record from here,
+// so that a listener which joins behind it does not wait for it.
+func (p *informerProcessor[T]) willSync(n int) { p.syncedAt.Store(p.log.end() + int64(n)) }
+
+// hasSynced reports whether what is decided now comes after the marker.
+func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
+
+// add registers a listener as of the end of the log.
+func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*informerProcessorListener[T], error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == processorStopped {
+		return nil, ErrStopped
+	}
+	l := newListener(p, w, opts)
+	p.listeners[l] = struct{}{}
+	if p.state == processorRunning {
+		p.startLocked(l)
+	}
+	return l, nil
+}
+
+// startLocked starts the two goroutines of l.
+func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
+	logger := klog.FromContext(p.ctx)
+	ctx, cancel := context.WithCancel(klog.NewContext(p.ctx, klog.LoggerWithValues(logger, "watcher", l.opts.Name)))
+	l.cancel = cancel
+	p.starting += 2
+	p.spawn(func() { p.live(); l.pop(ctx) })
+	p.spawn(func() { p.live(); l.run(ctx) })
+}
+
+// live notes that one of the listeners' goroutines has begun.
+func (p *informerProcessor[T]) live() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting--
+	p.checkStartedLocked()
+}
+
+func (p *informerProcessor[T]) checkStartedLocked() {
+	if p.starting > 0 {
+		return
+	}
+	select {
+	case <-p.startedCh: // later listeners come and go
+	default:
+		close(p.startedCh)
+	}
+}
+
+// remove takes l off and ends the ctx of its calls. It does not wait.
+func (p *informerProcessor[T]) remove(l *informerProcessorListener[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, there := p.listeners[l]; there {
+		p.dropLocked(l)
+	}
+}
+
+func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
+	delete(p.listeners, l)
+	close(l.removed)
+	if l.cancel != nil {
+		l.cancel()
+		return
+	}
+	l.cursor.close() // it never ran
+	close(l.stopped)
+}
+
+// all returns the registered listeners.
+func (p *informerProcessor[T]) all() []*informerProcessorListener[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*informerProcessorListener[T], 0, len(p.listeners))
+	for l := range p.listeners {
+		all = append(all, l)
+	}
+	return all
+}
+
+// start starts the listeners, whose calls get ctx. It does not wait for them:
+// startedCh does.
+func (p *informerProcessor[T]) start(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.ctx = processorRunning, ctx
+	for l := range p.listeners {
+		p.startLocked(l)
+	}
+	p.checkStartedLocked()
+}
+
+// run keeps the log from holding on to old chunks until ctx ends, and then stops
+// the listeners and waits for their goroutines.
+func (p *informerProcessor[T]) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-p.log.stirred:
+			p.sealWhenIdle(ctx)
+		case <-ctx.Done():
+		}
+	}
+	p.stop()
+	p.wg.Wait()
+}
+
+// sealWhenIdle waits until nothing has been appended for idleSeal.
+func (p *informerProcessor[T]) sealWhenIdle(ctx context.Context) {
+	ticker := time.NewTicker(idleSeal)
+	defer ticker.Stop()
+	for last := p.log.end(); ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		end := p.log.sealIfIdle(last)
+		if end == last {
+			return
+		}
+		last = end
+	}
+}
+
+// refuse lets no further listener register.
+func (p *informerProcessor[T]) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = processorStopped
+}
+
+// stop removes all listeners.
+func (p *informerProcessor[T]) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.listeners {
+		p.dropLocked(l)
+	}
+}

@@ -1,0 +1,272 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// backoffReset is how long list and watch must work for the back-off to start
+// over, as in client-go.
+const backoffReset = 2 * time.Minute
+
+// source stands between the reflector and the user's ListerWatcher. It sees each
+// request and each event, so that no failure stays inside client-go, and knows
+// when all of them have returned.
+type source struct {
+	cache.ListerWatcherWithContext // the user's
+	name                           string
+	listOnly                       bool // never stream the first state
+	minWatchTimeout                time.Duration
+	pageSize                       int64
+	backoff                        wait.Backoff
+	report                         func(context.Context, error)
+	status                         sourceStatus
+
+	// streamless is set once a stream of the first state has stayed silent.
+	streamless atomic.Bool
+	calls      callGroup
+}
+
+func newSource[T Object](lw cache.ListerWatcher, opts Options[T]) *source {
+	return &source{
+		ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw),
+		name:                     opts.Name,
+		listOnly:                 opts.WatchList == WatchListOff || watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		minWatchTimeout:          opts.MinWatchTimeout,
+		pageSize:                 opts.PageSize,
+		backoff:                  *opts.Backoff,
+		report:                   opts.ErrorHandler,
+	}
+}
+
+// run lists and watches into store until ctx ends, and returns when no call of
+// the user's ListerWatcher is under way any more.
+func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
+	logger := klog.FromContext(ctx)
+	backoff := s.backoff
+	reflector := cache.NewReflectorWithOptions(s, nil, store, cache.ReflectorOptions{
+		Name:            s.name,
+		TypeDescription: s.name,
+		Logger:          &logger,
+		Clock:           stopClock{ctx: ctx},
+		Backoff:         &backoff,
+		MinWatchTimeout: s.minWatchTimeout,
+	})
+	reflector.WatchListPageSize = s.pageSize
+
+	// Not reflector.RunWithContext: it gives the errors to a handler that
+	// cannot be set from outside its package.
+	_ = s.backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		before := s.status.failures()
+		err := reflector.ListAndWatchWithContext(ctx)
+		if err != nil && s.status.failures() == before {
+			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
+		}
+		return false, nil
+	})
+	s.calls.close()
+}
+
+// IsWatchListSemanticsUnSupported is how the reflector asks whether to list
+// rather than stream.
+func (s *source) IsWatchListSemanticsUnSupported() bool { return s.listOnly }
+
+// List and Watch only exist because a reflector is made of the older interface.
+func (s *source) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), opts)
+}
+
+func (s *source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), opts)
+}
+
+func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if !s.calls.enter() {
+		return nil, context.Canceled
+	}
+	defer s.calls.leave()
+	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, opts)
+	if err == nil && isNil(list) {
+		err = errors.New("the source returned no list")
+	}
+	if err != nil {
+		s.failed(ctx, "list", err)
+		return nil, err
+	}
+	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" {
+		s.report(ctx, &WatchError{Op: "list", Resource: s.name, Err: errors.New(
+			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
+	}
+	return list, nil
+}
+
+func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	streaming := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if streaming && s.streamless.Load() {
+		return nil, errStreamless // the reflector then lists
+	}
+	if !s.calls.enter() {
+		return nil, context.Canceled
+	}
+	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, opts)
+	if err == nil && isNil(w) {
+		err = errors.New("the source returned no watch")
+	}
+	if err != nil {
+		s.calls.leave()
+		s.failed(ctx, "watch", err)
+		return nil, err
+	}
+	r := newRelay(s, w, streaming)
+	go func() {
+		defer s.calls.leave()
+		r.run(ctx)
+	}()
+	return r, nil
+}
+
+// errStreamless makes the reflector list. It must be none of the errors that a
+// reflector tries again, such as 429.
+var errStreamless = apierrors.NewMethodNotSupported(metav1.SchemeGroupVersion.WithResource("streams").GroupResource(), "watch-list")
+
+// failed notes that a request did not work, and reports it unless the same was
+// reported since it last did. That a version has expired is no failure: a list
+// follows.
+func (s *source) failed(ctx context.Context, op string, err error) {
+	if ctx.Err() != nil || err == error(errStreamless) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	werr := &WatchError{Op: op, Resource: s.name, Err: err}
+	if s.status.fail(werr) {
+		s.report(ctx, werr)
+	}
+}
+
+// sourceStatus remembers what is wrong with the source now.
+type sourceStatus struct {
+	mu       sync.Mutex // protects the rest
+	last     *WatchError
+	reported map[string]bool // by operation and reason, since it last worked
+	count    int             // of all failures ever
+	failing  atomic.Bool     // last != nil, for a cheap look
+}
+
+// fail notes err and returns whether it is the first of its kind since the
+// source last worked.
+func (s *sourceStatus) fail(err *WatchError) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = err
+	s.count++
+	s.failing.Store(true)
+	// The text of an error may differ each time, by a port for example.
+	kind := err.Op + " " + string(apierrors.ReasonForError(err.Err))
+	if s.reported[kind] {
+		return false
+	}
+	if s.reported == nil {
+		s.reported = map[string]bool{}
+	}
+	s.reported[kind] = true
+	return true
+}
+
+// worked notes that the source has delivered something good.
+func (s *sourceStatus) worked() {
+	if !s.failing.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.reported = nil, nil
+	s.failing.Store(false)
+}
+
+// failure returns what is wrong now, or nil.
+func (s *sourceStatus) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		return nil
+	}
+	return s.last
+}
+
+func (s *sourceStatus) failures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// callGroup counts calls that are under way. Unlike a sync.WaitGroup it may be
+// entered at any time: client-go's pager starts further requests on its own
+// goroutine after the reflector has returned.
+type callGroup struct {
+	mu     sync.Mutex // protects the rest
+	n      int
+	closed bool
+	idle   chan struct{} // closed when n is 0 after closed; nil before
+}
+
+// enter returns false if no further call may start.
+func (g *callGroup) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.n++
+	return true
+}
+
+func (g *callGroup) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n--
+	if g.closed && g.n == 0 {
+		close(g.idle)
+	}
+}
+
+// close lets no further call start and waits for those under way.
+func (g *callGroup) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.idle = make(chan struct{})
+	if g.n == 0 {
+		close(g.idle)
+	}
+	g.mu.Unlock()
+	<-g.idle
+}
+
+// stopClock is a real clock whose After also fires when ctx ends. A reflector
+// waits for it, up to a minute, without looking at its ctx.
+type stopClock struct {
+	clock.RealClock
+	ctx context.Context
+}
+
+func (c stopClock) After(d time.Duration) <-chan time.Time {
+	fired := make(chan time.Time, 1)
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	context.AfterFunc(ctx, func() {
+		fired <- c.Now()
+		cancel()
+	})
+	return fired
+}

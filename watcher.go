@@ -1,0 +1,252 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// AnyObject is what every API object is. It may itself be the T of an informer
+// where the type of the objects is only known at run time.
+type AnyObject interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Object is the constraint on the type of an informer's objects: a pointer to
+// an API type, such as *corev1.Pod, *unstructured.Unstructured or
+// *metav1.PartialObjectMetadata.
+type Object interface {
+	comparable
+	AnyObject
+}
+
+// EventType says what happened to an object.
+type EventType uint8
+
+// The three things that can happen to an object.
+const (
+	EventAdded EventType = iota + 1
+	EventUpdated
+	EventDeleted
+)
+
+// String returns "added", "updated" or "deleted".
+func (t EventType) String() string {
+	switch t {
+	case EventAdded:
+		return "added"
+	case EventUpdated:
+		return "updated"
+	case EventDeleted:
+		return "deleted"
+	}
+	return fmt.Sprintf("EventType(%d)", uint8(t))
+}
+
+// Origin says how the informer came to know of an event.
+type Origin uint8
+
+const (
+	// OriginWatch is a change that the watch delivered. It is the zero value.
+	OriginWatch Origin = iota
+	// OriginInitial is the state that a watcher starts from: what was there when
+	// it was added, and whatever happens, of any type, before the informer has
+	// synced.
+	OriginInitial
+	// OriginRelist is a difference found by listing again, after the watch had
+	// been cut for too long. What happened in between is not known.
+	OriginRelist
+	// OriginResync is no change at all, but the replay that
+	// WatcherOptions.ResyncPeriod asks for.
+	OriginResync
+)
+
+// String returns "watch", "initial", "relist" or "resync".
+func (o Origin) String() string {
+	switch o {
+	case OriginWatch:
+		return "watch"
+	case OriginInitial:
+		return "initial"
+	case OriginRelist:
+		return "relist"
+	case OriginResync:
+		return "resync"
+	}
+	return fmt.Sprintf("Origin(%d)", uint8(o))
+}
+
+// Event is one change of one object. It is a value: copy it freely. The objects
+// in it are shared with the store and with all other watchers and must not be
+// changed.
+type Event[T Object] struct {
+	// Old is the object as the watcher knew it: the New of the event before.
+	// It is the zero T for an added object, and never that for a deleted one.
+	// In a resync it is the same object as New.
+	Old T
+	// New is the object as it is now. It is the zero T for a deleted object.
+	New T
+	// Type says which of the two are set.
+	Type EventType
+	// Origin says how the informer came to know.
+	Origin Origin
+	// FinalStateUnknown marks a delete that was not seen happening, but found
+	// by a relist. Old is then what was last known; if the store has lost even
+	// that, Old carries the namespace, the name and, if known, the UID.
+	FinalStateUnknown bool
+}
+
+// Object returns New, or Old of a deleted object. It is never nil in an event
+// that an informer delivers.
+func (e Event[T]) Object() T {
+	if e.Type == EventDeleted {
+		return e.Old
+	}
+	return e.New
+}
+
+// Key returns the namespace and the name of the event's object. The namespace
+// of a cluster-scoped object is empty.
+func (e Event[T]) Key() types.NamespacedName {
+	obj := e.Object()
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// ResourceWatcher is told what happens to the objects of an informer; it is what
+// client-go calls a ResourceEventHandler.
+//
+// One registration of a watcher is called by one goroutine at a time, with the
+// events of each object in the order in which the store took them. A watcher
+// value that is registered more than once is called by several goroutines.
+//
+// The ctx of a call ends when the registration is removed or the informer has
+// stopped. It carries the logger of Run's ctx. A call may block: nobody but this
+// watcher waits for it. An error that it returns goes to Options.ErrorHandler as
+// an [*EventError], and the event counts as handled.
+type ResourceWatcher[T Object] interface {
+	Add(ctx context.Context, e Event[T]) error
+	Update(ctx context.Context, e Event[T]) error
+	Delete(ctx context.Context, e Event[T]) error
+}
+
+// WatcherFuncs makes a [ResourceWatcher] of up to three functions. What a nil
+// function would have been told is ignored. The zero value ignores everything.
+type WatcherFuncs[T Object] struct {
+	AddFunc, UpdateFunc, DeleteFunc func(context.Context, Event[T]) error
+}
+
+// Add calls AddFunc, if there is one.
+func (f WatcherFuncs[T]) Add(ctx context.Context, e Event[T]) error {
+	return call(f.AddFunc, ctx, e)
+}
+
+// Update calls UpdateFunc, if there is one.
+func (f WatcherFuncs[T]) Update(ctx context.Context, e Event[T]) error {
+	return call(f.UpdateFunc, ctx, e)
+}
+
+// Delete calls DeleteFunc, if there is one.
+func (f WatcherFuncs[T]) Delete(ctx context.Context, e Event[T]) error {
+	return call(f.DeleteFunc, ctx, e)
+}
+
+func call[T Object](f func(context.Context, Event[T]) error, ctx context.Context, e Event[T]) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx, e)
+}
+
+// WatcherFunc makes a [ResourceWatcher] of one function for all three types of
+// event.
+type WatcherFunc[T Object] func(context.Context, Event[T]) error
+
+// Add calls f.
+func (f WatcherFunc[T]) Add(ctx context.Context, e Event[T]) error { return f(ctx, e) }
+
+// Update calls f.
+func (f WatcherFunc[T]) Update(ctx context.Context, e Event[T]) error { return f(ctx, e) }
+
+// Delete calls f.
+func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f(ctx, e) }
+
+// Select returns a watcher that sees only the objects for which selected returns
+// true. An object that an update brings into the selection is added, one that it
+// takes out is deleted, with the event's Old. A delete of which nothing but the
+// key is known always passes, because there is nothing to select by: such a
+// watcher may be told of the end of an object it never saw.
+//
+// selected is called from the watcher's goroutine, once or twice per event, and
+// must depend on nothing but the object. Adding the watcher to an informer fails
+// if w or selected is nil.
+func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
+	return selection[T]{w, selected}
+}
+
+type selection[T Object] struct {
+	ResourceWatcher[T]
+	selected func(T) bool
+}
+
+func (s selection[T]) Add(ctx context.Context, e Event[T]) error {
+	if !s.selected(e.New) {
+		return nil
+	}
+	return s.ResourceWatcher.Add(ctx, e)
+}
+
+func (s selection[T]) Update(ctx context.Context, e Event[T]) error {
+	var none T
+	before, now := s.selected(e.Old), s.selected(e.New)
+	switch {
+	case before && now:
+		return s.ResourceWatcher.Update(ctx, e)
+	case now:
+		e.Type, e.Old = EventAdded, none
+		return s.ResourceWatcher.Add(ctx, e)
+	case before:
+		e.Type, e.New = EventDeleted, none
+		return s.ResourceWatcher.Delete(ctx, e)
+	}
+	return nil
+}
+
+func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
+	onlyKey := e.FinalStateUnknown && e.Old.GetResourceVersion() == ""
+	if !onlyKey && !s.selected(e.Old) {
+		return nil
+	}
+	return s.ResourceWatcher.Delete(ctx, e)
+}
+
+// checkWatcher returns an error if w, or a watcher that it wraps, cannot be called.
+func checkWatcher[T Object](w ResourceWatcher[T]) error {
+	if isNil(w) {
+		return fmt.Errorf("watcher is nil")
+	}
+	if s, ok := w.(selection[T]); ok {
+		if s.selected == nil {
+			return fmt.Errorf("watcher: the function given to Select is nil")
+		}
+		return checkWatcher(s.ResourceWatcher)
+	}
+	return nil
+}
+
+// isNil reports whether v is nil or an interface around a nil pointer, func or
+// the like, which would only be noticed when it is called.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan, reflect.Interface:
+		return r.IsNil()
+	}
+	return false
+}
