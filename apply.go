@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
