@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -155,4 +156,18 @@ func checkStore(t *testing.T, inf *ci, src *source) {
 	if diff := cmp.Diff(versions(src.Objects()...), versions(objs...)); diff != "" {
 		t.Errorf("the store is not what the source has (-source +store):\n%s", diff)
 	}
+}
+
+const hour = time.Hour
+
+// sleepBubble lets d of a bubble's time pass and everything happen that is due.
+func sleepBubble(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
 }

@@ -1,0 +1,264 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// gatedStore lets listings wait, as those of a slow or hanging store do.
+type gatedStore struct {
+	cache.Store
+	gate chan struct{} // closed: listings pass
+}
+
+func (s *gatedStore) List() []any {
+	if s.gate != nil {
+		<-s.gate
+	}
+	return s.Store.List()
+}
+
+// TestJoiningUnderLoadMissesAndRepeatsNothing runs on real goroutines. The proof
+// is per object: the recorder checks that the Old of each event is the New of the
+// one before, and the first event must be what was there when AddWatcher was
+// called.
+func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
+	const objects, writes, joins = 20, 5000, 60
+	for name, queue := range queues {
+		t.Run(name, func(t *testing.T) {
+			src := informertest.NewSource[configMap]()
+			inf := newInformer(t, src, options{Queue: queue})
+			type joiner struct {
+				recorder
+				done chan struct{} // told of everything
+			}
+			join := func() *joiner {
+				j := &joiner{done: make(chan struct{})}
+				j.Hook = func(_ context.Context, e event) error {
+					if e.Key() == keyOf("last") {
+						close(j.done)
+					}
+					return nil
+				}
+				addWatcher(t, inf, &j.recorder, informer.WatcherOptions{})
+				return j
+			}
+			truth := join() // from the beginning
+			informertest.Run(t, inf)
+
+			var all []*joiner
+			now := make(chan struct{})
+			var writing sync.WaitGroup
+			writing.Go(func() {
+				defer close(now)
+				for n := range writes {
+					if n%(writes/joins) == 0 {
+						now <- struct{}{}
+					}
+					name := fmt.Sprint("o", n%objects)
+					if n%7 == 6 {
+						_, _ = src.Delete(keyOf(name))
+					} else {
+						src.Apply(object(name, strconv.Itoa(n)))
+					}
+				}
+			})
+			for range now {
+				all = append(all, join())
+			}
+			writing.Wait()
+			src.Apply(object("last", ""))
+			<-truth.done
+			for i, j := range all {
+				<-j.done
+				if err := j.Err(); err != nil {
+					t.Errorf("joiner %d: %v", i, err)
+				}
+				checkView(t, &j.recorder, src)
+				checkTail(t, j.Events(), truth.Events())
+			}
+		})
+	}
+}
+
+// checkTail fails the test unless what a joiner was told is a state that the truth
+// went through, followed by every event of the truth after it, per object.
+func checkTail(t *testing.T, joined, truth []event) {
+	t.Helper()
+	told := map[string][]string{}
+	for _, e := range joined {
+		told[e.Key().Name] = append(told[e.Key().Name], versionOf(e))
+	}
+	happened := map[string][]string{}
+	for _, e := range truth {
+		happened[e.Key().Name] = append(happened[e.Key().Name], versionOf(e))
+	}
+	for name, versions := range told {
+		tail := happened[name]
+		if len(versions) > len(tail) {
+			t.Errorf("%s: told %d events, of %d that happened", name, len(versions), len(tail))
+			continue
+		}
+		tail = tail[len(tail)-len(versions):]
+		if fmt.Sprint(versions) != fmt.Sprint(tail) {
+			t.Errorf("%s: told %v, the last events are %v", name, versions, tail)
+		}
+	}
+}
+
+// versionOf returns what an object is after e.
+func versionOf(e event) string {
+	if e.Type == informer.EventDeleted {
+		return "gone after " + e.Old.ResourceVersion
+	}
+	return e.New.ResourceVersion
+}
+
+func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		src := informertest.NewSource(object("stays", "1"), object("changes", "1"), object("goes", "1"), object("again", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var early recorder
+		addWatcher(t, inf, &early, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		early.Expect(t, "added default/stays", "added default/changes", "added default/goes", "added default/again")
+
+		store.gate = make(chan struct{}) // from now on listing hangs
+		var late recorder
+		lateReg := addWatcher(t, inf, &late, informer.WatcherOptions{})
+		src.Apply(object("changes", "2"))
+		src.Apply(object("changes", "3"))
+		_, _ = src.Delete(keyOf("goes"))
+		_, _ = src.Delete(keyOf("again"))
+		src.Apply(object("again", "2"))
+		src.Apply(object("comes", "1"))
+		synctest.Wait()
+		late.ExpectNone(t) // only this join waits
+		early.Expect(t, "updated default/changes", "updated default/changes", "deleted default/goes",
+			"deleted default/again", "added default/again", "added default/comes")
+
+		close(store.gate)
+		<-lateReg.Synced()
+		late.Expect(t,
+			"added default/stays", "added default/changes", "added default/goes", "added default/again",
+			"updated default/changes", "updated default/changes", "deleted default/goes",
+			"deleted default/again", "added default/again", "added default/comes")
+		for _, e := range late.Events() {
+			if e.Key() == keyOf("changes") && e.Type == informer.EventAdded && e.New.Data["value"] != "1" {
+				t.Errorf("joined at value 1, told %s", e.New.Data["value"])
+			}
+		}
+		checkView(t, &late, src)
+	})
+}
+
+func TestAJoinThatHangsIsNotInTheWayOfRemoveAndStop(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		informertest.Run(t, inf)
+		store.gate = make(chan struct{})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		synctest.Wait()
+		reg.Remove()
+		close(store.gate)
+		<-reg.Stopped()
+		r.ExpectNone(t)
+	})
+}
+
+func TestManyWatchersMayJoinAtOnceAndAllSync(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf, src := startWith(t, queue, object("a", "1"), object("b", "1"))
+		rs := make([]recorder, 100)
+		for i := range rs {
+			addWatcher(t, inf, &rs[i], informer.WatcherOptions{})
+			if i == 50 {
+				src.Apply(object("c", "1"))
+			}
+		}
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i := range rs {
+			checkView(t, &rs[i], src)
+		}
+	})
+}
+
+func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var asked, other recorder
+		addWatcher(t, inf, &asked, informer.WatcherOptions{ResyncPeriod: hour})
+		addWatcher(t, inf, &other, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		asked.Expect(t, "added default/a", "added default/b")
+		src.Apply(object("a", "2"))
+		asked.Expect(t, "updated default/a")
+		requests := len(src.Requests())
+		sleepBubble(hour - 1)
+		asked.ExpectNone(t)
+		sleepBubble(2)
+		asked.Expect(t, "updated default/a", "updated default/b")
+		for _, e := range asked.Events()[3:] {
+			if e.Origin != informer.OriginResync || e.Old != e.New {
+				t.Errorf("a resync came as %+v", e)
+			}
+		}
+		if got := asked.View()[keyOf("a")].Data["value"]; got != "2" {
+			t.Errorf("the resync said %s", got)
+		}
+		sleepBubble(2 * hour)
+		asked.Expect(t, "updated default/a", "updated default/b", "updated default/a", "updated default/b")
+		other.Expect(t, "added default/a", "added default/b", "updated default/a")
+		other.ExpectNone(t)
+		for _, r := range src.Requests()[requests:] {
+			if r.Verb == informertest.VerbList {
+				t.Error("a resync led to a LIST")
+			}
+		}
+	})
+}
+
+func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		blocked, release := make(chan struct{}), make(chan struct{})
+		r := recorder{Hook: func(_ context.Context, e event) error {
+			if e.Type == informer.EventUpdated && e.New.Data["value"] == "2" && e.Origin == informer.OriginWatch {
+				close(blocked)
+				<-release
+			}
+			return nil
+		}}
+		addWatcher(t, inf, &r, informer.WatcherOptions{ResyncPeriod: hour})
+		informertest.Run(t, inf)
+		src.Apply(object("a", "2"))
+		<-blocked
+		src.Apply(object("a", "3"))
+		sleepBubble(10 * hour)
+		close(release)
+		sleepBubble(1)
+		r.Expect(t, "added default/a", "updated default/a", "updated default/a", "updated default/a")
+		if e := r.Events()[3]; e.Origin != informer.OriginResync || e.New.Data["value"] != "3" {
+			t.Errorf("after the backlog came %v of %s", e.Origin, e.New.Data["value"])
+		}
+		r.ExpectNone(t) // and not ten of them
+	})
+}

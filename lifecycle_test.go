@@ -1,0 +1,236 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestRunTwiceIsAnErrorAtOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource[configMap](), options{Queue: queue})
+		stop := start(t, inf)
+		synctest.Wait()
+		if err := inf.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("while running: %v", err)
+		}
+		stop()
+		if err := inf.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("after it had stopped: %v", err)
+		}
+	})
+}
+
+func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := inf.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		<-reg.Stopped()
+		synctest.Wait()
+		r.ExpectNone(t)
+		if got := src.Requests(); len(got) > 0 {
+			t.Errorf("requests: %v", got)
+		}
+		if err := inf.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("WaitForSync: %v", err)
+		}
+	})
+}
+
+func TestAfterTheStopEverythingSaysSo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		stop := start(t, inf)
+		<-reg.Synced()
+		stop()
+		<-reg.Stopped()
+		src.Apply(object("a", "2"))
+		synctest.Wait()
+		r.Expect(t, "added default/a")
+		r.ExpectNone(t)
+		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("AddWatcher: %v", err)
+		}
+		if err := inf.WaitForResourceVersion(t.Context(), "999999"); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("WaitForResourceVersion: %v", err)
+		}
+		never := func(configMap, bool) bool { return false }
+		if err := inf.WaitFor(t.Context(), keyOf("a"), never); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("WaitFor: %v", err)
+		}
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Errorf("it had synced, and WaitForSync returned %v", err)
+		}
+		if obj, exists, err := inf.Get(keyOf("a")); err != nil || !exists || obj.Data["value"] != "1" {
+			t.Errorf("reading what was there last gives %v, %v, %v", obj, exists, err)
+		}
+		reg.Remove() // does nothing
+		if n := src.Watches(); n > 0 {
+			t.Errorf("%d watches are still open", n)
+		}
+	})
+}
+
+func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		called := make(chan struct{}, 1)
+		cancelled, release := false, make(chan struct{})
+		r := recorder{Hook: func(ctx context.Context, _ event) error {
+			called <- struct{}{}
+			<-ctx.Done() // ends although the informer goes on
+			cancelled = true
+			<-release
+			return nil
+		}}
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		start(t, inf)
+		<-called
+		src.Apply(object("b", "1")) // waits, and is dropped
+		synctest.Wait()
+		reg.Remove()
+		reg.Remove()
+		synctest.Wait()
+		if !cancelled {
+			t.Error("the ctx of the call is still alive")
+		}
+		select {
+		case <-reg.Stopped():
+			t.Error("stopped while a call is under way")
+		default:
+		}
+		close(release)
+		<-reg.Stopped()
+		synctest.Wait()
+		if got := len(r.Events()); got != 1 {
+			t.Errorf("%d calls, the second after Remove", got)
+		}
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		reg.Remove()
+		<-reg.Stopped()
+		informertest.Run(t, inf)
+		synctest.Wait()
+		r.ExpectNone(t)
+	})
+}
+
+func TestACallbackMayAddRemoveAndStop(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		var inner recorder
+		var reg *informer.Registration
+		ctx, stop := context.WithCancel(t.Context())
+		outer := recorder{Hook: func(_ context.Context, e event) error {
+			switch e.Type {
+			case informer.EventAdded:
+				if _, err := inf.AddWatcher(&inner, informer.WatcherOptions{}); err != nil {
+					t.Error(err)
+				}
+			case informer.EventUpdated:
+				reg.Remove()
+			case informer.EventDeleted:
+				t.Error("called after it had removed itself")
+			}
+			return nil
+		}}
+		reg = addWatcher(t, inf, &outer, informer.WatcherOptions{})
+		last := recorder{Hook: func(_ context.Context, e event) error {
+			if e.Type == informer.EventDeleted {
+				stop()
+			}
+			return nil
+		}}
+		addWatcher(t, inf, &last, informer.WatcherOptions{})
+		done := make(chan error)
+		go func() { done <- inf.Run(ctx) }()
+		inner.Expect(t, "added default/a")
+		src.Apply(object("a", "2"))
+		<-reg.Stopped()
+		_, _ = src.Delete(keyOf("a"))
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+		called, release := make(chan struct{}), make(chan struct{})
+		r := recorder{Hook: func(context.Context, event) error { close(called); <-release; return nil }}
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- inf.Run(ctx) }()
+		<-called
+		cancel()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("Run returned while a watcher is being called")
+		default:
+		}
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAddRemoveAndStopInAnyOrderFromManyGoroutines(t *testing.T) {
+	for name, queue := range queues {
+		t.Run(name, func(t *testing.T) {
+			for range 100 {
+				src := informertest.NewSource(object("a", "1"))
+				inf := newInformer(t, src, options{Queue: queue})
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for range 8 {
+					all.Go(func() {
+						var r recorder
+						reg, err := inf.AddWatcher(&r, informer.WatcherOptions{})
+						if err != nil {
+							if !errors.Is(err, informer.ErrStopped) {
+								t.Error(err)
+							}
+							return
+						}
+						all.Go(reg.Remove)
+						<-reg.Stopped()
+					})
+				}
+				all.Go(func() { src.Apply(object("a", "2")) })
+				all.Go(func() { _ = inf.Run(ctx) })
+				all.Go(cancel)
+				all.Wait()
+			}
+		})
+	}
+}
