@@ -1,0 +1,359 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestNewNamesWhatItCannotUse(t *testing.T) {
+	src := informertest.NewSource[configMap]()
+	list := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, nil }
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"taken": cache.MetaNamespaceIndexFunc})
+	byNothing := func(configMap) ([]string, error) { return nil, nil }
+	var nilStore *plainStore
+	var nilSource *source
+	for says, tc := range map[string]struct {
+		lw   cache.ListerWatcher
+		opts options
+	}{
+		"source (lw) is nil":             {nil, options{}},
+		"(lw) is nil":                    {nilSource, options{}},
+		"ListFunc or ListWithContext":    {&cache.ListWatch{}, options{}},
+		"WatchFunc or WatchFuncWith":     {&cache.ListWatch{ListWithContextFunc: list}, options{}},
+		"client given to ListWatch":      {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
+		"Options.Store":                  {src, options{Store: nilStore}},
+		"Options.Queue":                  {src, options{Queue: 3}},
+		"Options.Queue is -1":            {src, options{Queue: -1}},
+		"Options.WatchList":              {src, options{WatchList: 2}},
+		"Options.PageSize":               {src, options{PageSize: -1}},
+		"Options.MinWatchTimeout":        {src, options{MinWatchTimeout: time.Minute}},
+		"Options.MinWatchTimeout is -1s": {src, options{MinWatchTimeout: -time.Second}},
+		"Options.Backoff.Duration":       {src, options{Backoff: &wait.Backoff{}}},
+		"Options.Backoff has":            {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
+		`Options.Indexers["x"] is nil`:   {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
+		`Options.Indexers["namespace"]`:  {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
+		"Options.Indexers: indexer con":  {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
+	} {
+		if _, err := informer.New(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want it to say %q", err, says)
+		}
+	}
+	if _, err := informer.New(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
+		t.Errorf("for a T that is no pointer: %v", err)
+	}
+	if _, err := informer.New(src, informer.Options[informer.AnyObject]{}); err != nil {
+		t.Errorf("for AnyObject: %v", err)
+	}
+}
+
+// strange is an Object, but no pointer.
+type strange struct{ informer.AnyObject }
+
+func TestNewDoesNotChangeTheCallersOptions(t *testing.T) {
+	backoff := wait.Backoff{Duration: time.Second, Steps: 3}
+	opts := options{Backoff: &backoff}
+	newInformer(t, informertest.NewSource[configMap](), opts)
+	if opts.Name != "" || opts.Store != nil || backoff != (wait.Backoff{Duration: time.Second, Steps: 3}) {
+		t.Errorf("the options are %+v now", opts)
+	}
+}
+
+func TestAddWatcherNamesWhatItCannotUse(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{})
+	var nilRecorder *recorder
+	var nilFunc informer.WatcherFunc[configMap]
+	yes := func(configMap) bool { return true }
+	for says, tc := range map[string]struct {
+		w    informer.ResourceWatcher[configMap]
+		opts informer.WatcherOptions
+	}{
+		"watcher is nil":              {nil, informer.WatcherOptions{}},
+		"is nil":                      {nilRecorder, informer.WatcherOptions{}},
+		"nil":                         {nilFunc, informer.WatcherOptions{}},
+		"watcher is":                  {informer.Select[configMap](nil, yes), informer.WatcherOptions{}},
+		"function given to Select":    {informer.Select(&recorder{}, nil), informer.WatcherOptions{}},
+		"WatcherOptions.ResyncPeriod": {&recorder{}, informer.WatcherOptions{ResyncPeriod: -1}},
+	} {
+		if _, err := inf.AddWatcher(tc.w, tc.opts); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "ConfigMap") {
+			t.Errorf("got %v, want it to say %q", err, says)
+		}
+	}
+}
+
+func TestNamesDefaultToTheTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{ErrorHandler: errs.handle})
+		fails := recorder{Hook: func(context.Context, event) error { return errors.New("no") }}
+		addWatcher(t, inf, &fails, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		if got := errs.take()[0].Error(); !strings.Contains(got, "*informertest.Recorder[") {
+			t.Errorf("an unnamed watcher's failure is %q", got)
+		}
+		if err := inf.Run(t.Context()); !strings.Contains(err.Error(), "informer ConfigMap:") {
+			t.Errorf("an unnamed informer's error is %q", err)
+		}
+	})
+}
+
+func TestTransformIsAppliedOnceBeforeTheStore(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
+			obj.Data["value"] += "!"
+			return obj, nil
+		}})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		src.Apply(object("a", "2"))
+		r.Expect(t, "added default/a", "updated default/a")
+		e := r.Events()[1]
+		if got := e.Old.Data["value"] + " " + e.New.Data["value"]; got != "1! 2!" {
+			t.Errorf("told %s", got)
+		}
+		if obj, _, _ := inf.Get(keyOf("a")); obj.Data["value"] != "2!" {
+			t.Errorf("stored %s", obj.Data["value"])
+		}
+	})
+}
+
+func TestAFailingTransformLosesNoObject(t *testing.T) {
+	wrong := map[string]func(configMap) (configMap, error){
+		"an error": func(configMap) (configMap, error) { return nil, errors.New("cannot transform") },
+		"nil":      func(configMap) (configMap, error) { return nil, nil },
+		"a key":    func(obj configMap) (configMap, error) { obj.Name += "x"; return obj, nil },
+	}
+	for name, fail := range wrong {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				src := informertest.NewSource(object("good", "1"), object("new", "bad"), object("turns", "1"))
+				var errs errorLog
+				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle, Transform: func(obj configMap) (configMap, error) {
+					if obj.Data["value"] == "bad" {
+						return fail(obj)
+					}
+					return obj, nil
+				}})
+				var r recorder
+				addWatcher(t, inf, &r, informer.WatcherOptions{})
+				informertest.Run(t, inf)
+				r.Expect(t, "added default/good", "added default/turns")
+				src.Apply(object("turns", "bad")) // keeps its state
+				synctest.Wait()
+				src.Expire() // and over a relist too
+				sleepBubble(time.Minute)
+				r.ExpectNone(t)
+				if obj, exists, _ := inf.Get(keyOf("turns")); !exists || obj.Data["value"] != "1" {
+					t.Errorf("the previous state is %v, %v", obj, exists)
+				}
+				got := errs.take()
+				var failed *informer.ObjectError
+				if len(got) != 4 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" {
+					t.Errorf("reported %v", got)
+				}
+				src.Apply(object("new", "2")) // its next event tries again
+				r.Expect(t, "added default/new")
+				_, _ = src.Delete(keyOf("turns")) // which is bad still
+				r.Expect(t, "deleted default/turns")
+				if got := errs.take(); len(got) > 0 {
+					t.Errorf("a delete reported %v", got)
+				}
+				checkView(t, &r, src)
+			})
+		})
+	}
+}
+
+func TestStripManagedFieldsLeavesTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		obj := object("a", "1")
+		obj.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "me"}}
+		src := informertest.NewSource(obj)
+		inf := newInformer(t, src, options{Transform: informer.StripManagedFields[configMap]})
+		informertest.Run(t, inf)
+		got, _, _ := inf.Get(keyOf("a"))
+		if got.ManagedFields != nil || got.Data["value"] != "1" || got.ResourceVersion == "" {
+			t.Errorf("stored %v", got)
+		}
+	})
+}
+
+func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for mode, lists := range map[informer.WatchListMode]int{informer.WatchListAuto: 0, informer.WatchListOff: 1} {
+			src := informertest.NewSource(object("a", "1"))
+			inf := newInformer(t, src, options{Queue: queue, WatchList: mode})
+			informertest.Run(t, inf)
+			if got := count(src, informertest.VerbList); got != lists {
+				t.Errorf("mode %v: %d LIST requests", mode, got)
+			}
+		}
+	})
+}
+
+func TestAServerThatRejectsWatchListIsListed(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		begin := time.Now()
+		informertest.Run(t, inf)
+		checkStore(t, inf, src)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("syncing took %v", took)
+		}
+	})
+}
+
+func TestPageSizeListsInPages(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		var objs []configMap
+		for n := range 25 {
+			objs = append(objs, object(fmt.Sprint("o", n), "1"))
+		}
+		src := informertest.NewSource(objs...)
+		inf := newInformer(t, src, options{Queue: queue, PageSize: 10, WatchList: informer.WatchListOff})
+		informertest.Run(t, inf)
+		checkStore(t, inf, src)
+		if got := count(src, informertest.VerbList); got != 3 {
+			t.Errorf("25 objects in pages of 10 took %d LIST requests", got)
+		}
+	})
+}
+
+func TestMinWatchTimeoutIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{MinWatchTimeout: hour})
+		informertest.Run(t, inf)
+		for _, r := range src.Requests() {
+			if s := r.Options.TimeoutSeconds; s == nil || *s < 3600 || *s > 7200 {
+				t.Errorf("asked for a timeout of %v", s)
+			}
+		}
+	})
+}
+
+func TestBackoffPacesListsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		src.Fail(informertest.VerbList, apierrors.NewInternalError(errors.New("boom")), -1)
+		inf := newInformer(t, src, options{
+			WatchList:    informer.WatchListOff,
+			Backoff:      &wait.Backoff{Duration: 10 * time.Minute, Factor: 1, Steps: 100},
+			ErrorHandler: func(context.Context, error) {},
+		})
+		stop := start(t, inf)
+		sleepBubble(65 * time.Minute)
+		if got := len(src.Requests()); got != 7 {
+			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
+		}
+		stop()
+	})
+}
+
+func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
+	for queue, want := range map[informer.QueueKind]string{
+		informer.QueueAuto: "a2 a4 b3", informer.DeltaFIFO: "a2 a4 b3", informer.RealFIFO: "a2 b3 a4",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newPlainStore()
+			src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
+			inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+			var told []string
+			addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+				if e.Origin == informer.OriginWatch && e.New.Name != "first" {
+					told = append(told, e.New.Name+e.New.Data["value"])
+				}
+				return nil
+			}), informer.WatcherOptions{})
+			informertest.Run(t, inf)
+			synctest.Wait()
+			store.mu.Lock()
+			store.fail = func(_, key string) error {
+				if key == "default/first" {
+					return errors.New("wait until all is queued")
+				}
+				return nil
+			}
+			store.mu.Unlock()
+			src.Apply(object("first", "2"))
+			synctest.Wait()
+			src.Apply(object("a", "2"))
+			src.Apply(object("b", "3"))
+			src.Apply(object("a", "4"))
+			synctest.Wait()
+			store.mu.Lock()
+			store.fail = nil
+			store.mu.Unlock()
+			sleepBubble(time.Minute)
+			if got := strings.Join(told, " "); got != want {
+				t.Errorf("queue %v: told %s, want %s", queue, got, want)
+			}
+		})
+	}
+}
+
+func TestListWatchAppliesItsTweaks(t *testing.T) {
+	var asked []metav1.ListOptions
+	client := clientFuncs{
+		list: func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+			asked = append(asked, o)
+			return nil, errors.New("no list")
+		},
+		watch: func(o metav1.ListOptions) (watch.Interface, error) {
+			asked = append(asked, o)
+			return nil, errors.New("no watch")
+		},
+	}
+	lw := informer.ListWatch(client, nil, func(o *metav1.ListOptions) { o.LabelSelector = "a=b" })
+	if list, err := lw.List(metav1.ListOptions{}); list != nil || err == nil {
+		t.Errorf("a failing LIST returns %v, %v", list, err)
+	}
+	if _, err := lw.Watch(metav1.ListOptions{}); err == nil {
+		t.Error("a failing WATCH returns no error")
+	}
+	if len(asked) != 2 || asked[0].LabelSelector != "a=b" || asked[1].LabelSelector != "a=b" {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+type clientFuncs struct {
+	list  func(metav1.ListOptions) (*corev1.ConfigMapList, error)
+	watch func(metav1.ListOptions) (watch.Interface, error)
+}
+
+func (c clientFuncs) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	return c.list(o)
+}
+func (c clientFuncs) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return c.watch(o)
+}
+
+func count(src *source, verb informertest.Verb) int {
+	n := 0
+	for _, r := range src.Requests() {
+		if r.Verb == verb {
+			n++
+		}
+	}
+	return n
+}
