@@ -1,0 +1,37 @@
+# All targets work on a machine that has nothing but Go and make.
+
+MODULES := . e2e
+LINT    := bin/golangci-lint
+TESTFLAGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+.PHONY: test
+test: ## run the tests of all modules under the race detector
+	@set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && go test -race $(TESTFLAGS) ./...); done
+
+.PHONY: lint
+lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files
+	@set -e; for m in $(MODULES); do echo "== $$m"; \
+		(cd $$m && $(CURDIR)/$(LINT) run ./... && GOWORK=off go mod tidy -diff); done
+
+.PHONY: quickstart
+quickstart: ## run three watchers over a fake clientset for a few seconds
+	go run ./examples/quickstart
+
+.PHONY: demo
+demo: ## run the same watchers against a real API server inside the process
+	cd e2e && go run ./demo
+
+.PHONY: stress
+stress: ## run the root module's tests 100 times, also on one processor
+	go test -race -short -count=100 -timeout=60m .  ./informertest
+	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest
+
+# The linter is a module of its own, so that nothing of it is in anybody's build.
+$(LINT): tools/go.mod
+	cd tools && GOWORK=off go build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint

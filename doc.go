@@ -1,0 +1,106 @@
+// Package informer lists and watches one Kubernetes resource, keeps its state in
+// any store, and tells any number of watchers what changes, each at its own pace.
+//
+// [New] makes a [CustomCacheInformer] of a source, which [ListWatch] makes of a
+// client. AddWatcher registers a [ResourceWatcher]; Run does the work until its
+// ctx ends. Get, List, ByIndex and All read what is known ([Reader]).
+//
+//	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+//	…
+//	reg, err := pods.AddWatcher(watcher, informer.WatcherOptions{})
+//	…
+//	err = pods.Run(ctx)
+//
+// # The way of an event
+//
+//	API server
+//	    │ list / watch
+//	source        sees every request and every event of the user's ListerWatcher
+//	    │
+//	reflector     client-go's
+//	    │
+//	inlet         checks, transforms, holds the reflector back when the store is behind
+//	    │
+//	queue         client-go's DeltaFIFO or RealFIFO
+//	    │
+//	apply loop    decides, writes to the store, then tells
+//	    │
+//	event log     every event once, for all listeners
+//	    ├─────────────┐
+//	pop, run      pop, run      two goroutines per listener: one reads the log, one calls the watcher
+//
+// Nothing downstream can block anything upstream, except a store that fails:
+// then the apply loop tries again, and behind it the reflector stops reading, so
+// that the API server, which remembers, is what waits.
+//
+// # What is promised
+//
+//  1. Start. Watchers may be added before, during and after the start of Run.
+//     Run, AddWatcher and Remove may come in any order and from any goroutine, a
+//     watcher's own callback included. Nothing deadlocks and no event is dropped.
+//     No request is made before the goroutines of every listener registered so
+//     far are live. The one thing that cannot work is to wait in a callback for
+//     Stopped, WaitForSync or the end of Run.
+//
+//  2. Order. A registration is called by one goroutine at a time, and is told of
+//     the changes of one object in the order in which the store took them. The
+//     store is changed before anyone is told. One watcher that is registered
+//     twice is called from two goroutines.
+//
+//  3. Joining. AddWatcher does not block. The watcher is told the state as of the
+//     call, as added events with OriginInitial, and then every change after it: no
+//     gap, no duplicate. The Old of an event is the New of the event before it.
+//     Joining does not hold up anybody else, also if the store is slow to list.
+//
+//  4. Synced. [Registration.Synced] is closed once that watcher has been called for
+//     everything of its initial state, also if a call returned an error, also if
+//     the state is empty; never after it was removed or the informer was stopped.
+//     Synced of the informer is closed once everything of the first list is in the
+//     store, or could not be used and was reported. A list that holds an object of
+//     another type fails as a whole, so that it never passes for an empty one.
+//     WaitForSync returns a [*SyncError] that says who is late and why.
+//
+//  5. Deletes are not missed while the informer runs, also not across a relist. An
+//     object that was deleted and created again meanwhile, so that its UID is
+//     another, is a delete and an add. Old of a delete is never nil; if it was not
+//     seen happening, FinalStateUnknown is set.
+//
+//  6. A store that fails loses nothing. What a change is, is decided once, from a
+//     Get that succeeded: an error is not an absence. Then the write is tried
+//     again, with pauses from 10 ms up to 5 s, until it succeeds or the informer is
+//     stopped. Nobody is told before, and Synced stays open. A store is never given
+//     a cache.DeletedFinalStateUnknown.
+//
+//  7. Isolation. A watcher that is slow, blocks or returns errors delays nobody
+//     else. What waits for it is kept until it is handled or the watcher is
+//     removed; the events are those of the log, which all that are behind share.
+//
+//  8. Stop. When ctx ends, Run stops the source first, then the listeners, and
+//     returns nil when every goroutine that it started has returned. It waits for
+//     calls of the user's that are under way. Events that wait for a watcher are
+//     dropped.
+//
+//  9. Ownership. Objects are shared between the store and all watchers. Do not
+//     change them; copy first.
+//
+//  10. Errors reach Options.ErrorHandler, typed, with the key and the operation: once
+//     when an operation starts to fail, and once more if it is given up. A
+//     [*SyncError] carries the last one that stands in the way.
+//
+// # What is not promised
+//
+// That every intermediate state is seen: the API server and a relist may skip
+// some. Any order between different objects, except that with [RealFIFO] live
+// events of the watch come in the order of their resourceVersions. An event for an
+// object that a relist finds unchanged. Deletes that happened while no informer was
+// running are found if the store was kept, see Options.Store.
+//
+// A plain store cannot do everything. It is not asked again which keys it has, and
+// a listing whose errors it swallows is taken for the truth; what it loses by
+// itself is noticed only when the object's next event comes.
+//
+// # Testing
+//
+// Package informertest has a scriptable API server in memory, a watcher that
+// records, and more. Everything works inside testing/synctest.
+package informer

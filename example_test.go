@@ -1,0 +1,166 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// RunController calls reconcile for every Pod that is there or changes, until ctx ends.
+func RunController(ctx context.Context, client kubernetes.Interface, reconcile func(*corev1.Pod)) error {
+	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	if err != nil {
+		return err
+	}
+	queue := workqueue.NewTyped[types.NamespacedName]()
+	enqueue := informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
+		queue.Add(e.Key())
+		return nil
+	})
+	if _, err := pods.AddWatcher(enqueue, informer.WatcherOptions{Name: "enqueue"}); err != nil {
+		return err
+	}
+
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		for key, shutdown := queue.Get(); !shutdown; key, shutdown = queue.Get() {
+			if pod, exists, err := pods.Get(key); err == nil && exists {
+				reconcile(pod) // shared: copy it before you change it
+			}
+			queue.Done(key)
+		}
+	})
+	defer worker.Wait()
+	defer queue.ShutDown()
+	return pods.Run(ctx)
+}
+
+func TestRunController(t *testing.T) {
+	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+	ctx, stop := context.WithCancel(t.Context())
+	var seen string
+	err := RunController(ctx, client, func(pod *corev1.Pod) { seen = pod.Name; stop() })
+	if err != nil || seen != "web" {
+		t.Errorf("reconciled %q, %v, want web", seen, err)
+	}
+}
+
+func ExampleNew() {
+	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{
+		Transform: informer.StripManagedFields[*corev1.Pod],
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	if err := pods.WaitForSync(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for key := range pods.All() {
+		fmt.Println(key)
+	}
+	// Output: default/web
+}
+
+func ExampleCustomCacheInformer_AddWatcher() {
+	src := informertest.NewSource(object("settings", "1"))
+	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	done := make(chan struct{})
+	reg, err := inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{
+		AddFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
+			fmt.Println(e.Origin, e.Type, e.Key(), e.New.Data["value"])
+			return nil
+		},
+		UpdateFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
+			fmt.Println(e.Origin, e.Type, e.Key(), e.Old.Data["value"], "to", e.New.Data["value"])
+			close(done)
+			return nil
+		},
+	}, informer.WatcherOptions{Name: "printer"})
+	if err != nil {
+		panic(err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	<-reg.Synced()
+	src.Apply(object("settings", "2"))
+	<-done
+	stop()
+	running.Wait()
+	// Output:
+	// initial added default/settings 1
+	// watch updated default/settings 1 to 2
+}
+
+func ExampleCustomCacheInformer_ByIndex() {
+	src := informertest.NewSource(object("a", "red"), object("b", "blue"), object("c", "red"))
+	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
+		Indexers: cache.TypedIndexers[*corev1.ConfigMap]{
+			"colour": func(obj *corev1.ConfigMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	_ = inf.WaitForSync(ctx)
+	red, err := inf.ByIndex("colour", "red")
+	fmt.Println(len(red), err)
+	// Output: 2 <nil>
+}
+
+func ExampleCustomCacheInformer_WaitForResourceVersion() {
+	src := informertest.NewSource[*corev1.ConfigMap]()
+	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+
+	written, _ := src.Create(object("settings", "1")) // with a client in a program
+	_ = inf.WaitForResourceVersion(ctx, written.ResourceVersion)
+	_, exists, _ := inf.Get(types.NamespacedName{Namespace: "default", Name: "settings"})
+	fmt.Println("reads what it wrote:", exists)
+	// Output: reads what it wrote: true
+}
+
+func ExampleSelect() {
+	src := informertest.NewSource(object("mine", "yes"), object("other", "no"))
+	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	var seen informertest.Recorder[*corev1.ConfigMap]
+	selected := informer.Select(&seen, func(obj *corev1.ConfigMap) bool { return obj.Labels["value"] == "yes" })
+	reg, _ := inf.AddWatcher(selected, informer.WatcherOptions{})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	<-reg.Synced()
+	stop()
+	running.Wait()
+	for _, e := range seen.Events() {
+		fmt.Println(e.Type, e.Key())
+	}
+	// Output: added default/mine
+}

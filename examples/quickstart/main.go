@@ -1,0 +1,102 @@
+// Command quickstart runs three watchers over one informer for a few seconds and
+// then compares what each was told with what the store holds. Without flags it
+// needs nothing: it watches Pods of a fake clientset that it keeps changing. With
+// -kubeconfig it watches the Pods of a real cluster, and only reads.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/demo"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "watch the cluster that this file describes (default: a fake clientset)")
+	namespace := flag.String("namespace", "", "watch one namespace (default: all)")
+	duration := flag.Duration("duration", 4*time.Second, "how long to watch")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *kubeconfig, *namespace, *duration); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig, namespace string, duration time.Duration) error {
+	if duration <= 0 {
+		return fmt.Errorf("-duration is %v, not more than 0", duration)
+	}
+	var client kubernetes.Interface
+	if kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return fmt.Errorf("-kubeconfig: %w", err)
+		}
+		if client, err = kubernetes.NewForConfig(config); err != nil {
+			return fmt.Errorf("-kubeconfig: %w", err)
+		}
+	} else {
+		client = fake.NewClientset(pod(namespace, 0), pod(namespace, 1), pod(namespace, 2))
+		changing, cancel := context.WithTimeout(ctx, duration)
+		var churning sync.WaitGroup
+		churning.Go(func() { churn(changing, client, namespace) })
+		defer churning.Wait()
+		defer cancel()
+	}
+	inf, err := informer.New(
+		informer.ListWatch(client.CoreV1().Pods(namespace)),
+		informer.Options[*corev1.Pod]{Transform: informer.StripManagedFields[*corev1.Pod]},
+	)
+	if err != nil {
+		return err
+	}
+	return demo.Run(ctx, os.Stdout, inf, duration)
+}
+
+// pod returns the n-th Pod of the fake cluster.
+func pod(namespace string, n int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cmp.Or(namespace, "default"),
+		Name:      fmt.Sprintf("web-%d", n),
+	}}
+}
+
+// churn creates, changes and deletes Pods until ctx ends. It pauses after each:
+// a fake's watch holds 100 events and panics at the next.
+func churn(ctx context.Context, client kubernetes.Interface, namespace string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		changed := pod(namespace, rand.IntN(6))
+		changed.Labels = map[string]string{"change": fmt.Sprint(n)}
+		pods := client.CoreV1().Pods(changed.Namespace)
+		// Whether the Pod is there is left to chance, so errors are expected.
+		switch rand.IntN(4) {
+		case 0:
+			_ = pods.Delete(ctx, changed.Name, metav1.DeleteOptions{})
+		case 1:
+			_, _ = pods.Create(ctx, changed, metav1.CreateOptions{})
+		default:
+			_, _ = pods.Update(ctx, changed, metav1.UpdateOptions{})
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}

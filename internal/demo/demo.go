@@ -1,0 +1,182 @@
+// Package demo is what the quickstart and the end-to-end demo have in common:
+// three watchers of different habits over one informer, and a comparison of what
+// they have been told with what the store holds.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// settle is how long the watchers may take at the end to catch up.
+const settle = 10 * time.Second
+
+// Run runs inf for d with three watchers: a quick one, one that takes its time
+// over each event, and one that joins halfway. It writes what they see to out,
+// and in the end a table that compares each one's view with the store. It returns
+// an error if the informer does not sync, or if a view is not what the store
+// holds. It blocks until inf has stopped.
+func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.CustomCacheInformer[T], d time.Duration) error {
+	screen := &screen{out: out, begin: time.Now()}
+	quick := newWatcher[T](screen, "quick", 0)
+	slow := newWatcher[T](screen, "slow", 50*time.Millisecond)
+	late := newWatcher[T](screen, "late", 0)
+	for _, w := range []*watcher[T]{quick, slow} {
+		if err := w.join(inf); err != nil {
+			return err
+		}
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- inf.Run(ctx) }()
+	defer func() { cancel(); <-stopped }()
+
+	first, stopWaiting := context.WithTimeout(ctx, d)
+	defer stopWaiting()
+	if err := inf.WaitForSync(first); err != nil {
+		return err
+	}
+	sleep(ctx, d/2)
+	if err := late.join(inf); err != nil {
+		return err
+	}
+	sleep(ctx, d/2)
+	return compare(ctx, screen, inf, quick, slow, late)
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// compare waits until each watcher believes what the store holds, and prints who
+// does.
+func compare[T informer.Object](ctx context.Context, screen *screen, inf *informer.CustomCacheInformer[T], watchers ...*watcher[T]) error {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	var table tabwriter.Writer
+	table.Init(screen, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(&table, "\nwatcher\tadded\tupdated\tdeleted\tits view\tthe store\t")
+	var differ error
+	for _, w := range watchers {
+		verdict := "equal"
+		if !w.equals(ctx, inf) {
+			verdict = "DIFFERENT"
+			differ = fmt.Errorf("watcher %s does not see what the store holds", w.name)
+		}
+		stored := 0
+		for range inf.All() {
+			stored++
+		}
+		fmt.Fprintf(&table, "%s\t%d\t%d\t%d\t%d objects\t%d objects\t%s\n", w.name,
+			w.counts[informer.EventAdded], w.counts[informer.EventUpdated], w.counts[informer.EventDeleted], len(w.view), stored, verdict)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return differ
+}
+
+// watcher keeps a view of its own from the events it is told.
+type watcher[T informer.Object] struct {
+	screen *screen
+	name   string
+	pause  time.Duration // per event
+
+	mu     sync.Mutex // protects the rest
+	view   map[types.NamespacedName]T
+	counts map[informer.EventType]int
+	moved  chan struct{} // closed and replaced at each event
+}
+
+func newWatcher[T informer.Object](screen *screen, name string, pause time.Duration) *watcher[T] {
+	return &watcher[T]{
+		screen: screen, name: name, pause: pause,
+		view: map[types.NamespacedName]T{}, counts: map[informer.EventType]int{}, moved: make(chan struct{}),
+	}
+}
+
+func (w *watcher[T]) join(inf *informer.CustomCacheInformer[T]) error {
+	w.screen.line("%-5s  joins", w.name)
+	_, err := inf.AddWatcher(informer.WatcherFunc[T](w.see), informer.WatcherOptions{
+		Name: w.name,
+		OnSynced: func(context.Context) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.screen.line("%-5s  has seen the initial state: %d objects", w.name, len(w.view))
+		},
+	})
+	return err
+}
+
+func (w *watcher[T]) see(ctx context.Context, e informer.Event[T]) error {
+	sleep(ctx, w.pause)
+	if e.Origin != informer.OriginInitial {
+		w.screen.line("%-5s  %-7s  %s", w.name, e.Type, e.Key())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[e.Type]++
+	if e.Type == informer.EventDeleted {
+		delete(w.view, e.Key())
+	} else {
+		w.view[e.Key()] = e.New
+	}
+	close(w.moved)
+	w.moved = make(chan struct{})
+	return nil
+}
+
+// equals waits until the watcher believes what the store holds. It returns false
+// if ctx ends first.
+func (w *watcher[T]) equals(ctx context.Context, inf *informer.CustomCacheInformer[T]) bool {
+	for {
+		w.mu.Lock()
+		n, same := 0, true
+		for key, obj := range inf.All() {
+			n++
+			same = same && w.view[key] == obj // the very same object: watchers share it with the store
+		}
+		same = same && n == len(w.view)
+		moved := w.moved
+		w.mu.Unlock()
+		if same {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// screen writes whole lines from many goroutines.
+type screen struct {
+	mu    sync.Mutex // protects out
+	out   io.Writer
+	begin time.Time
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *screen) line(format string, args ...any) {
+	fmt.Fprintf(s, "%6.2fs  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
+}
