@@ -86,19 +86,18 @@ func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error
 
 // Add, Update and Delete take one event of a watch. They never return an error,
 // because the reflector could only log it.
-func (in *inlet[T]) Add(obj any) error    { return in.event(itemUpsert, obj) }
-func (in *inlet[T]) Update(obj any) error { return in.event(itemUpsert, obj) }
-func (in *inlet[T]) Delete(obj any) error { return in.event(itemDelete, obj) }
+func (in *inlet[T]) Add(obj any) error    { in.event(itemUpsert, obj); return nil }
+func (in *inlet[T]) Update(obj any) error { in.event(itemUpsert, obj); return nil }
+func (in *inlet[T]) Delete(obj any) error { in.event(itemDelete, obj); return nil }
 
-func (in *inlet[T]) event(kind itemKind, obj any) error {
+func (in *inlet[T]) event(kind itemKind, obj any) {
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.source.report(in.ctx, err)
-		return nil
+		return
 	}
 	it.size = 1
 	in.enter(it, func() error { return in.queue.Update(it) })
-	return nil
 }
 
 // Bookmark takes the news that nothing has changed up to rv.

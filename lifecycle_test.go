@@ -193,8 +193,8 @@ func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		select {
-		case <-done:
-			t.Error("Run returned while a watcher is being called")
+		case err := <-done:
+			t.Errorf("Run returned %v while a watcher is being called", err)
 		default:
 		}
 		close(release)

@@ -97,9 +97,11 @@ func checkSource(lw cache.ListerWatcher) error {
 	case *clientListWatch:
 		return l.check()
 	case *cache.ListWatch:
+		//nolint:staticcheck // what is deprecated may be set all the same
 		if l.ListFunc == nil && l.ListWithContextFunc == nil {
 			return errors.New("the source (lw) is a cache.ListWatch without ListFunc or ListWithContextFunc")
 		}
+		//nolint:staticcheck // likewise
 		if l.WatchFunc == nil && l.WatchFuncWithContext == nil {
 			return errors.New("the source (lw) is a cache.ListWatch without WatchFunc or WatchFuncWithContext")
 		}

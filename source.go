@@ -147,7 +147,7 @@ var errStreamless = apierrors.NewMethodNotSupported(metav1.SchemeGroupVersion.Wi
 // reported since it last did. That a version has expired is no failure: a list
 // follows.
 func (s *source) failed(ctx context.Context, op string, err error) {
-	if ctx.Err() != nil || err == error(errStreamless) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if ctx.Err() != nil || errors.Is(err, errStreamless) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
 	werr := &WatchError{Op: op, Resource: s.name, Err: err}

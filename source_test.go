@@ -83,8 +83,8 @@ func TestASourceThatIgnoresItsCtxIsWaitedFor(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		select {
-		case <-done:
-			t.Error("Run returned while a LIST is under way")
+		case err := <-done:
+			t.Errorf("Run returned %v while a LIST is under way", err)
 		default:
 		}
 		release()

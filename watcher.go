@@ -142,20 +142,20 @@ type WatcherFuncs[T Object] struct {
 
 // Add calls AddFunc, if there is one.
 func (f WatcherFuncs[T]) Add(ctx context.Context, e Event[T]) error {
-	return call(f.AddFunc, ctx, e)
+	return call(ctx, f.AddFunc, e)
 }
 
 // Update calls UpdateFunc, if there is one.
 func (f WatcherFuncs[T]) Update(ctx context.Context, e Event[T]) error {
-	return call(f.UpdateFunc, ctx, e)
+	return call(ctx, f.UpdateFunc, e)
 }
 
 // Delete calls DeleteFunc, if there is one.
 func (f WatcherFuncs[T]) Delete(ctx context.Context, e Event[T]) error {
-	return call(f.DeleteFunc, ctx, e)
+	return call(ctx, f.DeleteFunc, e)
 }
 
-func call[T Object](f func(context.Context, Event[T]) error, ctx context.Context, e Event[T]) error {
+func call[T Object](ctx context.Context, f func(context.Context, Event[T]) error, e Event[T]) error {
 	if f == nil {
 		return nil
 	}

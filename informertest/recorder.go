@@ -138,7 +138,11 @@ func (r *Recorder[T]) Err() error {
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
 	got, err := r.take(t.Context(), len(want))
-	byKey := func(a, b string) int { return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):]) }
+	byKey := func(a, b string) int {
+		_, keyA, _ := strings.Cut(a, " ")
+		_, keyB, _ := strings.Cut(b, " ")
+		return strings.Compare(keyA, keyB)
+	}
 	slices.SortStableFunc(got, byKey)
 	want = slices.Clone(want)
 	slices.SortStableFunc(want, byKey)

@@ -5,6 +5,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -24,7 +25,7 @@ const settle = 10 * time.Second
 // and in the end a table that compares each one's view with the store. It returns
 // an error if the informer does not sync, or if a view is not what the store
 // holds. It blocks until inf has stopped.
-func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.CustomCacheInformer[T], d time.Duration) error {
+func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.CustomCacheInformer[T], d time.Duration) (err error) {
 	screen := &screen{out: out, begin: time.Now()}
 	quick := newWatcher[T](screen, "quick", 0)
 	slow := newWatcher[T](screen, "slow", 50*time.Millisecond)
@@ -39,7 +40,10 @@ func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.Cu
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- inf.Run(ctx) }()
-	defer func() { cancel(); <-stopped }()
+	defer func() {
+		cancel()
+		err = errors.Join(err, <-stopped)
+	}()
 
 	first, stopWaiting := context.WithTimeout(ctx, d)
 	defer stopWaiting()
