@@ -1,0 +1,103 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/rest"
+)
+
+// startEtcd starts a single-member etcd that keeps its data and its socket in
+// dir, and blocks until it serves.
+func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
+	socket := []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "etcd.sock")}}
+	config := embed.NewConfig()
+	config.Dir = filepath.Join(dir, "etcd")
+	config.ListenClientUrls, config.AdvertiseClientUrls = socket, socket
+	// A member has to have a peer address even if it has no peers.
+	config.ListenPeerUrls, config.AdvertisePeerUrls = nil, socket
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.EnableGRPCGateway = false
+	// The data does not outlive the process, so nothing is gained by
+	// waiting for the disk.
+	config.UnsafeNoFsync = true
+	config.LogLevel = etcdLogLevel()
+
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err = <-etcd.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	etcd.Close()
+	return nil, fmt.Errorf("etcd: %w", err)
+}
+
+// newServer assembles the API server from its parts rather than from its
+// command line options, which would insist on a whole cluster to delegate
+// authentication, authorization and admission to. The one credential it
+// accepts is the bearer token of the given client configuration.
+func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string) (*apiserver.CustomResourceDefinitions, error) {
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	if err != nil {
+		return nil, err
+	}
+
+	config := genericapiserver.NewRecommendedConfig(apiserver.Codecs)
+	// These are no more than two checks that always pass, but one of them
+	// leaves a goroutine behind.
+	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
+	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: listener, Cert: serving}
+	config.LoopbackClientConfig = client
+	config.Authentication.Authenticator = authenticator.RequestFunc(
+		func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.AdmissionControl = admission.NewChainHandler()
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(
+		openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+	// Any value has the server end its watches on shutdown and wait for
+	// their handlers, which it leaves running otherwise.
+	config.ShutdownWatchTerminationGracePeriod = time.Second
+
+	storage := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(
+		"/registry", apiserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)))
+	storage.StorageConfig.Transport.ServerList = []string{etcdURL}
+	if err := storage.ApplyTo(&config.Config); err != nil {
+		return nil, err
+	}
+
+	extensions := &apiserver.Config{
+		GenericConfig: config,
+		ExtraConfig: apiserver.ExtraConfig{
+			CRDRESTOptionsGetter: options.NewCRDRESTOptionsGetter(
+				*storage, config.ResourceTransformers, config.StorageObjectCountTracker),
+		},
+	}
+	return extensions.Complete().New(genericapiserver.NewEmptyDelegate())
+}

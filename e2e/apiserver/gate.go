@@ -1,0 +1,85 @@
+package apiserver
+
+import (
+	"net"
+	"sync"
+)
+
+// gate is a listener that can refuse further connections and cut those that it
+// has accepted.
+type gate struct {
+	net.Listener
+
+	mu      sync.Mutex
+	conns   map[*gateConn]struct{}
+	refuses bool
+}
+
+func newGate(listener net.Listener) *gate {
+	return &gate{Listener: listener, conns: map[*gateConn]struct{}{}}
+}
+
+// Accept waits for the next connection that is not refused.
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := g.admit(conn); c != nil {
+			return c, nil
+		}
+		reset(conn)
+	}
+}
+
+// admit returns nil if the connection is refused.
+func (g *gate) admit(conn net.Conn) net.Conn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refuses {
+		return nil
+	}
+	c := &gateConn{Conn: conn, gate: g}
+	g.conns[c] = struct{}{}
+	return c
+}
+
+// refuse resets connections as soon as they are accepted from now on, while the
+// listener stays open.
+func (g *gate) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuses = true
+}
+
+// cut resets all open connections.
+func (g *gate) cut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.conns {
+		reset(c.Conn)
+	}
+	clear(g.conns)
+}
+
+// gateConn is a connection that its gate forgets once it is closed.
+type gateConn struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *gateConn) Close() error {
+	c.gate.mu.Lock()
+	delete(c.gate.conns, c)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// reset closes the connection so that the peer sees it break rather than end.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}

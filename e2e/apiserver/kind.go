@@ -1,0 +1,133 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+)
+
+// Kind describes a namespaced custom resource, whose objects may have any
+// fields.
+type Kind struct {
+	schema.GroupVersionKind
+
+	// Status gives the kind a status subresource, so that only
+	// UpdateStatus changes the status of its objects.
+	Status bool
+}
+
+// Install creates the CustomResourceDefinition of the kind, under its regular
+// plural, and blocks until the resource is served. It fails with AlreadyExists
+// if the resource was installed before.
+func (s *Server) Install(ctx context.Context, kind Kind) (schema.GroupVersionResource, error) {
+	resource, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind)
+	if err := s.install(ctx, kind, resource); err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("installing %s: %w", kind.GroupVersionKind, err)
+	}
+	return resource, nil
+}
+
+func (s *Server) install(ctx context.Context, kind Kind, resource schema.GroupVersionResource) error {
+	crds := s.crds.ApiextensionsV1().CustomResourceDefinitions()
+	crd, err := crds.Create(ctx, definition(kind, resource), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if err := s.waitEstablished(ctx, crd.Name, time.Time{}); err != nil {
+		return err
+	}
+
+	// The server delays every create by two seconds while the definition is
+	// younger than that, for the sake of other API servers that there are
+	// none of. So make the definition older.
+	aged := metav1.NewTime(time.Now().Add(-time.Minute))
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		crd, err := crds.Get(ctx, crd.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		apihelpers.FindCRDCondition(crd, apiextensionsv1.Established).LastTransitionTime = aged
+		_, err = crds.UpdateStatus(ctx, crd, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.waitEstablished(ctx, crd.Name, aged.Time); err != nil {
+		return err
+	}
+	return s.waitServed(ctx, resource)
+}
+
+// waitEstablished waits until the handler of custom resources, which goes by
+// the lister, sees that the definition is established, by the given time unless
+// that is zero.
+func (s *Server) waitEstablished(ctx context.Context, name string, by time.Time) error {
+	return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
+		crd, err := s.lister.Get(name)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+			return false, err
+		}
+		since := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established).LastTransitionTime
+		return by.IsZero() || !since.After(by), nil
+	})
+}
+
+// waitServed sets up the watch cache of the resource, which takes a first
+// request, and waits until it is filled. Clients that come earlier are told to
+// retry after a second.
+func (s *Server) waitServed(ctx context.Context, resource schema.GroupVersionResource) error {
+	client := s.crds.Discovery().RESTClient()
+	return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := client.Get().
+			AbsPath("apis", resource.Group, resource.Version, resource.Resource).
+			Param("resourceVersion", "0"). // answer from the watch cache
+			Param("fieldSelector", "metadata.name=-").
+			MaxRetries(0).Do(ctx).Error()
+		if apierrors.IsTooManyRequests(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+func definition(kind Kind, resource schema.GroupVersionResource) *apiextensionsv1.CustomResourceDefinition {
+	anyFields := true
+	version := apiextensionsv1.CustomResourceDefinitionVersion{
+		Name:    resource.Version,
+		Served:  true,
+		Storage: true,
+		Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type:                   "object",
+				XPreserveUnknownFields: &anyFields,
+			},
+		},
+	}
+	if kind.Status {
+		version.Subresources = &apiextensionsv1.CustomResourceSubresources{
+			Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+		}
+	}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: resource.GroupResource().String()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group:    resource.Group,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: resource.Resource, Kind: kind.Kind},
+			Scope:    apiextensionsv1.NamespaceScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
+		},
+	}
+}

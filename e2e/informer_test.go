@@ -1,0 +1,386 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+const (
+	objects   = 5000
+	clients   = 4
+	watchers  = 10 // that stay, of each informer: some from the start, the others join
+	lastName  = "zz-last"
+	namespace = "default"
+)
+
+type object = *unstructured.Unstructured
+
+// recorder is a watcher that stays, and knows when it has been told of the end.
+type recorder struct {
+	informertest.Recorder[object]
+	complete chan struct{}
+}
+
+func newRecorder() *recorder {
+	r := &recorder{complete: make(chan struct{})}
+	r.Hook = func(_ context.Context, e informer.Event[object]) error {
+		if e.Key().Name == lastName {
+			close(r.complete)
+		}
+		return nil
+	}
+	return r
+}
+
+// world is a kind on the server, with clients that write directly and informers
+// that read through a proxy.
+type world struct {
+	t       *testing.T
+	gvk     schema.GroupVersionKind
+	gvr     schema.GroupVersionResource
+	proxy   *apiserver.Proxy
+	writers []dynamic.ResourceInterface
+	written atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, gvk: schema.GroupVersionKind{Group: "e2e.example.com", Version: "v1", Kind: "Widget"}}
+	var err error
+	if w.gvr, err = server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.gvk}); err != nil {
+		t.Fatal(err)
+	}
+	if w.proxy, err = server.Proxy(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.proxy.Close)
+	for range clients {
+		w.writers = append(w.writers, w.client(server.Config()).Namespace(namespace))
+	}
+	return w
+}
+
+func (w *world) client(config *rest.Config) dynamic.NamespaceableResourceInterface {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return client.Resource(w.gvr)
+}
+
+func (w *world) widget(name string, size int) object {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(size)}}}
+	obj.SetGroupVersionKind(w.gvk)
+	obj.SetName(name)
+	return obj
+}
+
+// do fails the test unless a write works.
+func (w *world) do(err error) {
+	w.written.Add(1)
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *world) create(c dynamic.ResourceInterface, name string, size int) {
+	_, err := c.Create(w.t.Context(), w.widget(name, size), metav1.CreateOptions{})
+	w.do(err)
+}
+
+func (w *world) update(c dynamic.ResourceInterface, name string, size int) {
+	_, err := c.Patch(w.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"size":%d}}`, size), metav1.PatchOptions{})
+	w.do(err)
+}
+
+func (w *world) remove(c dynamic.ResourceInterface, name string) {
+	w.do(c.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// churn creates all objects and changes or deletes most of them, a part by each client.
+func (w *world) churn(after func(name int)) {
+	var all sync.WaitGroup
+	for n, client := range w.writers {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 1))
+			for i := n; i < objects; i += clients {
+				w.create(client, name(i), 0)
+				if earlier := n + clients*r.IntN(i/clients+1); earlier%10 >= 5 {
+					w.update(client, name(earlier), i)
+				}
+				if i >= 10*clients && i%4 == n && i%10 < 3 { // the objects of these are never updated
+					w.remove(client, name(i))
+				}
+				after(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func name(n int) string { return fmt.Sprintf("w-%04d", n) }
+
+// state returns what the server has.
+func (w *world) state() map[types.NamespacedName]string {
+	list, err := w.writers[0].List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state := map[types.NamespacedName]string{}
+	for i := range list.Items {
+		state[keyOf(&list.Items[i])] = version(&list.Items[i])
+	}
+	return state
+}
+
+func keyOf(obj object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+func version(obj object) string { return fmt.Sprintf("%s@%s", obj.GetUID(), obj.GetResourceVersion()) }
+
+// follower is an informer with its watchers.
+type follower struct {
+	inf     *informer.CustomCacheInformer[object]
+	mu      sync.Mutex // protects the rest
+	staying []*recorder
+	left    []*informertest.Recorder[object]
+	regs    []*informer.Registration // of those that are to leave
+}
+
+func (w *world) follow(queue informer.QueueKind) *follower {
+	inf, err := informer.New(informer.ListWatch(w.client(w.proxy.Config())), informer.Options[object]{
+		Queue:        queue,
+		ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f := &follower{inf: inf}
+	for range watchers / 2 {
+		f.stay(w.t)
+	}
+	informertest.Run(w.t, inf)
+	return f
+}
+
+func (f *follower) stay(t *testing.T) {
+	r := newRecorder()
+	if _, err := f.inf.AddWatcher(r, informer.WatcherOptions{}); err != nil {
+		t.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.staying = append(f.staying, r)
+}
+
+// comeAndGo adds a watcher that is to leave and removes the one before it.
+func (f *follower) comeAndGo(t *testing.T) {
+	r := &informertest.Recorder[object]{}
+	reg, err := f.inf.AddWatcher(r, informer.WatcherOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, old := range f.regs {
+		old.Remove()
+	}
+	f.regs = []*informer.Registration{reg}
+	f.left = append(f.left, r)
+}
+
+func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
+	w := newWorld(t)
+	followers := map[string]*follower{"DeltaFIFO": w.follow(informer.DeltaFIFO), "RealFIFO": w.follow(informer.RealFIFO)}
+	each := func(do func(*follower)) {
+		for _, f := range followers {
+			do(f)
+		}
+	}
+
+	// Clients write while watchers come and go and connections are cut.
+	w.churn(func(n int) {
+		if n%250 == 7 {
+			each(func(f *follower) { f.comeAndGo(t) })
+		}
+		if n%1000 == 500 {
+			each(func(f *follower) { f.stay(t) })
+		}
+		if n%1250 == 1000 {
+			w.proxy.Cut()
+		}
+	})
+	// While nobody can watch: changes, deletes, and deletes with another object
+	// of that name after them. Then the history is gone, so that the answer to
+	// the next watch is 410.
+	w.proxy.Refuse()
+	c := w.writers[0]
+	for n := range 300 {
+		switch obj := name(10*n + 5); n % 3 { // one that was not deleted
+		case 0:
+			w.update(c, obj, -1)
+		case 1:
+			w.remove(c, obj)
+		case 2:
+			w.remove(c, obj)
+			w.create(c, obj, -2)
+		}
+	}
+	if err := server.Expire(t.Context(), w.gvr); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.proxy.Allow(); err != nil {
+		t.Fatal(err)
+	}
+	// A relist tells in no order, so the last object comes when it is over.
+	over, err := c.Create(t.Context(), w.widget("over", 0), metav1.CreateOptions{})
+	w.do(err)
+	each(func(f *follower) {
+		if err := f.inf.WaitForResourceVersion(t.Context(), over.GetResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.create(c, lastName, 0)
+	t.Logf("%d writes", w.written.Load())
+
+	want := w.state()
+	for queue, f := range followers {
+		for i, r := range f.staying {
+			select {
+			case <-r.complete:
+			case <-time.After(2 * time.Minute):
+				t.Fatalf("%s: watcher %d was not told of the last object", queue, i)
+			}
+			f.check(t, fmt.Sprintf("%s: watcher %d", queue, i), want, r)
+		}
+		for i, r := range f.left {
+			if err := r.Err(); err != nil {
+				t.Errorf("%s: watcher %d, which left: %v", queue, i, err)
+			}
+		}
+		checkRelist(t, queue, f.staying[0].Events())
+		t.Logf("%s: %d watchers stayed, the first with %d events, %d left", queue, len(f.staying), len(f.staying[0].Events()), len(f.left))
+	}
+}
+
+// check fails the test unless r was told a consistent story that ends with want.
+func (f *follower) check(t *testing.T, who string, want map[types.NamespacedName]string, r *recorder) {
+	t.Helper()
+	if err := r.Err(); err != nil {
+		t.Errorf("%s: %v", who, err)
+	}
+	got := map[types.NamespacedName]string{}
+	for key, obj := range r.View() {
+		got[key] = version(obj)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s ends with something else than the server's state (-server +watcher):\n%s", who, cmp.Diff(want, got))
+	}
+}
+
+// checkRelist fails the test unless the outage was told as it happened.
+func checkRelist(t *testing.T, queue string, events []informer.Event[object]) {
+	t.Helper()
+	told := map[string]string{}
+	for _, e := range events {
+		if e.Origin == informer.OriginRelist {
+			told[e.Key().Name] += e.Type.String() + " "
+		}
+	}
+	for n := range 300 {
+		want := [...]string{"updated ", "deleted ", "deleted added "}[n%3]
+		if got := told[name(10*n+5)]; got != want {
+			t.Errorf("%s: of %s, which was %s while nobody could watch, was told %q", queue, name(10*n+5), want, got)
+		}
+	}
+}
+
+func TestAWriterReadsItsWrites(t *testing.T) {
+	w := &world{t: t, gvk: schema.GroupVersionKind{Group: "e2e.example.com", Version: "v1", Kind: "Gadget"}}
+	var err error
+	if w.gvr, err = server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.gvk}); err != nil {
+		t.Fatal(err)
+	}
+	client := w.client(server.Config())
+	for _, queue := range []informer.QueueKind{informer.DeltaFIFO, informer.RealFIFO} {
+		inf, err := informer.New(informer.ListWatch(client), informer.Options[object]{Queue: queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		for n := range 50 {
+			obj, err := client.Namespace(namespace).Create(t.Context(), w.widget(fmt.Sprintf("g-%d-%d", queue, n), n), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := inf.WaitForResourceVersion(t.Context(), obj.GetResourceVersion()); err != nil {
+				t.Fatal(err)
+			}
+			if got, exists, err := inf.Get(keyOf(obj)); !exists || err != nil || version(got) != version(obj) {
+				t.Fatalf("wrote %s and read %v, %v, %v", version(obj), got, exists, err)
+			}
+		}
+	}
+}
+
+func TestAServerThatCannotBeReachedIsNamed(t *testing.T) {
+	proxy, err := server.Proxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	proxy.Refuse()
+	w := &world{t: t, gvr: schema.GroupVersionResource{Group: "e2e.example.com", Version: "v1", Resource: "nothings"}}
+	for name, config := range map[string]*rest.Config{"refused": proxy.Config(), "not found": server.Config()} {
+		t.Run(name, func(t *testing.T) {
+			inf, err := informer.New(informer.ListWatch(w.client(config)), informer.Options[object]{
+				Name:         "nothings",
+				ErrorHandler: func(context.Context, error) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- inf.Run(ctx) }()
+			wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			err = inf.WaitForSync(wait)
+			t.Log(err)
+			if name == "not found" && !apierrors.IsNotFound(err) {
+				t.Errorf("a resource that does not exist: %v", err)
+			}
+			if name == "refused" && !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a server that refuses connections: %v", err)
+			}
+			begin := time.Now()
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			t.Logf("stopped in %v", time.Since(begin))
+		})
+	}
+}
