@@ -251,8 +251,9 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 		informertest.Run(t, inf)
 		src.Apply(object("a", "2"))
 		<-blocked
-		src.Apply(object("a", "3"))
 		sleepBubble(10 * hour)
+		src.Apply(object("a", "3")) // a resync that did not wait would come before it
+		synctest.Wait()
 		close(release)
 		sleepBubble(1)
 		r.Expect(t, "added default/a", "updated default/a", "updated default/a", "updated default/a")

@@ -287,23 +287,19 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 			}), informer.WatcherOptions{})
 			informertest.Run(t, inf)
 			synctest.Wait()
-			store.mu.Lock()
-			store.fail = func(_, key string) error {
+			store.setFail(func(_, key string) error {
 				if key == "default/first" {
 					return errors.New("wait until all is queued")
 				}
 				return nil
-			}
-			store.mu.Unlock()
+			})
 			src.Apply(object("first", "2"))
 			synctest.Wait()
 			src.Apply(object("a", "2"))
 			src.Apply(object("b", "3"))
 			src.Apply(object("a", "4"))
 			synctest.Wait()
-			store.mu.Lock()
-			store.fail = nil
-			store.mu.Unlock()
+			store.setFail(nil)
 			sleepBubble(time.Minute)
 			if got := strings.Join(told, " "); got != want {
 				t.Errorf("queue %v: told %s, want %s", queue, got, want)

@@ -39,6 +39,12 @@ func newPlainStore(objs ...configMap) *plainStore {
 	return s
 }
 
+func (s *plainStore) setFail(fail func(op, key string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
 func (s *plainStore) do(op, key string, f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,9 +181,8 @@ func TestAStoreThatFailsLosesNothingAndDoublesNothing(t *testing.T) {
 			}
 		}
 		sleepBubble(24 * hour)
-		store.mu.Lock()
-		store.fail, store.after = nil, nil
-		store.mu.Unlock()
+		store.setFail(nil)
+		store.after = nil
 		checkView(t, &r, src)
 		checkStore(t, inf, src)
 		for _, err := range errs.take() {
@@ -228,6 +233,70 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 		got := errs.take()
 		if len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || !errors.Is(got[0], down) {
 			t.Errorf("when stopped it reported %v", got)
+		}
+	})
+}
+
+func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const writes = 10_000
+		store := newPlainStore()
+		src := informertest.NewSource[configMap]()
+		arrived := 0
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {},
+			Transform: func(obj configMap) (configMap, error) { arrived++; return obj, nil }})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		store.setFail(func(string, string) error { return errors.New("down") })
+		for n := range writes {
+			src.Apply(object("a", fmt.Sprint(n)))
+		}
+		sleepBubble(hour)
+		if arrived > writes/4 {
+			t.Errorf("%d of %d changes were taken from a source while the store is down", arrived, writes)
+		}
+		src.Expire() // a list must wait too
+		sleepBubble(hour)
+		if arrived > writes/4 {
+			t.Errorf("%d changes after a relist", arrived)
+		}
+		store.setFail(nil)
+		sleepBubble(hour)
+		checkView(t, &r, src)
+	})
+}
+
+func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := newPlainStore()
+		src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		failFor := func(name string) {
+			store.setFail(func(_, key string) error {
+				if key == "default/"+name {
+					return errors.New("down")
+				}
+				return nil
+			})
+		}
+		failFor("first") // until all is queued
+		src.Apply(object("first", "2"))
+		synctest.Wait()
+		reached := src.Apply(object("a", "2")).ResourceVersion
+		src.Apply(object("b", "2"))
+		last := src.Apply(object("a", "3")).ResourceVersion // DeltaFIFO takes it before b
+		synctest.Wait()
+		failFor("b")
+		sleepBubble(time.Minute)
+		if got := inf.ResourceVersion(); got > reached { // of the same length
+			t.Errorf("with b not stored yet ResourceVersion is %s, past %s", got, reached)
+		}
+		store.setFail(nil)
+		if err := inf.WaitForResourceVersion(t.Context(), last); err != nil {
+			t.Error(err)
 		}
 	})
 }
