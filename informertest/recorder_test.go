@@ -1,0 +1,139 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+type podEvent = informer.Event[*corev1.Pod]
+
+func namedPod(name, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: version}}
+}
+
+func TestARecorderFindsContradictions(t *testing.T) {
+	v1, v2, v3 := namedPod("a", "1"), namedPod("a", "2"), namedPod("a", "3")
+	added := func(obj *corev1.Pod) podEvent { return podEvent{Type: informer.EventAdded, New: obj} }
+	updated := func(from, to *corev1.Pod) podEvent {
+		return podEvent{Type: informer.EventUpdated, Old: from, New: to}
+	}
+	deleted := func(obj *corev1.Pod) podEvent { return podEvent{Type: informer.EventDeleted, Old: obj} }
+	for says, events := range map[string][]podEvent{
+		"":                 {added(v1), updated(v1, v2), updated(v2, v3), deleted(v3), added(v1)},
+		"there already":    {added(v1), added(v2)},
+		"was not there":    {updated(v1, v2)},
+		"not there":        {added(v1), deleted(v1), deleted(v1)},
+		"not the New":      {added(v1), updated(v2, v3)},
+		"has an Old":       {{Type: informer.EventAdded, Old: v1, New: v2}},
+		"has a New":        {added(v1), {Type: informer.EventDeleted, Old: v1, New: v1}},
+		"passed to the me": {{Type: 9, New: v1}},
+	} {
+		var r informertest.Recorder[*corev1.Pod]
+		for _, e := range events {
+			switch e.Type {
+			case informer.EventUpdated:
+				_ = r.Update(t.Context(), e)
+			case informer.EventDeleted:
+				_ = r.Delete(t.Context(), e)
+			default:
+				_ = r.Add(t.Context(), e)
+			}
+		}
+		if err := r.Err(); (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("found %v, want %q", err, says)
+		}
+	}
+}
+
+// failing is a testing.TB that remembers whether it failed.
+type failing struct {
+	testing.TB
+	ctx    context.Context
+	failed string
+}
+
+func (f *failing) Helper()                           {}
+func (f *failing) Context() context.Context          { return f.ctx }
+func (f *failing) Fatalf(format string, args ...any) { f.failed += fmt.Sprintf(format, args...) }
+func (f *failing) Errorf(format string, args ...any) { f.failed += fmt.Sprintf(format, args...) }
+
+func TestExpectComparesTheEventsOfEachObjectInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			want []string
+			ok   bool
+		}{
+			{[]string{"added default/a", "deleted default/a", "added default/b"}, true},
+			{[]string{"added default/b", "added default/a", "deleted default/a"}, true},
+			{[]string{"deleted default/a", "added default/a", "added default/b"}, false},
+			{[]string{"added default/a", "deleted default/a"}, false}, // the other comes first
+			{[]string{"added default/a", "deleted default/a", "added default/b", "added default/c"}, false},
+		} {
+			var r informertest.Recorder[*corev1.Pod]
+			_ = r.Add(t.Context(), podEvent{Type: informer.EventAdded, New: namedPod("b", "1")})
+			_ = r.Add(t.Context(), podEvent{Type: informer.EventAdded, New: namedPod("a", "1")})
+			_ = r.Delete(t.Context(), podEvent{Type: informer.EventDeleted, Old: namedPod("a", "1"), FinalStateUnknown: true})
+			f := &failing{ctx: t.Context()}
+			r.Expect(f, tc.want...)
+			if tc.ok != (f.failed == "") {
+				t.Errorf("expecting %q: %s", tc.want, f.failed)
+			}
+			none := &failing{}
+			r.ExpectNone(none)
+			if left := len(tc.want) < 3; left != (none.failed != "") {
+				t.Errorf("after expecting %q ExpectNone says %q", tc.want, none.failed)
+			}
+		}
+	})
+}
+
+func TestAHookIsCalledAndItsErrorReturned(t *testing.T) {
+	r := informertest.Recorder[*corev1.Pod]{Hook: func(context.Context, podEvent) error { return errors.New("mine") }}
+	if err := r.Add(t.Context(), podEvent{Type: informer.EventAdded, New: namedPod("a", "1")}); err == nil {
+		t.Error("Add returned nil")
+	}
+	if got := len(r.Events()); got != 1 {
+		t.Errorf("recorded %d events", got)
+	}
+}
+
+func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
+	reader := informertest.NewReader(t, namedPod("a", "1"), namedPod("b", "1"))
+	if _, exists, err := reader.Get(types.NamespacedName{Namespace: "default", Name: "b"}); !exists || err != nil {
+		t.Errorf("Get: %v, %v", exists, err)
+	}
+	if pods, err := reader.List("default", nil); len(pods) != 2 || err != nil {
+		t.Errorf("List: %v, %v", pods, err)
+	}
+}
+
+func TestStartGivesARunningInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, src := informertest.Start(t, namedPod("a", ""))
+		if !inf.HasSynced() {
+			t.Error("not synced")
+		}
+		var r informertest.Recorder[*corev1.Pod]
+		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.Expect(t, "added default/a")
+		src.Apply(namedPod("b", ""))
+		r.Expect(t, "added default/b")
+		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		r.Expect(t, "deleted default/a")
+	})
+}
