@@ -315,10 +315,10 @@ func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []rec
 	for i := range batch {
 		c := &batch[i]
 		if c.write != writeNothing {
-			if err := a.writeOnce(c, 0); err != nil {
+			if err := a.tryWrite(c.write, c.stored); err != nil {
 				a.processor.distribute(untold[:done])
 				untold, done = untold[done:], 0
-				if !a.retry(ctx, c.write.String(), c.key, err, func(attempt int) error { return a.writeOnce(c, attempt) }) {
+				if !a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) }) {
 					return nil, false
 				}
 			}
@@ -337,23 +337,34 @@ func (a *applier[T]) reportIndex(ctx context.Context, key string, obj T) {
 	}
 }
 
-// writeOnce tries a write. A write that failed may have taken effect all the
-// same, so a retry takes Add and Update in turn, and looks before it deletes: a
-// store need not accept the same one twice.
-func (a *applier[T]) writeOnce(c *change[T], attempt int) error {
-	switch {
-	case c.write == writeDelete:
-		if attempt > 0 {
-			if _, exists, err := a.store.GetByKey(c.key); err != nil || !exists {
-				return err
-			}
-		}
-		return a.store.Delete(c.stored)
-	case (c.write == writeAdd) == (attempt%2 == 0):
-		return a.store.Add(c.stored)
+// tryWrite makes one attempt at a write.
+func (a *applier[T]) tryWrite(w write, obj T) error {
+	switch w {
+	case writeAdd:
+		return a.store.Add(obj)
+	case writeUpdate:
+		return a.store.Update(obj)
 	default:
-		return a.store.Update(c.stored)
+		return a.store.Delete(obj)
 	}
+}
+
+// tryAgain makes a further attempt. The one that failed may have taken effect all
+// the same, and a store need not add what is there, nor update or delete what is
+// not: so it looks first.
+func (a *applier[T]) tryAgain(c *change[T]) error {
+	_, exists, err := a.store.GetByKey(c.key)
+	switch {
+	case err != nil:
+		return err
+	case c.write != writeDelete && exists:
+		return a.tryWrite(writeUpdate, c.stored)
+	case c.write != writeDelete:
+		return a.tryWrite(writeAdd, c.stored)
+	case exists:
+		return a.tryWrite(writeDelete, c.stored)
+	}
+	return nil
 }
 
 func (w write) String() string {
@@ -363,11 +374,11 @@ func (w write) String() string {
 // get looks a key up. An error is not an absence: it is retried. It returns false
 // in the end if ctx ended first.
 func (a *applier[T]) get(ctx context.Context, key string) (old T, exists, ok bool) {
-	try := func(int) (err error) {
+	try := func() (err error) {
 		old, exists, err = storeGet[T](a.store, key)
 		return err
 	}
-	if err := try(0); err != nil {
+	if err := try(); err != nil {
 		return old, exists, a.retry(ctx, "get", key, err, try)
 	}
 	return old, exists, true
@@ -375,24 +386,25 @@ func (a *applier[T]) get(ctx context.Context, key string) (old T, exists, ok boo
 
 // retry repeats an operation that has failed once with err until it succeeds, or
 // returns false when ctx ends.
-func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func(attempt int) error) bool {
+func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) bool {
 	a.failing.Store(&StoreError{Op: op, Key: key, Failures: 1, Err: err})
 	a.report(ctx, a.failing.Load())
 	backoff := storeBackoff
-	for attempt := 1; ; attempt++ {
+	for failures := 1; ; {
 		timer := time.NewTimer(backoff.Step())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			a.report(ctx, &StoreError{Op: op, Key: key, Failures: attempt, GaveUp: true, Err: err})
+			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
 			return false
 		}
-		if err = try(attempt); err == nil {
+		if err = try(); err == nil {
 			a.failing.Store(nil)
 			return true
 		}
-		a.failing.Store(&StoreError{Op: op, Key: key, Failures: attempt + 1, Err: err})
+		failures++
+		a.failing.Store(&StoreError{Op: op, Key: key, Failures: failures, Err: err})
 	}
 }
 

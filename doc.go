@@ -49,7 +49,8 @@
 //
 //  3. Joining. AddWatcher does not block. The watcher is told the state as of the
 //     call, as added events with OriginInitial, and then every change after it: no
-//     gap, no duplicate. The Old of an event is the New of the event before it.
+//     gap, no duplicate. The Old of an event is the New of the event before it
+//     (an equal object, if the store does not return the very one it was given).
 //     Joining does not hold up anybody else, also if the store is slow to list.
 //
 //  4. Synced. [Registration.Synced] is closed once that watcher has been called for
@@ -74,6 +75,7 @@
 //  7. Isolation. A watcher that is slow, blocks or returns errors delays nobody
 //     else. What waits for it is kept until it is handled or the watcher is
 //     removed; the events are those of the log, which all that are behind share.
+//     A panic in a watcher, or in any other function of yours, ends the process.
 //
 //  8. Stop. When ctx ends, Run stops the source first, then the listeners, and
 //     returns nil when every goroutine that it started has returned. It waits for

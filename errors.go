@@ -33,9 +33,9 @@ type SyncError struct {
 
 // Error names the informer, why the waiting ended, what is late, and the reason.
 func (e *SyncError) Error() string {
-	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, ", "))
+	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, " and "))
 	if e.Reason != nil {
-		msg += ": " + e.Reason.Error()
+		msg += "; failing now: " + e.Reason.Error()
 	}
 	return msg
 }
@@ -68,7 +68,7 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // succeeded, once more with GaveUp set. In between it is retried with growing
 // pauses, and everything behind it waits.
 type StoreError struct {
-	Op       string // "get", "add", "update" or "delete"
+	Op       string // what began to fail: "get", "add", "update" or "delete"
 	Key      string // as the store has it: "namespace/name" or "name"
 	Failures int    // in a row, this one included
 	GaveUp   bool

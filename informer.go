@@ -78,8 +78,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	if err := checkWatcher(w); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
-	opts, err := opts.withDefaults(w)
-	if err != nil {
+	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
 	l, err := i.processor.add(w, opts)
@@ -217,7 +216,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		select {
 		case <-l.synced:
 		default:
-			late = append(late, "watcher "+l.opts.Name)
+			late = append(late, fmt.Sprintf("watcher %q", l.opts.Name))
 		}
 	}
 	return late
@@ -275,13 +274,14 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // or the informer ends first, and another error if rv, or what the source
 // delivers, is no resourceVersion that can be compared.
 //
-// A version that the source never shows to this informer, because a selector
+// Changes for which Transform fails are reported and count as seen, although they
+// are not in the store. A version that the source never shows to this informer, because a selector
 // hides the write, is only passed with the next event or bookmark, which may take
 // a minute, or for ever where there are no bookmarks. It may be called before
 // Run, but not in a watcher's callback.
 func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
-		return fmt.Errorf("informer %s: WaitForResourceVersion: %w", i.opts.Name, err)
+		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
 	}
 	for {
 		now, moved := i.inlet.resourceVersion()
@@ -299,8 +299,9 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 }
 
 // ResourceVersion returns the version up to which the store has everything that
-// the source delivered, or "" before the first list is applied and with sources
-// that have no versions. It does not block.
+// the source delivered, or "" before the first list is applied. With client-go's
+// fakes, whose objects have no versions, it stays at that of the last list. It does
+// not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.inlet.resourceVersion()
 	return rv

@@ -220,7 +220,7 @@ func TestWaitForSyncSaysWhoIsLate(t *testing.T) {
 		addWatcher(t, inf, &r, informer.WatcherOptions{Name: "slow"})
 		stop := start(t, inf)
 		err = inf.WaitForSync(within(t, time.Second))
-		if !errors.As(err, &late) || strings.Join(late.Late, "; ") != "watcher slow" || late.Informer != "maps" {
+		if !errors.As(err, &late) || strings.Join(late.Late, "; ") != `watcher "slow"` || late.Informer != "maps" {
 			t.Errorf("with a slow watcher: %v", err)
 		}
 		waited := make(chan error)
@@ -362,6 +362,40 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 			t.Errorf("after it had worked reported %v", got)
 		}
 		stop()
+	})
+}
+
+func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		src.Fail(informertest.VerbWatch, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("watch is not yours")), -1)
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		informertest.Run(t, inf)
+		sleepBubble(hour)
+		if n := count(src, informertest.VerbList); n < 10 {
+			t.Fatalf("in an hour listed %d times", n)
+		}
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "watch is not yours") {
+			t.Errorf("in an hour reported %v", got)
+		}
+	})
+}
+
+func TestACallThatEndsWithItsCtxIsNoFailure(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue}) // fails the test on a report
+		called := make(chan struct{})
+		r := recorder{Hook: func(ctx context.Context, _ event) error {
+			close(called)
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		start(t, inf)
+		<-called
+		reg.Remove()
+		<-reg.Stopped()
 	})
 }
 

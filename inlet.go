@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -125,7 +126,7 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 		it.listed = true
 		items = append(items, it)
 	}
-	in.source.status.worked()
+	in.source.status.worked("list")
 	// The end of the list is an item of its own, because a list may be empty
 	// and because DeltaFIFO counts as synced before the last item is applied.
 	// Its key is used once, or it would take the place of an older one.
@@ -147,17 +148,22 @@ var errWrongType = errors.New("is not of the informer's type")
 
 // item makes an item of what the source delivered.
 func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
-	if _, err := checkMeta(raw); err != nil {
-		return nil, &ObjectError{Op: op, Err: err}
-	}
-	obj, err := in.accept(raw)
+	m, err := checkMeta(raw)
 	if err != nil {
 		return nil, &ObjectError{Op: op, Err: err}
 	}
-	if obj.GetName() == "" {
+	var key string
+	if m.GetName() != "" {
+		key = objectKey(m)
+	}
+	obj, err := in.accept(raw)
+	if err != nil {
+		return nil, &ObjectError{Op: op, Key: key, Err: err}
+	}
+	if key == "" {
 		return nil, &ObjectError{Op: op, Err: fmt.Errorf("%T has no name", raw)}
 	}
-	it := &item[T]{kind: kind, key: objectKey(obj), obj: obj, rv: obj.GetResourceVersion()}
+	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
 	if in.transform == nil {
 		return it, nil
 	}
@@ -256,7 +262,7 @@ func reached(now, want string) (bool, error) {
 }
 
 // objectKey returns the key of obj as cache.MetaNamespaceKeyFunc makes it.
-func objectKey[T Object](obj T) string {
+func objectKey(obj metav1.Object) string {
 	return storeKey(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 }
 

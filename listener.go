@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -187,7 +188,7 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e Event[T]) {
 	case EventDeleted:
 		err = l.watcher.Delete(ctx, e)
 	}
-	if err != nil {
+	if err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())) {
 		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Failures: 1, GaveUp: true, Err: err})
 	}
 }

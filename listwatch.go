@@ -19,11 +19,12 @@ import (
 // options of every request, for example its selectors; nil ones are ignored.
 //
 // client-go's fakes are recognised, and asked to LIST and not to stream, which
-// they cannot. They have further limits that no reader can mend: their objects
+// they cannot; one that hides behind a type of your own is not, and takes 10 s to
+// sync unless Options.WatchList is WatchListOff. Fakes have further limits that no reader can mend: their objects
 // have no resourceVersions, so that WaitForResourceVersion and ResourceVersion
 // are of no use with them; a delete between the LIST and the WATCH is lost; and
 // a writer that makes more than 100 changes without letting other goroutines
-// run panics inside the fake, because a fake's watch holds 100 events. See
+// run may panic inside the fake, because a fake's watch holds 100 events. See
 // package informertest for a source that has none of these.
 //
 // ListWatch makes no request. If client is nil, New says so.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,10 +32,10 @@ const (
 type WatchListMode int
 
 const (
-	// WatchListAuto streams where the source can. It falls back to LIST, for
-	// good, after a stream has brought neither event nor bookmark for 10 s,
-	// which is what servers and proxies do that do not know WatchList. It is
-	// the zero value.
+	// WatchListAuto streams where the source can. It lists where the server
+	// answers that it cannot stream, and falls back to LIST, for good, after a
+	// stream has brought neither event nor bookmark for 10 s, as some servers,
+	// proxies and fakes do. It is the zero value.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
@@ -50,10 +51,18 @@ type Options[T Object] struct {
 	Name string
 
 	// Store is where the objects are kept. It must be safe for concurrent use,
-	// key objects as cache.MetaNamespaceKeyFunc does, and be written by this
-	// informer alone while it runs. What it holds when Run is called is told to
-	// the watchers as their initial state, and what of it no longer exists is
-	// deleted. Defaults to client-go's indexer, in memory.
+	// key objects as cache.MetaNamespaceKeyFunc does, return objects of type T,
+	// and be written by this informer alone while it runs. The informer calls
+	// GetByKey, List, Add for a key that is not there, Update and Delete for one
+	// that is, and Bookmark; if a write fails, which may have taken effect all
+	// the same, it looks with GetByKey before it tries again. An object that was
+	// deleted and created again while the watch was cut is an Update.
+	//
+	// What it holds when Run is called is told to the watchers as their initial
+	// state, and what of it no longer exists is deleted. Old in an event is what
+	// GetByKey returned: if that is not the very object that was stored, Old
+	// equals the New of the event before without being identical to it. Defaults
+	// to client-go's indexer, in memory.
 	Store cache.Store
 
 	// Indexers are served by ByIndex, by the Store's own indexes if it is a
@@ -69,7 +78,9 @@ type Options[T Object] struct {
 	Queue QueueKind
 
 	// Transform is called once for every object before anybody else sees it, and
-	// may change it in place. It must keep namespace and name. If it fails, the
+	// may change it in place. It must keep namespace and name, and should keep
+	// UID and resourceVersion, by which a relist tells what is new, what was
+	// created again and what is unchanged. If it fails, the
 	// object's previous state stays (a new object stays absent), the failure is
 	// reported as an *ObjectError, and the object's next event or relist tries
 	// again; deletes are never stopped by it. It is called after a first list
@@ -107,7 +118,8 @@ type Options[T Object] struct {
 // WatcherOptions configures one registration of a watcher. The zero value is
 // ready to use.
 type WatcherOptions struct {
-	// Name stands in logs and errors. Defaults to the type of the watcher.
+	// Name stands in logs and errors. Defaults to the type of the watcher and a
+	// number, such as "WatcherFunc-1".
 	Name string
 
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for
@@ -169,20 +181,20 @@ func (o Options[T]) check() error {
 	return nil
 }
 
-func (o WatcherOptions) withDefaults(watcher any) (WatcherOptions, error) {
+func (o WatcherOptions) check() error {
 	if o.ResyncPeriod < 0 {
-		return o, fmt.Errorf("WatcherOptions.ResyncPeriod is %v, less than 0", o.ResyncPeriod)
+		return fmt.Errorf("WatcherOptions.ResyncPeriod is %v, less than 0", o.ResyncPeriod)
 	}
-	o.Name = cmp.Or(o.Name, fmt.Sprintf("%T", watcher))
-	return o, nil
+	return nil
 }
 
-// typeName returns the name of the API type that t points to.
+// typeName returns the bare name of t, or of what it points to.
 func typeName(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t.Name()
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return name
 }
 
 // StripManagedFields is an Options.Transform that drops metadata.managedFields,

@@ -103,7 +103,7 @@ func TestNamesDefaultToTheTypes(t *testing.T) {
 		fails := recorder{Hook: func(context.Context, event) error { return errors.New("no") }}
 		addWatcher(t, inf, &fails, informer.WatcherOptions{})
 		informertest.Run(t, inf)
-		if got := errs.take()[0].Error(); !strings.Contains(got, "*informertest.Recorder[") {
+		if got := errs.take()[0].Error(); !strings.Contains(got, "watcher Recorder-1:") {
 			t.Errorf("an unnamed watcher's failure is %q", got)
 		}
 		if err := inf.Run(t.Context()); !strings.Contains(err.Error(), "informer ConfigMap:") {
@@ -217,6 +217,9 @@ func TestAServerThatRejectsWatchListIsListed(t *testing.T) {
 		begin := time.Now()
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
+		if got := errs.take(); len(got) > 0 {
+			t.Errorf("that a server cannot stream is reported as %v", got)
+		}
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("syncing took %v", took)
 		}

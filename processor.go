@@ -1,7 +1,9 @@
 package informer
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +39,7 @@ type informerProcessor[T Object] struct {
 	state     processorState
 	ctx       context.Context // of the watchers' calls; set when running
 	listeners map[*informerProcessorListener[T]]struct{}
+	added     int // how many there ever were
 	starting  int // goroutines that are started and not yet live
 }
 
@@ -84,6 +87,8 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	if p.state == processorStopped {
 		return nil, ErrStopped
 	}
+	p.added++
+	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts)
 	p.listeners[l] = struct{}{}
 	if p.state == processorRunning {

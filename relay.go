@@ -139,10 +139,11 @@ func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
 		r.source.report(ctx, &ObjectError{Op: "watch", Err: err})
 		return e, false
 	}
-	if !r.streaming {
-		r.source.status.worked()
-	} else if e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+	if e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		r.streaming = false
+	}
+	if !r.streaming { // before, it may yet turn out to be of another type
+		r.source.status.worked("watch")
 	}
 	return e, true
 }

@@ -128,7 +128,9 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	if err != nil {
 		s.calls.leave()
-		s.failed(ctx, "watch", err)
+		if !streaming || !apierrors.IsInvalid(err) { // how a server says that it cannot stream
+			s.failed(ctx, "watch", err)
+		}
 		return nil, err
 	}
 	r := newRelay(s, w, streaming)
@@ -156,54 +158,71 @@ func (s *source) failed(ctx context.Context, op string, err error) {
 	}
 }
 
-// sourceStatus remembers what is wrong with the source now.
+// sourceStatus remembers which operations on the source, "list" and "watch", fail
+// now.
 type sourceStatus struct {
-	mu       sync.Mutex // protects the rest
+	mu      sync.Mutex // protects the rest
+	ops     map[string]*opStatus
+	count   int         // of all failures ever
+	failing atomic.Bool // len(ops) > 0, for a cheap look
+}
+
+type opStatus struct {
+	at       int // count at the last failure
 	last     *WatchError
-	reported map[string]bool // by operation and reason, since it last worked
-	count    int             // of all failures ever
-	failing  atomic.Bool     // last != nil, for a cheap look
+	reported map[metav1.StatusReason]bool // since it last worked
 }
 
 // fail notes err and returns whether it is the first of its kind since the
-// source last worked.
+// operation last worked.
 func (s *sourceStatus) fail(err *WatchError) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = err
+	op := s.ops[err.Op]
+	if op == nil {
+		op = &opStatus{reported: map[metav1.StatusReason]bool{}}
+		if s.ops == nil {
+			s.ops = map[string]*opStatus{}
+		}
+		s.ops[err.Op] = op
+	}
 	s.count++
 	s.failing.Store(true)
-	// The text of an error may differ each time, by a port for example.
-	kind := err.Op + " " + string(apierrors.ReasonForError(err.Err))
-	if s.reported[kind] {
+	op.at, op.last = s.count, err
+	// Not the text, which may differ each time, by a port for example.
+	kind := apierrors.ReasonForError(err.Err)
+	if op.reported[kind] {
 		return false
 	}
-	if s.reported == nil {
-		s.reported = map[string]bool{}
-	}
-	s.reported[kind] = true
+	op.reported[kind] = true
 	return true
 }
 
-// worked notes that the source has delivered something good.
-func (s *sourceStatus) worked() {
+// worked notes that an operation has delivered something good.
+func (s *sourceStatus) worked(op string) {
 	if !s.failing.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.reported = nil, nil
-	s.failing.Store(false)
+	delete(s.ops, op)
+	s.failing.Store(len(s.ops) > 0)
 }
 
-// failure returns what is wrong now, or nil.
+// failure returns the latest of what fails now, or nil.
 func (s *sourceStatus) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil {
+	var latest opStatus
+	for _, op := range s.ops {
+		if op.at > latest.at {
+			latest = *op
+		}
+	}
+	if latest.last == nil {
 		return nil
 	}
-	return s.last
+	return latest.last
 }
 
 func (s *sourceStatus) failures() int {

@@ -173,6 +173,10 @@ func TestWhatIsNoObjectOfTheTypeIsReportedAndNotFatal(t *testing.T) {
 				if len(got) != 1 || !strings.Contains(got[0].Error(), tc.says) {
 					t.Errorf("reported %v", got)
 				}
+				var failed *informer.ObjectError
+				if name == "another type" && (!errors.As(got[0], &failed) || failed.Key != "default/s") {
+					t.Errorf("reported %v, without the key", got)
+				}
 			})
 		})
 	}

@@ -23,6 +23,9 @@ import (
 // plainStore is a store and nothing else: no Indexer, no upserts. It refuses
 // tombstones, as a user's store may.
 type plainStore struct {
+	lenient bool // adding what is there, or updating what is not, does nothing
+	decodes bool // returns copies
+
 	mu      sync.Mutex
 	objs    map[string]configMap
 	fail    func(op, key string) error // called first; may be nil
@@ -70,6 +73,9 @@ func (s *plainStore) write(op string, obj any, mustExist bool, f func(key string
 	key := cm.Namespace + "/" + cm.Name
 	return s.do(op, key, func() error {
 		if _, exists := s.objs[key]; exists != mustExist {
+			if s.lenient {
+				return nil
+			}
 			return fmt.Errorf("%s %s, which exists: %v", op, key, exists)
 		}
 		f(key)
@@ -92,7 +98,7 @@ func (s *plainStore) Delete(obj any) error {
 func (s *plainStore) GetByKey(key string) (obj any, exists bool, err error) {
 	err = s.do("get", key, func() error {
 		if cm, ok := s.objs[key]; ok {
-			obj, exists = cm, true
+			obj, exists = s.decoded(cm), true
 		}
 		return nil
 	})
@@ -105,9 +111,16 @@ func (s *plainStore) List() []any {
 	s.listing++
 	var objs []any
 	for _, obj := range s.objs {
-		objs = append(objs, obj)
+		objs = append(objs, s.decoded(obj))
 	}
 	return objs
+}
+
+func (s *plainStore) decoded(obj configMap) configMap {
+	if s.decodes {
+		return obj.DeepCopy()
+	}
+	return obj
 }
 
 func (s *plainStore) Bookmark(rv string) { s.marks = append(s.marks, rv) }
@@ -152,6 +165,18 @@ func TestAnyStoreWillDo(t *testing.T) {
 }
 
 func TestAStoreThatFailsLosesNothingAndDoublesNothing(t *testing.T) {
+	for name, store := range map[string]func() *plainStore{
+		"strict":   newEmptyStore,
+		"lenient":  func() *plainStore { s := newEmptyStore(); s.lenient = true; return s },
+		"decoding": func() *plainStore { s := newEmptyStore(); s.decodes = true; return s },
+	} {
+		t.Run(name, func(t *testing.T) { throughAFailingStore(t, store) })
+	}
+}
+
+func newEmptyStore() *plainStore { return newPlainStore() }
+
+func throughAFailingStore(t *testing.T, newStore func() *plainStore) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		rnd := rand.New(rand.NewPCG(3, uint64(queue)))
 		flaky := func(op, key string) error {
@@ -160,7 +185,7 @@ func TestAStoreThatFailsLosesNothingAndDoublesNothing(t *testing.T) {
 			}
 			return nil
 		}
-		store := newPlainStore()
+		store := newStore()
 		store.fail, store.after = flaky, flaky
 		src := informertest.NewSource(object("o1", "first"), object("o2", "first"))
 		var errs errorLog

@@ -127,7 +127,9 @@ func (e Event[T]) Key() types.NamespacedName {
 // The ctx of a call ends when the registration is removed or the informer has
 // stopped. It carries the logger of Run's ctx. A call may block: nobody but this
 // watcher waits for it. An error that it returns goes to Options.ErrorHandler as
-// an [*EventError], and the event counts as handled.
+// an [*EventError], unless it is that of a ctx which has ended; the event counts as
+// handled. A panic ends the process: what it left behind is not known, and a
+// program that hides it does not get better.
 type ResourceWatcher[T Object] interface {
 	Add(ctx context.Context, e Event[T]) error
 	Update(ctx context.Context, e Event[T]) error
@@ -236,6 +238,14 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 		return checkWatcher(s.ResourceWatcher)
 	}
 	return nil
+}
+
+// watcherName returns the bare name of w's type, or of what it selects for.
+func watcherName[T Object](w ResourceWatcher[T]) string {
+	if s, ok := w.(selection[T]); ok {
+		return watcherName(s.ResourceWatcher)
+	}
+	return typeName(reflect.TypeOf(w))
 }
 
 // isNil reports whether v is nil or an interface around a nil pointer, func or

@@ -98,10 +98,19 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 	if !there {
 		return fmt.Errorf("was not there")
 	}
-	if e.Old != known && !e.FinalStateUnknown {
+	if e.Old == none {
+		return fmt.Errorf("has no Old")
+	}
+	if !same(e.Old, known) && !e.FinalStateUnknown {
 		return fmt.Errorf("has an Old of version %s that is not the New before, of version %s", e.Old.GetResourceVersion(), known.GetResourceVersion())
 	}
 	return nil
+}
+
+// same reports whether two objects are one state of one object. Stores that decode
+// what they return never return the same pointer twice.
+func same[T informer.Object](a, b T) bool {
+	return a == b || a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
 // Events returns all events so far, in the order of the calls.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -35,6 +36,7 @@ func TestARecorderFindsContradictions(t *testing.T) {
 		"was not there":    {updated(v1, v2)},
 		"not there":        {added(v1), deleted(v1), deleted(v1)},
 		"not the New":      {added(v1), updated(v2, v3)},
+		"has no Old":       {added(v1), updated(nil, v2)},
 		"has an Old":       {{Type: informer.EventAdded, Old: v1, New: v2}},
 		"has a New":        {added(v1), {Type: informer.EventDeleted, Old: v1, New: v1}},
 		"passed to the me": {{Type: 9, New: v1}},
@@ -109,7 +111,13 @@ func TestAHookIsCalledAndItsErrorReturned(t *testing.T) {
 }
 
 func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
-	reader := informertest.NewReader(t, namedPod("a", "1"), namedPod("b", "1"))
+	byVersion := cache.TypedIndexers[*corev1.Pod]{"version": func(pod *corev1.Pod) ([]string, error) {
+		return []string{pod.ResourceVersion}, nil
+	}}
+	reader := informertest.NewReader(t, informer.Options[*corev1.Pod]{Indexers: byVersion}, namedPod("a", "1"), namedPod("b", "2"))
+	if pods, err := reader.ByIndex("version", "2"); len(pods) != 1 || err != nil {
+		t.Errorf("ByIndex: %v, %v", pods, err)
+	}
 	if _, exists, err := reader.Get(types.NamespacedName{Namespace: "default", Name: "b"}); !exists || err != nil {
 		t.Errorf("Get: %v, %v", exists, err)
 	}

@@ -32,6 +32,10 @@ const firstVersion = 1000
 //     watch is added to it, one that a change takes out is deleted from it.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
+// An informer streams its first state, and then sends no LIST at all: to make
+// it list, so that what goes wrong with a LIST is seen, let SetWatchList reject
+// streams or turn them off in the informer's options.
+//
 // There is no admission, no defaulting and no garbage collection: a deleted
 // object is gone at once, whatever its finalizers, and its generation and
 // timestamps are what the test made them.

@@ -14,7 +14,9 @@ import (
 // Start runs an informer over a new [Source] that holds objs, waits until it has
 // synced, and returns both. The informer is stopped, and waited for, when the
 // test ends. Writes to the source then reach the informer as they would from an
-// API server. It fails the test if the informer does not sync.
+// API server. It fails the test if the informer does not sync. To set options, or
+// to add watchers before it runs, make the informer with informer.New over a
+// NewSource and give it to [Run].
 func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
 	t.Helper()
 	src := NewSource(objs...)
@@ -49,27 +51,29 @@ func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) 
 }
 
 // NewReader returns a Reader that holds objs, for the unit test of a function
-// that only reads. Nothing runs behind it.
-func NewReader[T informer.Object](t testing.TB, objs ...T) informer.Reader[T] {
+// that only reads. Of opts only Indexers count: nothing runs behind it.
+func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
-	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	for _, obj := range objs {
-		if err := store.Add(obj); err != nil {
-			t.Fatal(err)
-		}
-	}
-	inf, err := informer.New(NewSource[T](), informer.Options[T]{Store: store})
+	opts.Store = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	inf, err := informer.New(NewSource[T](), opts)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, obj := range objs {
+		if err := opts.Store.Add(obj); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return inf
 }
 
 // Main runs the tests of a package that uses testing/synctest, and exits; call it
-// from TestMain. client-go reports some errors through a function that paces
-// itself by the time since the program began, and a synctest bubble begins in the
-// year 2000: the first such error would sleep for decades of fake time. Main
-// takes that pacing out. Nothing in this package does so by being imported.
+// from TestMain. What client-go reports through apimachinery's HandleError is paced
+// by the time since the program began, and a synctest bubble begins in the year
+// 2000: the first such error sleeps for decades of fake time. This library keeps
+// its own reflector from reporting that way, but other parts of client-go do, its
+// informers and listers among them. Main takes the pacing out. Nothing in this
+// package does so by being imported.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

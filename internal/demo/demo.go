@@ -26,10 +26,11 @@ const settle = 10 * time.Second
 // an error if the informer does not sync, or if a view is not what the store
 // holds. It blocks until inf has stopped.
 func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.CustomCacheInformer[T], d time.Duration) (err error) {
-	screen := &screen{out: out, begin: time.Now()}
+	screen := &screen{out: out, begin: time.Now(), over: make(chan struct{})}
 	quick := newWatcher[T](screen, "quick", 0)
-	slow := newWatcher[T](screen, "slow", 50*time.Millisecond)
+	slow := newWatcher[T](screen, "slow", 250*time.Millisecond)
 	late := newWatcher[T](screen, "late", 0)
+	fmt.Fprintf(screen, "Three watchers follow one informer for %v: a quick one, one that takes %v over each\nchange, and one that joins later. Nobody waits for the slow one.\n\n", d, slow.pause)
 	for _, w := range []*watcher[T]{quick, slow} {
 		if err := w.join(inf); err != nil {
 			return err
@@ -55,6 +56,8 @@ func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.Cu
 		return err
 	}
 	sleep(ctx, d/2)
+	screen.line("no more dawdling; everyone catches up")
+	close(screen.over)
 	return compare(ctx, screen, inf, quick, slow, late)
 }
 
@@ -73,7 +76,7 @@ func compare[T informer.Object](ctx context.Context, screen *screen, inf *inform
 	defer cancel()
 	var table tabwriter.Writer
 	table.Init(screen, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(&table, "\nwatcher\tadded\tupdated\tdeleted\tits view\tthe store\t")
+	fmt.Fprintln(&table, "watcher\tadded\tupdated\tdeleted\tits view\tthe store\t")
 	var differ error
 	for _, w := range watchers {
 		verdict := "equal"
@@ -88,6 +91,7 @@ func compare[T informer.Object](ctx context.Context, screen *screen, inf *inform
 		fmt.Fprintf(&table, "%s\t%d\t%d\t%d\t%d objects\t%d objects\t%s\n", w.name,
 			w.counts[informer.EventAdded], w.counts[informer.EventUpdated], w.counts[informer.EventDeleted], len(w.view), stored, verdict)
 	}
+	fmt.Fprintln(screen)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func compare[T informer.Object](ctx context.Context, screen *screen, inf *inform
 type watcher[T informer.Object] struct {
 	screen *screen
 	name   string
-	pause  time.Duration // per event
+	pause  time.Duration // per change
 
 	mu     sync.Mutex // protects the rest
 	view   map[types.NamespacedName]T
@@ -127,8 +131,8 @@ func (w *watcher[T]) join(inf *informer.CustomCacheInformer[T]) error {
 }
 
 func (w *watcher[T]) see(ctx context.Context, e informer.Event[T]) error {
-	sleep(ctx, w.pause)
 	if e.Origin != informer.OriginInitial {
+		w.dawdle(ctx)
 		w.screen.line("%-5s  %-7s  %s", w.name, e.Type, e.Key())
 	}
 	w.mu.Lock()
@@ -142,6 +146,15 @@ func (w *watcher[T]) see(ctx context.Context, e informer.Event[T]) error {
 	close(w.moved)
 	w.moved = make(chan struct{})
 	return nil
+}
+
+// dawdle takes the watcher's time, until the end of the show.
+func (w *watcher[T]) dawdle(ctx context.Context) {
+	select {
+	case <-time.After(w.pause):
+	case <-w.screen.over:
+	case <-ctx.Done():
+	}
 }
 
 // equals waits until the watcher believes what the store holds. It returns false
@@ -170,9 +183,11 @@ func (w *watcher[T]) equals(ctx context.Context, inf *informer.CustomCacheInform
 
 // screen writes whole lines from many goroutines.
 type screen struct {
-	mu    sync.Mutex // protects out
-	out   io.Writer
 	begin time.Time
+	over  chan struct{} // closed when the show is over
+
+	mu  sync.Mutex // protects out
+	out io.Writer
 }
 
 func (s *screen) Write(p []byte) (int, error) {
