@@ -29,12 +29,12 @@ func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
 	src.Fail(informertest.VerbWatch, garbage, -1)
 
 	for _, want := range []error{forbidden, forbidden, syscall.ECONNREFUSED, nil} {
-		if _, err := src.List(metav1.ListOptions{}); err != want {
+		if _, err := src.List(metav1.ListOptions{}); !errors.Is(err, want) {
 			t.Errorf("got error %v, want %v", err, want)
 		}
 	}
 	for range 3 {
-		if _, err := src.Watch(metav1.ListOptions{}); err != garbage {
+		if _, err := src.Watch(metav1.ListOptions{}); !errors.Is(err, garbage) {
 			t.Errorf("got error %v, want %v", err, garbage)
 		}
 	}

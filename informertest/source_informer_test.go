@@ -62,7 +62,7 @@ func testSharedInformer[T informer.Object](t *testing.T, mode informertest.Watch
 		src := informertest.NewSource(named(newObject(), "first"))
 		src.SetWatchList(mode)
 		inf := cache.NewSharedIndexInformer(src, newObject(), 0, cache.Indexers{})
-		seen := mirrorOf[T](t, inf)
+		seen := mirrorOf[T](inf)
 		go inf.RunWithContext(t.Context())
 		if !cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced) {
 			t.Fatal("the informer has not synced")
@@ -123,7 +123,7 @@ func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.So
 }
 
 // mirrorOf returns a function that returns what the handlers of inf know of.
-func mirrorOf[T informer.Object](t *testing.T, inf cache.SharedIndexInformer) func() []any {
+func mirrorOf[T informer.Object](inf cache.SharedIndexInformer) func() []any {
 	var mu sync.Mutex
 	known := map[string]any{}
 	set := func(obj any) {

@@ -75,7 +75,7 @@ func (q *query) parseVersion() error {
 		err = json.Unmarshal(text, q.page)
 	}
 	if err != nil {
-		return fmt.Errorf("continue key is not valid: %v", err)
+		return fmt.Errorf("continue key is not valid: %w", err)
 	}
 	return nil
 }
