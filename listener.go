@@ -188,7 +188,8 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e Event[T]) {
 	case EventDeleted:
 		err = l.watcher.Delete(ctx, e)
 	}
-	if err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+	ended := ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if err != nil && !ended {
 		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Failures: 1, GaveUp: true, Err: err})
 	}
 }
