@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,8 +16,9 @@ import (
 // until the first of them is seen, and the memory of the decisions.
 const applyBatch = maxChunk
 
-// storeBackoff paces the retries of a failing store.
-var storeBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
+// storeBackoff paces the retries of a failing store: up to 5 s, as the jitter comes
+// on top of Cap.
+var storeBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second / 3}
 
 // change is what one delta asks for, and what was decided about it.
 type change[T Object] struct {
@@ -149,7 +151,7 @@ func (a *applier[T]) take(d cache.Delta) {
 	case *item[T]:
 		a.popped = append(a.popped, a.known.note(obj))
 	case cache.DeletedFinalStateUnknown:
-		if !strings.HasPrefix(obj.Key, "\x00") { // not an item of the inlet's own
+		if !strings.HasPrefix(obj.Key, ownPrefix) {
 			a.popped = append(a.popped, a.known.forget(obj.Key))
 		}
 	case cache.ReplacedAllInfo:
@@ -323,7 +325,9 @@ func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []rec
 				}
 			}
 			a.index.wrote(c.key, c.stored, c.write != writeDelete)
-			a.reportIndex(ctx, c.key, c.stored)
+			if c.write != writeDelete {
+				a.reportIndex(ctx, c.key, c.stored)
+			}
 		}
 		done += c.records
 	}
@@ -332,7 +336,7 @@ func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []rec
 
 // reportIndex reports what the index functions returned for obj.
 func (a *applier[T]) reportIndex(ctx context.Context, key string, obj T) {
-	for _, err := range a.index.failures(obj) {
+	for _, err := range a.index.check(obj) {
 		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
 	}
 }
@@ -371,11 +375,15 @@ func (w write) String() string {
 	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
 }
 
-// get looks a key up. An error is not an absence: it is retried. It returns false
-// in the end if ctx ended first.
+// get looks a key up. An error is not an absence: it is retried. Something of
+// another type is one: fill has reported it, and it is written over. get returns
+// false in the end if ctx ended first.
 func (a *applier[T]) get(ctx context.Context, key string) (old T, exists, ok bool) {
 	try := func() (err error) {
 		old, exists, err = storeGet[T](a.store, key)
+		if errors.Is(err, errWrongType) {
+			return nil
+		}
 		return err
 	}
 	if err := try(); err != nil {
@@ -422,5 +430,6 @@ func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
 		a.reportIndex(ctx, key, obj)
 		a.processor.seeded = true
 	}
+	a.index.filled.Store(true)
 	close(a.processor.filled)
 }

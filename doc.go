@@ -80,7 +80,8 @@
 //  8. Stop. When ctx ends, Run stops the source first, then the listeners, and
 //     returns nil when every goroutine that it started has returned. It waits for
 //     calls of the user's that are under way. Events that wait for a watcher are
-//     dropped.
+//     dropped. What client-go may still do for a moment with a list that has
+//     arrived, on a goroutine of its own, reaches nobody.
 //
 //  9. Ownership. Objects are shared between the store and all watchers. Do not
 //     change them; copy first.
@@ -98,8 +99,11 @@
 // running are found if the store was kept, see Options.Store.
 //
 // A plain store cannot do everything. It is not asked again which keys it has, and
-// a listing whose errors it swallows is taken for the truth; what it loses by
-// itself is noticed only when the object's next event comes.
+// a listing whose errors it swallows is taken for the truth. What it loses by
+// itself is noticed only when the object's next event comes, which is then an add
+// of something that watchers know, or a delete of something that one which joined
+// later does not. While a write is being retried, a watcher that joins, or is due
+// for a resync, waits for it.
 //
 // # Testing
 //

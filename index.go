@@ -1,7 +1,10 @@
 package informer
 
 import (
-	"sync"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -11,15 +14,9 @@ import (
 type index[T Object] struct {
 	native cache.Indexer // the store, or nil
 	own    cache.ThreadSafeStore
-	funcs  cache.TypedIndexers[T]
-
-	mu     sync.Mutex // protects failed
-	failed []indexFailure[T]
-}
-
-type indexFailure[T Object] struct {
-	obj T
-	err error
+	filled atomic.Bool // own has what the store held at the start
+	user   cache.TypedIndexers[T]
+	all    cache.TypedIndexers[T] // user's and the one by namespace
 }
 
 // values are what own keeps of an object: its values by the name of the index.
@@ -27,45 +24,51 @@ type values map[string][]string
 
 // newIndex adds indexers, and one by namespace, to store if it is an Indexer.
 func newIndex[T Object](store cache.Store, indexers cache.TypedIndexers[T]) (*index[T], error) {
-	x := &index[T]{funcs: cache.TypedIndexers[T]{
+	x := &index[T]{user: maps.Clone(indexers), all: cache.TypedIndexers[T]{
 		cache.NamespaceIndex: func(obj T) ([]string, error) { return []string{obj.GetNamespace()}, nil },
 	}}
-	for name, f := range indexers {
-		x.funcs[name] = f
-	}
+	maps.Copy(x.all, indexers)
 	guarded := cache.Indexers{}
 	if native, ok := store.(cache.Indexer); ok {
 		x.native = native
 		has := native.GetIndexers()
-		for name := range x.funcs {
+		for name := range x.all {
 			if _, taken := has[name]; !taken || name != cache.NamespaceIndex {
 				guarded[name] = func(obj any) ([]string, error) { return x.evaluate(name, obj), nil }
 			}
 		}
 		return x, native.AddIndexers(guarded)
 	}
-	for name := range x.funcs {
+	for name := range x.all {
 		guarded[name] = func(obj any) ([]string, error) { return obj.(values)[name], nil }
 	}
 	x.own = cache.NewThreadSafeStore(guarded, cache.Indices{})
 	return x, nil
 }
 
-// evaluate calls the user's function. Its error is put aside, because client-go's
-// indexer panics on one, while it is locked.
+// evaluate calls an index function. An object for which it fails has no values:
+// client-go's indexer would panic on the error, while it is locked. See check.
 func (x *index[T]) evaluate(name string, raw any) []string {
 	obj, ok := raw.(T)
 	if !ok {
 		return nil
 	}
-	vals, err := x.funcs[name](obj)
+	vals, err := x.all[name](obj)
 	if err != nil {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.failed = append(x.failed, indexFailure[T]{obj, err})
 		return nil
 	}
 	return vals
+}
+
+// check returns what the user's functions fail with for obj.
+func (x *index[T]) check(obj T) []error {
+	var errs []error
+	for name, f := range x.user {
+		if _, err := f(obj); err != nil {
+			errs = append(errs, fmt.Errorf("index %q: %w", name, err))
+		}
+	}
+	return errs
 }
 
 // wrote follows a write of the store, if the store does not index by itself.
@@ -78,38 +81,26 @@ func (x *index[T]) wrote(key string, obj T, exists bool) {
 		return
 	}
 	vals := values{}
-	for name := range x.funcs {
+	for name := range x.all {
 		vals[name] = x.evaluate(name, obj)
 	}
 	x.own.Update(key, vals)
 }
 
-// failures returns what went wrong for obj. Errors for the object that it takes
-// the place of were returned before and are dropped.
-func (x *index[T]) failures(obj T) []error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.failed) == 0 {
-		return nil
-	}
-	var errs []error
-	for _, f := range x.failed {
-		if f.obj == obj {
-			errs = append(errs, f.err)
-		}
-	}
-	x.failed = nil
-	return errs
-}
-
 // find returns the objects with that value.
 func (x *index[T]) find(store cache.Store, name, value string) ([]T, error) {
-	if x.native != nil {
+	switch {
+	case x.native != nil:
 		found, err := x.native.ByIndex(name, value)
 		if err != nil {
 			return nil, err
 		}
 		return typed[T](found)
+	case x.all[name] == nil:
+		return nil, fmt.Errorf("there is no index %q", name)
+	case !x.filled.Load():
+		found, err := typed[T](store.List())
+		return slices.DeleteFunc(found, func(obj T) bool { return !x.has(obj, name, value) }), err
 	}
 	keys, err := x.own.IndexKeys(name, value)
 	if err != nil {
@@ -121,9 +112,13 @@ func (x *index[T]) find(store cache.Store, name, value string) ([]T, error) {
 		if err != nil {
 			return nil, err
 		}
-		if exists {
+		if exists && x.has(obj, name, value) { // or it has changed since
 			objs = append(objs, obj)
 		}
 	}
 	return objs, nil
+}
+
+func (x *index[T]) has(obj T, name, value string) bool {
+	return slices.Contains(x.evaluate(name, obj), value)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -204,6 +205,16 @@ func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan 
 	}
 }
 
+// ended returns why there is no use in waiting any longer, or nil.
+func (i *CustomCacheInformer[T]) ended(ctx context.Context) error {
+	select {
+	case <-i.stopped:
+		return ErrStopped
+	default:
+		return ctx.Err()
+	}
+}
+
 func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListener[T]) []string {
 	var late []string
 	if !i.running.Load() {
@@ -212,13 +223,16 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 	if !i.HasSynced() {
 		late = append(late, "the first list")
 	}
+	watchers := len(late)
 	for _, l := range listeners {
 		select {
 		case <-l.synced:
+		case <-l.removed:
 		default:
 			late = append(late, fmt.Sprintf("watcher %q", l.opts.Name))
 		}
 	}
+	slices.Sort(late[watchers:])
 	return late
 }
 
@@ -249,6 +263,9 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	for name := storeKey(key); ; {
 		if s, ok := at.next(); ok {
 			for _, r := range s.records {
+				if err := i.ended(ctx); err != nil {
+					return i.syncError(err, []string{key.String()})
+				}
 				if r.kind == recordEvent && r.key == name && cond(r.event.New, r.event.Type != EventDeleted) {
 					return nil
 				}

@@ -17,6 +17,9 @@ import (
 // before the reflector is held up. It is twice what RealFIFO hands out at once.
 const inletBound = 2000
 
+// ownPrefix begins the keys of items that stand for no object.
+const ownPrefix = "\x00"
+
 // itemKind says what an item in the queue stands for.
 type itemKind uint8
 
@@ -66,7 +69,9 @@ type inlet[T Object] struct {
 	transform func(T) (T, error)
 	source    *source
 	ctx       context.Context // Run's: ends the waiting for room
-	lists     int             // of the reflector's goroutine
+	// Of the reflector's goroutine.
+	lists   int
+	ordered bool // events come in the order of their versions: not so the objects that a watch from no version begins with
 
 	mu      sync.Mutex // protects the rest
 	oldest  *item[T]   // the last that is applied with all before it
@@ -87,23 +92,28 @@ func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error
 
 // Add, Update and Delete take one event of a watch. They never return an error,
 // because the reflector could only log it.
-func (in *inlet[T]) Add(obj any) error    { in.event(itemUpsert, obj); return nil }
-func (in *inlet[T]) Update(obj any) error { in.event(itemUpsert, obj); return nil }
-func (in *inlet[T]) Delete(obj any) error { in.event(itemDelete, obj); return nil }
+func (in *inlet[T]) Add(obj any) error    { in.event(itemUpsert, obj, true); return nil }
+func (in *inlet[T]) Update(obj any) error { in.event(itemUpsert, obj, false); return nil }
+func (in *inlet[T]) Delete(obj any) error { in.event(itemDelete, obj, false); return nil }
 
-func (in *inlet[T]) event(kind itemKind, obj any) {
+func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
+	in.ordered = in.ordered || !added
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.source.report(in.ctx, err)
 		return
 	}
 	it.size = 1
+	if !in.ordered {
+		it.rv = ""
+	}
 	in.enter(it, func() error { return in.queue.Update(it) })
 }
 
 // Bookmark takes the news that nothing has changed up to rv.
 func (in *inlet[T]) Bookmark(rv string) error {
-	it := &item[T]{kind: itemBookmark, key: "\x00bookmark", rv: rv, size: 1}
+	in.ordered = true
+	it := &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: rv, size: 1}
 	in.enter(it, func() error { return in.queue.Update(it) })
 	return nil
 }
@@ -114,11 +124,13 @@ func (in *inlet[T]) Bookmark(rv string) error {
 func (in *inlet[T]) Replace(list []any, rv string) error {
 	items := make([]any, 0, len(list))
 	for _, obj := range list {
-		it, err := in.item("list", itemUpsert, obj)
-		if errors.Is(err, errWrongType) {
+		if err := in.checkType(obj); err != nil {
 			in.source.failed(in.ctx, "list", err)
 			return err
 		}
+	}
+	for _, obj := range list {
+		it, err := in.item("list", itemUpsert, obj)
 		if err != nil {
 			in.source.report(in.ctx, err)
 			continue
@@ -131,13 +143,23 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 	// and because DeltaFIFO counts as synced before the last item is applied.
 	// Its key is used once, or it would take the place of an older one.
 	in.lists++
-	end := &item[T]{kind: itemListed, key: "\x00list/" + strconv.Itoa(in.lists), rv: rv, size: len(items) + 1}
+	in.ordered = rv != "" && rv != "0"
+	end := &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv, size: len(items) + 1}
 	in.enter(end, func() error {
 		if err := in.queue.Replace(items, rv); err != nil {
 			return err
 		}
 		return in.queue.Update(end)
 	})
+	return nil
+}
+
+// checkType returns an error if obj is an object, but not of the informer's type.
+func (in *inlet[T]) checkType(obj any) error {
+	if _, noObject := checkMeta(obj); noObject == nil {
+		_, err := in.accept(obj)
+		return err
+	}
 	return nil
 }
 
@@ -205,8 +227,7 @@ func (in *inlet[T]) enter(it *item[T], put func() error) {
 	in.waiting += it.size
 	in.mu.Unlock()
 	if err := put(); err != nil {
-		// Neither queue fails on an item whose key it can read.
-		in.source.report(in.ctx, &ObjectError{Op: "queue", Key: it.key, Err: err})
+		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *state[T]) next() (segment[T], bool) {
 				records = append(records, s.record(key, obj))
 			}
 		}
-		s.objs[0], s.objs = nil, s.objs[1:]
+		s.objs = s.objs[1:] // and nothing is written to it: it may be the store's own
 	}
 	for len(records) < cap(records) && len(s.olds) > 0 {
 		obj := s.olds[0].(T)

@@ -140,6 +140,22 @@ func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
 	})
 }
 
+func TestAWatcherThatIsRemovedInOnSyncedIsNeverSynced(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+		var r recorder
+		var reg *informer.Registration
+		reg = addWatcher(t, inf, &r, informer.WatcherOptions{OnSynced: func(context.Context) { reg.Remove() }})
+		informertest.Run(t, inf)
+		<-reg.Stopped()
+		select {
+		case <-reg.Synced():
+			t.Error("Synced is closed")
+		default:
+		}
+	})
+}
+
 func TestACallbackMayAddRemoveAndStop(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))

@@ -88,7 +88,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		return
 	}
 	var (
-		waiting = buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize})
+		waiting = newBacklog[T]()
 		head    segment[T]
 		out     chan<- segment[T] // nil unless head waits to be sent
 		resync  = resyncTimer{period: l.opts.ResyncPeriod, synced: l.synced}
@@ -97,7 +97,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	for {
 		if out == nil {
 			if head, ok = state.next(); !ok {
-				head, ok = waiting.ReadOne()
+				head, ok = waiting.pop()
 			}
 			if ok {
 				out = l.segments
@@ -107,7 +107,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			if out == nil {
 				head, out = s, l.segments
 			} else {
-				waiting.WriteOne(s)
+				waiting.push(s)
 			}
 			select {
 			case out <- head:
@@ -143,6 +143,37 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
+// backlog is what pop has read and run has not got to: a ring of segments. It
+// costs little more than the log itself, because a segment grows for as long as
+// its chunk does.
+type backlog[T Object] struct {
+	ring *buffer.Ring[segment[T]]
+	last segment[T] // goes into the ring when it cannot grow any more
+}
+
+func newBacklog[T Object]() *backlog[T] {
+	return &backlog[T]{ring: buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize})}
+}
+
+func (b *backlog[T]) push(s segment[T]) {
+	if len(b.last.records) > 0 {
+		if b.last.extend(s) {
+			return
+		}
+		b.ring.WriteOne(b.last)
+	}
+	b.last = s
+}
+
+func (b *backlog[T]) pop() (segment[T], bool) {
+	if s, ok := b.ring.ReadOne(); ok {
+		return s, true
+	}
+	s := b.last
+	b.last = segment[T]{}
+	return s, len(s.records) > 0
+}
+
 // run calls the watcher for what pop sends.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
@@ -166,15 +197,24 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		}
 		switch r := &s.records[i]; {
 		case r.kind == recordMarker:
-			if l.opts.OnSynced != nil {
-				l.opts.OnSynced(ctx)
-			}
-			close(l.synced)
+			l.sync(ctx)
 		case !r.unchanged:
 			l.call(ctx, r.event)
 		}
 	}
 	return s.end
+}
+
+// sync ends the initial state, unless that was the watcher's last word.
+func (l *informerProcessorListener[T]) sync(ctx context.Context) {
+	if l.opts.OnSynced != nil {
+		l.opts.OnSynced(ctx)
+	}
+	select {
+	case <-l.removed:
+	default:
+		close(l.synced)
+	}
 }
 
 // call tells the watcher of one event.

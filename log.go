@@ -33,8 +33,18 @@ type record[T Object] struct {
 // segment is a run of records that one listener handles in one go. The records
 // belong to the log and are never written again.
 type segment[T Object] struct {
-	records []record[T]
-	end     int64 // the position after the last record
+	records []record[T] // with the capacity of the chunk behind it
+	end     int64       // the position after the last record
+}
+
+// extend takes in next if it follows in the same chunk.
+func (s *segment[T]) extend(next segment[T]) bool {
+	n, more := len(s.records), len(next.records)
+	if cap(s.records) < n+more || &s.records[:n+1][n] != &next.records[0] {
+		return false
+	}
+	s.records, s.end = s.records[:n+more], next.end
+	return true
 }
 
 // chunk is a part of the log. Only records[:filled] may be read; once next is
@@ -161,7 +171,7 @@ func (c *cursor[T]) position() int64 { return c.chunk.first + c.offset }
 func (c *cursor[T]) next() (segment[T], bool) {
 	for {
 		if filled := c.chunk.filled.Load(); filled > c.offset {
-			s := segment[T]{records: c.chunk.records[c.offset:filled:filled], end: c.chunk.first + filled}
+			s := segment[T]{records: c.chunk.records[c.offset:filled], end: c.chunk.first + filled}
 			c.offset = filled
 			return s, true
 		}

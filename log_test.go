@@ -149,3 +149,33 @@ func TestAnIdleLogLetsGoOfItsLastEvents(t *testing.T) {
 	runtime.KeepAlive(l)
 	runtime.KeepAlive(c)
 }
+
+func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
+	const total = 20 * maxChunk
+	l := newEventLog[*corev1.Pod]()
+	c := l.cursor()
+	b := newBacklog[*corev1.Pod]()
+	for n := range int64(total) {
+		l.append([]record[*corev1.Pod]{numbered(n)})
+		s, _ := c.next()
+		b.push(s)
+	}
+	if got := b.ring.Len(); got > 25 {
+		t.Errorf("%d events that came one by one take %d entries", total, got)
+	}
+	want := int64(0)
+	for s, ok := b.pop(); ok; s, ok = b.pop() {
+		for i := range s.records {
+			if got := s.records[i].event.New.Generation; got != want {
+				t.Fatalf("record %d comes where %d should", got, want)
+			}
+			want++
+		}
+		if s.end != want {
+			t.Fatalf("a segment that ends with record %d ends at %d", want-1, s.end)
+		}
+	}
+	if want != total {
+		t.Errorf("%d of %d records came out", want, total)
+	}
+}

@@ -87,7 +87,7 @@ func storeGet[T Object](store cache.Store, key string) (obj T, exists bool, err 
 	}
 	obj, ok := stored.(T)
 	if !ok {
-		return obj, false, fmt.Errorf("the store holds a %T under %s", stored, key)
+		return obj, false, fmt.Errorf("the store holds under %s a %T, which %w", key, stored, errWrongType)
 	}
 	return obj, true, nil
 }

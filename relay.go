@@ -19,9 +19,12 @@ import (
 const (
 	// relayBuffer is how many events a watch may be ahead of the reflector.
 	relayBuffer = 128
-	// quietStream is how long a stream of the first state may bring nothing
-	// before the informer lists instead.
+	// quietStream is how long a stream of the first state may bring no object
+	// before the informer lists instead. Changes do not count: they are all that
+	// comes from a server that has not understood the question.
 	quietStream = 10 * time.Second
+	// shortWatch is less than a watch lasts that works.
+	shortWatch = time.Second
 )
 
 // relay passes a watch on to the reflector and looks at each event: a reflector
@@ -58,6 +61,7 @@ func (r *relay) run(ctx context.Context) {
 	defer r.inner.Stop()
 	defer close(r.out)
 
+	opened, events := time.Now(), 0
 	in, limit := r.inner.ResultChan(), 1
 	if _, fake := r.inner.(*watch.RaceFreeFakeWatcher); fake {
 		limit = math.MaxInt
@@ -98,14 +102,23 @@ func (r *relay) run(ctx context.Context) {
 		case got, open := <-from:
 			if !open {
 				in = nil
+				r.source.watchEnded(ctx, time.Since(opened) < shortWatch && events == 0)
+				if !r.streaming {
+					continue
+				}
+				// The reflector would stream again, at once and for ever.
+				r.source.failed(ctx, "watch", errStreamCut)
+				got = watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}
+			} else if got, open = r.look(ctx, got); !open {
 				continue
 			}
-			if e, open = r.look(ctx, got); !open {
-				continue
-			}
+			e = got
+			events++
 		}
 		if quiet != nil {
-			timer.Reset(quietStream)
+			if e.Type == watch.Added {
+				timer.Reset(quietStream)
+			}
 			if !r.streaming || in == nil {
 				quiet = nil
 			}
@@ -128,7 +141,9 @@ func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
 		if isNil(e.Object) {
 			e.Object = &metav1.Status{Status: metav1.StatusFailure, Message: "the watch reports an error and does not say which"}
 		}
-		r.source.failed(ctx, "watch", apierrors.FromObject(e.Object))
+		if err := apierrors.FromObject(e.Object); !isExpired(err) {
+			r.source.failed(ctx, "watch", err)
+		}
 		return e, true
 	}
 	obj, err := checkMeta(e.Object)

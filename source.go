@@ -3,9 +3,12 @@ package informer
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,9 +39,11 @@ type source struct {
 	report                         func(context.Context, error)
 	status                         sourceStatus
 
-	// streamless is set once a stream of the first state has stayed silent.
-	streamless atomic.Bool
-	calls      callGroup
+	calls       callGroup
+	lastWatch   time.Time    // of the reflector's goroutine
+	short       atomic.Int32 // watches in a row that ended at once
+	streamless  atomic.Bool  // a stream of the first state has stayed silent
+	versionless atomic.Bool  // a list without a version was reported
 }
 
 func newSource[T Object](lw cache.ListerWatcher, opts Options[T]) *source {
@@ -73,7 +78,7 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 	_ = s.backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.status.failures()
 		err := reflector.ListAndWatchWithContext(ctx)
-		if err != nil && s.status.failures() == before {
+		if err != nil && !isExpired(err) && s.status.failures() == before && !errors.Is(err, errStreamless) {
 			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
 		}
 		return false, nil
@@ -104,10 +109,12 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 		err = errors.New("the source returned no list")
 	}
 	if err != nil {
-		s.failed(ctx, "list", err)
+		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
+			s.failed(ctx, "list", err)
+		}
 		return nil, err
 	}
-	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" {
+	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" && s.versionless.CompareAndSwap(false, true) {
 		s.report(ctx, &WatchError{Op: "list", Resource: s.name, Err: errors.New(
 			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
 	}
@@ -119,6 +126,9 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if streaming && s.streamless.Load() {
 		return nil, errStreamless // the reflector then lists
 	}
+	if !streaming {
+		s.pace(ctx)
+	}
 	if !s.calls.enter() {
 		return nil, context.Canceled
 	}
@@ -128,7 +138,8 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	if err != nil {
 		s.calls.leave()
-		if !streaming || !apierrors.IsInvalid(err) { // how a server says that it cannot stream
+		listFollows := isExpired(err) || streaming && cannotStream(err)
+		if !listFollows {
 			s.failed(ctx, "watch", err)
 		}
 		return nil, err
@@ -141,21 +152,59 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	return r, nil
 }
 
-// errStreamless makes the reflector list. It must be none of the errors that a
-// reflector tries again, such as 429.
-var errStreamless = apierrors.NewMethodNotSupported(metav1.SchemeGroupVersion.WithResource("streams").GroupResource(), "watch-list")
+// What a relay tells the reflector, to make it list. They must be none of the
+// errors after which a reflector tries the same again, such as 429.
+var (
+	errStreamless = listInstead("the stream of the first state stayed silent")
+	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
+)
+
+func listInstead(why string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed, Message: why,
+	}}
+}
+
+// cannotStream reports whether err is how a server says that it does not know
+// streams of the first state.
+func cannotStream(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // failed notes that a request did not work, and reports it unless the same was
-// reported since it last did. That a version has expired is no failure: a list
-// follows.
+// reported since it last did.
 func (s *source) failed(ctx context.Context, op string, err error) {
-	if ctx.Err() != nil || errors.Is(err, errStreamless) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if ctx.Err() != nil {
 		return
 	}
 	werr := &WatchError{Op: op, Resource: s.name, Err: err}
 	if s.status.fail(werr) {
 		s.report(ctx, werr)
 	}
+}
+
+// watchEnded notes that a watch has ended without an error. One that ended at
+// once is nothing; several in a row are a failure that nobody else would tell of.
+func (s *source) watchEnded(ctx context.Context, atOnce bool) {
+	if !atOnce {
+		s.short.Store(0)
+	} else if s.short.Add(1) >= 3 {
+		s.failed(ctx, "watch", errors.New("watches end as soon as they have begun"))
+	}
+}
+
+// pace holds a watch back that follows another within shortWatch: a reflector
+// whose watches bring something and end at once opens the next without a pause.
+func (s *source) pace(ctx context.Context) {
+	if wait := shortWatch - time.Since(s.lastWatch); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	s.lastWatch = time.Now()
 }
 
 // sourceStatus remembers which operations on the source, "list" and "watch", fail
@@ -170,7 +219,7 @@ type sourceStatus struct {
 type opStatus struct {
 	at       int // count at the last failure
 	last     *WatchError
-	reported map[metav1.StatusReason]bool // since it last worked
+	reported map[string]bool // since it last worked
 }
 
 // fail notes err and returns whether it is the first of its kind since the
@@ -180,7 +229,7 @@ func (s *sourceStatus) fail(err *WatchError) bool {
 	defer s.mu.Unlock()
 	op := s.ops[err.Op]
 	if op == nil {
-		op = &opStatus{reported: map[metav1.StatusReason]bool{}}
+		op = &opStatus{reported: map[string]bool{}}
 		if s.ops == nil {
 			s.ops = map[string]*opStatus{}
 		}
@@ -189,13 +238,30 @@ func (s *sourceStatus) fail(err *WatchError) bool {
 	s.count++
 	s.failing.Store(true)
 	op.at, op.last = s.count, err
-	// Not the text, which may differ each time, by a port for example.
-	kind := apierrors.ReasonForError(err.Err)
+	kind := kindOf(err.Err)
 	if op.reported[kind] {
 		return false
 	}
 	op.reported[kind] = true
 	return true
+}
+
+// kindOf returns what makes err differ from another failure: the API server's
+// reason or, from elsewhere, the text of the innermost error. Numbers do not count,
+// which may be ports.
+func kindOf(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
 
 // worked notes that an operation has delivered something good.

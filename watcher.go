@@ -255,7 +255,7 @@ func isNil(v any) bool {
 		return true
 	}
 	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan, reflect.Interface:
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
 		return r.IsNil()
 	}
 	return false

@@ -1,0 +1,218 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Sources that answer, but not as an API server does.
+
+// stubborn is a source whose LIST has one object, and whose watches do what the
+// test says.
+type stubborn struct {
+	listErr error
+	version string // of the list
+	watched func(opts metav1.ListOptions, w *watch.FakeWatcher)
+	lists   atomic.Int64
+	watches atomic.Int64
+}
+
+func (s *stubborn) lw() cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			s.lists.Add(1)
+			if s.listErr != nil {
+				return nil, s.listErr
+			}
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: s.version}, Items: []corev1.ConfigMap{*at(object("a", "1"), "5")}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			s.watches.Add(1)
+			w := watch.NewFakeWithChanSize(100, false)
+			s.watched(opts, w)
+			return w, nil
+		},
+	}
+}
+
+func at(obj configMap, version string) configMap {
+	obj.ResourceVersion = version
+	return obj
+}
+
+func streams(opts metav1.ListOptions) bool {
+	return opts.SendInitialEvents != nil && *opts.SendInitialEvents
+}
+
+func TestAStreamThatEndsEarlyIsReportedAndListed(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := &stubborn{version: "9", watched: func(opts metav1.ListOptions, w *watch.FakeWatcher) {
+			w.Add(at(object("a", "1"), "5"))
+			if streams(opts) {
+				w.Stop()
+			}
+		}}
+		var errs errorLog
+		inf := newInformer(t, s.lw(), options{Queue: queue, ErrorHandler: errs.handle})
+		stop := start(t, inf)
+		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+			t.Error(err)
+		}
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "before it was complete") {
+			t.Errorf("reported %v", got)
+		}
+		stop()
+	})
+}
+
+func TestAWatchThatBringsSomethingAndEndsIsNotOpenedWithoutPause(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := &stubborn{version: "9", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) {
+			w.Modify(at(object("a", "2"), "10"))
+			w.Stop()
+		}}
+		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff})
+		stop := start(t, inf)
+		sleepBubble(time.Minute)
+		if got := s.watches.Load(); got < 30 || got > 62 {
+			t.Errorf("%d watches in a minute", got)
+		}
+		stop()
+	})
+}
+
+func TestWatchesThatEndAtOnceAreReported(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := &stubborn{version: "9", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) { w.Stop() }}
+		var errs errorLog
+		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.handle})
+		stop := start(t, inf)
+		sleepBubble(hour)
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "end as soon as") {
+			t.Errorf("reported %v", got)
+		}
+		stop()
+	})
+}
+
+func TestAWatchThatOnlyBringsChangesIsNoStreamOfTheFirstState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stubborn{version: "9"}
+		s.watched = func(opts metav1.ListOptions, w *watch.FakeWatcher) {
+			if streams(opts) { // as behind a proxy that drops what it does not know
+				for n := range 20 {
+					time.AfterFunc(time.Duration(n)*9*time.Second, func() {
+						if !w.IsStopped() {
+							w.Modify(at(object("a", fmt.Sprint(n)), fmt.Sprint(10+n)))
+						}
+					})
+				}
+			}
+		}
+		inf := newInformer(t, s.lw(), options{})
+		stop := start(t, inf)
+		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}
+
+func TestAListThatIsAlwaysExpiredIsNamed(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := &stubborn{listErr: apierrors.NewResourceExpired("too old, always")}
+		var errs errorLog
+		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.handle})
+		stop := start(t, inf)
+		if err := inf.WaitForSync(within(t, hour)); err == nil || !strings.Contains(err.Error(), "too old, always") {
+			t.Errorf("waiting ended with %v", err)
+		}
+		if got := errs.take(); len(got) != 1 {
+			t.Errorf("reported %v", got)
+		}
+		stop()
+	})
+}
+
+func TestAnotherFailureOfTheSameRequestIsReportedToo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.handle})
+		for port := range 5 {
+			src.Fail(informertest.VerbList, fmt.Errorf("from port %d: %w", port, errors.New("refused at 10:0"+fmt.Sprint(port))), 1)
+		}
+		src.Fail(informertest.VerbList, errors.New("certificate has expired"), 5)
+		start(t, inf)
+		if err := inf.WaitForSync(within(t, hour)); err != nil {
+			t.Error(err)
+		}
+		if got := errs.take(); len(got) != 2 {
+			t.Errorf("reported %v", got)
+		}
+	})
+}
+
+func TestAVersionIsNotReachedByTheObjectsThatAWatchFromNoVersionBeginsWith(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		watches := make(chan *watch.FakeWatcher, 1)
+		s := &stubborn{version: "", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) {
+			w.Add(at(object("a", "1"), "20"))
+			watches <- w
+		}}
+		var errs errorLog
+		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.handle})
+		stop := start(t, inf)
+		w := <-watches
+		synctest.Wait()
+		if got := inf.ResourceVersion(); got != "" {
+			t.Errorf("ResourceVersion is %s while objects of other versions are to come", got)
+		}
+		w.Add(at(object("b", "1"), "10"))
+		w.Modify(at(object("b", "2"), "21"))
+		synctest.Wait()
+		if got := inf.ResourceVersion(); got != "21" {
+			t.Errorf("ResourceVersion is %s after the first change, 21", got)
+		}
+		stop()
+	})
+}
+
+func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf, src := startWith(t, queue, object("a", "1"))
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		writing.Go(func() {
+			for n := range 60 {
+				src.Apply(object("a", fmt.Sprint("v", n)))
+				time.Sleep(time.Second / 2)
+			}
+		})
+		begin := time.Now()
+		err := inf.WaitFor(within(t, 10*time.Second), keyOf("a"), func(configMap, bool) bool {
+			time.Sleep(time.Second) // so that it is never through
+			return false
+		})
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 12*time.Second {
+			t.Errorf("returned after %v: %v", took, err)
+		}
+	})
+}
