@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -53,90 +52,103 @@ func (r *relay) ResultChan() <-chan watch.Event { return r.out }
 
 func (r *relay) Stop() { r.once.Do(func() { close(r.stopped) }) }
 
-// run moves events until the inner watch ends or nobody wants them any more. A
-// full buffer holds up the inner watch, so that the API server is what waits.
-// Only the watch of a fake clientset is drained without limit: it holds 100
-// events and panics the writer of the next.
+// run moves events until the watch ends or nobody wants them any more. A reader
+// that is behind holds up the inner watch, so that the API server is what waits.
 func (r *relay) run(ctx context.Context) {
-	defer r.inner.Stop()
 	defer close(r.out)
+	defer r.inner.Stop()
+	in := r.inner.ResultChan()
+	if _, fake := r.inner.(*watch.RaceFreeFakeWatcher); fake {
+		var drain sync.WaitGroup
+		defer drain.Wait()
+		draining, stop := context.WithCancel(ctx)
+		defer stop()
+		from, to := in, make(chan watch.Event)
+		drain.Go(func() { drainFake(draining, from, to) })
+		in = to
+	}
 
 	opened, events := time.Now(), 0
-	in, limit := r.inner.ResultChan(), 1
-	if _, fake := r.inner.(*watch.RaceFreeFakeWatcher); fake {
-		limit = math.MaxInt
+	quiet := time.NewTimer(quietStream)
+	defer quiet.Stop()
+	for {
+		var silent <-chan time.Time
+		if r.streaming {
+			silent = quiet.C
+		}
+		var e watch.Event
+		select {
+		case <-r.stopped:
+			return
+		case <-ctx.Done():
+			return
+		case <-silent:
+			klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
+			r.source.streamless.Store(true)
+			e = watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}
+		case got, open := <-in:
+			if e = got; open && !r.look(ctx, &e) {
+				continue
+			}
+			if !open {
+				r.source.watchEnded(ctx, events == 0 && time.Since(opened) < shortWatch)
+				if !r.streaming {
+					return
+				}
+				// The reflector would stream again, at once and for ever.
+				r.source.failed(ctx, "watch", errStreamCut)
+				e = watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}
+			}
+		}
+		select {
+		case r.out <- e:
+		case <-r.stopped:
+			return
+		case <-ctx.Done():
+			return
+		}
+		switch events++; e.Type {
+		case watch.Added:
+			quiet.Reset(quietStream)
+		case watch.Error:
+			return // as the reflector does
+		}
 	}
-	var quiet <-chan time.Time
-	var timer *time.Timer
-	if r.streaming {
-		timer = time.NewTimer(quietStream)
-		defer timer.Stop()
-		quiet = timer.C
-	}
+}
+
+// drainFake takes everything from the watch of a fake clientset without making it
+// wait: it holds 100 events and panics the writer of the next.
+func drainFake(ctx context.Context, from <-chan watch.Event, to chan<- watch.Event) {
+	defer close(to)
 	var (
 		waiting buffer.Ring[watch.Event]
 		head    watch.Event
 		out     chan<- watch.Event // nil unless head waits to be sent
 	)
-	for in != nil || out != nil {
-		from := in
-		if out != nil && waiting.Len()+1 >= limit {
-			from = nil
-		}
-		var e watch.Event
+	for from != nil || out != nil {
 		select {
+		case e, open := <-from:
+			switch {
+			case !open:
+				from = nil
+			case out == nil:
+				head, out = e, to
+			default:
+				waiting.WriteOne(e)
+			}
 		case out <- head:
 			var more bool
 			if head, more = waiting.ReadOne(); !more {
 				out = nil
 			}
-			continue
-		case <-r.stopped:
-			return
 		case <-ctx.Done():
 			return
-		case <-quiet:
-			klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
-			r.source.streamless.Store(true)
-			e, in = watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, nil
-		case got, open := <-from:
-			if !open {
-				in = nil
-				r.source.watchEnded(ctx, time.Since(opened) < shortWatch && events == 0)
-				if !r.streaming {
-					continue
-				}
-				// The reflector would stream again, at once and for ever.
-				r.source.failed(ctx, "watch", errStreamCut)
-				got = watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}
-			} else if got, open = r.look(ctx, got); !open {
-				continue
-			}
-			e = got
-			events++
-		}
-		if quiet != nil {
-			if e.Type == watch.Added {
-				timer.Reset(quietStream)
-			}
-			if !r.streaming || in == nil {
-				quiet = nil
-			}
-		}
-		if out != nil {
-			waiting.WriteOne(e)
-			continue
-		}
-		select {
-		case r.out <- e:
-		default:
-			head, out = e, r.out
 		}
 	}
 }
 
-// look returns the event to pass on, or false if there is nothing to pass on.
-func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
+// look returns whether to pass e on, which it may mend.
+func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
 		if isNil(e.Object) {
 			e.Object = &metav1.Status{Status: metav1.StatusFailure, Message: "the watch reports an error and does not say which"}
@@ -144,7 +156,7 @@ func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
 			r.source.failed(ctx, "watch", err)
 		}
-		return e, true
+		return true
 	}
 	obj, err := checkMeta(e.Object)
 	if err == nil && e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted && e.Type != watch.Bookmark {
@@ -152,7 +164,7 @@ func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
 	}
 	if err != nil {
 		r.source.report(ctx, &ObjectError{Op: "watch", Err: err})
-		return e, false
+		return false
 	}
 	if e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		r.streaming = false
@@ -160,7 +172,7 @@ func (r *relay) look(ctx context.Context, e watch.Event) (watch.Event, bool) {
 	if !r.streaming { // before, it may yet turn out to be of another type
 		r.source.status.worked("watch")
 	}
-	return e, true
+	return true
 }
 
 // checkMeta returns the metadata of obj, or an error if it has none.
