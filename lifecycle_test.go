@@ -3,9 +3,11 @@ package informer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -198,9 +200,9 @@ func TestACallbackMayAddRemoveAndStop(t *testing.T) {
 
 func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
-		called, release := make(chan struct{}), make(chan struct{})
-		r := recorder{Hook: func(context.Context, event) error { close(called); <-release; return nil }}
+		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1")), options{Queue: queue})
+		called, release := make(chan struct{}, 2), make(chan struct{})
+		r := recorder{Hook: func(context.Context, event) error { called <- struct{}{}; <-release; return nil }}
 		addWatcher(t, inf, &r, informer.WatcherOptions{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -217,6 +219,38 @@ func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		if got := len(r.Events()); got != 1 {
+			t.Errorf("%d calls, of which the informer should have dropped the second", got)
+		}
+	})
+}
+
+func TestABlockedWatcherDelaysNobodyAndLosesNothing(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const changes = 3000
+		src := informertest.NewSource(object("a", "0"))
+		inf := newInformer(t, src, options{Queue: queue})
+		release := make(chan struct{})
+		blocked := recorder{Hook: func(context.Context, event) error { <-release; return nil }}
+		reg := addWatcher(t, inf, &blocked, informer.WatcherOptions{})
+		var free recorder
+		addWatcher(t, inf, &free, informer.WatcherOptions{})
+		start(t, inf)
+		begin := time.Now()
+		want := []string{"added default/a"}
+		free.Expect(t, want...)
+		for n := range changes {
+			src.Apply(object("a", fmt.Sprint(n+1)))
+			free.Expect(t, "updated default/a")
+			want = append(want, "updated default/a")
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("with another watcher blocked, %d events took %v", changes, took)
+		}
+		close(release)
+		blocked.Expect(t, want...)
+		checkView(t, &blocked, src)
+		<-reg.Synced()
 	})
 }
 

@@ -34,8 +34,8 @@ type WatchListMode int
 const (
 	// WatchListAuto streams where the source can. It lists where the server
 	// answers that it cannot stream, and falls back to LIST, for good, after a
-	// stream has brought neither event nor bookmark for 10 s, as some servers,
-	// proxies and fakes do. It is the zero value.
+	// stream has brought neither an object nor its end for 10 s, as it is with
+	// some servers, proxies and fakes. It is the zero value.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
