@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -16,31 +15,17 @@ import (
 // until the first of them is seen, and the memory of the decisions.
 const applyBatch = maxChunk
 
-// storeBackoff paces the retries of a failing store: up to 5 s, as the jitter comes
-// on top of Cap.
-var storeBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second / 3}
-
 // change is what one delta asks for, and what was decided about it.
 type change[T Object] struct {
 	item  *item[T] // nil for a delete that a relist found
 	key   string
-	known bool      // watchers may have been told of the key
-	uid   types.UID // of what was known
+	known bool      // watchers may have been told of the key before
+	uid   types.UID // of what was known before
 
 	write   write
 	stored  T   // what write puts into the store, or takes out
 	records int // how many records of the batch belong to the change
 }
-
-// write is what is to be done to the store.
-type write uint8
-
-const (
-	writeNothing write = iota
-	writeAdd
-	writeUpdate
-	writeDelete
-)
 
 // applier takes changes from the queue, applies them to the store and tells the
 // processor: one goroutine, that holds no lock meanwhile. What happens is decided
@@ -55,7 +40,12 @@ type applier[T Object] struct {
 	processor *informerProcessor[T]
 	known     keySet[T]
 	report    func(context.Context, error)
+	observer  Observer
+	name      string                     // Options.Name
 	failing   atomic.Pointer[StoreError] // the operation that fails now
+	call      *storeCall                 // the one that is under way
+	refused   atomic.Int64               // changes
+	keyFound  bool                       // the store finds objects by our keys, or was reported
 	synced    chan struct{}              // closed once the first list is applied
 
 	// Of the batch at hand.
@@ -74,6 +64,9 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 		processor: processor,
 		known:     keySet[T]{uids: map[string]types.UID{}},
 		report:    opts.ErrorHandler,
+		observer:  *opts.Observer,
+		name:      opts.Name,
+		call:      &storeCall{clock: processor.stopwatch},
 		synced:    make(chan struct{}),
 	}
 	if opts.Queue == RealFIFO {
@@ -201,6 +194,8 @@ func (a *applier[T]) replace(ctx context.Context) bool {
 // appends their records to the log. It returns false if ctx ended before all was
 // done.
 func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
+	a.call.begin()
+	defer a.call.end()
 	a.records, a.leaving = a.records[:0], a.leaving[:0]
 	bookmark, synced := false, false
 	for i := range batch {
@@ -208,11 +203,15 @@ func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
 		before := len(a.records)
 		switch {
 		case c.item == nil, c.item.kind == itemDelete, c.item.kind == itemUpsert && !c.item.broken:
-			old, exists, ok := a.get(ctx, c.key)
-			if !ok {
+			old, exists, err := a.get(ctx, c.key)
+			switch {
+			case err == nil:
+				a.decide(c, old, exists)
+			case errors.Is(err, ErrPermanent):
+				a.refuse(c)
+			default:
 				return false
 			}
-			a.decide(c, old, exists)
 		case c.item.kind == itemListed && !a.processor.hasSynced():
 			a.processor.willSync(len(a.records))
 			a.records = append(a.records, record[T]{kind: recordMarker})
@@ -233,7 +232,9 @@ func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
 		close(a.synced)
 	}
 	a.processor.distribute(untold)
+	a.observeApplied(batch)
 	if bookmark && rv != "" {
+		a.call.enter("bookmark", "")
 		a.store.Bookmark(rv)
 	}
 	clear(a.records)
@@ -307,118 +308,51 @@ func sameVersion[T Object](a, b T) bool {
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// write changes the store and returns the records that are to be told then. If
-// the store fails, it tells what has been done so far before it tries again. It
-// returns false if ctx ended first.
-func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []record[T], ok bool) {
-	a.processor.log.begun.Add(int64(len(a.records)))
-	untold = a.records
-	done := 0 // of untold
-	for i := range batch {
-		c := &batch[i]
-		if c.write != writeNothing {
-			if err := a.tryWrite(c.write, c.stored); err != nil {
-				a.processor.distribute(untold[:done])
-				untold, done = untold[done:], 0
-				if !a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) }) {
-					return nil, false
-				}
-			}
-			a.index.wrote(c.key, c.stored, c.write != writeDelete)
-			if c.write != writeDelete {
-				a.reportIndex(ctx, c.key, c.stored)
+// refuse takes a change back that the store refuses. Watchers are not told of it.
+func (a *applier[T]) refuse(c *change[T]) {
+	a.refused.Add(1)
+	for i := range a.popped {
+		if &a.popped[i] != c {
+			continue
+		}
+		// The next change of the key was noted as if this one had been made.
+		for j := range a.popped[i+1:] {
+			if next := &a.popped[i+1+j]; next.key == c.key {
+				next.known, next.uid = c.known, c.uid
+				return
 			}
 		}
-		done += c.records
 	}
-	return untold, true
+	a.known.restore(c)
 }
 
-// reportIndex reports what the index functions returned for obj.
-func (a *applier[T]) reportIndex(ctx context.Context, key string, obj T) {
-	for _, err := range a.index.check(obj) {
-		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
+// observeApplied tells the observer of what was told.
+func (a *applier[T]) observeApplied(batch []change[T]) {
+	if a.observer.Apply == nil {
+		return
 	}
-}
-
-// tryWrite makes one attempt at a write.
-func (a *applier[T]) tryWrite(w write, obj T) error {
-	switch w {
-	case writeAdd:
-		return a.store.Add(obj)
-	case writeUpdate:
-		return a.store.Update(obj)
-	default:
-		return a.store.Delete(obj)
-	}
-}
-
-// tryAgain makes a further attempt. The one that failed may have taken effect all
-// the same, and a store need not add what is there, nor update or delete what is
-// not: so it looks first.
-func (a *applier[T]) tryAgain(c *change[T]) error {
-	_, exists, err := a.store.GetByKey(c.key)
-	switch {
-	case err != nil:
-		return err
-	case c.write != writeDelete && exists:
-		return a.tryWrite(writeUpdate, c.stored)
-	case c.write != writeDelete:
-		return a.tryWrite(writeAdd, c.stored)
-	case exists:
-		return a.tryWrite(writeDelete, c.stored)
-	}
-	return nil
-}
-
-func (w write) String() string {
-	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
-}
-
-// get looks a key up. An error is not an absence: it is retried. Something of
-// another type is one: fill has reported it, and it is written over. get returns
-// false in the end if ctx ended first.
-func (a *applier[T]) get(ctx context.Context, key string) (old T, exists, ok bool) {
-	try := func() (err error) {
-		old, exists, err = storeGet[T](a.store, key)
-		if errors.Is(err, errWrongType) {
-			return nil
+	records := a.records
+	for _, c := range batch {
+		var lag time.Duration
+		if c.item != nil {
+			lag = time.Since(c.item.arrived)
 		}
-		return err
-	}
-	if err := try(); err != nil {
-		return old, exists, a.retry(ctx, "get", key, err, try)
-	}
-	return old, exists, true
-}
-
-// retry repeats an operation that has failed once with err until it succeeds, or
-// returns false when ctx ends.
-func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) bool {
-	a.failing.Store(&StoreError{Op: op, Key: key, Failures: 1, Err: err})
-	a.report(ctx, a.failing.Load())
-	backoff := storeBackoff
-	for failures := 1; ; {
-		timer := time.NewTimer(backoff.Step())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
-			return false
+		for _, r := range records[:c.records] {
+			if r.isEvent() {
+				a.observer.Apply(ApplyInfo{Informer: a.name, Key: r.key, Type: r.event.Type, Origin: r.event.Origin, Lag: lag})
+			}
 		}
-		if err = try(); err == nil {
-			a.failing.Store(nil)
-			return true
-		}
-		failures++
-		a.failing.Store(&StoreError{Op: op, Key: key, Failures: failures, Err: err})
+		records = records[c.records:]
 	}
 }
 
 // fill takes over what the store holds at the start, before anything is applied.
 func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
-	for _, stored := range a.store.List() {
+	a.call.begin()
+	a.call.enter("list", "")
+	all := a.store.List()
+	a.call.end()
+	for _, stored := range all {
 		obj, err := accept(stored)
 		if err != nil {
 			a.report(ctx, &ObjectError{Op: "store", Err: err})

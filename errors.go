@@ -18,6 +18,11 @@ var (
 	// ErrStopped indicates that the ctx given to Run has ended, so that what
 	// was asked for can no longer happen.
 	ErrStopped = errors.New("informer has stopped")
+
+	// ErrPermanent indicates that trying again cannot help. A watcher's error
+	// that wraps it is not retried. A store's error that wraps it refuses the
+	// change: see Options.Store.
+	ErrPermanent = errors.New("permanent failure")
 )
 
 // SyncError is what the waiting methods return when they gave up. It says what
@@ -64,14 +69,14 @@ func (e *WatchError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Re
 func (e *WatchError) Unwrap() error { return e.Err }
 
 // StoreError says that an operation on the store failed. It is reported when the
-// operation starts to fail and, if the informer is stopped before it has
-// succeeded, once more with GaveUp set. In between it is retried with growing
-// pauses, and everything behind it waits.
+// operation starts to fail and, if the store then refuses it with ErrPermanent or
+// the informer is stopped before it has succeeded, once more with GaveUp set. In
+// between it is retried with growing pauses, and everything behind it waits.
 type StoreError struct {
-	Op       string // what began to fail: "get", "add", "update" or "delete"
+	Op       string // what began to fail: "get", "add", "update" or "delete"; in Health "list" or "bookmark" too
 	Key      string // as the store has it: "namespace/name" or "name"
 	Failures int    // in a row, this one included
-	GaveUp   bool
+	GaveUp   bool   // it will not be tried again: the change is refused
 	Err      error
 }
 
@@ -87,23 +92,48 @@ func (e *StoreError) Error() string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// EventError says that a watcher returned an error.
+// EventError says that a watcher returned an error. It is reported when an event
+// fails for the first time and, if it is retried and in the end given up, once
+// more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
 	Key      types.NamespacedName
-	Type     EventType
-	Failures int // for this event, this one included
-	GaveUp   bool
+	Type     EventType // 0 if it was OnSynced that panicked
+	Failures int       // for this event, this one included
+	GaveUp   bool      // it will not be tried again
 	Err      error
 }
 
 // Error names the watcher, the event, the key and the cause.
 func (e *EventError) Error() string {
-	return fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, e.Key, e.Err)
+	if e.Type == 0 {
+		return fmt.Sprintf("watcher %s: OnSynced: %v", e.Watcher, e.Err)
+	}
+	msg := fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, e.Key, e.Err)
+	if e.GaveUp && e.Failures > 1 {
+		msg += fmt.Sprintf(" (given up after %d attempts)", e.Failures)
+	}
+	return msg
 }
 
 // Unwrap returns Err.
 func (e *EventError) Unwrap() error { return e.Err }
+
+// PanicError is what a panic of a watcher becomes if WatcherOptions.RecoverPanics
+// is set.
+type PanicError struct {
+	Value any    // of the panic
+	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
+}
+
+// Error returns the value and the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Value, e.Stack) }
+
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
 
 // ObjectError says that one object could not be used as it came: the source
 // delivered something that is no object of the informer's type, or one of the

@@ -1,12 +1,14 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,10 +62,11 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	if i.index, err = newIndex(i.store, opts.Indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
-	i.source = newSource(lw, opts)
-	i.processor = newProcessor[T](i.store.List, opts.ErrorHandler)
+	made := stopwatch{time.Now()}
+	i.source = newSource(lw, made, opts)
+	i.processor = newProcessor(i.store.List, made, opts)
 	i.applier = newApplier(i.store, i.index, i.processor, opts)
-	i.inlet = newInlet(i.applier.queue, i.source, i.accept, opts.Transform)
+	i.inlet = newInlet(i.applier.queue, i.source, i.accept, opts)
 	i.applier.inlet = i.inlet
 	return i, nil
 }
@@ -82,6 +85,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
+	opts.MaxBacklog = cmp.Or(opts.MaxBacklog, DefaultMaxBacklog)
 	l, err := i.processor.add(w, opts)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)
@@ -90,10 +94,11 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 }
 
 // Run lists and watches, feeds the store and calls the watchers, until ctx ends.
-// Then it stops the source first and the watchers after it, and returns nil when
-// every goroutine that it started has returned: it waits for calls of the user's
-// (source, store, watchers) that are under way. Events that wait for a watcher
-// are dropped.
+// Then it stops the source first and the watchers after it, which may go on for
+// Options.DrainTimeout, and returns nil when every goroutine that it started has
+// returned: it waits for calls of the user's (source, store, watchers) that are
+// under way, and names them in the log after 10 s. Events that wait for a watcher
+// then are dropped; how many is logged, and told to Observer.Undelivered.
 //
 // If ctx has ended already, no request is made and no watcher is called. A
 // second Run returns ErrAlreadyRun at once. Do not wait for Run to return in a
@@ -120,10 +125,44 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	i.stop()
-	controller.Wait() // nothing new can happen now
+	i.await(ctx, controller.Wait) // nothing new can happen now
+	i.processor.drain(i.opts.DrainTimeout)
 	stopCalls()
-	watchers.Wait()
+	i.await(ctx, watchers.Wait)
 	return nil
+}
+
+// await calls wait, and names the calls of the user's that it waits for if they
+// do not return.
+func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
+	done := make(chan struct{})
+	var naming sync.WaitGroup
+	naming.Go(func() {
+		select {
+		case <-done:
+		case <-time.After(hungCall):
+			klog.FromContext(ctx).Info("The informer cannot stop until calls return", "calls", i.underWay(), "waited", hungCall)
+		}
+	})
+	wait()
+	close(done)
+	naming.Wait()
+}
+
+// underWay names the calls of the user's that have not returned.
+func (i *CustomCacheInformer[T]) underWay() []string {
+	var calls []string
+	for _, op := range i.source.calls.underWay() {
+		calls = append(calls, "source: "+op)
+	}
+	if op, key := i.applier.call.now(); op != "" {
+		calls = append(calls, fmt.Sprintf("store: %s %s", op, key))
+	}
+	calls = append(calls, i.processor.underWay()...)
+	if len(calls) == 0 {
+		calls = []string{"ErrorHandler, Observer, Transform or an index function"}
+	}
+	return calls
 }
 
 // stop makes it known that the informer will not get any further.
@@ -156,12 +195,7 @@ func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.syn
 
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool {
-	select {
-	case <-i.applier.synced:
-		return true
-	default:
-		return false
-	}
+	return closed(i.applier.synced)
 }
 
 // WaitForSync blocks until the informer has synced, and with it every watcher
@@ -237,8 +271,9 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
-	reason := i.source.status.failure()
-	if failing := i.applier.failing.Load(); failing != nil {
+	latest := i.source.status.latest()
+	reason := latest.err()
+	if failing := i.applier.trouble(); failing != nil {
 		reason = failing
 	}
 	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,12 +34,13 @@ const (
 // item is what the queue carries. It wraps the object so that the key is
 // computed once, and so that what has been applied can be told in order.
 type item[T Object] struct {
-	kind   itemKind
-	key    string
-	obj    T
-	broken bool   // Transform failed: only the key may be used
-	listed bool   // part of a list
-	rv     string // reached when this item and all before it are applied
+	kind    itemKind
+	key     string
+	obj     T
+	broken  bool      // Transform failed: only the key may be used
+	listed  bool      // part of a list
+	arrived time.Time // if an observer wants to know
+	rv      string    // reached when this item and all before it are applied
 
 	// The items that did not come with a list form a chain in the order in
 	// which they entered; protected by inlet.mu.
@@ -68,6 +70,7 @@ type inlet[T Object] struct {
 	accept    func(any) (T, error)
 	transform func(T) (T, error)
 	source    *source
+	timed     bool            // items say when they arrived
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
@@ -82,10 +85,10 @@ type inlet[T Object] struct {
 	moved   chan struct{} // closed when rv changes; nil if nobody waits
 }
 
-func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), transform func(T) (T, error)) *inlet[T] {
+func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	return &inlet[T]{
-		queue: queue, source: s, accept: accept, transform: transform,
+		queue: queue, source: s, accept: accept, transform: opts.Transform, timed: opts.Observer.Apply != nil,
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 }
@@ -138,7 +141,8 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 		it.listed = true
 		items = append(items, it)
 	}
-	in.source.status.worked("list")
+	in.source.lastList.set(in.source.stopwatch)
+	in.source.worked(in.ctx, "list")
 	// The end of the list is an item of its own, because a list may be empty
 	// and because DeltaFIFO counts as synced before the last item is applied.
 	// Its key is used once, or it would take the place of an older one.
@@ -186,6 +190,9 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 		return nil, &ObjectError{Op: op, Err: fmt.Errorf("%T has no name", raw)}
 	}
 	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
+	if in.timed {
+		it.arrived = time.Now()
+	}
 	if in.transform == nil {
 		return it, nil
 	}

@@ -30,7 +30,9 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (state[T], bool
 // after the cursor, the Old of its first event is put back. A store that hangs
 // holds up this listener alone.
 func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (state[T], bool) {
+	l.listing.Store(true)
 	s := state[T]{origin: origin, end: l.cursor.position(), objs: l.processor.list()}
+	l.listing.Store(false)
 	begun := l.processor.log.begun.Load()
 	scan := l.cursor.clone()
 	defer scan.close()
@@ -45,6 +47,8 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 		}
 		select {
 		case <-scan.wake:
+		case <-l.processor.draining: // what is missing was given up
+			return s, false
 		case <-ctx.Done():
 			return s, false
 		}
@@ -115,7 +119,7 @@ func (s *state[T]) next() (segment[T], bool) {
 		*s = state[T]{end: s.end}
 		return segment[T]{}, false
 	}
-	return segment[T]{records: records, end: s.end}, true
+	return segment[T]{records: records, events: countEvents(records), end: s.end}, true
 }
 
 func (s *state[T]) record(key string, obj T) record[T] {

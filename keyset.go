@@ -44,9 +44,24 @@ func (s *keySet[T]) note(it *item[T]) change[T] {
 		c.item = it
 		return c
 	case it.kind == itemUpsert && !it.broken:
-		s.set(it.key, it.obj.GetUID())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		uid, known := s.uids[it.key]
+		s.uids[it.key] = it.obj.GetUID()
+		return change[T]{item: it, key: it.key, known: known, uid: uid}
 	}
 	return change[T]{item: it, key: it.key}
+}
+
+// restore takes a change back.
+func (s *keySet[T]) restore(c *change[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.known {
+		s.uids[c.key] = c.uid
+	} else {
+		delete(s.uids, c.key)
+	}
 }
 
 // forget takes a delete into account and returns the change it asks for.

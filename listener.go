@@ -3,20 +3,19 @@ package informer
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/utils/buffer"
+	"k8s.io/klog/v2"
 )
-
-// ringSize is how many segments a listener's ring keeps room for once it is empty.
-const ringSize = 16
 
 // Registration is one watcher's place at an informer. Its methods may be called
 // from any goroutine, the watcher's own callback included. It must not be copied.
 type Registration struct {
 	synced, stopped <-chan struct{}
 	remove          func()
+	stats           func() WatcherStats
 }
 
 // Synced returns a channel that is closed once the watcher has been called for
@@ -36,9 +35,13 @@ func (r *Registration) Remove() { r.remove() }
 // the watcher's own callback.
 func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 
+// Stats returns figures about the watcher. It does not block, also while the
+// watcher or the store does.
+func (r *Registration) Stats() WatcherStats { return r.stats() }
+
 // informerProcessorListener is a watcher that follows the log, with two
 // goroutines: pop takes segments from the log and keeps those that run has not
-// got to in a ring; run calls the watcher.
+// got to in a backlog; run calls the watcher, or has a crew call it.
 type informerProcessorListener[T Object] struct {
 	processor *informerProcessor[T]
 	watcher   ResourceWatcher[T]
@@ -46,11 +49,17 @@ type informerProcessorListener[T Object] struct {
 
 	cursor   *cursor[T]      // pop's place in the log; at first, that of add
 	segments chan segment[T] // from pop to run
-	handled  atomic.Int64    // the position that run has finished
+	handled  atomic.Int64    // the position up to which everything has been handled
 	progress chan struct{}   // gets a token when handled moves; nil if there is no resync to wait for it
+	counts   counts
+	hands    hands[T]
+	listing  atomic.Bool // the store, for a state
+	crew     *crew[T]    // nil if run calls the watcher itself
+	behind   bool        // events were merged; of pop's goroutine
 
 	synced  chan struct{}
 	removed chan struct{}
+	gone    atomic.Bool // removed is closed
 	stopped chan struct{}
 	cancel  context.CancelFunc // ends the ctx of its calls; nil until started; protected by processor.mu
 }
@@ -67,47 +76,58 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		stopped:   make(chan struct{}),
 	}
 	l.handled.Store(l.cursor.position())
+	l.counts.read.Store(l.cursor.position())
 	if opts.ResyncPeriod > 0 {
 		l.progress = make(chan struct{}, 1)
+	}
+	if opts.Workers > 1 || opts.Retry != nil {
+		l.crew = newCrew(l)
 	}
 	return l
 }
 
 func (l *informerProcessorListener[T]) registration() *Registration {
-	return &Registration{synced: l.synced, stopped: l.stopped, remove: func() { l.processor.remove(l) }}
+	return &Registration{synced: l.synced, stopped: l.stopped, stats: l.stats, remove: func() { l.processor.remove(l) }}
 }
 
-// pop feeds run until the listener is removed: first the state at the cursor,
-// then what follows in the log. It goes on reading while run is busy.
+// pop feeds run: first the state at the cursor, then what follows in the log,
+// until the listener is removed or, once draining, has read everything. It goes
+// on reading while run is busy.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	defer close(l.segments)
 	defer l.cursor.close()
-
 	state, ok := l.join(ctx)
+	defer func() { l.countUntold(&state) }()
 	if !ok {
 		return
 	}
 	var (
-		waiting = newBacklog[T]()
+		waiting = newBacklog[T](l.opts.MaxBacklog)
 		head    segment[T]
 		out     chan<- segment[T] // nil unless head waits to be sent
 		resync  = resyncTimer{period: l.opts.ResyncPeriod, synced: l.synced}
 	)
 	defer resync.stop()
 	for {
+		draining := l.processor.draining
+		final := closed(draining) // then the log does not grow any more
+		if final {
+			draining = nil
+		}
 		if out == nil {
-			if head, ok = state.next(); !ok {
+			if head, ok = l.nextOf(&state); !ok {
 				head, ok = waiting.pop()
 			}
 			if ok {
 				out = l.segments
+			} else {
+				l.lag(ctx, false, 0)
 			}
 		}
-		if s, more := l.cursor.next(); more {
-			if out == nil {
-				head, out = s, l.segments
-			} else {
-				waiting.push(s)
+		if s, more := l.read(); more {
+			if away := waiting.push(s, head.events); away > 0 {
+				l.counts.merged.Add(int64(away))
+				l.lag(ctx, true, away)
 			}
 			select {
 			case out <- head:
@@ -117,6 +137,9 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			default:
 			}
 			continue
+		}
+		if out == nil && final {
+			return
 		}
 		if out == nil && resync.due && l.handled.Load() == l.cursor.position() {
 			if state, ok = l.snapshot(ctx, OriginResync); !ok {
@@ -137,69 +160,104 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			resync.restart()
 		case <-resync.ring():
 			resync.due = true
+		case <-draining:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// backlog is what pop has read and run has not got to: a ring of segments. It
-// costs little more than the log itself, because a segment grows for as long as
-// its chunk does.
-type backlog[T Object] struct {
-	ring *buffer.Ring[segment[T]]
-	last segment[T] // goes into the ring when it cannot grow any more
-}
-
-func newBacklog[T Object]() *backlog[T] {
-	return &backlog[T]{ring: buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize})}
-}
-
-func (b *backlog[T]) push(s segment[T]) {
-	if len(b.last.records) > 0 {
-		if b.last.extend(s) {
-			return
-		}
-		b.ring.WriteOne(b.last)
+// nextOf returns the next part of a state.
+func (l *informerProcessorListener[T]) nextOf(s *state[T]) (segment[T], bool) {
+	part, ok := s.next()
+	if ok {
+		l.counts.taken.Add(int64(part.events))
+		part.since = l.processor.now()
 	}
-	b.last = s
+	l.counts.untold.Store(int64(len(s.objs) + len(s.olds)))
+	return part, ok
 }
 
-func (b *backlog[T]) pop() (segment[T], bool) {
-	if s, ok := b.ring.ReadOne(); ok {
-		return s, true
+// read returns what is new in the log.
+func (l *informerProcessorListener[T]) read() (segment[T], bool) {
+	s, ok := l.cursor.next()
+	if ok {
+		l.counts.taken.Add(int64(s.events))
+		l.counts.read.Store(s.end)
+		s.since = l.processor.now()
 	}
-	s := b.last
-	b.last = segment[T]{}
-	return s, len(s.records) > 0
+	return s, ok
+}
+
+// countUntold counts what pop leaves behind as taken, so that the counts say how
+// many events were not delivered.
+func (l *informerProcessorListener[T]) countUntold(s *state[T]) {
+	for more := true; more; {
+		_, more = l.nextOf(s)
+	}
+	for more := true; more; {
+		_, more = l.read()
+	}
+}
+
+// lag notes that run has fallen behind so far that events were merged, or that it
+// has caught up.
+func (l *informerProcessorListener[T]) lag(ctx context.Context, behind bool, away int) {
+	o := &l.processor.observer
+	if away > 0 && o.Merged != nil {
+		o.Merged(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
+	}
+	if l.behind == behind {
+		return
+	}
+	l.behind = behind
+	logger, pending := klog.FromContext(ctx), l.stats().Pending
+	if behind {
+		logger.Info("A watcher is behind: events that wait for it are merged by object", "pending", pending)
+	} else {
+		logger.Info("The watcher has caught up")
+	}
+	if o.Lagging != nil {
+		o.Lagging(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: behind, Pending: pending})
+	}
 }
 
 // run calls the watcher for what pop sends.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
+	if l.crew != nil {
+		l.crew.run(ctx)
+		return
+	}
 	for s := range l.segments {
-		l.handled.Store(l.handle(ctx, s))
-		select {
-		case l.progress <- struct{}{}:
-		default:
-		}
+		l.finished(l.handle(ctx, s))
+	}
+}
+
+// finished makes it known that everything before a position has been handled.
+func (l *informerProcessorListener[T]) finished(position int64) {
+	l.handled.Store(position)
+	select {
+	case l.progress <- struct{}{}:
+	default:
 	}
 }
 
 // handle calls the watcher for each event of a segment and returns the position
 // it has reached. What is left when the listener is removed is dropped.
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
+	l.hands.take(s, l.counts.done())
+	defer l.hands.empty()
 	for i := range s.records {
-		select {
-		case <-l.removed:
+		if l.gone.Load() {
 			return l.handled.Load()
-		default:
 		}
 		switch r := &s.records[i]; {
 		case r.kind == recordMarker:
 			l.sync(ctx)
-		case !r.unchanged:
-			l.call(ctx, r.event)
+		case r.isEvent():
+			took, err := l.call(ctx, r.event)
+			l.settle(ctx, r.event, took, err, 1, true)
 		}
 	}
 	return s.end
@@ -208,30 +266,83 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 // sync ends the initial state, unless that was the watcher's last word.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	if l.opts.OnSynced != nil {
-		l.opts.OnSynced(ctx)
+		if err := l.onSynced(ctx); err != nil {
+			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
+		}
 	}
-	select {
-	case <-l.removed:
-	default:
+	if !l.gone.Load() {
 		close(l.synced)
 	}
 }
 
-// call tells the watcher of one event.
-func (l *informerProcessorListener[T]) call(ctx context.Context, e Event[T]) {
-	var err error
+func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error) {
+	if l.opts.RecoverPanics {
+		defer recoverTo(&err)
+	}
+	l.opts.OnSynced(ctx)
+	return nil
+}
+
+// call tells the watcher of one event, and measures how long that takes if
+// somebody wants to know.
+func (l *informerProcessorListener[T]) call(ctx context.Context, e Event[T]) (took time.Duration, err error) {
+	if l.processor.observer.Handled == nil {
+		return 0, l.tell(ctx, e)
+	}
+	begun := time.Now()
+	err = l.tell(ctx, e)
+	return time.Since(begun), err
+}
+
+func (l *informerProcessorListener[T]) tell(ctx context.Context, e Event[T]) (err error) {
+	if l.opts.RecoverPanics {
+		defer recoverTo(&err)
+	}
 	switch e.Type {
 	case EventAdded:
-		err = l.watcher.Add(ctx, e)
+		return l.watcher.Add(ctx, e)
 	case EventUpdated:
-		err = l.watcher.Update(ctx, e)
-	case EventDeleted:
-		err = l.watcher.Delete(ctx, e)
+		return l.watcher.Update(ctx, e)
+	default:
+		return l.watcher.Delete(ctx, e)
 	}
-	ended := ctx.Err() != nil && errors.Is(err, ctx.Err())
-	if err != nil && !ended {
-		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Failures: 1, GaveUp: true, Err: err})
+}
+
+// recoverTo turns a panic of the function that defers it into an error.
+func recoverTo(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
 	}
+}
+
+// settle counts a call that has returned, and says what came of it. failures
+// counts that call if it has failed; gaveUp says that there will be no other.
+func (l *informerProcessorListener[T]) settle(ctx context.Context, e Event[T], took time.Duration, err error, failures int, gaveUp bool) {
+	if interrupted(ctx, err) {
+		return // not delivered
+	}
+	if err == nil {
+		l.counts.delivered.Add(1)
+		failures, gaveUp = failures-1, false
+	} else if gaveUp {
+		l.counts.failed.Add(1)
+	}
+	if f := l.processor.observer.Handled; f != nil {
+		f(HandledInfo{
+			Informer: l.processor.name, Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Origin: e.Origin,
+			Took: took, Err: err, Failures: failures, GaveUp: gaveUp,
+		})
+	}
+	if err != nil && (failures == 1 || gaveUp) {
+		l.processor.report(ctx, &EventError{
+			Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Failures: failures, GaveUp: gaveUp, Err: err,
+		})
+	}
+}
+
+// interrupted reports whether err says no more than that ctx has ended.
+func interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
 
 // resyncTimer says when a listener's next resync is due.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // The chunks of the log start small, so that an informer with little to say
@@ -20,6 +21,7 @@ type recordKind uint8
 const (
 	recordEvent  recordKind = iota
 	recordMarker            // the informer has synced
+	recordVoid              // the store has refused what was announced
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.
@@ -30,11 +32,16 @@ type record[T Object] struct {
 	unchanged bool // a relist found the object as it was: no event for native watchers
 }
 
+// isEvent reports whether a watcher is called for r.
+func (r *record[T]) isEvent() bool { return r.kind == recordEvent && !r.unchanged }
+
 // segment is a run of records that one listener handles in one go. The records
 // belong to the log and are never written again.
 type segment[T Object] struct {
-	records []record[T] // with the capacity of the chunk behind it
-	end     int64       // the position after the last record
+	records []record[T]   // with the capacity of the chunk behind it
+	events  int           // how many of them a watcher is called for
+	end     int64         // the position that is reached with the last record
+	since   time.Duration // when the first was read, by the processor's stopwatch
 }
 
 // extend takes in next if it follows in the same chunk.
@@ -44,7 +51,29 @@ func (s *segment[T]) extend(next segment[T]) bool {
 		return false
 	}
 	s.records, s.end = s.records[:n+more], next.end
+	s.events += next.events
 	return true
+}
+
+// cut splits off the first n records.
+func (s *segment[T]) cut(n int) segment[T] {
+	head := segment[T]{records: s.records[:n:n], end: s.end - int64(len(s.records)-n), since: s.since}
+	head.events = n
+	if s.events != len(s.records) {
+		head.events = countEvents(head.records)
+	}
+	s.records, s.events = s.records[n:], s.events-head.events
+	return head
+}
+
+func countEvents[T Object](records []record[T]) int {
+	n := 0
+	for i := range records {
+		if records[i].isEvent() {
+			n++
+		}
+	}
+	return n
 }
 
 // chunk is a part of the log. Only records[:filled] may be read; once next is
@@ -52,6 +81,7 @@ func (s *segment[T]) extend(next segment[T]) bool {
 type chunk[T Object] struct {
 	first   int64 // the position of records[0]
 	records []record[T]
+	others  atomic.Int64 // 0 if all of records[:filled] are events
 	filled  atomic.Int64
 	next    atomic.Pointer[chunk[T]]
 }
@@ -96,6 +126,9 @@ func (l *eventLog[T]) append(records []record[T]) {
 			c, filled = l.growLocked(c, min(2*len(c.records), maxChunk)), 0
 		}
 		n := copy(c.records[filled:], records)
+		if others := n - countEvents(records[:n]); others > 0 {
+			c.others.Add(int64(others))
+		}
 		c.filled.Store(filled + int64(n))
 		records = records[n:]
 		if filled == 0 {
@@ -172,6 +205,9 @@ func (c *cursor[T]) next() (segment[T], bool) {
 	for {
 		if filled := c.chunk.filled.Load(); filled > c.offset {
 			s := segment[T]{records: c.chunk.records[c.offset:filled], end: c.chunk.first + filled}
+			if s.events = len(s.records); c.chunk.others.Load() > 0 {
+				s.events = countEvents(s.records)
+			}
 			c.offset = filled
 			return s, true
 		}

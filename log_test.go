@@ -154,11 +154,11 @@ func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
 	const total = 20 * maxChunk
 	l := newEventLog[*corev1.Pod]()
 	c := l.cursor()
-	b := newBacklog[*corev1.Pod]()
+	b := newBacklog[*corev1.Pod](-1)
 	for n := range int64(total) {
 		l.append([]record[*corev1.Pod]{numbered(n)})
 		s, _ := c.next()
-		b.push(s)
+		b.push(s, 0)
 	}
 	if got := b.ring.Len(); got > 25 {
 		t.Errorf("%d events that came one by one take %d entries", total, got)

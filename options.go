@@ -107,20 +107,69 @@ type Options[T Object] struct {
 	// up to 30 s, with up to as much again at random.
 	Backoff *wait.Backoff
 
+	// DrainTimeout is how long the watchers may go on, once Run's ctx has ended
+	// and nothing new can happen, until they were told everything that waits for
+	// them. The ctx of their calls stays alive until then. An event that waits for
+	// its retry is tried once more, at once. What is left after that time is
+	// dropped, counted and logged. 0, the default, does not wait.
+	DrainTimeout time.Duration
+
 	// ErrorHandler is told of everything that went wrong, as a *WatchError,
 	// *StoreError, *EventError or *ObjectError. It is called from several
 	// goroutines at once, with none of the informer's locks held, and holds up
 	// the part that failed until it returns. The ctx carries Run's logger.
 	// Defaults to LogError.
 	ErrorHandler func(ctx context.Context, err error)
+
+	// Observer is told what happens, for metrics and traces; see there. It is
+	// copied. Defaults to none, which costs nothing.
+	Observer *Observer
 }
 
 // WatcherOptions configures one registration of a watcher. The zero value is
 // ready to use.
 type WatcherOptions struct {
-	// Name stands in logs and errors. Defaults to the type of the watcher and a
-	// number, such as "WatcherFunc-1".
+	// Name stands in logs, errors and figures. Defaults to the type of the
+	// watcher and a number, such as "WatcherFunc-1".
 	Name string
+
+	// MaxBacklog bounds how many events wait for the watcher. When there are
+	// more, those of each object are merged, at the place of the first of them,
+	// so that at most two remain per object: an add or update and an update are
+	// one, with the Old of the first and the New of the last; an add and a delete
+	// are nothing; an update and a delete are a delete, with the Old of the
+	// update; a delete and an add, of an object that was created again, stay two.
+	// A watcher that only looks at the state of objects will not notice.
+	//
+	// The state that a watcher is told when it joins, or at a resync, does not
+	// count, nor does what it has been handed, which is up to as many again.
+	// 0 is DefaultMaxBacklog; negative keeps every event, however much memory
+	// that takes.
+	MaxBacklog int
+
+	// Workers is how many objects the watcher may be called for at once. It is
+	// never called twice at a time for one object, and sees each object's events
+	// in order; but what waits is merged by object at any number, as above. Up to
+	// as many goroutines call it, and OnSynced may overlap events that came
+	// later. 0 or 1, the default, is one call at a time.
+	Workers int
+
+	// Retry says what happens to an event for which the watcher has returned an
+	// error: whether it comes again, and after what time. failures is how often
+	// it has failed, from 1. Other objects do not wait for it; newer events of the
+	// same object are merged with it as above, and what comes of that is delivered
+	// when the wait is over, its failures counted anew. An add that has failed
+	// counts as seen: its delete comes. An error that wraps ErrPermanent is not
+	// retried. OnSynced does not wait for retries. See [Backoff]. Retry is called
+	// from the watcher's goroutines. With it, events are merged as with Workers.
+	// Nil, the default, is never.
+	Retry func(failures int, err error) (wait time.Duration, again bool)
+
+	// RecoverPanics makes a panic of the watcher an error, a *PanicError in an
+	// *EventError, which is retried like others. What the watcher has left
+	// half done, such as a locked mutex, stays so. By default a panic ends the
+	// process, with the stack of the watcher.
+	RecoverPanics bool
 
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for
 	// every object in the store. It is counted from its Synced, and put off
@@ -133,6 +182,9 @@ type WatcherOptions struct {
 	// it has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
+
+// DefaultMaxBacklog is the MaxBacklog of a watcher that does not set it.
+const DefaultMaxBacklog = 10_000
 
 // withDefaults returns a checked copy of o in which every default is filled in.
 func (o Options[T]) withDefaults() (Options[T], error) {
@@ -150,6 +202,9 @@ func (o Options[T]) withDefaults() (Options[T], error) {
 	if o.ErrorHandler == nil {
 		o.ErrorHandler = LogError
 	}
+	if o.Observer == nil {
+		o.Observer = &Observer{}
+	}
 	return o, nil
 }
 
@@ -165,6 +220,8 @@ func (o Options[T]) check() error {
 		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
 	case o.MinWatchTimeout != 0 && o.MinWatchTimeout < minWatchTimeout:
 		return fmt.Errorf("Options.MinWatchTimeout is %v, less than %v, the shortest that client-go honours", o.MinWatchTimeout, minWatchTimeout)
+	case o.DrainTimeout < 0:
+		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	case o.Backoff != nil && o.Backoff.Duration <= 0:
 		return fmt.Errorf("Options.Backoff.Duration is %v, not more than 0", o.Backoff.Duration)
 	case o.Backoff != nil && (o.Backoff.Factor < 0 || o.Backoff.Jitter < 0 || o.Backoff.Steps < 0 || o.Backoff.Cap < 0):
@@ -182,10 +239,36 @@ func (o Options[T]) check() error {
 }
 
 func (o WatcherOptions) check() error {
-	if o.ResyncPeriod < 0 {
+	switch {
+	case o.ResyncPeriod < 0:
 		return fmt.Errorf("WatcherOptions.ResyncPeriod is %v, less than 0", o.ResyncPeriod)
+	case o.Workers < 0:
+		return fmt.Errorf("WatcherOptions.Workers is %d, less than 0", o.Workers)
 	}
 	return nil
+}
+
+// Backoff returns a WatcherOptions.Retry that waits for base after the first
+// failure and twice as long after each further one, but no longer than limit, with
+// up to a tenth more at random so that what failed together does not come back
+// together. It gives up after that many attempts in all; 0 is never.
+//
+// It panics if base is not positive, limit is less than base, or attempts is
+// negative, because that is a mistake in the program.
+func Backoff(base, limit time.Duration, attempts int) func(failures int, err error) (time.Duration, bool) {
+	if base <= 0 || limit < base || attempts < 0 {
+		panic(fmt.Sprintf("informer: Backoff(%v, %v, %d): base must be positive, limit at least base, attempts not negative", base, limit, attempts))
+	}
+	return func(failures int, _ error) (time.Duration, bool) {
+		if attempts > 0 && failures >= attempts {
+			return 0, false
+		}
+		pause := limit
+		if doublings := failures - 1; doublings < 62 && base <= limit>>doublings {
+			pause = base << doublings
+		}
+		return wait.Jitter(pause, 0.1), true
+	}
 }
 
 // typeName returns the bare name of t, or of what it points to.

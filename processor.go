@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +21,12 @@ const idleSeal = 10 * time.Second
 // informerProcessor owns the event log and the listeners that follow it. What is
 // distributed is appended to the log once; the listeners help themselves.
 type informerProcessor[T Object] struct {
-	log    *eventLog[T]
-	list   func() []any // the store's objects; may block
-	report func(context.Context, error)
+	name     string // Options.Name
+	log      *eventLog[T]
+	list     func() []any // the store's objects; may block
+	report   func(context.Context, error)
+	observer Observer
+	stopwatch
 
 	// startedCh is closed once the pop and run goroutines of every listener
 	// registered so far are live. The controller waits for it.
@@ -31,6 +37,9 @@ type informerProcessor[T Object] struct {
 	// the first record; seeded says so.
 	filled chan struct{}
 	seeded bool
+	// draining is closed when nothing will be appended any more and the
+	// listeners are to tell what is left.
+	draining chan struct{}
 	// spawn starts a goroutine that the processor waits for.
 	spawn func(func())
 	wg    sync.WaitGroup
@@ -39,8 +48,9 @@ type informerProcessor[T Object] struct {
 	state     processorState
 	ctx       context.Context // of the watchers' calls; set when running
 	listeners map[*informerProcessorListener[T]]struct{}
-	added     int // how many there ever were
-	starting  int // goroutines that are started and not yet live
+	alive     map[*informerProcessorListener[T]]int // goroutines of each, also once it is removed
+	added     int                                   // how many there ever were
+	starting  int                                   // goroutines that are started and not yet live
 }
 
 type processorState uint8
@@ -51,14 +61,19 @@ const (
 	processorStopped // no new listeners, while those there are may go on
 )
 
-func newProcessor[T Object](list func() []any, report func(context.Context, error)) *informerProcessor[T] {
+func newProcessor[T Object](list func() []any, s stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
+		name:      opts.Name,
 		log:       newEventLog[T](),
 		list:      list,
-		report:    report,
+		report:    opts.ErrorHandler,
+		observer:  *opts.Observer,
+		stopwatch: s,
+		draining:  make(chan struct{}),
 		startedCh: make(chan struct{}),
 		filled:    make(chan struct{}),
 		listeners: map[*informerProcessorListener[T]]struct{}{},
+		alive:     map[*informerProcessorListener[T]]int{},
 	}
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
@@ -103,8 +118,18 @@ func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	ctx, cancel := context.WithCancel(klog.NewContext(p.ctx, klog.LoggerWithValues(logger, "watcher", l.opts.Name)))
 	l.cancel = cancel
 	p.starting += 2
-	p.spawn(func() { p.live(); l.pop(ctx) })
-	p.spawn(func() { p.live(); l.run(ctx) })
+	p.alive[l] = 2
+	p.spawn(func() { p.live(); defer p.ended(l); l.pop(ctx) })
+	p.spawn(func() { p.live(); defer p.ended(l); l.run(ctx) })
+}
+
+// ended notes that one of l's goroutines has ended.
+func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive[l]--; p.alive[l] == 0 {
+		delete(p.alive, l)
+	}
 }
 
 // live notes that one of the listeners' goroutines has begun.
@@ -119,9 +144,7 @@ func (p *informerProcessor[T]) checkStartedLocked() {
 	if p.starting > 0 {
 		return
 	}
-	select {
-	case <-p.startedCh: // later listeners come and go
-	default:
+	if !closed(p.startedCh) { // later listeners come and go
 		close(p.startedCh)
 	}
 }
@@ -137,6 +160,7 @@ func (p *informerProcessor[T]) remove(l *informerProcessorListener[T]) {
 
 func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	delete(p.listeners, l)
+	l.gone.Store(true)
 	close(l.removed)
 	if l.cancel != nil {
 		l.cancel()
@@ -146,15 +170,19 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.stopped)
 }
 
-// all returns the registered listeners.
+// all returns the registered listeners, by name.
 func (p *informerProcessor[T]) all() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*informerProcessorListener[T], 0, len(p.listeners))
-	for l := range p.listeners {
-		all = append(all, l)
-	}
-	return all
+	return p.allLocked()
+}
+
+func (p *informerProcessor[T]) allLocked() []*informerProcessorListener[T] {
+	return slices.SortedFunc(maps.Keys(p.listeners), byName)
+}
+
+func byName[T Object](a, b *informerProcessorListener[T]) int {
+	return strings.Compare(a.opts.Name, b.opts.Name)
 }
 
 // start starts the listeners, whose calls get ctx. It does not wait for them:
@@ -170,7 +198,7 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 }
 
 // run keeps the log from holding on to old chunks until ctx ends, and then stops
-// the listeners and waits for their goroutines.
+// the listeners, waits for their goroutines and says what they have not told.
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -179,8 +207,34 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	p.stop()
+	left := p.stop()
 	p.wg.Wait()
+	for _, l := range left {
+		if n := l.stats().Pending; n > 0 {
+			klog.FromContext(ctx).Info("A watcher was not told everything before the informer stopped", "watcher", l.opts.Name, "events", n)
+			if p.observer.Undelivered != nil {
+				p.observer.Undelivered(UndeliveredInfo{Informer: p.name, Watcher: l.opts.Name, Events: n})
+			}
+		}
+	}
+}
+
+// drain lets the listeners tell what is left, for as long as timeout. Nothing may
+// be appended any more.
+func (p *informerProcessor[T]) drain(timeout time.Duration) {
+	if timeout == 0 {
+		return
+	}
+	close(p.draining)
+	enough := time.NewTimer(timeout)
+	defer enough.Stop()
+	for _, l := range p.all() {
+		select {
+		case <-l.stopped:
+		case <-enough.C:
+			return
+		}
+	}
 }
 
 // sealWhenIdle waits until nothing has been appended for idleSeal.
@@ -208,11 +262,40 @@ func (p *informerProcessor[T]) refuse() {
 	p.state = processorStopped
 }
 
-// stop removes all listeners.
-func (p *informerProcessor[T]) stop() {
+// stop removes all listeners and returns them.
+func (p *informerProcessor[T]) stop() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.listeners {
+	all := p.allLocked()
+	for _, l := range all {
 		p.dropLocked(l)
+	}
+	return all
+}
+
+// underWay names the calls of listeners that have not returned.
+func (p *informerProcessor[T]) underWay() []string {
+	p.mu.Lock()
+	live := slices.SortedFunc(maps.Keys(p.alive), byName)
+	p.mu.Unlock()
+	var calls []string
+	for _, l := range live {
+		for _, key := range l.calling() {
+			calls = append(calls, fmt.Sprintf("watcher %s: %s", l.opts.Name, key))
+		}
+		if l.listing.Load() {
+			calls = append(calls, fmt.Sprintf("watcher %s: store: list", l.opts.Name))
+		}
+	}
+	return calls
+}
+
+// closed reports whether c is closed. Nothing is ever sent on it.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

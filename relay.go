@@ -68,7 +68,14 @@ func (r *relay) run(ctx context.Context) {
 		in = to
 	}
 
+	r.source.watching.Add(1)
+	defer r.source.watching.Add(-1)
 	opened, events := time.Now(), 0
+	var broken error
+	streamed := r.streaming
+	defer func() {
+		r.source.watchOver(WatchInfo{Streaming: streamed, Events: events, Took: time.Since(opened), Err: broken})
+	}()
 	quiet := time.NewTimer(quietStream)
 	defer quiet.Stop()
 	for {
@@ -87,6 +94,7 @@ func (r *relay) run(ctx context.Context) {
 			r.source.streamless.Store(true)
 			e = watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}
 		case got, open := <-in:
+			r.source.lastContact.set(r.source.stopwatch)
 			if e = got; open && !r.look(ctx, &e) {
 				continue
 			}
@@ -111,6 +119,7 @@ func (r *relay) run(ctx context.Context) {
 		case watch.Added:
 			quiet.Reset(quietStream)
 		case watch.Error:
+			broken = apierrors.FromObject(e.Object)
 			return // as the reflector does
 		}
 	}
@@ -170,7 +179,7 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 		r.streaming = false
 	}
 	if !r.streaming { // before, it may yet turn out to be of another type
-		r.source.status.worked("watch")
+		r.source.worked(ctx, "watch")
 	}
 	return true
 }

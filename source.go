@@ -3,7 +3,9 @@ package informer
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +39,11 @@ type source struct {
 	pageSize                       int64
 	backoff                        wait.Backoff
 	report                         func(context.Context, error)
-	status                         sourceStatus
+	stopwatch
+	status                sourceStatus
+	observer              Observer
+	lastList, lastContact moment
+	watching              atomic.Int32 // watches that are open
 
 	calls       callGroup
 	lastWatch   time.Time    // of the reflector's goroutine
@@ -46,7 +52,7 @@ type source struct {
 	versionless atomic.Bool  // a list without a version was reported
 }
 
-func newSource[T Object](lw cache.ListerWatcher, opts Options[T]) *source {
+func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T]) *source {
 	return &source{
 		ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw),
 		name:                     opts.Name,
@@ -55,6 +61,8 @@ func newSource[T Object](lw cache.ListerWatcher, opts Options[T]) *source {
 		pageSize:                 opts.PageSize,
 		backoff:                  *opts.Backoff,
 		report:                   opts.ErrorHandler,
+		observer:                 *opts.Observer,
+		stopwatch:                since,
 	}
 }
 
@@ -100,13 +108,21 @@ func (s *source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 }
 
 func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if !s.calls.enter() {
+	if !s.calls.enter("list") {
 		return nil, context.Canceled
 	}
-	defer s.calls.leave()
+	defer s.calls.leave("list")
+	begun := time.Now()
 	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, opts)
 	if err == nil && isNil(list) {
 		err = errors.New("the source returned no list")
+	}
+	if s.observer.List != nil {
+		info := ListInfo{Informer: s.name, Took: time.Since(begun), Err: err}
+		if err == nil {
+			info.Objects = meta.LenList(list)
+		}
+		s.observer.List(info)
 	}
 	if err != nil {
 		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
@@ -114,6 +130,7 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 		}
 		return nil, err
 	}
+	s.lastContact.set(s.stopwatch)
 	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" && s.versionless.CompareAndSwap(false, true) {
 		s.report(ctx, &WatchError{Op: "list", Resource: s.name, Err: errors.New(
 			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
@@ -129,24 +146,27 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if !streaming {
 		s.pace(ctx)
 	}
-	if !s.calls.enter() {
+	if !s.calls.enter("watch") {
 		return nil, context.Canceled
 	}
+	begun := time.Now()
 	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	if err == nil && isNil(w) {
 		err = errors.New("the source returned no watch")
 	}
 	if err != nil {
-		s.calls.leave()
+		s.calls.leave("watch")
+		s.watchOver(WatchInfo{Streaming: streaming, Took: time.Since(begun), Err: err})
 		listFollows := isExpired(err) || streaming && cannotStream(err)
 		if !listFollows {
 			s.failed(ctx, "watch", err)
 		}
 		return nil, err
 	}
+	s.lastContact.set(s.stopwatch)
 	r := newRelay(s, w, streaming)
 	go func() {
-		defer s.calls.leave()
+		defer s.calls.leave("watch")
 		r.run(ctx)
 	}()
 	return r, nil
@@ -185,6 +205,21 @@ func (s *source) failed(ctx context.Context, op string, err error) {
 	}
 }
 
+// watchOver tells the observer of a watch.
+func (s *source) watchOver(info WatchInfo) {
+	if s.observer.Watch != nil {
+		info.Informer = s.name
+		s.observer.Watch(info)
+	}
+}
+
+// worked notes that an operation has delivered something good.
+func (s *source) worked(ctx context.Context, op string) {
+	if failed := s.status.worked(op); failed.failures > 0 {
+		klog.FromContext(ctx).Info("The source works again", "operation", op, "failures", failed.failures)
+	}
+}
+
 // watchEnded notes that a watch has ended without an error. One that ended at
 // once is nothing; several in a row are a failure that nobody else would tell of.
 func (s *source) watchEnded(ctx context.Context, atOnce bool) {
@@ -218,6 +253,7 @@ type sourceStatus struct {
 
 type opStatus struct {
 	at       int // count at the last failure
+	failures int // since it last worked
 	last     *WatchError
 	reported map[string]bool // since it last worked
 }
@@ -238,6 +274,7 @@ func (s *sourceStatus) fail(err *WatchError) bool {
 	s.count++
 	s.failing.Store(true)
 	op.at, op.last = s.count, err
+	op.failures++
 	kind := kindOf(err.Err)
 	if op.reported[kind] {
 		return false
@@ -264,19 +301,24 @@ func kindOf(err error) string {
 	}, err.Error())
 }
 
-// worked notes that an operation has delivered something good.
-func (s *sourceStatus) worked(op string) {
+// worked notes that an operation works, and returns how it had failed.
+func (s *sourceStatus) worked(op string) opStatus {
 	if !s.failing.Load() {
-		return
+		return opStatus{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var failed opStatus
+	if s.ops[op] != nil {
+		failed = *s.ops[op]
+	}
 	delete(s.ops, op)
 	s.failing.Store(len(s.ops) > 0)
+	return failed
 }
 
-// failure returns the latest of what fails now, or nil.
-func (s *sourceStatus) failure() error {
+// latest returns the latest of what fails now.
+func (s *sourceStatus) latest() opStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var latest opStatus
@@ -285,10 +327,15 @@ func (s *sourceStatus) failure() error {
 			latest = *op
 		}
 	}
-	if latest.last == nil {
+	return latest
+}
+
+// err returns the last failure, or nil.
+func (s opStatus) err() error {
+	if s.last == nil {
 		return nil
 	}
-	return latest.last
+	return s.last
 }
 
 func (s *sourceStatus) failures() int {
@@ -301,30 +348,42 @@ func (s *sourceStatus) failures() int {
 // entered at any time: client-go's pager starts further requests on its own
 // goroutine after the reflector has returned.
 type callGroup struct {
-	mu     sync.Mutex // protects the rest
-	n      int
+	mu     sync.Mutex     // protects the rest
+	ops    map[string]int // calls by operation; none is 0
 	closed bool
-	idle   chan struct{} // closed when n is 0 after closed; nil before
+	idle   chan struct{} // closed when there are none after closed; nil before
 }
 
 // enter returns false if no further call may start.
-func (g *callGroup) enter() bool {
+func (g *callGroup) enter(op string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return false
 	}
-	g.n++
+	if g.ops == nil {
+		g.ops = map[string]int{}
+	}
+	g.ops[op]++
 	return true
 }
 
-func (g *callGroup) leave() {
+func (g *callGroup) leave(op string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.n--
-	if g.closed && g.n == 0 {
+	if g.ops[op]--; g.ops[op] == 0 {
+		delete(g.ops, op)
+	}
+	if g.closed && len(g.ops) == 0 {
 		close(g.idle)
 	}
+}
+
+// underWay returns the operations of which there are calls.
+func (g *callGroup) underWay() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.ops))
 }
 
 // close lets no further call start and waits for those under way.
@@ -332,7 +391,7 @@ func (g *callGroup) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.idle = make(chan struct{})
-	if g.n == 0 {
+	if len(g.ops) == 0 {
 		close(g.idle)
 	}
 	g.mu.Unlock()

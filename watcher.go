@@ -226,6 +226,18 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 	return s.ResourceWatcher.Delete(ctx, e)
 }
 
+// after returns what to tell instead of e after a failed attempt in which the
+// watcher was told of tried: the end of it, if nobody else would say so.
+func (s selection[T]) after(tried T, e Event[T]) Event[T] {
+	if s.selected(tried) && !s.selected(e.Object()) {
+		return Event[T]{Old: tried, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown}
+	}
+	if inner, ok := s.ResourceWatcher.(selection[T]); ok {
+		return inner.after(tried, e)
+	}
+	return e
+}
+
 // checkWatcher returns an error if w, or a watcher that it wraps, cannot be called.
 func checkWatcher[T Object](w ResourceWatcher[T]) error {
 	if isNil(w) {

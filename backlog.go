@@ -1,0 +1,98 @@
+package informer
+
+import "k8s.io/utils/buffer"
+
+// ringSize is how many segments a listener's ring keeps room for once it is empty.
+const ringSize = 16
+
+// backlog is what pop has read from the log and run has not got to: a ring of
+// segments, which costs little more than the log itself, because a segment grows
+// for as long as its chunk does. Beyond the limit, what the ring holds is merged
+// by object, and no longer keeps the log alive. It owns no goroutine.
+type backlog[T Object] struct {
+	limit  int // negative: never merge
+	events int
+	merged *merged[T]
+	ring   *buffer.Ring[segment[T]]
+	last   segment[T] // goes into the ring when it cannot grow any more
+	rest   segment[T] // of one that was too long to be handed over at once
+}
+
+func newBacklog[T Object](limit int) *backlog[T] {
+	return &backlog[T]{
+		limit:  limit,
+		merged: newMerged[T](),
+		ring:   buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize}),
+	}
+}
+
+// push adds a segment, of which more than the limit may not wait together with
+// those that were popped and are not handed over yet. It returns how many events
+// were merged away.
+func (b *backlog[T]) push(s segment[T], popped int) (away int) {
+	b.events += s.events
+	if len(b.last.records) == 0 {
+		b.last = s
+	} else if !b.last.extend(s) {
+		b.ring.WriteOne(b.last)
+		b.last = s
+	}
+	if b.limit < 0 || b.events+popped <= b.limit {
+		return 0
+	}
+	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
+		away += b.merge(s)
+	}
+	b.events -= away
+	return away
+}
+
+// merge merges a segment into what waits.
+func (b *backlog[T]) merge(s segment[T]) (away int) {
+	at := s.end - int64(len(s.records))
+	for i := range s.records {
+		if r := &s.records[i]; r.isEvent() || r.kind == recordMarker {
+			_, n := b.merged.add(r, at+int64(i), s.since)
+			away += n
+		}
+	}
+	b.merged.end = s.end
+	return away
+}
+
+// pop returns what comes next, or false if nothing waits.
+func (b *backlog[T]) pop() (segment[T], bool) {
+	most := maxChunk
+	if b.limit >= 0 {
+		most = min(most, b.limit)
+	}
+	if b.merged.end > 0 {
+		s := b.merged.take(most)
+		b.events -= s.events
+		if b.merged.oldest() == nil {
+			b.merged = newMerged[T]() // a map does not shrink
+		}
+		return s, true
+	}
+	s, ok := b.oldest()
+	if s.events > most {
+		head := s.cut(most)
+		b.rest, s = s, head
+	}
+	b.events -= s.events
+	return s, ok
+}
+
+// oldest removes the oldest segment that is not merged.
+func (b *backlog[T]) oldest() (segment[T], bool) {
+	if s := b.rest; len(s.records) > 0 {
+		b.rest = segment[T]{}
+		return s, true
+	}
+	if s, ok := b.ring.ReadOne(); ok {
+		return s, true
+	}
+	s := b.last
+	b.last = segment[T]{}
+	return s, len(s.records) > 0
+}

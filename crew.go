@@ -1,0 +1,275 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// crew calls a watcher for several objects at once, never twice at a time for one
+// of them, and again after it has failed. What waits is merged by object, what
+// came after a failure with the event that failed. client-go's workqueue says
+// which object is next, and when one is to be tried again.
+type crew[T Object] struct {
+	listener *informerProcessorListener[T]
+	queue    workqueue.TypedDelayingInterface[string]
+
+	mu       sync.Mutex // protects the rest
+	waiting  *merged[T]
+	busy     map[string]*entry[T] // in a worker's hands: in waiting.order, not in waiting.byKey
+	marked   bool                 // the synced marker has come
+	initial  int                  // entries whose first attempt Synced waits for
+	draining bool
+	idle     chan struct{} // closed when nothing is left, once draining
+}
+
+func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
+	return &crew[T]{
+		listener: l,
+		waiting:  newMerged[T](),
+		busy:     map[string]*entry[T]{},
+		idle:     make(chan struct{}),
+	}
+}
+
+// run takes what pop sends and lets the workers handle it. It returns when they
+// have, or when the listener is removed and their calls have returned.
+func (c *crew[T]) run(ctx context.Context) {
+	c.queue = workqueue.NewTypedDelayingQueue[string]()
+	var workers sync.WaitGroup
+	for range max(1, c.listener.opts.Workers) {
+		workers.Go(func() { c.work(ctx) })
+	}
+	for s := range c.listener.segments {
+		c.take(ctx, s)
+	}
+	c.drain()
+	select {
+	case <-c.idle:
+	case <-c.listener.removed:
+	}
+	c.queue.ShutDown()
+	workers.Wait()
+}
+
+// take adds a segment to what waits.
+func (c *crew[T]) take(ctx context.Context, s segment[T]) {
+	if c.add(s) {
+		c.listener.sync(ctx)
+	}
+}
+
+// add returns whether the initial state ends here.
+func (c *crew[T]) add(s segment[T]) (synced bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := s.end - int64(len(s.records))
+	for i := range s.records {
+		switch r := &s.records[i]; {
+		case r.kind == recordMarker:
+			c.markLocked()
+			synced = c.syncedLocked() || synced
+		case r.isEvent():
+			e, away := c.waiting.add(r, at+int64(i), s.since)
+			c.listener.counts.merged.Add(int64(away))
+			if len(e.events) == 0 {
+				synced = c.attemptedLocked(e) || synced
+			} else if e.notBefore == 0 {
+				c.queue.Add(e.key)
+			}
+		}
+	}
+	c.waiting.end = s.end
+	c.listener.finished(c.waiting.reached())
+	return synced
+}
+
+// markLocked lets Synced wait for the first attempt at everything that is there.
+func (c *crew[T]) markLocked() {
+	c.marked = true
+	for place := c.waiting.order.Front(); place != nil; place = place.Next() {
+		if e := place.Value.(*entry[T]); !e.attempted {
+			e.initial = true
+			c.initial++
+		}
+	}
+}
+
+// attemptedLocked notes that e was attempted, or has gone, and returns whether
+// that ends the initial state.
+func (c *crew[T]) attemptedLocked(e *entry[T]) (synced bool) {
+	e.attempted = true
+	if !e.initial {
+		return false
+	}
+	e.initial = false
+	c.initial--
+	return c.syncedLocked()
+}
+
+// syncedLocked returns true once: when the initial state has ended.
+func (c *crew[T]) syncedLocked() bool {
+	synced := c.marked && c.initial == 0
+	c.marked = c.marked && !synced
+	return synced
+}
+
+// work handles one object after the other.
+func (c *crew[T]) work(ctx context.Context) {
+	for {
+		key, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		if e := c.begin(key); e != nil {
+			c.handle(ctx, e)
+		}
+		c.queue.Done(key)
+	}
+}
+
+// begin takes what waits under key into the caller's hands. It returns nil if
+// there is nothing, or not yet.
+func (c *crew[T]) begin(key string) *entry[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.listener.processor
+	e := c.waiting.byKey[key]
+	if e == nil || c.listener.gone.Load() || p.now() < e.notBefore {
+		return nil
+	}
+	delete(c.waiting.byKey, key)
+	c.busy[key] = e
+	e.last = closed(p.draining)
+	return e
+}
+
+// handle makes one attempt at the first event of e.
+func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
+	var none T
+	l := c.listener
+	event := e.events[0]
+	if s, ok := l.watcher.(selection[T]); ok && e.tried != none {
+		event = s.after(e.tried, event)
+	}
+	if e.failures > 0 {
+		l.counts.retried.Add(1)
+	}
+	took, err := l.call(ctx, event)
+	var wait time.Duration
+	again := interrupted(ctx, err) // which nobody will
+	if failures := e.failures + 1; !again {
+		wait, again = c.again(e, failures, err)
+		l.settle(ctx, event, took, err, failures, !again)
+	}
+	if c.end(e, event.New, wait, again) {
+		l.sync(ctx)
+	}
+}
+
+// again returns whether a failure is worth another attempt, and when.
+func (c *crew[T]) again(e *entry[T], failures int, err error) (wait time.Duration, again bool) {
+	retry := c.listener.opts.Retry
+	if err == nil || retry == nil || e.last || errors.Is(err, ErrPermanent) {
+		return 0, false
+	}
+	wait, again = retry(failures, err)
+	return max(wait, 0), again
+}
+
+// end puts back what is left of e, of which told is the New that the watcher was
+// told, with what has come meanwhile. It returns whether the initial state ends
+// with it.
+func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (synced bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	synced = c.attemptedLocked(e)
+	delete(c.busy, e.key)
+	c.putBackLocked(e, told, again)
+	if newer := c.waiting.byKey[e.key]; newer != nil {
+		synced = c.attemptedLocked(newer) || synced
+		if len(e.events) > 0 {
+			c.joinLocked(newer, e)
+		}
+	}
+	switch {
+	case len(e.events) == 0:
+		c.waiting.order.Remove(e.place) // but not newer
+	case again && wait > 0 && !c.draining:
+		c.waiting.byKey[e.key] = e
+		e.notBefore = c.listener.processor.now() + wait
+		c.queue.AddAfter(e.key, wait)
+	default:
+		c.waiting.byKey[e.key] = e
+		c.queue.Add(e.key)
+	}
+	c.listener.finished(c.waiting.reached())
+	c.checkIdleLocked()
+	return synced
+}
+
+// putBackLocked takes the first event off e, unless it is to be tried again.
+func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
+	var none T
+	e.notBefore = 0
+	if !again {
+		e.events, e.failures, e.tried = e.events[1:], 0, none
+		return
+	}
+	e.failures++
+	if told != none {
+		e.tried = told
+	}
+}
+
+// joinLocked merges what came while e was in a worker's hands into e.
+func (c *crew[T]) joinLocked(newer, e *entry[T]) {
+	var none T
+	n := len(e.events) + len(newer.events)
+	for _, event := range newer.events {
+		e.events = fold(e.events, event, e.tried != none)
+	}
+	e.failures = 0
+	c.waiting.remove(newer)
+	c.listener.counts.merged.Add(int64(n - len(e.events)))
+}
+
+// drain has what waits for a retry tried once more, at once.
+func (c *crew[T]) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+	for key, e := range c.waiting.byKey {
+		e.notBefore = 0
+		c.queue.Add(key)
+	}
+	c.checkIdleLocked()
+}
+
+func (c *crew[T]) checkIdleLocked() {
+	if c.draining && c.waiting.order.Len() == 0 && !closed(c.idle) {
+		close(c.idle)
+	}
+}
+
+// since returns since when the oldest event waits, or 0.
+func (c *crew[T]) since() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting.since()
+}
+
+// calling returns the keys for which the watcher is being called now.
+func (c *crew[T]) calling() []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := make([]types.NamespacedName, 0, len(c.busy))
+	for _, e := range c.busy {
+		keys = append(keys, e.events[0].Key())
+	}
+	return keys
+}

@@ -1,0 +1,162 @@
+package informer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// hungCall is how long a call of the user's may take before it is named.
+	hungCall = 10 * time.Second
+	// deadStore is how long an operation on the store may take before Live says
+	// that only a restart can help.
+	deadStore = 5 * time.Minute
+)
+
+// Health is how an informer is doing at one moment, as [CustomCacheInformer.Health]
+// returns it. It is a value; its zero value is that of no informer.
+type Health struct {
+	// Name is Options.Name.
+	Name string
+	// Started says whether Run has been called and the watchers' goroutines are
+	// live, Stopped whether its ctx has ended.
+	Started, Stopped bool
+	// Synced says whether the first list is in the store.
+	Synced bool
+	// Watching says whether a watch is open.
+	Watching bool
+	// LastList is when the last list, or stream of the first state, was complete,
+	// LastContact when the source last answered or sent anything. A quiet watch
+	// brings a bookmark about once a minute. Zero is never.
+	LastList, LastContact time.Time
+	// ResourceVersion is the version up to which everything is in the store.
+	ResourceVersion string
+	// SourceError is what listing or watching fails with now, SourceFailures how
+	// often in a row it has. Nil and 0 once it works again.
+	SourceError    error
+	SourceFailures int
+	// StoreError is the operation on the store that fails now, or that has not
+	// returned for more than 10 s, else nil.
+	StoreError error
+	// StoreBusy is for how long the operation on the store that is under way
+	// has taken, 0 if there is none.
+	StoreBusy time.Duration
+	// Refused is how many changes the store has refused, see ErrPermanent.
+	Refused int
+	// Watchers are figures about the watchers that are registered, by name.
+	Watchers []WatcherStats
+}
+
+// Health returns how the informer is doing. It does not block, also while the
+// store, the source or a watcher hangs, and may be called at any time.
+func (i *CustomCacheInformer[T]) Health() Health {
+	s := i.source.status.latest()
+	h := Health{
+		Name:            i.opts.Name,
+		Started:         i.running.Load() && closed(i.processor.startedCh),
+		Stopped:         closed(i.stopped),
+		Synced:          i.HasSynced(),
+		Watching:        i.source.watching.Load() > 0,
+		LastList:        i.source.lastList.time(i.source.stopwatch),
+		LastContact:     i.source.lastContact.time(i.source.stopwatch),
+		ResourceVersion: i.ResourceVersion(),
+		SourceError:     s.err(),
+		SourceFailures:  s.failures,
+		StoreBusy:       i.applier.call.lasts(),
+		Refused:         int(i.applier.refused.Load()),
+		Watchers:        []WatcherStats{},
+	}
+	if failing := i.applier.trouble(); failing != nil {
+		h.StoreError = failing
+	}
+	for _, l := range i.processor.all() {
+		h.Watchers = append(h.Watchers, l.stats())
+	}
+	return h
+}
+
+// Ready returns nil if what the informer knows can be relied on: it has synced,
+// is not stopped, and its store takes writes. An API server that cannot be
+// reached afterwards, or a slow watcher, does not count.
+func (h Health) Ready() error {
+	var err error
+	switch {
+	case h.Stopped:
+		err = ErrStopped
+	case h.StoreError != nil:
+		err = h.StoreError
+	case !h.Started:
+		err = errors.New("has not started")
+	case !h.Synced && h.SourceError != nil:
+		err = fmt.Errorf("has not synced: %w", h.SourceError)
+	case !h.Synced:
+		err = errors.New("has not synced")
+	default:
+		return nil
+	}
+	return fmt.Errorf("informer %s: %w", h.Name, err)
+}
+
+// Live returns an error only if a restart of the process would help: an operation
+// on the store has not returned for five minutes. An API server that is down, a
+// store that returns errors and a watcher that blocks are not cured that way.
+func (h Health) Live() error {
+	if h.StoreBusy < deadStore {
+		return nil
+	}
+	return fmt.Errorf("informer %s: the store has not answered for %v: %w", h.Name, h.StoreBusy.Truncate(time.Second), h.StoreError)
+}
+
+// MarshalJSON encodes h with names in camel case, errors as text, durations in
+// seconds, and without what is empty.
+func (h Health) MarshalJSON() ([]byte, error) {
+	text := func(err error) string {
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	return json.Marshal(struct {
+		Name             string         `json:"name"`
+		Started          bool           `json:"started"`
+		Stopped          bool           `json:"stopped"`
+		Synced           bool           `json:"synced"`
+		Watching         bool           `json:"watching"`
+		LastList         time.Time      `json:"lastList,omitzero"`
+		LastContact      time.Time      `json:"lastContact,omitzero"`
+		ResourceVersion  string         `json:"resourceVersion,omitempty"`
+		SourceError      string         `json:"sourceError,omitempty"`
+		SourceFailures   int            `json:"sourceFailures,omitempty"`
+		StoreError       string         `json:"storeError,omitempty"`
+		StoreBusySeconds float64        `json:"storeBusySeconds,omitempty"`
+		Refused          int            `json:"refused,omitempty"`
+		Watchers         []WatcherStats `json:"watchers"`
+	}{
+		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
+		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Watchers,
+	})
+}
+
+// ProbeHandler returns a handler that answers 200 while check returns nil and 503
+// with the text of its error otherwise, as a probe of a kubelet wants it. check is
+// called for each request, from any goroutine:
+//
+//	http.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
+//
+// A nil check is answered with 503.
+func ProbeHandler(check func() error) http.Handler {
+	if check == nil {
+		check = func() error { return errors.New("informer: ProbeHandler was given no check") }
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+}

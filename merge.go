@@ -1,0 +1,145 @@
+package informer
+
+import (
+	"container/list"
+	"time"
+)
+
+// merged is what waits for one watcher, with the events of each object merged
+// into one, or into two where it was deleted and created again. Entries stand in
+// the order of their first events. It owns no goroutine.
+type merged[T Object] struct {
+	byKey map[string]*entry[T]
+	order list.List // of *entry[T]
+	end   int64     // the position that is reached when nothing is left
+}
+
+// entry is what waits of one object. One without a key is the synced marker.
+type entry[T Object] struct {
+	key    string
+	events []Event[T] // one, or a delete and an add
+	first  int64      // the position before the first of them
+	since  time.Duration
+	place  *list.Element
+
+	// Of a crew.
+	failures  int           // of events[0]
+	tried     T             // what a failed attempt has told, as New
+	attempted bool          // a call has returned, whatever it returned
+	initial   bool          // Synced waits for the first attempt
+	notBefore time.Duration // when it may be tried again
+	last      bool          // there is no other attempt: the informer stops
+}
+
+func newMerged[T Object]() *merged[T] { return &merged[T]{byKey: map[string]*entry[T]{}} }
+
+// add takes in a record that is an event or the marker, the position before which
+// is at. It returns the entry, which is gone if nothing is left of it, and how
+// many events were merged away.
+func (m *merged[T]) add(r *record[T], at int64, since time.Duration) (e *entry[T], away int) {
+	e = m.byKey[r.key]
+	if e == nil || r.kind == recordMarker {
+		e = &entry[T]{key: r.key, first: at, since: since}
+		e.place = m.order.PushBack(e)
+		if r.kind == recordMarker {
+			return e, 0
+		}
+		m.byKey[r.key] = e
+	}
+	return e, m.fold(e, r.event)
+}
+
+// fold merges an event into e and returns how many were merged away.
+func (m *merged[T]) fold(e *entry[T], event Event[T]) int {
+	var none T
+	before := len(e.events) + 1
+	e.events = fold(e.events, event, e.tried != none)
+	if len(e.events) == 0 {
+		m.remove(e)
+	}
+	return before - len(e.events)
+}
+
+// remove takes e out.
+func (m *merged[T]) remove(e *entry[T]) {
+	m.order.Remove(e.place)
+	if m.byKey[e.key] == e {
+		delete(m.byKey, e.key)
+	}
+}
+
+// oldest returns the first entry, or nil.
+func (m *merged[T]) oldest() *entry[T] {
+	if front := m.order.Front(); front != nil {
+		return front.Value.(*entry[T])
+	}
+	return nil
+}
+
+// since returns since when the oldest waits, or 0.
+func (m *merged[T]) since() time.Duration {
+	if e := m.oldest(); e != nil {
+		return e.since
+	}
+	return 0
+}
+
+// reached returns the position up to which nothing is left.
+func (m *merged[T]) reached() int64 {
+	if e := m.oldest(); e != nil {
+		return e.first
+	}
+	return m.end
+}
+
+// take removes up to n events from the front, and returns them as a segment.
+func (m *merged[T]) take(n int) segment[T] {
+	s := segment[T]{records: make([]record[T], 0, min(n, m.order.Len())), since: m.since()}
+	for e := m.oldest(); e != nil && s.events < n; e = m.oldest() {
+		if e.key == "" {
+			s.records = append(s.records, record[T]{kind: recordMarker})
+			m.remove(e)
+			continue
+		}
+		s.records = append(s.records, record[T]{key: e.key, event: e.events[0]})
+		s.events++
+		if e.events = e.events[1:]; len(e.events) == 0 {
+			m.remove(e)
+		}
+	}
+	s.end = m.reached()
+	return s
+}
+
+// fold adds an event to what waits of an object, so that a watcher who has seen
+// none of it ends in the same state, and returns what waits then. Old stays what
+// that watcher knows. Of an object that was created again, the delete is kept: it
+// is another one. An add that has been attempted is not taken back, because its
+// failure may have left something behind.
+func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
+	var none T
+	if len(waiting) == 0 {
+		return append(waiting, e)
+	}
+	last := &waiting[len(waiting)-1]
+	switch {
+	case last.Type == EventDeleted && e.Type == EventDeleted:
+		return waiting // the store has lost it twice
+	case last.Type == EventDeleted:
+		e.Type, e.Old = EventAdded, none
+		return append(waiting, e)
+	case e.Type == EventDeleted && last.Type == EventAdded && (!attempted || len(waiting) > 1):
+		return waiting[:len(waiting)-1]
+	case e.Type == EventDeleted:
+		if last.Type == EventUpdated {
+			e.Old = last.Old
+		}
+		*last = e
+	default:
+		last.New = e.New
+		if last.Type == EventUpdated && e.Origin != OriginResync {
+			last.Origin = e.Origin
+		}
+	}
+	return waiting
+}

@@ -1,0 +1,145 @@
+package informer
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WatcherStats are figures about one registration of a watcher. Every event that
+// the watcher was to be told is in exactly one of Pending, Delivered, Failed and
+// Merged. It is a value, and its zero value means nothing.
+type WatcherStats struct {
+	// Name is WatcherOptions.Name.
+	Name string
+	// Synced says whether Registration.Synced is closed.
+	Synced bool
+	// Pending is how many events wait for the watcher now, the one that it is
+	// being called for included. After Stopped it is how many were never
+	// delivered. While the watcher is being told a state, it may be a little
+	// too high.
+	Pending int
+	// Delivered is how many events the watcher has handled without an error.
+	Delivered int
+	// Failed is how many events were given up after an error.
+	Failed int
+	// Retried is how many calls repeated one that had failed.
+	Retried int
+	// Merged is how many events were merged into others, see
+	// WatcherOptions.MaxBacklog.
+	Merged int
+	// OldestWaiting is for how long the oldest event that is not handled has been
+	// waiting, 0 if there is none.
+	OldestWaiting time.Duration
+}
+
+// MarshalJSON encodes the figures with names in camel case and OldestWaiting in
+// seconds.
+func (s WatcherStats) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Name                 string  `json:"name"`
+		Synced               bool    `json:"synced"`
+		Pending              int     `json:"pending"`
+		Delivered            int     `json:"delivered"`
+		Failed               int     `json:"failed"`
+		Retried              int     `json:"retried"`
+		Merged               int     `json:"merged"`
+		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
+	}{s.Name, s.Synced, s.Pending, s.Delivered, s.Failed, s.Retried, s.Merged, s.OldestWaiting.Seconds()})
+}
+
+// counts are what a listener has done. They only grow, but for untold.
+type counts struct {
+	read      atomic.Int64 // pop's position in the log
+	taken     atomic.Int64 // events that pop has taken, from a state or the log
+	untold    atomic.Int64 // objects of a state that pop has not taken yet
+	merged    atomic.Int64
+	delivered atomic.Int64
+	failed    atomic.Int64
+	retried   atomic.Int64
+}
+
+// done returns how many events are over and done with, in calls.
+func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
+
+func (l *informerProcessorListener[T]) stats() WatcherStats {
+	c := &l.counts
+	// What is subtracted is read first, so that the result is never less than it was.
+	done, merged := c.done(), c.merged.Load()
+	read := c.read.Load()
+	s := WatcherStats{
+		Name:          l.opts.Name,
+		Synced:        closed(l.synced),
+		Pending:       int(c.taken.Load() + c.untold.Load() - done - merged),
+		Delivered:     int(c.delivered.Load()),
+		Failed:        int(c.failed.Load()),
+		Retried:       int(c.retried.Load()),
+		Merged:        int(merged),
+		OldestWaiting: l.oldestWaiting(),
+	}
+	if !closed(l.stopped) {
+		s.Pending += int(max(0, l.processor.log.end()-read))
+	}
+	return s
+}
+
+func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
+	since := l.hands.since()
+	if l.crew != nil {
+		since = l.crew.since()
+	}
+	if since == 0 {
+		return 0
+	}
+	return max(0, l.processor.now()-since)
+}
+
+// calling returns the keys for which the watcher is being called now.
+func (l *informerProcessorListener[T]) calling() []types.NamespacedName {
+	if l.crew != nil {
+		return l.crew.calling()
+	}
+	return l.hands.calling(l.counts.done())
+}
+
+// hands are what run has taken and not handled yet.
+type hands[T Object] struct {
+	mu      sync.Mutex // protects the rest
+	segment segment[T]
+	before  int64 // counts.done when it was taken
+}
+
+func (h *hands[T]) take(s segment[T], done int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.segment, h.before = s, done
+}
+
+func (h *hands[T]) empty() { h.take(segment[T]{}, 0) }
+
+func (h *hands[T]) since() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.segment.since
+}
+
+// calling returns the key of the event that is next after as many as are done.
+func (h *hands[T]) calling(done int64) []types.NamespacedName {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	done -= h.before
+	for i := range h.segment.records {
+		r := &h.segment.records[i]
+		if !r.isEvent() {
+			continue
+		}
+		if done == 0 {
+			return []types.NamespacedName{r.event.Key()}
+		}
+		done--
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// storeBackoff paces the retries of a failing store: up to 5 s, as the jitter comes
+// on top of Cap.
+var storeBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second / 3}
+
+// write is what is to be done to the store.
+type write uint8
+
+const (
+	writeNothing write = iota
+	writeAdd
+	writeUpdate
+	writeDelete
+)
+
+// write changes the store and returns the records that are to be told then. If
+// the store fails, it tells what has been done so far before it tries again. It
+// returns false if ctx ended first.
+func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []record[T], ok bool) {
+	a.processor.log.begun.Add(int64(len(a.records)))
+	untold = a.records
+	done := 0 // of untold
+	for i := range batch {
+		c := &batch[i]
+		if c.write == writeNothing {
+			done += c.records
+			continue
+		}
+		if err := a.do(c.write.String(), c.key, 1, func() error { return a.tryWrite(c.write, c.stored) }); err != nil {
+			a.processor.distribute(untold[:done])
+			untold, done = untold[done:], 0
+			err = a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) })
+			switch {
+			case err == nil:
+			case errors.Is(err, ErrPermanent):
+				a.refuse(c)
+				for n := range untold[:c.records] {
+					untold[n] = record[T]{kind: recordVoid}
+				}
+				done = c.records
+				continue
+			default:
+				return nil, false
+			}
+		}
+		a.wrote(ctx, c)
+		done += c.records
+	}
+	return untold, true
+}
+
+// wrote follows a write that has succeeded.
+func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
+	a.index.wrote(c.key, c.stored, c.write != writeDelete)
+	if c.write != writeDelete {
+		a.reportIndex(ctx, c.key, c.stored)
+	}
+	if c.write == writeAdd && !a.keyFound {
+		a.checkKey(ctx, c.key)
+	}
+}
+
+// checkKey reports, once, if the store does not find under key what was just
+// added: every relist would add all of it again.
+func (a *applier[T]) checkKey(ctx context.Context, key string) {
+	_, exists, err := a.store.GetByKey(key)
+	if err != nil {
+		return // the next add will show
+	}
+	a.keyFound = true
+	if !exists {
+		a.report(ctx, &StoreError{Op: "get", Key: key, Failures: 1, Err: errLostKey})
+	}
+}
+
+var errLostKey = errors.New("the store does not find what was just added: it must key objects as cache.MetaNamespaceKeyFunc does")
+
+// reportIndex reports what the index functions returned for obj.
+func (a *applier[T]) reportIndex(ctx context.Context, key string, obj T) {
+	for _, err := range a.index.check(obj) {
+		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
+	}
+}
+
+// tryWrite makes one attempt at a write.
+func (a *applier[T]) tryWrite(w write, obj T) error {
+	switch w {
+	case writeAdd:
+		return a.store.Add(obj)
+	case writeUpdate:
+		return a.store.Update(obj)
+	default:
+		return a.store.Delete(obj)
+	}
+}
+
+// tryAgain makes a further attempt. The one that failed may have taken effect all
+// the same, and a store need not add what is there, nor update or delete what is
+// not: so it looks first.
+func (a *applier[T]) tryAgain(c *change[T]) error {
+	stored, exists, err := a.store.GetByKey(c.key)
+	switch {
+	case err != nil:
+		return err
+	case c.write != writeDelete && exists:
+		err := a.tryWrite(writeUpdate, c.stored)
+		if obj, ok := stored.(T); ok && errors.Is(err, ErrPermanent) && sameVersion(obj, c.stored) {
+			return nil // refused again, and there all the same
+		}
+		return err
+	case c.write != writeDelete:
+		return a.tryWrite(writeAdd, c.stored)
+	case exists:
+		return a.tryWrite(writeDelete, c.stored)
+	}
+	return nil
+}
+
+func (w write) String() string {
+	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
+}
+
+// get looks a key up. An error is not an absence: it is retried. Something of
+// another type is one: fill has reported it, and it is written over. The error that
+// get returns in the end wraps ErrPermanent, or is that of ctx.
+func (a *applier[T]) get(ctx context.Context, key string) (old T, exists bool, err error) {
+	try := func() (err error) {
+		old, exists, err = storeGet[T](a.store, key)
+		if errors.Is(err, errWrongType) {
+			return nil
+		}
+		return err
+	}
+	if err := a.do("get", key, 1, try); err != nil {
+		return old, exists, a.retry(ctx, "get", key, err, try)
+	}
+	return old, exists, nil
+}
+
+// do makes one attempt at an operation on the store. failures counts it, should it
+// fail.
+func (a *applier[T]) do(op, key string, failures int, try func() error) error {
+	a.call.enter(op, key)
+	if a.observer.Store == nil {
+		return try()
+	}
+	begun := time.Now()
+	err := try()
+	if err == nil {
+		failures = 0
+	}
+	a.observer.Store(StoreInfo{Informer: a.name, Op: op, Key: key, Took: time.Since(begun), Err: err, Failures: failures})
+	return err
+}
+
+// retry repeats an operation that has failed once with err until it succeeds. It
+// returns an error that wraps ErrPermanent if the store refuses it, and that of
+// ctx if that ends first.
+func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) error {
+	backoff := storeBackoff
+	for failures := 1; ; failures++ {
+		refused := errors.Is(err, ErrPermanent)
+		failed := &StoreError{Op: op, Key: key, Failures: failures, GaveUp: refused, Err: err}
+		a.failing.Store(failed)
+		if failures == 1 || refused {
+			a.report(ctx, failed)
+		}
+		if refused {
+			a.failing.Store(nil)
+			return failed
+		}
+		a.call.end()
+		timer := time.NewTimer(backoff.Step())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
+			return ctx.Err()
+		}
+		a.call.begin()
+		if err = a.do(op, key, failures+1, try); err == nil {
+			a.failing.Store(nil)
+			klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures)
+			return nil
+		}
+	}
+}
+
+// trouble returns the operation on the store that fails now, or does not return,
+// or nil.
+func (a *applier[T]) trouble() *StoreError {
+	if failing := a.failing.Load(); failing != nil {
+		return failing
+	}
+	return a.call.hung()
+}
+
+// storeCall is the operation on the store that is under way. It is only to be
+// looked at, so that a store which hangs can be named.
+type storeCall struct {
+	clock stopwatch
+
+	mu      sync.Mutex // protects the rest
+	op, key string
+	since   time.Duration // 0 if there is none
+}
+
+// begin says that operations follow. Their time is counted from here, because
+// looking at the clock for each would cost more than some of them.
+func (c *storeCall) begin() {
+	now := c.clock.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.op, c.key, c.since = "", "", now
+}
+
+// enter says which operation is next.
+func (c *storeCall) enter(op, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.op, c.key = op, key
+}
+
+func (c *storeCall) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.op, c.key, c.since = "", "", 0
+}
+
+// lasts returns for how long the operation has been under way, 0 if there is none.
+func (c *storeCall) lasts() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.op == "" {
+		return 0
+	}
+	return max(0, c.clock.now()-c.since)
+}
+
+// now returns the operation that is under way; op is empty if there is none.
+func (c *storeCall) now() (op, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.op, c.key
+}
+
+// hung returns the operation that should have returned long ago, or nil.
+func (c *storeCall) hung() *StoreError {
+	lasts := c.lasts()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.op == "" || lasts < hungCall {
+		return nil
+	}
+	return &StoreError{Op: c.op, Key: c.key, Err: fmt.Errorf("has not returned for %v", lasts.Truncate(time.Second))}
+}
