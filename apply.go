@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // applyBatch is how many changes of a list are told at once. It bounds the time
@@ -229,6 +230,7 @@ func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
 	}
 	rv := a.inlet.applied(a.leaving)
 	if synced {
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", rv)
 		close(a.synced)
 	}
 	a.processor.distribute(untold)

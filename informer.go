@@ -179,6 +179,9 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	logger := klog.FromContext(ctx)
+	logger.V(2).Info("The informer starts")
+	defer logger.V(2).Info("The source has stopped")
 	i.applier.fill(ctx, i.accept)
 	var wg sync.WaitGroup
 	defer wg.Wait()

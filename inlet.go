@@ -142,7 +142,7 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 		items = append(items, it)
 	}
 	in.source.lastList.set(in.source.stopwatch)
-	in.source.worked(in.ctx, "list")
+	in.source.worked("list")
 	// The end of the list is an item of its own, because a list may be empty
 	// and because DeltaFIFO counts as synced before the last item is applied.
 	// Its key is used once, or it would take the place of an older one.

@@ -179,7 +179,7 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 		r.streaming = false
 	}
 	if !r.streaming { // before, it may yet turn out to be of another type
-		r.source.worked(ctx, "watch")
+		r.source.worked("watch")
 	}
 	return true
 }

@@ -28,6 +28,11 @@ import (
 // over, as in client-go.
 const backoffReset = 2 * time.Minute
 
+// reflectorLevel is added to the verbosity of what the reflector logs. It has a
+// line at Info for every watch that the server cuts; what matters of it is
+// reported here.
+const reflectorLevel = 3
+
 // source stands between the reflector and the user's ListerWatcher. It sees each
 // request and each event, so that no failure stays inside client-go, and knows
 // when all of them have returned.
@@ -42,6 +47,7 @@ type source struct {
 	stopwatch
 	status                sourceStatus
 	observer              Observer
+	logger                klog.Logger // Run's
 	lastList, lastContact moment
 	watching              atomic.Int32 // watches that are open
 
@@ -69,12 +75,13 @@ func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T
 // run lists and watches into store until ctx ends, and returns when no call of
 // the user's ListerWatcher is under way any more.
 func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
-	logger := klog.FromContext(ctx)
+	s.logger = klog.FromContext(ctx)
+	quiet := klog.NewContext(ctx, s.logger.V(reflectorLevel))
 	backoff := s.backoff
 	reflector := cache.NewReflectorWithOptions(s, nil, store, cache.ReflectorOptions{
 		Name:            s.name,
 		TypeDescription: s.name,
-		Logger:          &logger,
+		Logger:          &s.logger,
 		Clock:           stopClock{ctx: ctx},
 		Backoff:         &backoff,
 		MinWatchTimeout: s.minWatchTimeout,
@@ -85,7 +92,7 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 	// cannot be set from outside its package.
 	_ = s.backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.status.failures()
-		err := reflector.ListAndWatchWithContext(ctx)
+		err := reflector.ListAndWatchWithContext(quiet)
 		if err != nil && !isExpired(err) && s.status.failures() == before && !errors.Is(err, errStreamless) {
 			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
 		}
@@ -112,6 +119,7 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 		return nil, context.Canceled
 	}
 	defer s.calls.leave("list")
+	ctx = klog.NewContext(ctx, s.logger)
 	begun := time.Now()
 	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, opts)
 	if err == nil && isNil(list) {
@@ -149,6 +157,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if !s.calls.enter("watch") {
 		return nil, context.Canceled
 	}
+	ctx = klog.NewContext(ctx, s.logger)
 	begun := time.Now()
 	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	if err == nil && isNil(w) {
@@ -214,9 +223,9 @@ func (s *source) watchOver(info WatchInfo) {
 }
 
 // worked notes that an operation has delivered something good.
-func (s *source) worked(ctx context.Context, op string) {
+func (s *source) worked(op string) {
 	if failed := s.status.worked(op); failed.failures > 0 {
-		klog.FromContext(ctx).Info("The source works again", "operation", op, "failures", failed.failures)
+		s.logger.Info("The source works again", "operation", op, "failures", failed.failures)
 	}
 }
 
