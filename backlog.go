@@ -15,7 +15,6 @@ type backlog[T Object] struct {
 	merged *merged[T]
 	ring   *buffer.Ring[segment[T]]
 	last   segment[T] // goes into the ring when it cannot grow any more
-	rest   segment[T] // of one that was too long to be handed over at once
 }
 
 func newBacklog[T Object](limit int) *backlog[T] {
@@ -62,12 +61,8 @@ func (b *backlog[T]) merge(s segment[T]) (away int) {
 
 // pop returns what comes next, or false if nothing waits.
 func (b *backlog[T]) pop() (segment[T], bool) {
-	most := maxChunk
-	if b.limit >= 0 {
-		most = min(most, b.limit)
-	}
 	if b.merged.end > 0 {
-		s := b.merged.take(most)
+		s := b.merged.take(min(b.limit, maxChunk))
 		b.events -= s.events
 		if b.merged.oldest() == nil {
 			b.merged = newMerged[T]() // a map does not shrink
@@ -75,20 +70,12 @@ func (b *backlog[T]) pop() (segment[T], bool) {
 		return s, true
 	}
 	s, ok := b.oldest()
-	if s.events > most {
-		head := s.cut(most)
-		b.rest, s = s, head
-	}
 	b.events -= s.events
 	return s, ok
 }
 
 // oldest removes the oldest segment that is not merged.
 func (b *backlog[T]) oldest() (segment[T], bool) {
-	if s := b.rest; len(s.records) > 0 {
-		b.rest = segment[T]{}
-		return s, true
-	}
 	if s, ok := b.ring.ReadOne(); ok {
 		return s, true
 	}

@@ -55,17 +55,6 @@ func (s *segment[T]) extend(next segment[T]) bool {
 	return true
 }
 
-// cut splits off the first n records.
-func (s *segment[T]) cut(n int) segment[T] {
-	head := segment[T]{records: s.records[:n:n], end: s.end - int64(len(s.records)-n), since: s.since}
-	head.events = n
-	if s.events != len(s.records) {
-		head.events = countEvents(head.records)
-	}
-	s.records, s.events = s.records[n:], s.events-head.events
-	return head
-}
-
 func countEvents[T Object](records []record[T]) int {
 	n := 0
 	for i := range records {

@@ -1,0 +1,241 @@
+package informer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+type pod = *corev1.Pod
+
+// world makes events as the log would have them, at random.
+type world struct {
+	rnd     *rand.Rand
+	objs    map[string]pod
+	version int64
+}
+
+func newWorld(seed uint64) *world {
+	return &world{rnd: rand.New(rand.NewPCG(seed, 7)), objs: map[string]pod{}}
+}
+
+func (w *world) object(key string, uid types.UID) pod {
+	w.version++
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key, UID: uid, Generation: w.version}}
+}
+
+// step changes one of n objects, and returns the records of it: one, or a delete
+// and an add.
+func (w *world) step(n int) []record[pod] {
+	key := fmt.Sprint("o", w.rnd.IntN(n))
+	old := w.objs[key]
+	uid := types.UID(fmt.Sprint("uid-", w.version))
+	added := func() record[pod] {
+		w.objs[key] = w.object(key, uid)
+		return record[pod]{key: key, event: Event[pod]{Type: EventAdded, New: w.objs[key]}}
+	}
+	deleted := func() record[pod] {
+		delete(w.objs, key)
+		return record[pod]{key: key, event: Event[pod]{Type: EventDeleted, Old: old}}
+	}
+	switch dice := w.rnd.IntN(10); {
+	case old == nil:
+		return []record[pod]{added()}
+	case dice < 2:
+		return []record[pod]{deleted()}
+	case dice < 4:
+		return []record[pod]{deleted(), added()}
+	case dice < 5: // a resync
+		return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Origin: OriginResync, Old: old, New: old}}}
+	case dice < 6: // nothing that a watcher is told
+		return []record[pod]{{kind: recordVoid}, {key: key, unchanged: true, event: Event[pod]{Type: EventUpdated, Old: old, New: old}}}
+	}
+	w.objs[key] = w.object(key, old.UID)
+	return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Old: old, New: w.objs[key]}}}
+}
+
+// view is what a watcher makes of the events that it is told.
+type view map[string]pod
+
+func (v view) apply(e Event[pod]) error {
+	key := e.Object().Name
+	known := v[key]
+	switch {
+	case e.Type == EventAdded && known != nil:
+		return fmt.Errorf("%s is added and was there", key)
+	case e.Type == EventAdded && e.Old != nil:
+		return fmt.Errorf("%s is added and has an Old", key)
+	case e.Type != EventAdded && e.Old != known:
+		return fmt.Errorf("%s is %s, and Old is not what the watcher knows", key, e.Type)
+	case e.Type == EventUpdated && e.New.UID != known.UID:
+		return fmt.Errorf("%s was created again, which comes as an update", key)
+	case e.Type == EventDeleted:
+		delete(v, key)
+	default:
+		v[key] = e.New
+	}
+	return nil
+}
+
+// TestABacklogMergesSoThatTheEndIsTheSame compares what comes out of backlogs of
+// random limits, read at random moments, with what a watcher must end up knowing.
+func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
+	const steps, objects = 400, 12
+	merging, whole := 0, 0
+	for seed := range uint64(2000) {
+		w := newWorld(seed)
+		limits := []int{-1, 1, 2, 5, 20, 2 * steps}
+		b := newBacklog[pod](limits[w.rnd.IntN(len(limits))])
+		l := newEventLog[pod]()
+		c := l.cursor()
+		seen := view{}
+		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // of the log, with a watcher
+		var head segment[pod]                         // popped, and not handed over
+		told, away, events, markers := 0, 0, 0, 0
+		reached := int64(0)
+		tell := func() {
+			for i := range head.records {
+				r := &head.records[i]
+				if r.kind == recordMarker {
+					markers++
+				}
+				if !r.isEvent() {
+					continue
+				}
+				told++
+				if err := seen.apply(r.event); err != nil {
+					t.Fatalf("seed %d, limit %d: %v", seed, b.limit, err)
+				}
+			}
+			if head.end == 0 {
+				return // nothing was popped
+			}
+			if head.end < reached {
+				t.Fatalf("seed %d: position %d comes after %d", seed, head.end, reached)
+			}
+			reached, head = head.end, segment[pod]{}
+		}
+		for n := range steps {
+			if waiting := b.events + head.events; waiting > 0 && reached >= c.position() {
+				t.Fatalf("seed %d: position %d is said to be reached while %d events wait", seed, reached, waiting)
+			}
+			records := w.step(objects)
+			if n == steps/2 {
+				records = append(records, record[pod]{kind: recordMarker})
+			}
+			l.append(records)
+			for s, ok := c.next(); ok; s, ok = c.next() {
+				events += s.events
+				away += b.push(s, head.events)
+			}
+			if most := b.limit + 2*objects; b.limit >= 0 && b.events+head.events > most {
+				t.Fatalf("seed %d: %d events wait, more than %d", seed, b.events+head.events, most)
+			}
+			for w.rnd.IntN(patience) == 0 {
+				tell()
+				head, _ = b.pop()
+			}
+		}
+		for ok := true; ok; head, ok = b.pop() {
+			tell()
+		}
+		if diff := cmp.Diff(map[string]pod(seen), w.objs); diff != "" {
+			t.Fatalf("seed %d, limit %d: the watcher ends with (-watcher +world):\n%s", seed, b.limit, diff)
+		}
+		if told+away != events || b.events != 0 {
+			t.Fatalf("seed %d: %d events told and %d merged away, of %d; %d wait", seed, told, away, events, b.events)
+		}
+		if markers != 1 || reached != l.end() {
+			t.Fatalf("seed %d: %d markers, position %d of %d", seed, markers, reached, l.end())
+		}
+		if away > 0 {
+			merging++
+		}
+		if b.limit < 0 || b.limit == 2*steps {
+			if whole++; away > 0 {
+				t.Fatalf("seed %d: %d events merged away within the limit", seed, away)
+			}
+		}
+	}
+	if merging < 500 || whole < 500 {
+		t.Errorf("%d runs merged something and %d could not", merging, whole)
+	}
+}
+
+func TestWhatMergingMakesOfEachPair(t *testing.T) {
+	v1, v2, v3 := &corev1.Pod{}, &corev1.Pod{}, &corev1.Pod{}
+	add := Event[pod]{Type: EventAdded, New: v1, Origin: OriginInitial}
+	update := Event[pod]{Type: EventUpdated, Old: v1, New: v2}
+	later := Event[pod]{Type: EventUpdated, Old: v2, New: v3, Origin: OriginRelist}
+	resync := Event[pod]{Type: EventUpdated, Old: v2, New: v2, Origin: OriginResync}
+	gone := Event[pod]{Type: EventDeleted, Old: v2, Origin: OriginRelist, FinalStateUnknown: true}
+	again := Event[pod]{Type: EventAdded, New: v3}
+	for name, c := range map[string]struct {
+		events    []Event[pod]
+		attempted bool
+		want      []Event[pod]
+	}{
+		"add, update":             {events: []Event[pod]{add, update}, want: []Event[pod]{{Type: EventAdded, New: v2, Origin: OriginInitial}}},
+		"update, update":          {events: []Event[pod]{update, later}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v3, Origin: OriginRelist}}},
+		"update, resync":          {events: []Event[pod]{update, resync}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v2}}},
+		"resync, update":          {events: []Event[pod]{resync, later}, want: []Event[pod]{{Type: EventUpdated, Old: v2, New: v3, Origin: OriginRelist}}},
+		"resync, resync":          {events: []Event[pod]{resync, resync}, want: []Event[pod]{resync}},
+		"update, delete":          {events: []Event[pod]{update, gone}, want: []Event[pod]{{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true}}},
+		"add, delete":             {events: []Event[pod]{add, gone}},
+		"add that failed, delete": {events: []Event[pod]{add, gone}, attempted: true, want: []Event[pod]{gone}},
+		"delete, add":             {events: []Event[pod]{gone, again}, want: []Event[pod]{gone, again}},
+		"delete, update (the store had it all the same)": {events: []Event[pod]{gone, later}, want: []Event[pod]{gone, {Type: EventAdded, New: v3, Origin: OriginRelist}}},
+		"delete, add, delete":                            {events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, want: []Event[pod]{gone}},
+		"delete that failed, add, delete": {
+			events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, attempted: true, want: []Event[pod]{gone},
+		},
+		"update, delete, add, update": {
+			events: []Event[pod]{update, gone, add, update},
+			want: []Event[pod]{
+				{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true},
+				{Type: EventAdded, New: v2, Origin: OriginInitial},
+			},
+		},
+	} {
+		var got []Event[pod]
+		for _, e := range c.events {
+			got = fold(got, e, c.attempted)
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s: got %d events, want %d", name, len(got), len(c.want))
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%s: event %d is %+v, want %+v", name, i, got[i], c.want[i])
+			}
+		}
+	}
+}
+
+func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
+	b := newBacklog[pod](3)
+	l := newEventLog[pod]()
+	c := l.cursor()
+	update := func(key string) record[pod] {
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key}}
+		return record[pod]{key: key, event: Event[pod]{Type: EventUpdated, Old: obj, New: obj}}
+	}
+	l.append([]record[pod]{update("a"), update("b"), {kind: recordMarker}, update("c"), update("a"), update("b")})
+	s, _ := c.next()
+	b.push(s, 0)
+	var got []string
+	for s, ok := b.pop(); ok; s, ok = b.pop() {
+		for _, r := range s.records {
+			got = append(got, r.key)
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b", "", "c"}, got); diff != "" {
+		t.Errorf("the marker is written as nothing (-want +got):\n%s", diff)
+	}
+}
