@@ -75,6 +75,7 @@ func (c *crew[T]) add(s segment[T]) (synced bool) {
 			synced = c.syncedLocked() || synced
 		case r.isEvent():
 			e, away := c.waiting.add(r, at+int64(i), s.since)
+			e.failures = 0 // of what is a newer event now
 			c.listener.counts.merged.Add(int64(away))
 			if len(e.events) == 0 {
 				synced = c.attemptedLocked(e) || synced

@@ -169,7 +169,7 @@ func (a *applier[T]) do(op, key string, failures int, try func() error) error {
 // returns an error that wraps ErrPermanent if the store refuses it, and that of
 // ctx if that ends first.
 func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) error {
-	backoff := storeBackoff
+	backoff, begun := storeBackoff, time.Now()
 	for failures := 1; ; failures++ {
 		refused := errors.Is(err, ErrPermanent)
 		failed := &StoreError{Op: op, Key: key, Failures: failures, GaveUp: refused, Err: err}
@@ -193,7 +193,9 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 		a.call.begin()
 		if err = a.do(op, key, failures+1, try); err == nil {
 			a.failing.Store(nil)
-			klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures)
+			if lasted := time.Since(begun); lasted >= hungCall { // a hiccup is not worth a second line
+				klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures, "after", lasted)
+			}
 			return nil
 		}
 	}
