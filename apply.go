@@ -28,6 +28,12 @@ type change[T Object] struct {
 	records int // how many records of the batch belong to the change
 }
 
+// asks reports whether anything is asked for: not so by a bookmark, the end of a
+// list, or an object for which Transform failed.
+func (c *change[T]) asks() bool {
+	return c.item == nil || c.item.kind == itemDelete || c.item.kind == itemUpsert && !c.item.broken
+}
+
 // applier takes changes from the queue, applies them to the store and tells the
 // processor: one goroutine, that holds no lock meanwhile. What happens is decided
 // once, from a Get that succeeded; then only the write is retried, until it
@@ -203,7 +209,7 @@ func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
 		c := &batch[i]
 		before := len(a.records)
 		switch {
-		case c.item == nil, c.item.kind == itemDelete, c.item.kind == itemUpsert && !c.item.broken:
+		case c.asks():
 			old, exists, err := a.get(ctx, c.key)
 			switch {
 			case err == nil:
@@ -319,7 +325,7 @@ func (a *applier[T]) refuse(c *change[T]) {
 		}
 		// The next change of the key was noted as if this one had been made.
 		for j := range a.popped[i+1:] {
-			if next := &a.popped[i+1+j]; next.key == c.key {
+			if next := &a.popped[i+1+j]; next.key == c.key && next.asks() {
 				next.known, next.uid = c.known, c.uid
 				return
 			}

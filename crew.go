@@ -79,7 +79,7 @@ func (c *crew[T]) add(s segment[T]) (synced bool) {
 			c.listener.counts.merged.Add(int64(away))
 			if len(e.events) == 0 {
 				synced = c.attemptedLocked(e) || synced
-			} else if e.notBefore == 0 {
+			} else {
 				c.queue.Add(e.key)
 			}
 		}
@@ -193,7 +193,7 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (sync
 	c.putBackLocked(e, told, again)
 	if newer := c.waiting.byKey[e.key]; newer != nil {
 		synced = c.attemptedLocked(newer) || synced
-		if len(e.events) > 0 {
+		if len(e.events) > 0 { // else newer keeps its own place
 			c.joinLocked(newer, e)
 		}
 	}

@@ -194,6 +194,48 @@ func TestANewerEventJoinsTheOneThatWaits(t *testing.T) {
 	})
 }
 
+func TestAnEventThatComesDuringACallThatFailsWaitsToo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		a := &attempts{failures: map[string]int{"1": 1}}
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
+		a.err = errors.New("no luck")
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
+			err := a.handle(ctx, e)
+			time.Sleep(time.Minute)
+			return err
+		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
+		informertest.Run(t, inf)
+		a.begun = time.Now()
+		src.Apply(object("a", "1"))
+		sleepBubble(time.Second)
+		src.Apply(object("a", "2"))
+		sleepBubble(24 * hour)
+		a.check(t, attempt{0, "added a 1"}, attempt{time.Hour + time.Minute, "added a 2"})
+	})
+}
+
+func TestSyncedComesAlsoIfTheFirstAttemptFailsAndSomethingNewerIsThere(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		store := newPlainStore(src.Objects()...)
+		src.Apply(object("a", "2")) // which the first list tells
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+		calls := 0
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			time.Sleep(time.Second)
+			if calls++; calls == 1 {
+				return errors.New("no luck")
+			}
+			return nil
+		}), informer.WatcherOptions{Retry: always})
+		informertest.Run(t, inf)
+		if s := reg.Stats(); !s.Synced || calls != 1 {
+			t.Errorf("after %d calls: %+v", calls, s)
+		}
+	})
+}
+
 func TestTheDeleteOfAnObjectWhoseAddFailedComes(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		a := &attempts{failures: map[string]int{"1": 1}}

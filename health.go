@@ -54,6 +54,7 @@ type Health struct {
 // store, the source or a watcher hangs, and may be called at any time.
 func (i *CustomCacheInformer[T]) Health() Health {
 	s := i.source.status.latest()
+	failing := i.applier.trouble() // before StoreBusy, which then is of no operation that has returned
 	h := Health{
 		Name:            i.opts.Name,
 		Started:         i.running.Load() && closed(i.processor.startedCh),
@@ -69,7 +70,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 		Refused:         int(i.applier.refused.Load()),
 		Watchers:        []WatcherStats{},
 	}
-	if failing := i.applier.trouble(); failing != nil {
+	if failing != nil {
 		h.StoreError = failing
 	}
 	for _, l := range i.processor.all() {
@@ -107,7 +108,11 @@ func (h Health) Live() error {
 	if h.StoreBusy < deadStore {
 		return nil
 	}
-	return fmt.Errorf("informer %s: the store has not answered for %v: %w", h.Name, h.StoreBusy.Truncate(time.Second), h.StoreError)
+	dead := fmt.Errorf("informer %s: the store has not answered for %v", h.Name, h.StoreBusy.Truncate(time.Second))
+	if h.StoreError == nil {
+		return dead
+	}
+	return fmt.Errorf("%w: %w", dead, h.StoreError)
 }
 
 // MarshalJSON encodes h with names in camel case, errors as text, durations in
@@ -136,7 +141,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Watchers         []WatcherStats `json:"watchers"`
 	}{
 		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
-		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Watchers,
+		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, append([]WatcherStats{}, h.Watchers...),
 	})
 }
 

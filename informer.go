@@ -127,6 +127,7 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	i.stop()
 	i.await(ctx, controller.Wait) // nothing new can happen now
 	i.processor.drain(i.opts.DrainTimeout)
+	i.processor.stop()
 	stopCalls()
 	i.await(ctx, watchers.Wait)
 	return nil

@@ -51,6 +51,7 @@ type informerProcessor[T Object] struct {
 	alive     map[*informerProcessorListener[T]]int // goroutines of each, also once it is removed
 	added     int                                   // how many there ever were
 	starting  int                                   // goroutines that are started and not yet live
+	left      []*informerProcessorListener[T]       // those there were at the stop
 }
 
 type processorState uint8
@@ -197,8 +198,9 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.checkStartedLocked()
 }
 
-// run keeps the log from holding on to old chunks until ctx ends, and then stops
-// the listeners, waits for their goroutines and says what they have not told.
+// run keeps the log from holding on to old chunks until ctx ends. stop must have
+// been called by then: run waits for the listeners' goroutines, and says what they
+// have not told.
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -207,9 +209,8 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	left := p.stop()
 	p.wg.Wait()
-	for _, l := range left {
+	for _, l := range p.left {
 		if n := l.stats().Pending; n > 0 {
 			klog.FromContext(ctx).Info("A watcher was not told everything before the informer stopped", "watcher", l.opts.Name, "events", n)
 			if p.observer.Undelivered != nil {
@@ -262,15 +263,14 @@ func (p *informerProcessor[T]) refuse() {
 	p.state = processorStopped
 }
 
-// stop removes all listeners and returns them.
-func (p *informerProcessor[T]) stop() []*informerProcessorListener[T] {
+// stop removes all listeners.
+func (p *informerProcessor[T]) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.allLocked()
-	for _, l := range all {
+	p.left = p.allLocked()
+	for _, l := range p.left {
 		p.dropLocked(l)
 	}
-	return all
 }
 
 // underWay names the calls of listeners that have not returned.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -108,15 +109,18 @@ func (a *applier[T]) tryWrite(w write, obj T) error {
 
 // tryAgain makes a further attempt. The one that failed may have taken effect all
 // the same, and a store need not add what is there, nor update or delete what is
-// not: so it looks first.
+// not: so it looks first. A look that is refused says nothing about the write,
+// which then has to speak for itself.
 func (a *applier[T]) tryAgain(c *change[T]) error {
 	stored, exists, err := a.store.GetByKey(c.key)
 	switch {
+	case errors.Is(err, ErrPermanent):
+		return a.tryWrite(c.write, c.stored)
 	case err != nil:
 		return err
 	case c.write != writeDelete && exists:
 		err := a.tryWrite(writeUpdate, c.stored)
-		if obj, ok := stored.(T); ok && errors.Is(err, ErrPermanent) && sameVersion(obj, c.stored) {
+		if errors.Is(err, ErrPermanent) && c.madeOf(stored) {
 			return nil // refused again, and there all the same
 		}
 		return err
@@ -126,6 +130,13 @@ func (a *applier[T]) tryAgain(c *change[T]) error {
 		return a.tryWrite(writeDelete, c.stored)
 	}
 	return nil
+}
+
+// madeOf reports whether stored, which was found after a write has failed, is what
+// that put there. Of an add anything is: there was nothing before.
+func (c *change[T]) madeOf(stored any) bool {
+	obj, ok := stored.(T)
+	return ok && (c.write == writeAdd || sameVersion(obj, c.stored) || reflect.DeepEqual(obj, c.stored))
 }
 
 func (w write) String() string {

@@ -1,0 +1,296 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// undelivered collects what an informer says it has not told.
+type undelivered struct {
+	mu   sync.Mutex
+	told map[string]int
+}
+
+func (u *undelivered) observer() *informer.Observer {
+	u.told = map[string]int{}
+	return &informer.Observer{Undelivered: func(i informer.UndeliveredInfo) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.told[i.Watcher] = i.Events
+	}}
+}
+
+// handling is a recorder that knows how many of its calls were not interrupted.
+type handling struct {
+	recorder
+	handled atomic.Int64
+}
+
+// waitingFor lets 10,000 events wait for a watcher that takes a millisecond for
+// each, and returns when it has begun.
+func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opts informer.WatcherOptions) (r *handling, src *source, u *undelivered, stop func()) {
+	t.Helper()
+	src = informertest.NewSource[configMap]()
+	u = &undelivered{}
+	inf := newInformer(t, src, options{Queue: queue, DrainTimeout: drain, Observer: u.observer()})
+	r = &handling{}
+	r.Hook = func(ctx context.Context, _ event) error {
+		select {
+		case <-time.After(time.Millisecond):
+			r.handled.Add(1)
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	opts.Name, opts.MaxBacklog = "slow", -1
+	addWatcher(t, inf, r, opts)
+	stop = start(t, inf)
+	<-inf.Synced()
+	for n := range 10_000 {
+		src.Apply(object(fmt.Sprint("o", n), ""))
+	}
+	// In no time, so that nearly all of them wait.
+	if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+		t.Fatal(err)
+	}
+	return r, src, u, stop
+}
+
+func TestWhatWaitsIsDeliveredWithinTheDrainTimeout(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for workers := range 3 {
+			r, src, u, stop := waitingFor(t, queue, time.Minute, informer.WatcherOptions{Workers: workers})
+			before, begun := r.handled.Load(), time.Now()
+			stop()
+			if before > 10 || r.handled.Load() != 10_000 {
+				t.Errorf("%d events before and %d after the stop", before, r.handled.Load())
+			}
+			if took := time.Since(begun); took > 11*time.Second || took < 4*time.Second {
+				t.Errorf("draining took %v", took)
+			}
+			if len(u.told) != 0 {
+				t.Errorf("undelivered: %v", u.told)
+			}
+			checkView(t, &r.recorder, src)
+		}
+	})
+}
+
+func TestWhatIsLeftAtTheStopIsCounted(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for name, drain := range map[string]time.Duration{"no drain": 0, "too short": time.Second} {
+			for workers := range 3 {
+				r, _, u, stop := waitingFor(t, queue, drain, informer.WatcherOptions{Workers: workers})
+				begun := time.Now()
+				stop()
+				if took := time.Since(begun); took != drain {
+					t.Errorf("%s: stopping took %v", name, took)
+				}
+				if calls, most := len(r.Events()), int(r.handled.Load())+max(1, workers); calls > most {
+					t.Errorf("%s, %d workers: called again after the calls under way were interrupted: %d times, at most %d", name, workers, calls, most)
+				}
+				if handled := int(r.handled.Load()); u.told["slow"] != 10_000-handled {
+					t.Errorf("%s, %d workers: of 10,000 events %d were handled, and %v are said not to be", name, workers, handled, u.told)
+				}
+			}
+		}
+	})
+}
+
+func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", ""), object("b", ""), object("c", ""))
+		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour})
+		ended := 0
+		handle := func(ctx context.Context, _ event) error {
+			time.Sleep(time.Minute)
+			if ctx.Err() != nil {
+				ended++
+			}
+			return nil
+		}
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](handle), informer.WatcherOptions{})
+		stop := start(t, inf)
+		<-inf.Synced()
+		go stop()
+		sleepBubble(90 * time.Second)
+		if s := reg.Stats(); ended != 0 || s.Delivered != 1 || s.Pending != 2 {
+			t.Errorf("while draining, %d calls with an ended ctx: %+v", ended, s)
+		}
+		reg.Remove()
+		<-reg.Stopped()
+		if ended != 1 {
+			t.Errorf("Remove did not end the ctx of the call under way")
+		}
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("with its only watcher removed, draining took %v longer", took)
+		}
+	})
+}
+
+func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("heals", ""), object("stays broken", ""))
+		var errs errorLog
+		u := undelivered{}
+		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: errs.handle})
+		calls := map[string]int{}
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			if calls[e.Key().Name]++; calls[e.Key().Name] == 2 && e.Key().Name == "heals" {
+				return nil
+			}
+			return errors.New("no luck")
+		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return 24 * time.Hour, true }})
+		stop := start(t, inf)
+		<-reg.Synced()
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took != 0 || calls["heals"] != 2 || calls["stays broken"] != 2 {
+			t.Errorf("after %v the calls were %v", took, calls)
+		}
+		if s := reg.Stats(); s.Delivered != 1 || s.Failed != 1 || s.Pending != 0 || len(u.told) != 0 {
+			t.Errorf("in the end: %+v, undelivered %v", s, u.told)
+		}
+		if n := len(errs.take()); n != 3 {
+			t.Errorf("%d errors were reported, want one for each and one for giving up", n)
+		}
+	})
+}
+
+func TestDrainingIsOverAsSoonAsNothingWaits(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, DrainTimeout: time.Hour})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Workers: 4, ResyncPeriod: time.Minute})
+		stop := start(t, inf)
+		sleepBubble(time.Minute)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// panicky panics for one object.
+func panicky(_ context.Context, e event) error {
+	if e.Key().Name == "bad" {
+		panic("what a pity")
+	}
+	return nil
+}
+
+func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
+	for name, opts := range map[string]informer.WatcherOptions{
+		"plain": {}, "workers": {Workers: 4}, "retry": {Retry: informer.Backoff(time.Second, time.Second, 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				src := informertest.NewSource(object("a", ""), object("bad", ""), object("c", ""))
+				var errs errorLog
+				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+				var other recorder
+				addWatcher(t, inf, &other, informer.WatcherOptions{})
+				opts.RecoverPanics = true
+				opts.OnSynced = func(context.Context) { panic("this too") }
+				reg := addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
+				informertest.Run(t, inf)
+				sleepBubble(time.Minute)
+				checkView(t, &other, src)
+				if s := reg.Stats(); !s.Synced || s.Delivered != 2 || s.Failed != 1 || s.Pending != 0 {
+					t.Errorf("in the end: %+v", s)
+				}
+				watcher, onSynced := 0, 0
+				for _, err := range errs.take() {
+					var failed *informer.EventError
+					var panicked *informer.PanicError
+					switch {
+					case !errors.As(err, &failed) || !errors.As(err, &panicked):
+						t.Errorf("reported %v", err)
+					case panicked.Value == "what a pity" && failed.Key == keyOf("bad") && strings.Contains(string(panicked.Stack), "panicky"):
+						watcher++
+					case panicked.Value == "this too" && strings.Contains(err.Error(), "OnSynced"):
+						onSynced++
+					default:
+						t.Errorf("reported %v", err)
+					}
+				}
+				if watcher != 1+len(name)/len("workers_") && name != "retry" || onSynced != 1 {
+					t.Errorf("reported %d panics of the watcher and %d of OnSynced", watcher, onSynced)
+				}
+			})
+		})
+	}
+}
+
+// TestAPanicEndsTheProcess runs this test again, in a process that is to die.
+func TestAPanicEndsTheProcess(t *testing.T) {
+	const variable = "INFORMER_TEST_PANIC"
+	if mode := os.Getenv(variable); mode != "" {
+		inf := newInformer(t, informertest.NewSource(object("bad", "")), options{})
+		opts := informer.WatcherOptions{}
+		if mode == "workers" {
+			opts.Workers = 2
+		}
+		addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
+		_ = inf.Run(t.Context())
+		return
+	}
+	for _, mode := range []string{"plain", "workers"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAPanicEndsTheProcess$")
+		cmd.Env = append(os.Environ(), variable+"="+mode)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+			t.Errorf("%s: ended with %v", mode, err)
+		}
+		if !strings.Contains(string(out), "panic: what a pity") || !strings.Contains(string(out), "informer_test.panicky(") {
+			t.Errorf("%s: does not show the panic and where it was:\n%s", mode, out)
+		}
+	}
+}
+
+func TestABlockedWatcherIsSeenInItsStats(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for workers := range 3 {
+			src := informertest.NewSource(object("a", "1"), object("b", "1"))
+			inf := newInformer(t, src, options{Queue: queue})
+			gate := make(chan struct{})
+			reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+				<-gate
+				return nil
+			}), informer.WatcherOptions{Name: "blocked", Workers: workers})
+			stop := start(t, inf)
+			<-inf.Synced()
+			sleepBubble(time.Minute)
+			src.Apply(object("c", "1"))
+			sleepBubble(time.Minute)
+			want := informer.WatcherStats{Name: "blocked", Pending: 3, OldestWaiting: 2 * time.Minute}
+			if s := reg.Stats(); s != want {
+				t.Errorf("%d workers: %+v, want %+v", workers, s, want)
+			}
+			close(gate)
+			synctest.Wait()
+			want = informer.WatcherStats{Name: "blocked", Synced: true, Delivered: 3}
+			if s := reg.Stats(); s != want {
+				t.Errorf("%d workers: %+v, want %+v", workers, s, want)
+			}
+			stop()
+		}
+	})
+}

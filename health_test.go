@@ -1,0 +1,499 @@
+package informer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// ago returns how long ago t was, without the nanosecond by which a moment that
+// has happened differs from one that never has.
+func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
+
+// runWith returns a synced informer over src and store that reports to nobody.
+func runWith(t *testing.T, queue informer.QueueKind, src *source, store *informertest.Store) *ci {
+	t.Helper()
+	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+	informertest.Run(t, inf)
+	synctest.Wait()
+	return inf
+}
+
+// unreachable ends the watches of src and lets every request fail.
+func unreachable(src *source) {
+	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
+	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+	src.Disconnect()
+}
+
+// hangAt lets the operations of that name hang, and "list", "get" and "bookmark"
+// with all others.
+func hangAt(store *informertest.Store, op string) (release func()) {
+	if op == "list" || op == "get" || op == "bookmark" {
+		return store.Hang()
+	}
+	hold := make(chan struct{})
+	store.Fail(func(asked, _ string) error {
+		if asked == op {
+			<-hold
+		}
+		return nil
+	})
+	return func() { store.Fail(nil); close(hold) }
+}
+
+func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		release := src.HoldList()
+		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff})
+		goroutines := make(chan struct{})
+		informer.HoldListeners(inf, goroutines)
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		check := func(when string, want informer.Health) {
+			t.Helper()
+			synctest.Wait()
+			got := inf.Health()
+			got.LastList, got.LastContact, got.Watchers = time.Time{}, time.Time{}, nil
+			want.Name = "ConfigMap"
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		check("before Run", informer.Health{})
+		stop := start(t, inf)
+		check("while no listener is live", informer.Health{})
+		close(goroutines)
+		check("during the first list", informer.Health{Started: true})
+		release()
+		check("synced", informer.Health{Started: true, Synced: true, Watching: true, ResourceVersion: src.ResourceVersion()})
+		src.Apply(object("a", "2"))
+		check("after a change", informer.Health{Started: true, Synced: true, Watching: true, ResourceVersion: src.ResourceVersion()})
+		last := src.ResourceVersion()
+		stop()
+		src.Apply(object("a", "3"))
+		check("stopped", informer.Health{Started: true, Stopped: true, Synced: true, ResourceVersion: last})
+	})
+}
+
+func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SlowList(time.Minute)
+		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		sleepBubble(hour)
+		start(t, inf)
+		check := func(when string, list, contact time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if h := inf.Health(); ago(h.LastList) != list || ago(h.LastContact) != contact {
+				t.Errorf("%s: the last list was %v ago, not %v, the last contact %v, not %v", when, ago(h.LastList), list, ago(h.LastContact), contact)
+			}
+		}
+		if h := inf.Health(); !h.LastList.IsZero() || !h.LastContact.IsZero() {
+			t.Errorf("during the first list it has heard of its source: %+v", h)
+		}
+		sleepBubble(time.Minute)
+		check("listed", 0, 0)
+		sleepBubble(time.Minute)
+		check("a minute later", time.Minute, time.Minute)
+		src.Apply(object("a", "2"))
+		check("after an event", time.Minute, 0)
+		sleepBubble(time.Minute)
+		check("again a minute later", 2*time.Minute, time.Minute)
+		src.Bookmark()
+		check("after a bookmark", 2*time.Minute, 0)
+		src.Expire()
+		if err := src.WaitForWatches(within(t, hour), 1); err != nil {
+			t.Fatal(err)
+		}
+		check("listed again", 0, 0)
+		unreachable(src)
+		sleepBubble(hour)
+		check("after an hour of nothing", hour, hour)
+	})
+}
+
+func TestHealthShowsASourceThatFailsUntilItWorks(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		check := func(when string, watching bool, want error) {
+			t.Helper()
+			failures := 0
+			for _, r := range src.Requests() {
+				if failures++; r.Err == nil {
+					failures = 0 // in a row
+				}
+			}
+			h := inf.Health()
+			if h.Watching != watching || h.SourceFailures != failures || !errors.Is(h.SourceError, want) || (want == nil) != (h.SourceError == nil) {
+				t.Errorf("%s after %d failures: watching %v, %v, %d failures", when, failures, h.Watching, h.SourceError, h.SourceFailures)
+			}
+		}
+		check("at first", true, nil)
+		for range 2 {
+			sleepBubble(10 * time.Second)
+			unreachable(src)
+			synctest.Wait()
+			check("at once", false, syscall.ECONNREFUSED)
+			sleepBubble(hour)
+			check("in an hour", false, syscall.ECONNREFUSED)
+			src.Heal()
+			if err := src.WaitForWatches(within(t, hour), 1); err != nil {
+				t.Fatal(err)
+			}
+			src.Bookmark()
+			synctest.Wait()
+			check("when it works again", true, nil)
+		}
+		var failed *informer.WatchError
+		src.SetWatchList(informertest.WatchListRejected)
+		src.Fail(informertest.VerbList, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil), -1)
+		src.Expire()
+		sleepBubble(hour)
+		if h := inf.Health(); !errors.As(h.SourceError, &failed) || failed.Op != "list" || !apierrors.IsForbidden(h.SourceError) || h.SourceFailures < 50 {
+			t.Errorf("with LIST forbidden it shows %v, %d failures", h.SourceError, h.SourceFailures)
+		}
+	})
+}
+
+func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		inf := runWith(t, queue, src, store)
+		if err := inf.Health().StoreError; err != nil {
+			t.Errorf("a store that works: %v", err)
+		}
+		full := errors.New("the disk is full")
+		for _, op := range []string{"get", "update"} {
+			store.Fail(func(asked, _ string) error {
+				if asked == op {
+					return full
+				}
+				return nil
+			})
+			before := store.Calls("get")
+			src.Apply(object("a", op))
+			sleepBubble(hour)
+			attempts := store.Calls("get") - before // each looks first
+			var failed *informer.StoreError
+			h := inf.Health()
+			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || failed.Err != full {
+				t.Errorf("a %s that fails: %v", op, h.StoreError)
+			} else if failed.Failures != attempts {
+				t.Errorf("after %d attempts it says that there were %d", attempts, failed.Failures)
+			}
+			if h.StoreBusy != 0 {
+				t.Errorf("between two attempts the store is busy for %v", h.StoreBusy)
+			}
+			store.Heal()
+			sleepBubble(time.Minute)
+			if err := inf.Health().StoreError; err != nil {
+				t.Errorf("a %s that works again: %v", op, err)
+			}
+		}
+	})
+}
+
+func TestHealthCountsWhatTheStoreRefuses(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		inf := runWith(t, queue, src, store)
+		store.Fail(func(op, _ string) error {
+			if op == "get" {
+				return nil
+			}
+			return fmt.Errorf("too large: %w", informer.ErrPermanent)
+		})
+		for n := range 3 {
+			if h := inf.Health(); h.Refused != n || h.StoreError != nil || h.ResourceVersion != src.ResourceVersion() {
+				t.Errorf("after %d refusals: %d, %v, at version %s", n, h.Refused, h.StoreError, h.ResourceVersion)
+			}
+			src.Apply(object("a", fmt.Sprint("too large ", n)))
+			synctest.Wait()
+		}
+	})
+}
+
+func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		hold := make(chan struct{})
+		slow := addWatcher(t, inf, &recorder{Hook: func(_ context.Context, e event) error {
+			if e.Key() == keyOf("c") {
+				<-hold
+			}
+			return nil
+		}}, informer.WatcherOptions{Name: "slow"})
+		addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error {
+			return fmt.Errorf("never pleased: %w", informer.ErrPermanent)
+		}}, informer.WatcherOptions{Name: "picky"})
+		t.Cleanup(slow.Remove)
+		synctest.Wait()
+		src.Apply(object("c", "1"))
+		src.Apply(object("a", "3"))
+		sleepBubble(time.Minute)
+		picky := informer.WatcherStats{Name: "picky", Synced: true, Failed: 4}
+		want := []informer.WatcherStats{picky, {Name: "slow", Synced: true, Delivered: 2, Pending: 2, OldestWaiting: time.Minute}}
+		if diff := cmp.Diff(want, inf.Health().Watchers); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		close(hold)
+		slow.Remove()
+		if diff := cmp.Diff([]informer.WatcherStats{picky}, inf.Health().Watchers); diff != "" {
+			t.Errorf("once it is removed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEverythingAnswersAtOnceWhileTheStoreHangs(t *testing.T) {
+	for op, provoke := range map[string]func(*source){
+		"list":     func(*source) {}, // at the start
+		"get":      func(src *source) { src.Apply(object("a", "2")) },
+		"update":   func(src *source) { src.Apply(object("a", "2")) },
+		"add":      func(src *source) { src.Apply(object("b", "1")) },
+		"delete":   func(src *source) { _, _ = src.Delete(keyOf("a")) },
+		"bookmark": (*source).Bookmark,
+	} {
+		key := map[string]string{"get": "default/a", "update": "default/a", "add": "default/b", "delete": "default/a"}[op]
+		t.Run(op, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAHang(t, queue, op, key, provoke) })
+		})
+	}
+}
+
+func throughAHang(t *testing.T, queue informer.QueueKind, op, key string, provoke func(*source)) {
+	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+	inf := newInformer(t, src, options{Queue: queue, Store: store})
+	reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "early"})
+	atStart := op == "list"
+	var release func()
+	if atStart {
+		release = hangAt(store, op)
+	}
+	start(t, inf)
+	synctest.Wait()
+	if !atStart {
+		release = hangAt(store, op)
+	}
+	provoke(src)
+	for _, passed := range []time.Duration{9 * time.Second, 11 * time.Second} {
+		time.Sleep(passed - inf.Health().StoreBusy)
+		begun := time.Now()
+		h := inf.Health()
+		if h.StoreBusy != passed {
+			t.Errorf("after %v the store is busy for %v", passed, h.StoreBusy)
+		}
+		var hung *informer.StoreError
+		if errors.As(h.StoreError, &hung) != (passed > 10*time.Second) {
+			t.Errorf("after %v it shows %v", passed, h.StoreError)
+		}
+		if hung != nil && (hung.Op != op || hung.Key != key || !strings.Contains(hung.Error(), "has not returned for 11s")) {
+			t.Errorf("it shows %v", h.StoreError)
+		}
+		if s := reg.Stats(); s.Synced == atStart || s.Name != "early" || inf.HasSynced() == atStart || (inf.ResourceVersion() == "") != atStart {
+			t.Errorf("the informer has synced: %v, at version %q, the watcher: %+v", inf.HasSynced(), inf.ResourceVersion(), s)
+		}
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("the answers took %v", took)
+		}
+	}
+	err := inf.WaitForSync(within(t, time.Second))
+	var late *informer.SyncError
+	if want := fmt.Sprintf("%s %s: has not returned for ", op, key); !errors.As(err, &late) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"late"`) {
+		t.Errorf("waiting ended with %v, not %q", err, want)
+	}
+	release()
+	if err := inf.WaitForSync(within(t, time.Second)); err != nil {
+		t.Errorf("when it hangs no more: %v", err)
+	}
+	synctest.Wait()
+	if h := inf.Health(); h.StoreError != nil || h.StoreBusy != 0 {
+		t.Errorf("when it hangs no more: %v, busy for %v", h.StoreError, h.StoreBusy)
+	}
+}
+
+// state is an informer in a state that Ready and Live judge.
+type state struct {
+	after       time.Duration // in that state
+	bring       func(*testing.T, *stateful)
+	ready, live string // what the errors say; empty for none
+}
+
+// stateful is what a state is made of. It does not run yet.
+type stateful struct {
+	*ci
+	src     *source
+	store   *informertest.Store
+	release func() // what hangs, before the test ends; may be nil
+}
+
+func (s *stateful) synced(t *testing.T) {
+	start(t, s.ci)
+	synctest.Wait()
+}
+
+func (s *stateful) hung(t *testing.T) {
+	s.synced(t)
+	s.release = s.store.Hang()
+	s.src.Apply(object("a", "2"))
+}
+
+var states = map[string]state{
+	"not started": {bring: func(*testing.T, *stateful) {}, after: hour, ready: "has not started"},
+	"not synced": {after: hour, ready: "has not synced", bring: func(t *testing.T, s *stateful) {
+		s.src.HoldList()
+		start(t, s.ci)
+	}},
+	"not synced because of the source": {after: hour, ready: "has not synced: list ConfigMap: it is forbidden", bring: func(t *testing.T, s *stateful) {
+		s.src.Fail(informertest.VerbList, errors.New("it is forbidden"), -1)
+		start(t, s.ci)
+	}},
+	"synced": {after: hour, bring: func(t *testing.T, s *stateful) { s.synced(t) }},
+	"without API server since it has synced": {after: 24 * hour, bring: func(t *testing.T, s *stateful) {
+		s.synced(t)
+		unreachable(s.src)
+	}},
+	"with a store that fails": {after: hour, ready: "store: get default/a: disk full", bring: func(t *testing.T, s *stateful) {
+		s.synced(t)
+		s.store.Fail(func(string, string) error { return errors.New("disk full") })
+		s.src.Apply(object("a", "2"))
+	}},
+	"with a store that is slow":  {after: 10*time.Second - 1, bring: func(t *testing.T, s *stateful) { s.hung(t) }},
+	"with a store that hangs":    {after: 10 * time.Second, ready: "store: get default/a: has not returned for 10s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
+	"with a store still hanging": {after: 5*time.Minute - 1, ready: "store: get default/a: has not returned for 4m59s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
+	"with a store that is dead": {after: 5 * time.Minute, ready: "store: get default/a: has not returned for 5m0s",
+		live: "the store has not answered for 5m0s: store: get default/a: has not returned for 5m0s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
+	"with a watcher that blocks": {after: 24 * hour, bring: func(t *testing.T, s *stateful) {
+		addWatcher(t, s.ci, &recorder{Hook: func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }}, informer.WatcherOptions{})
+		s.synced(t)
+	}},
+	"stopped": {after: hour, ready: "informer has stopped", bring: func(t *testing.T, s *stateful) { start(t, s.ci)() }},
+}
+
+func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *testing.T) {
+	for name, state := range states {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				s := &stateful{src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil)}
+				s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+				state.bring(t, s)
+				sleepBubble(state.after)
+				h := s.Health()
+				checkReason(t, "Ready", h.Ready(), state.ready)
+				checkReason(t, "Live", h.Live(), state.live)
+				if s.release != nil {
+					s.release()
+				}
+			})
+		})
+	}
+}
+
+// checkReason fails the test unless err says want of the informer.
+func checkReason(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if want != "" {
+		want = "informer ConfigMap: " + want
+	}
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
+	full := errors.New("disk full")
+	for _, h := range []informer.Health{
+		{Started: true, Synced: true, StoreError: &informer.StoreError{Err: full}},
+		{Started: true, SourceError: &informer.WatchError{Err: full}},
+	} {
+		if err := h.Ready(); !errors.Is(err, full) {
+			t.Errorf("Ready: %v", err)
+		}
+	}
+	if err := (informer.Health{Stopped: true}).Ready(); !errors.Is(err, informer.ErrStopped) {
+		t.Errorf("Ready: %v", err)
+	}
+	checkReason(t, "Live without a StoreError", informer.Health{Name: "ConfigMap", StoreBusy: hour}.Live(), "the store has not answered for 1h0m0s")
+}
+
+func TestHealthAsJSON(t *testing.T) {
+	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		health informer.Health
+		want   string
+	}{
+		"in trouble": {informer.Health{
+			Name: "Pod", Started: true, Synced: true, LastList: at, LastContact: at.Add(time.Minute), ResourceVersion: "1000",
+			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7,
+			StoreError: &informer.StoreError{Op: "get", Key: "default/a", Err: errors.New(`"disk" full`)}, StoreBusy: 1500 * time.Millisecond, Refused: 2,
+			Watchers: []informer.WatcherStats{{Name: "w", Pending: 3, OldestWaiting: 250 * time.Millisecond}},
+		}, `{"name":"Pod","started":true,"stopped":false,"synced":true,"watching":false,` +
+			`"lastList":"2026-07-01T12:00:00Z","lastContact":"2026-07-01T12:01:00Z","resourceVersion":"1000",` +
+			`"sourceError":"watch Pod: connection refused","sourceFailures":7,` +
+			`"storeError":"store: get default/a: \"disk\" full","storeBusySeconds":1.5,"refused":2,` +
+			`"watchers":[{"name":"w","synced":false,"pending":3,"delivered":0,"failed":0,"retried":0,"merged":0,"oldestWaitingSeconds":0.25}]}`},
+		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Watchers: []informer.WatcherStats{}},
+			`{"name":"Pod","started":true,"stopped":true,"synced":true,"watching":true,"watchers":[]}`},
+		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"watchers":[]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.Marshal(test.health)
+			if diff := cmp.Diff(test.want, string(got)); diff != "" || err != nil {
+				t.Errorf("%v (-want +got)\n%s", err, diff)
+			}
+		})
+	}
+	inf := newInformer(t, informertest.NewSource[configMap](), options{})
+	if got, err := json.Marshal(inf.Health()); !strings.Contains(string(got), `"watchers":[]`) || err != nil {
+		t.Errorf("of an informer without watchers: %s, %v", got, err)
+	}
+}
+
+func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
+	var reason error
+	probe := func(h http.Handler) (int, string) {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if got := answer.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+			t.Errorf("the answer is of the type %q", got)
+		}
+		return answer.Code, answer.Body.String()
+	}
+	handler := informer.ProbeHandler(func() error { return reason })
+	for range 2 {
+		reason = nil
+		if code, body := probe(handler); code != http.StatusOK || body != "ok\n" {
+			t.Errorf("without an error: %d %q", code, body)
+		}
+		reason = errors.New("informer Pod: has not synced")
+		if code, body := probe(handler); code != http.StatusServiceUnavailable || body != "informer Pod: has not synced\n" {
+			t.Errorf("with an error: %d %q", code, body)
+		}
+	}
+	if code, body := probe(informer.ProbeHandler(nil)); code != http.StatusServiceUnavailable || !strings.Contains(body, "no check") {
+		t.Errorf("without a check: %d %q", code, body)
+	}
+}

@@ -1,0 +1,437 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// journal keeps what an Observer is told.
+type journal struct {
+	mu          sync.Mutex // protects the rest
+	lists       []informer.ListInfo
+	watches     []informer.WatchInfo
+	stores      []informer.StoreInfo
+	applied     []informer.ApplyInfo
+	handled     []informer.HandledInfo
+	merged      []informer.MergedInfo
+	lagging     []informer.LaggingInfo
+	undelivered []informer.UndeliveredInfo
+}
+
+func (j *journal) observer() *informer.Observer {
+	return &informer.Observer{
+		List:        into(j, &j.lists),
+		Watch:       into(j, &j.watches),
+		Store:       into(j, &j.stores),
+		Apply:       into(j, &j.applied),
+		Handled:     into(j, &j.handled),
+		Merged:      into(j, &j.merged),
+		Lagging:     into(j, &j.lagging),
+		Undelivered: into(j, &j.undelivered),
+	}
+}
+
+func into[I any](j *journal, all *[]I) func(I) {
+	return func(info I) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		*all = append(*all, info)
+	}
+}
+
+// expect fails the test unless what has come into *all since it was last asked is
+// want, once everything has happened that is due. Errors need only match.
+func expect[I any](t *testing.T, j *journal, all *[]I, want ...I) {
+	t.Helper()
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if diff := cmp.Diff(want, *all, cmpopts.EquateErrors(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%T (-want +got)\n%s", *all, diff)
+	}
+	*all = nil
+}
+
+// observed runs an informer named "i" that j observes, and which reports to nobody.
+func observed(t *testing.T, j *journal, src *source, opts options) (inf *ci, stop func()) {
+	t.Helper()
+	opts.Name, opts.Observer, opts.ErrorHandler = "i", j.observer(), func(context.Context, error) {}
+	inf = newInformer(t, src, opts)
+	stop = start(t, inf)
+	synctest.Wait()
+	return inf, stop
+}
+
+func TestAnObserverSeesEachPageOfAList(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1"))
+		src.SlowList(time.Second)
+		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+		var j journal
+		observed(t, &j, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 2})
+		sleepBubble(time.Minute)
+		expect(t, &j, &j.lists,
+			informer.ListInfo{Informer: "i", Took: time.Second, Err: syscall.ECONNREFUSED},
+			informer.ListInfo{Informer: "i", Took: time.Second, Objects: 2},
+			informer.ListInfo{Informer: "i", Took: time.Second, Objects: 2},
+			informer.ListInfo{Informer: "i", Took: time.Second, Objects: 1})
+	})
+}
+
+func TestAnObserverSeesHowEachWatchEnds(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		var j journal
+		_, stop := observed(t, &j, src, options{Queue: queue})
+		opened := time.Now()
+		reopened := func() {
+			if err := src.WaitForWatches(within(t, hour), 1); err != nil {
+				t.Fatal(err)
+			}
+			opened = time.Now()
+		}
+		sleepBubble(time.Minute)
+		src.Apply(object("a", "2"))
+		src.Bookmark()
+		expect(t, &j, &j.watches)
+		src.Expire()
+		expired := apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+		synctest.Wait()
+		if len(j.watches) != 1 || !apierrors.IsResourceExpired(j.watches[0].Err) {
+			t.Fatalf("of a watch that expires it was told %v", j.watches)
+		}
+		j.watches[0].Err = expired // the status of the server, in a pointer of its own
+		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Streaming: true, Events: 3 + 2 + 1, Took: time.Minute, Err: expired})
+
+		reopened() // with a stream, again
+		requests := src.Requests()
+		timeout := time.Duration(*requests[len(requests)-1].Options.TimeoutSeconds) * time.Second
+		sleepBubble(timeout)
+		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Streaming: true, Events: 3, Took: timeout})
+
+		sleepBubble(time.Minute)
+		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Disconnect()
+		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Took: time.Minute}, informer.WatchInfo{Informer: "i", Err: syscall.ECONNREFUSED})
+		reopened()
+		src.Apply(object("a", "3"))
+		sleepBubble(time.Second)
+		stop()
+		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Events: 1, Took: time.Since(opened)})
+	})
+}
+
+func TestAnObserverSeesEachAttemptOnTheStore(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		var j journal
+		observed(t, &j, src, options{Queue: queue, Store: store})
+		info := func(op, key string, took time.Duration, failures int) informer.StoreInfo {
+			i := informer.StoreInfo{Informer: "i", Op: op, Key: key, Took: took, Failures: failures}
+			if failures > 0 {
+				i.Err = syscall.ENOSPC
+			}
+			return i
+		}
+		expect(t, &j, &j.stores, info("get", "default/a", 0, 0), info("add", "default/a", 0, 0))
+
+		store.Delay(time.Second)
+		failures := 0
+		store.Fail(func(op, _ string) error {
+			if failures++; failures == 1 || op == "update" && failures < 6 {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		src.Apply(object("a", "2"))
+		sleepBubble(time.Minute)
+		expect(t, &j, &j.stores,
+			info("get", "default/a", time.Second, 1),
+			info("get", "default/a", time.Second, 0),
+			info("update", "default/a", time.Second, 1),
+			info("update", "default/a", 2*time.Second, 2), // looks first
+			info("update", "default/a", 2*time.Second, 0))
+
+		store.Heal()
+		_, _ = src.Delete(keyOf("a"))
+		expect(t, &j, &j.stores, info("get", "default/a", 0, 0), info("delete", "default/a", 0, 0))
+	})
+}
+
+func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store := informertest.NewSource(object("a", "1"), object("b", "1")), informertest.NewStore(nil)
+		var j journal
+		observed(t, &j, src, options{Queue: queue, Store: store})
+		info := func(name string, typ informer.EventType, origin informer.Origin, lag time.Duration) informer.ApplyInfo {
+			return informer.ApplyInfo{Informer: "i", Key: "default/" + name, Type: typ, Origin: origin, Lag: lag}
+		}
+		expect(t, &j, &j.applied, info("a", informer.EventAdded, informer.OriginInitial, 0), info("b", informer.EventAdded, informer.OriginInitial, 0))
+
+		store.Delay(time.Second)
+		src.Apply(object("a", "2"))
+		expect(t, &j, &j.applied)
+		sleepBubble(time.Minute)
+		expect(t, &j, &j.applied, info("a", informer.EventUpdated, informer.OriginWatch, 2*time.Second)) // to get, to write
+
+		store.Heal()
+		store.Fail(func(op, key string) error {
+			if op == "get" {
+				return nil
+			}
+			return informer.ErrPermanent
+		})
+		src.Apply(object("a", "refused"))
+		expect(t, &j, &j.applied)
+
+		store.Heal()
+		src.Apply(object("a", "3"))
+		expect(t, &j, &j.applied, info("a", informer.EventUpdated, informer.OriginWatch, 0))
+		src.Mute(true)
+		_, _ = src.Delete(keyOf("b"))
+		src.Apply(object("c", "1"))
+		src.Expire()
+		src.Mute(false)
+		store.Delay(time.Second)
+		sleepBubble(time.Minute)
+		slices.SortFunc(j.applied, func(a, b informer.ApplyInfo) int { return strings.Compare(a.Key, b.Key) })
+		if len(j.applied) == 2 && j.applied[1].Lag > 0 { // how much depends on the queue
+			j.applied[1].Lag = hour
+		}
+		expect(t, &j, &j.applied, info("b", informer.EventDeleted, informer.OriginRelist, 0), info("c", informer.EventAdded, informer.OriginRelist, hour))
+	})
+}
+
+func TestAnObserverSeesEachCallOfAWatcher(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		var j journal
+		inf, _ := observed(t, &j, src, options{Queue: queue})
+		failing := errors.New("not now")
+		left := 2 // failures
+		watcher := &recorder{Hook: func(context.Context, event) error {
+			time.Sleep(time.Second)
+			if left--; left >= 0 {
+				return failing
+			}
+			return nil
+		}}
+		again := func(failures int, _ error) (time.Duration, bool) { return time.Minute, failures < 3 }
+		reg := addWatcher(t, inf, watcher, informer.WatcherOptions{Name: "w", Retry: again})
+		added := informer.HandledInfo{Informer: "i", Watcher: "w", Key: keyOf("a"), Type: informer.EventAdded, Origin: informer.OriginInitial, Took: time.Second}
+		with := func(h informer.HandledInfo, failures int, err error, gaveUp bool) informer.HandledInfo {
+			h.Failures, h.Err, h.GaveUp = failures, err, gaveUp
+			return h
+		}
+		sleepBubble(hour)
+		expect(t, &j, &j.handled, with(added, 1, failing, false), with(added, 2, failing, false), with(added, 2, nil, false))
+
+		left = 3
+		src.Apply(object("a", "2"))
+		sleepBubble(hour)
+		updated := with(added, 0, nil, false)
+		updated.Type, updated.Origin = informer.EventUpdated, informer.OriginWatch
+		expect(t, &j, &j.handled, with(updated, 1, failing, false), with(updated, 2, failing, false), with(updated, 3, failing, true))
+
+		reg.Remove()
+		<-reg.Stopped()
+		left = 1
+		addWatcher(t, inf, watcher, informer.WatcherOptions{Name: "w"})
+		sleepBubble(hour)
+		src.Apply(object("a", "3"))
+		sleepBubble(hour)
+		expect(t, &j, &j.handled, with(added, 1, failing, true), updated)
+	})
+}
+
+func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource[configMap]()
+		var j journal
+		inf, _ := observed(t, &j, src, options{Queue: queue})
+		hold := make(chan struct{})
+		watcher := informer.WatcherFunc[configMap](func(context.Context, event) error {
+			<-hold
+			time.Sleep(time.Second)
+			return nil
+		})
+		reg := addWatcher(t, inf, watcher, informer.WatcherOptions{Name: "w", MaxBacklog: 2})
+		change := func(value int) { src.Apply(object("a", fmt.Sprint(value))); synctest.Wait() }
+		for value := range 3 { // one is being handled, two wait
+			change(value)
+		}
+		expect(t, &j, &j.merged)
+		expect(t, &j, &j.lagging)
+		one := informer.MergedInfo{Informer: "i", Watcher: "w", Events: 1}
+		change(3)
+		change(4)
+		expect(t, &j, &j.merged, one, one)
+		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w", Lagging: true, Pending: 3})
+		if got := reg.Stats(); got.Merged != 2 || got.Pending != 3 {
+			t.Errorf("the figures are %+v", got)
+		}
+		close(hold)
+		sleepBubble(time.Minute)
+		expect(t, &j, &j.merged)
+		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w", Pending: 1}) // it is being handled
+	})
+}
+
+func TestAnObserverSeesHowMuchWasNotDelivered(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const objects, changes = 5, 7
+		src := informertest.NewSource[configMap]()
+		for n := range objects {
+			src.Apply(object(fmt.Sprint("o", n), "1"))
+		}
+		var j journal
+		inf, stop := observed(t, &j, src, options{Queue: queue})
+		join := func(name string, call func(ctx context.Context) error) (*recorder, *informer.Registration) {
+			r := &recorder{Hook: func(ctx context.Context, _ event) error { return call(ctx) }}
+			return r, addWatcher(t, inf, r, informer.WatcherOptions{Name: name, MaxBacklog: -1})
+		}
+		join("gave up", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		ended, _ := join("came to an end", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		join("quick", func(context.Context) error { return nil })
+		_, removed := join("removed", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		removed.Remove()
+		for n := range changes {
+			src.Apply(object("o0", fmt.Sprint("change ", n)))
+		}
+		expect(t, &j, &j.undelivered)
+		stop()
+		expect(t, &j, &j.undelivered,
+			informer.UndeliveredInfo{Informer: "i", Watcher: "came to an end", Events: objects + changes - len(ended.Events())},
+			informer.UndeliveredInfo{Informer: "i", Watcher: "gave up", Events: objects + changes})
+	})
+}
+
+// everything makes an informer that observer observes, and happen all that there is
+// to observe. made is called before it runs.
+func everything(t *testing.T, queue informer.QueueKind, observer *informer.Observer, made func(*ci)) {
+	t.Helper()
+	src := informertest.NewSource(object("a", "1"))
+	inf := newInformer(t, src, options{Queue: queue, Observer: observer, WatchList: informer.WatchListOff})
+	made(inf)
+	stop := start(t, inf)
+	synctest.Wait()
+	src.Disconnect()
+	held := func(ctx context.Context, _ event) error {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+		}
+		return ctx.Err()
+	}
+	addWatcher(t, inf, informer.WatcherFunc[configMap](held), informer.WatcherOptions{MaxBacklog: 1})
+	for n := range 10 {
+		sleepBubble(time.Second)
+		src.Apply(object("a", fmt.Sprint("change ", n)))
+	}
+	sleepBubble(hour)
+	src.Apply(object("a", "last"))
+	synctest.Wait()
+	stop()
+}
+
+// hooks calls f for each function of o, with its name.
+func hooks(o *informer.Observer, f func(name string, hook reflect.Value)) {
+	all := reflect.ValueOf(o).Elem()
+	for n := range all.NumField() {
+		f(all.Type().Field(n).Name, all.Field(n))
+	}
+}
+
+// observerOf returns an Observer all of whose functions call f with their name and
+// the Informer of what they are told.
+func observerOf(f func(hook, informer string)) *informer.Observer {
+	o := &informer.Observer{}
+	hooks(o, func(name string, hook reflect.Value) {
+		hook.Set(reflect.MakeFunc(hook.Type(), func(args []reflect.Value) []reflect.Value {
+			f(name, args[0].FieldByName("Informer").String())
+			return nil
+		}))
+	})
+	return o
+}
+
+func TestAnObserverMayAskTheInformerAndIsCopied(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		var asking *ci
+		var called sync.Map
+		observer := observerOf(func(hook, name string) {
+			called.Store(hook, true)
+			if h := asking.Health(); h.Name != name {
+				t.Errorf("%s was told of the informer %q, Health of %q", hook, name, h.Name)
+			}
+			_ = asking.ResourceVersion()
+		})
+		everything(t, queue, observer, func(inf *ci) {
+			asking = inf
+			*observer = *observerOf(func(hook, _ string) { t.Errorf("%s was set after New, and is called", hook) })
+		})
+		hooks(observer, func(name string, _ reflect.Value) {
+			if _, ok := called.Load(name); !ok {
+				t.Errorf("%s was not called", name)
+			}
+		})
+	})
+}
+
+func TestAnInformerWithoutAnObserverWorks(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		everything(t, queue, nil, func(*ci) {})
+		everything(t, queue, &informer.Observer{}, func(*ci) {})
+		everything(t, queue, informer.Tee(), func(*ci) {})
+	})
+}
+
+func TestTeeTellsAllInTheirOrder(t *testing.T) {
+	var told []string
+	teller := func(name string) *informer.Observer {
+		return observerOf(func(hook, informer string) {
+			told = append(told, fmt.Sprintf("%s is told %s of %s", name, hook, informer))
+		})
+	}
+	all := informer.Tee(nil, teller("first"), &informer.Observer{}, teller("second"))
+	hooks(all, func(name string, hook reflect.Value) {
+		told = nil
+		info := reflect.New(hook.Type().In(0)).Elem()
+		info.FieldByName("Informer").SetString("pods")
+		hook.Call([]reflect.Value{info})
+		if want := []string{"first is told " + name + " of pods", "second is told " + name + " of pods"}; !slices.Equal(told, want) {
+			t.Errorf("%q, not %q", told, want)
+		}
+	})
+}
+
+func TestTeeHasNoFunctionThatNobodyWants(t *testing.T) {
+	for _, none := range []*informer.Observer{informer.Tee(), informer.Tee(nil, nil), informer.Tee(&informer.Observer{}, nil)} {
+		hooks(none, func(name string, hook reflect.Value) {
+			if !hook.IsNil() {
+				t.Errorf("it has %s", name)
+			}
+		})
+	}
+	hooks(informer.Tee(&informer.Observer{Apply: func(informer.ApplyInfo) {}}, nil), func(name string, hook reflect.Value) {
+		if hook.IsNil() == (name == "Apply") {
+			t.Errorf("wanting Apply alone, %s is nil: %v", name, hook.IsNil())
+		}
+	})
+}
