@@ -320,7 +320,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 	}
 	for seed := range uint64(seeds) {
 		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-			rnd := rand.New(rand.NewPCG(seed, uint64(queue)))
+			rnd := &dice{rnd: rand.New(rand.NewPCG(seed, uint64(queue)))}
 			src := informertest.NewSource(object("o1", "1"), object("o2", "1"), object("o3", "1"))
 			inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
 			var mu sync.Mutex
@@ -349,7 +349,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 			start(t, inf)
 			for range 300 {
 				name := fmt.Sprint("o", rnd.IntN(6))
-				switch mu.Lock(); rnd.IntN(5) {
+				switch rnd.IntN(5) {
 				case 0:
 					_, _ = src.Delete(keyOf(name))
 				case 1:
@@ -358,9 +358,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 				default:
 					src.Apply(object(name, fmt.Sprint(rnd.IntN(10))))
 				}
-				pause := rnd.IntN(10)
-				mu.Unlock()
-				if pause < 5 {
+				if pause := rnd.IntN(10); pause < 5 {
 					sleepBubble(time.Duration(pause) * 300 * time.Millisecond)
 				}
 			}
@@ -379,6 +377,18 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dice may be thrown from any goroutine.
+type dice struct {
+	mu  sync.Mutex // protects rnd
+	rnd *rand.Rand
+}
+
+func (d *dice) IntN(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rnd.IntN(n)
 }
 
 func selected(obj configMap) bool { return obj.Data["value"] > "4" }

@@ -27,7 +27,8 @@
 //	    │
 //	event log     every event once, for all listeners
 //	    ├─────────────┐
-//	pop, run      pop, run      two goroutines per listener: one reads the log, one calls the watcher
+//	pop, run      pop, run      two goroutines per listener: one reads the log and keeps what
+//	                            waits, one calls the watcher, or has its workers call it
 //
 // Nothing downstream can block anything upstream, except a store that fails:
 // then the apply loop tries again, and behind it the reflector stops reading, so
@@ -42,10 +43,10 @@
 //     far are live. The one thing that cannot work is to wait in a callback for
 //     Stopped, WaitForSync or the end of Run.
 //
-//  2. Order. A registration is called by one goroutine at a time, and is told of
-//     the changes of one object in the order in which the store took them. The
-//     store is changed before anyone is told. One watcher that is registered
-//     twice is called from two goroutines.
+//  2. Order. A registration is called by one goroutine at a time, unless it asks
+//     for Workers, and is told of the changes of one object in the order in which
+//     the store took them, one after the other. The store is changed before anyone
+//     is told. One watcher that is registered twice is called from two goroutines.
 //
 //  3. Joining. AddWatcher does not block. The watcher is told the state as of the
 //     call, as added events with OriginInitial, and then every change after it: no
@@ -54,10 +55,11 @@
 //     Joining does not hold up anybody else, also if the store is slow to list.
 //
 //  4. Synced. [Registration.Synced] is closed once that watcher has been called for
-//     everything of its initial state, also if a call returned an error, also if
-//     the state is empty; never after it was removed or the informer was stopped.
-//     Synced of the informer is closed once everything of the first list is in the
-//     store, or could not be used and was reported. A list that holds an object of
+//     everything of its initial state, also if a call returned an error or, if that
+//     is recovered, panicked, also if the state is empty; never after it was removed
+//     or the informer was stopped. Synced of the informer is closed once everything
+//     of the first list is in the store, or was refused or could not be used and
+//     was reported. A list that holds an object of
 //     another type fails as a whole, so that it never passes for an empty one.
 //     WaitForSync returns a [*SyncError] that says who is late and why.
 //
@@ -69,31 +71,43 @@
 //  6. A store that fails loses nothing. What a change is, is decided once, from a
 //     Get that succeeded: an error is not an absence. Then the write is tried
 //     again, with pauses from 10 ms up to 5 s, until it succeeds or the informer is
-//     stopped. Nobody is told before, and Synced stays open. A store is never given
-//     a cache.DeletedFinalStateUnknown.
+//     stopped. Nobody is told before, and Synced stays open. A store may refuse a
+//     change, with an error that wraps [ErrPermanent]: then nobody is told of that
+//     change, and the old state stays, in the store and in what watchers know, until
+//     the object's next change or relist. A store is never given a
+//     cache.DeletedFinalStateUnknown.
 //
-//  7. Isolation. A watcher that is slow, blocks or returns errors delays nobody
-//     else. What waits for it is kept until it is handled or the watcher is
-//     removed; the events are those of the log, which all that are behind share.
-//     A panic in a watcher, or in any other function of yours, ends the process.
+//  7. Isolation. A watcher that is slow, blocks, fails, or panics if that is
+//     recovered, delays nobody else. A panic of any other function of yours, or of a
+//     watcher without RecoverPanics, ends the process.
 //
-//  8. Stop. When ctx ends, Run stops the source first, then the listeners, and
-//     returns nil when every goroutine that it started has returned. It waits for
-//     calls of the user's that are under way. Events that wait for a watcher are
-//     dropped. What client-go may still do for a moment with a list that has
-//     arrived, on a goroutine of its own, reaches nobody.
+//  8. Bounded. What waits for one watcher is at most MaxBacklog events plus two per
+//     object, one per object of a state that it has not been told yet, and what it
+//     was handed, which is at most 256 events. Beyond MaxBacklog, waiting events of
+//     an object are merged, see [WatcherOptions]. The events themselves are those of
+//     the log, which all that are behind share.
 //
-//  9. Ownership. Objects are shared between the store and all watchers. Do not
+//  9. Stop. When ctx ends, Run stops the source first, then the listeners, which may
+//     first tell what waits for Options.DrainTimeout; the ctx of their calls stays
+//     alive until then. It returns nil when every goroutine that it started has
+//     returned, but for the timer of client-go's workqueue behind Workers and Retry,
+//     which ends by itself. It waits for calls of yours that are under way, and
+//     names them in the log if they take longer than 10 s. What a watcher was not
+//     told is counted, logged and told to Observer. What client-go may still do for a
+//     moment with a list that has arrived, on a goroutine of its own, reaches nobody.
+//
+//  10. Ownership. Objects are shared between the store and all watchers. Do not
 //     change them; copy first.
 //
-//  10. Errors reach Options.ErrorHandler, typed, with the key and the operation: once
-//     when an operation starts to fail, and once more if it is given up. A
-//     [*SyncError] carries the last one that stands in the way.
+//  11. Errors reach Options.ErrorHandler, typed, with the key and the operation: once
+//     when an operation starts to fail, and once more if it is given up. Each attempt
+//     goes to [Observer]. [CustomCacheInformer.Health] and a [*SyncError] carry the
+//     last one that stands in the way.
 //
 // # What is not promised
 //
 // That every intermediate state is seen: the API server and a relist may skip
-// some. Any order between different objects, except that with [RealFIFO] live
+// some, and a backlog that is merged does. Any order between different objects, except that with [RealFIFO] live
 // events of the watch come in the order of their resourceVersions. An event for an
 // object that a relist finds unchanged. Deletes that happened while no informer was
 // running are found if the store was kept, see Options.Store.
@@ -104,6 +118,40 @@
 // of something that watchers know, or a delete of something that one which joined
 // later does not. While a write is being retried, a watcher that joins, or is due
 // for a resync, waits for it.
+//
+// # Logging
+//
+// The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It
+// logs what has changed, not each retry. Every line has the informer's name; here
+// they all are, with the level of each:
+//
+//	ERROR  Informer reports an error
+//	       by LogError, if there is no ErrorHandler: something has begun to fail,
+//	       or is given up
+//	INFO   The source works again
+//	       a LIST, or a watch, brings something after it had failed
+//	INFO   The stream of the first state brought nothing, listing from now on
+//	       once, see WatchListAuto
+//	INFO   The store works again
+//	       an operation that had failed has succeeded
+//	INFO   A watcher is behind: events that wait for it are merged by object
+//	       there were more than MaxBacklog, some of them of one object
+//	INFO   The watcher has caught up
+//	       nothing waits any more for one that was behind
+//	INFO   The informer cannot stop until calls return
+//	       10 s after it was stopped, or had begun to wait for the watchers: names them
+//	INFO   A watcher was not told everything before the informer stopped
+//	       for each such watcher, with the number of events
+//	V(2)   The informer starts
+//	       the watchers' goroutines are live
+//	V(2)   The informer has synced
+//	       once
+//	V(2)   The source has stopped
+//	       as the first thing of a stop, before the watchers
+//
+// What client-go's reflector logs, a line for each watch that the server ends among
+// it, comes three levels further down, from V(3) on. Its trace of a list that took
+// more than 10 s goes past the logger, to klog itself at -v=2.
 //
 // # Testing
 //

@@ -41,22 +41,6 @@ func unreachable(src *source) {
 	src.Disconnect()
 }
 
-// hangAt lets the operations of that name hang, and "list", "get" and "bookmark"
-// with all others.
-func hangAt(store *informertest.Store, op string) (release func()) {
-	if op == "list" || op == "get" || op == "bookmark" {
-		return store.Hang()
-	}
-	hold := make(chan struct{})
-	store.Fail(func(asked, _ string) error {
-		if asked == op {
-			<-hold
-		}
-		return nil
-	})
-	return func() { store.Fail(nil); close(hold) }
-}
-
 func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
@@ -264,22 +248,14 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 }
 
 func TestEverythingAnswersAtOnceWhileTheStoreHangs(t *testing.T) {
-	for op, provoke := range map[string]func(*source){
-		"list":     func(*source) {}, // at the start
-		"get":      func(src *source) { src.Apply(object("a", "2")) },
-		"update":   func(src *source) { src.Apply(object("a", "2")) },
-		"add":      func(src *source) { src.Apply(object("b", "1")) },
-		"delete":   func(src *source) { _, _ = src.Delete(keyOf("a")) },
-		"bookmark": (*source).Bookmark,
-	} {
-		key := map[string]string{"get": "default/a", "update": "default/a", "add": "default/b", "delete": "default/a"}[op]
+	for op := range storeCalls {
 		t.Run(op, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAHang(t, queue, op, key, provoke) })
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAHang(t, queue, op) })
 		})
 	}
 }
 
-func throughAHang(t *testing.T, queue informer.QueueKind, op, key string, provoke func(*source)) {
+func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 	inf := newInformer(t, src, options{Queue: queue, Store: store})
 	reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "early"})
@@ -293,7 +269,8 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op, key string, provok
 	if !atStart {
 		release = hangAt(store, op)
 	}
-	provoke(src)
+	key := storeCalls[op].key
+	storeCalls[op].provoke(src)
 	for _, passed := range []time.Duration{9 * time.Second, 11 * time.Second} {
 		time.Sleep(passed - inf.Health().StoreBusy)
 		begun := time.Now()

@@ -20,13 +20,13 @@ type Observer struct {
 	List func(ListInfo)
 	// Watch is called when a watch has ended, or could not be opened.
 	Watch func(WatchInfo)
-	// Store is called after each operation on the store, each attempt of it, but
-	// for listings.
+	// Store is called after each attempt to get, add, update or delete something.
 	Store func(StoreInfo)
 	// Apply is called for each event when it is in the store and every watcher
 	// will be told of it.
 	Apply func(ApplyInfo)
-	// Handled is called after each call of a watcher.
+	// Handled is called after each call of a watcher, unless it returned the error
+	// of its ctx, which had ended: then the event counts as not delivered.
 	Handled func(HandledInfo)
 	// Merged is called when events that waited for a watcher were merged because
 	// there were more than WatcherOptions.MaxBacklog.
@@ -51,7 +51,7 @@ type ListInfo struct {
 type WatchInfo struct {
 	Informer  string        // Options.Name
 	Streaming bool          // it was to begin with the first state
-	Events    int           // that it delivered, bookmarks included
+	Events    int           // that it delivered, bookmarks and an error included
 	Took      time.Duration // from the request to the end
 	Err       error         // that it could not be opened with, or ended with
 }

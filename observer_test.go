@@ -182,6 +182,8 @@ func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
 		info := func(name string, typ informer.EventType, origin informer.Origin, lag time.Duration) informer.ApplyInfo {
 			return informer.ApplyInfo{Informer: "i", Key: "default/" + name, Type: typ, Origin: origin, Lag: lag}
 		}
+		byKey := func(a, b informer.ApplyInfo) int { return strings.Compare(a.Key, b.Key) }
+		slices.SortFunc(j.applied, byKey)
 		expect(t, &j, &j.applied, info("a", informer.EventAdded, informer.OriginInitial, 0), info("b", informer.EventAdded, informer.OriginInitial, 0))
 
 		store.Delay(time.Second)
@@ -210,7 +212,7 @@ func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
 		src.Mute(false)
 		store.Delay(time.Second)
 		sleepBubble(time.Minute)
-		slices.SortFunc(j.applied, func(a, b informer.ApplyInfo) int { return strings.Compare(a.Key, b.Key) })
+		slices.SortFunc(j.applied, byKey)
 		if len(j.applied) == 2 && j.applied[1].Lag > 0 { // how much depends on the queue
 			j.applied[1].Lag = hour
 		}
@@ -319,6 +321,11 @@ func TestAnObserverSeesHowMuchWasNotDelivered(t *testing.T) {
 		expect(t, &j, &j.undelivered,
 			informer.UndeliveredInfo{Informer: "i", Watcher: "came to an end", Events: objects + changes - len(ended.Events())},
 			informer.UndeliveredInfo{Informer: "i", Watcher: "gave up", Events: objects + changes})
+		for _, h := range j.handled {
+			if h.Watcher == "gave up" {
+				t.Errorf("of a call that was cut short it was told %+v", h)
+			}
+		}
 	})
 }
 

@@ -58,6 +58,12 @@ type Options[T Object] struct {
 	// the same, it looks with GetByKey before it tries again. An object that was
 	// deleted and created again while the watch was cut is an Update.
 	//
+	// An error of GetByKey or of a write that wraps ErrPermanent refuses the change:
+	// it is not tried again, but reported as a *StoreError with GaveUp and counted in
+	// Health. Watchers are not told of it, and the old state must still be there. A
+	// refused delete is tried again at the next relist. That the store finds what was
+	// added under the informer's key is checked once, and reported if not so.
+	//
 	// What it holds when Run is called is told to the watchers as their initial
 	// state, and what of it no longer exists is deleted. Old in an event is what
 	// GetByKey returned: if that is not the very object that was stored, Old
@@ -149,9 +155,10 @@ type WatcherOptions struct {
 
 	// Workers is how many objects the watcher may be called for at once. It is
 	// never called twice at a time for one object, and sees each object's events
-	// in order; but what waits is merged by object at any number, as above. Up to
-	// as many goroutines call it, and OnSynced may overlap events that came
-	// later. 0 or 1, the default, is one call at a time.
+	// in order; but what waits is always merged by object, as above, also with a
+	// negative MaxBacklog. As many goroutines call it, and OnSynced comes when each
+	// object of the initial state was attempted once, and may overlap later events.
+	// 0 or 1, the default, is one call at a time.
 	Workers int
 
 	// Retry says what happens to an event for which the watcher has returned an
@@ -178,8 +185,8 @@ type WatcherOptions struct {
 	ResyncPeriod time.Duration
 
 	// OnSynced is called once, in the watcher's goroutine, right after the last
-	// call for the initial state and before any later event. Synced closes when
-	// it has returned. Defaults to none.
+	// call for the initial state and, without Workers and Retry, before any later
+	// event. Synced closes when it has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
 

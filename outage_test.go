@@ -84,8 +84,12 @@ func failThen(first error, next string, then error) func() func(string, string, 
 }
 
 func TestWhateverIsRefusedOfManyChangesAtOnceStoreAndWatchersAgree(t *testing.T) {
+	ways := []string{"relisted", "watched", "missed"}
+	if testing.Short() {
+		ways = ways[:1]
+	}
 	for what, refuse := range refusals {
-		for _, way := range []string{"watched", "relisted", "missed"} {
+		for _, way := range ways {
 			for _, then := range []string{"written", "deleted"} {
 				t.Run(strings.Join([]string{what, way, then}, "/"), func(t *testing.T) {
 					eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -169,6 +173,40 @@ func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, na
 	}
 	tr.agree()
 	tr.relist()
+}
+
+func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
+	for _, decodes := range []bool{false, true} {
+		for _, kind := range []string{"versioned", "plain"} { // as the objects of fakes
+			t.Run(fmt.Sprintf("%s, decoding %v", kind, decodes), func(t *testing.T) {
+				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+					tr := runTrial(t, queue)
+					tr.store.decodes = decodes
+					late := afterwards{errDown}
+					tr.answer("add a", late)
+					tr.answer("update a", errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 1"))
+					tr.expect("added a")
+					tr.answer("update a", late, errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 2"))
+					tr.expect("updated a")
+					tr.reported(0, "add a failed", "update a failed")
+					tr.answer("update a", errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 3"))
+					tr.expect()
+					tr.reported(1, "update a failed", "update a refused at 2")
+					if obj, _, err := tr.Get(keyOf("a")); err != nil || obj.Data["value"] != kind+" 2" {
+						t.Errorf("Get: %v, %v", obj, err)
+					}
+					tr.answer("delete a", late)
+					tr.answer("get a", nil, errDown, errRefuses)
+					tr.delete("a")
+					tr.expect("deleted a")
+					tr.reported(1, "delete a failed")
+				})
+			})
+		}
+	}
 }
 
 // TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas lets everything happen
@@ -371,7 +409,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 	}
 	for round := range rounds {
 		change(each * 9 / 10)
-		if round%5 == 4 {
+		if round%7 == 6 {
 			late := newGrowing()
 			addWatcher(t, inf, late, informer.WatcherOptions{MaxBacklog: -1})
 			all = append(all, late)

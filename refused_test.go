@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
@@ -50,8 +49,11 @@ func newTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial 
 	tr.store.fail, tr.store.after = tr.before, func(string, string) error { return tr.late }
 	tr.ci = newInformer(t, tr.src, options{Queue: queue, Store: tr.store, ErrorHandler: tr.errs.handle,
 		Transform: func(obj configMap) (configMap, error) {
-			if obj.Data["value"] == "bad" {
+			switch value, _, _ := strings.Cut(obj.Data["value"], " "); value {
+			case "bad":
 				return nil, errors.New("cannot be transformed")
+			case "plain":
+				obj.UID, obj.ResourceVersion = "", ""
 			}
 			return obj, nil
 		}})
@@ -145,9 +147,8 @@ func (tr *trial) join(opts informer.WatcherOptions) *recorder {
 }
 
 // agree lets everything happen that is due, and fails the test unless the store
-// and every watcher, one that joins now included, have the same state. It returns
-// that state.
-func (tr *trial) agree() map[types.NamespacedName]string {
+// and every watcher, one that joins now included, have the same state.
+func (tr *trial) agree() {
 	tr.t.Helper()
 	tr.join(informer.WatcherOptions{}) // may come in the middle of something
 	sleepBubble(time.Minute)
@@ -164,7 +165,6 @@ func (tr *trial) agree() map[types.NamespacedName]string {
 			tr.t.Errorf("watcher %d does not know the state of the store (-store +watcher):\n%s", i, cmp.Diff(state, view))
 		}
 	}
-	return state
 }
 
 // expect agrees, and fails the test unless exactly those events were told since the
@@ -223,9 +223,11 @@ func (tr *trial) relist() {
 	clear(tr.answers)
 	tr.store.mu.Unlock()
 	tr.src.Expire()
-	state := tr.agree()
-	if diff := cmp.Diff(versions(tr.src.Objects()...), state); diff != "" {
-		tr.t.Errorf("the store is not what the source has (-source +store):\n%s", diff)
+	tr.agree()
+	checkStore(tr.t, tr.ci, tr.src)
+	indexed, err := tr.List("default", nil)
+	if got, want := names(indexed), names(tr.src.Objects()); got != want || err != nil {
+		tr.t.Errorf("the index has %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -413,14 +415,32 @@ func TestWhatAStoreHeldBeforeRunAndWillNotGiveUpIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A store that keys objects in its own way.
+// ownKeys is a store that keys objects by UID. When it is first looked at after an
+// add, it fails.
+type ownKeys struct {
+	cache.Store
+	added, failed bool
+}
+
+func (s *ownKeys) Add(obj any) error {
+	s.added = true
+	return s.Store.Add(obj)
+}
+
+func (s *ownKeys) GetByKey(key string) (any, bool, error) {
+	if s.added && !s.failed {
+		s.failed = true
+		return nil, false, errDown
+	}
+	return s.Store.GetByKey(key)
+}
 
 func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		byUID := func(obj any) (string, error) { return string(obj.(configMap).UID), nil }
+		store := &ownKeys{Store: cache.NewStore(func(obj any) (string, error) { return string(obj.(configMap).UID), nil })}
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, Store: cache.NewStore(byUID), ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.handle})
 		informertest.Run(t, inf)
 		for n := range 10 {
 			src.Apply(object(fmt.Sprint("o", n), "1"))
@@ -430,13 +450,13 @@ func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
 		sleepBubble(hour)
 		got := errs.take()
 		var failed *informer.StoreError
-		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "get" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
+		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Key != "default/b" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
 			t.Errorf("reported %v", got)
 		}
 	})
 }
 
-func TestAStoreIsNotSuspectedForAFailure(t *testing.T) {
+func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		tr := newTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
 		tr.answer("get a", nil, errDown) // the second is the look
@@ -448,35 +468,4 @@ func TestAStoreIsNotSuspectedForAFailure(t *testing.T) {
 		tr.reported(0, "add c failed")
 		tr.relist()
 	})
-}
-
-func TestAStoreIsLookedAtUntilItHasAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &forgetful{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
-		var errs errorLog
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
-		informertest.Run(t, inf)
-		src.Apply(object("c", "1"))
-		synctest.Wait()
-		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "get default/b") {
-			t.Errorf("reported %v", got)
-		}
-	})
-}
-
-// forgetful fails the look at its first object and does not find the others.
-type forgetful struct {
-	cache.Store
-	gets map[string]int
-}
-
-func (s *forgetful) GetByKey(key string) (any, bool, error) {
-	if s.gets == nil {
-		s.gets = map[string]int{}
-	}
-	if s.gets[key]++; key == "default/a" && s.gets[key] == 2 {
-		return nil, false, errDown
-	}
-	return nil, false, nil
 }

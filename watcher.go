@@ -85,7 +85,8 @@ func (o Origin) String() string {
 // in it are shared with the store and with all other watchers and must not be
 // changed.
 type Event[T Object] struct {
-	// Old is the object as the watcher knew it: the New of the event before.
+	// Old is the object as the watcher knew it: the New of the event before that
+	// it was told.
 	// It is the zero T for an added object, and never that for a deleted one.
 	// In a resync it is the same object as New.
 	Old T
@@ -120,16 +121,18 @@ func (e Event[T]) Key() types.NamespacedName {
 // ResourceWatcher is told what happens to the objects of an informer; it is what
 // client-go calls a ResourceEventHandler.
 //
-// One registration of a watcher is called by one goroutine at a time, with the
-// events of each object in the order in which the store took them. A watcher
-// value that is registered more than once is called by several goroutines.
+// One registration of a watcher is called by one goroutine at a time, unless it has
+// WatcherOptions.Workers, with the events of each object in the order in which the
+// store took them. A watcher value that is registered more than once is called by
+// several goroutines.
 //
 // The ctx of a call ends when the registration is removed or the informer has
 // stopped. It carries the logger of Run's ctx. A call may block: nobody but this
 // watcher waits for it. An error that it returns goes to Options.ErrorHandler as
-// an [*EventError], unless it is that of a ctx which has ended; the event counts as
-// handled. A panic ends the process: what it left behind is not known, and a
-// program that hides it does not get better.
+// an [*EventError], unless it is that of a ctx which has ended. The event comes again
+// if WatcherOptions.Retry says so, else it counts as handled. A panic ends the
+// process, because what it left behind is not known, unless
+// WatcherOptions.RecoverPanics is set.
 type ResourceWatcher[T Object] interface {
 	Add(ctx context.Context, e Event[T]) error
 	Update(ctx context.Context, e Event[T]) error
@@ -183,8 +186,9 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // key is known always passes, because there is nothing to select by: such a
 // watcher may be told of the end of an object it never saw.
 //
-// selected is called from the watcher's goroutine, once or twice per event, and
-// must depend on nothing but the object. Adding the watcher to an informer fails
+// selected is called from the watcher's goroutines, a few times per event, and
+// must depend on nothing but the object. With WatcherOptions.Retry, an object whose
+// add has failed and that leaves the selection before the next attempt is deleted. Adding the watcher to an informer fails
 // if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
 	return selection[T]{w, selected}

@@ -318,6 +318,16 @@ func TestFailuresByChanceDependOnTheSeedOnly(t *testing.T) {
 	}
 }
 
+func TestFailRandomlyTakesThePlaceOfFailAndFailAfter(t *testing.T) {
+	s, _ := storeOf()
+	s.Fail(func(string, string) error { return errors.New("mine") })
+	s.FailAfter(func(string, string) error { return errors.New("mine") })
+	s.FailRandomly(1, 0)
+	if err := s.Add(configMap("a", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOperationsHangUntilAllReleases(t *testing.T) {
 	for _, o := range storeOps {
 		t.Run(o.op, func(t *testing.T) {

@@ -1,0 +1,398 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// startLogged is start with a logger that keeps every line. What does not use the
+// logger of its ctx ends there too.
+func startLogged(t *testing.T, inf *ci) (stop func(), lines func() ktesting.Log) {
+	t.Helper()
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(9)))
+	t.Cleanup(klog.CaptureState().Restore)
+	klog.SetLogger(logger)
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logger))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }()
+	t.Cleanup(cancel)
+	stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	return stop, logger.GetSink().(ktesting.Underlier).GetBuffer().Data
+}
+
+// logLine is one kind of line, as the package documentation has it.
+type logLine struct{ level, text string }
+
+func lineOf(e ktesting.LogEntry) logLine {
+	switch {
+	case e.Type == ktesting.LogError:
+		return logLine{"ERROR", e.Message}
+	case e.Verbosity == 0:
+		return logLine{"INFO", e.Message}
+	}
+	return logLine{fmt.Sprintf("V(%d)", e.Verbosity), e.Message}
+}
+
+// documentedLines returns what the section Logging of doc.go lists.
+func documentedLines(t *testing.T) map[logLine]bool {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "// # Logging\n")
+	section, _, _ = strings.Cut(section, "// # ")
+	lines := map[logLine]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^//\t(\S+) +(.+)$`).FindAllStringSubmatch(section, -1) {
+		lines[logLine{row[1], row[2]}] = true
+	}
+	return lines
+}
+
+// loggedLines returns what the code of the library logs.
+func loggedLines(t *testing.T) map[logLine]bool {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[logLine]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if line, err := loggedLine(call); err != nil {
+					t.Errorf("%v: %v", fset.Position(call.Pos()), err)
+				} else if line != (logLine{}) {
+					lines[line] = true
+				}
+			}
+			return true
+		})
+	}
+	return lines
+}
+
+// loggedLine returns the line that a call logs, if it is such a call.
+func loggedLine(call *ast.CallExpr) (logLine, error) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return logLine{}, nil
+	}
+	from, _ := method.X.(*ast.Ident)
+	isKlog, notKlog := from != nil && from.Name == "klog", from != nil && (from.Name == "http" || from.Name == "fmt")
+	line, text := logLine{level: "INFO"}, 0
+	switch name := method.Sel.Name; {
+	case isKlog && regexp.MustCompile(`^(Info|Warning|Error|Fatal|Exit|V$)`).MatchString(name):
+		return line, errors.New("logs past the logger of the ctx")
+	case name == "Error" && len(call.Args) > 0 && !notKlog:
+		line.level, text = "ERROR", 1
+	case name != "Info":
+		return logLine{}, nil
+	}
+	if v, ok := method.X.(*ast.CallExpr); ok {
+		if at, ok := v.Fun.(*ast.SelectorExpr); ok && at.Sel.Name == "V" {
+			line.level = "V(" + v.Args[0].(*ast.BasicLit).Value + ")"
+		}
+	}
+	literal, ok := call.Args[text].(*ast.BasicLit)
+	if !ok {
+		return line, errors.New("logs a text that is no constant")
+	}
+	var err error
+	line.text, err = strconv.Unquote(literal.Value)
+	return line, err
+}
+
+func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
+	logged := loggedLines(t)
+	if diff := cmp.Diff(documentedLines(t), logged); diff != "" {
+		t.Errorf("the lines in doc.go are not those of the code (-doc.go +code):\n%s", diff)
+	}
+	if len(logged) < 11 {
+		t.Errorf("found %v", logged)
+	}
+}
+
+// TestEachChangeOfStateIsOneLine lets happen, once each, everything that the
+// documentation says is logged.
+func TestEachChangeOfStateIsOneLine(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		lines := troubledLife(t, queue)
+		got, fromClientGo := map[logLine]int{}, 0
+		for _, e := range lines {
+			if e.Type == ktesting.LogInfo && e.Verbosity > 2 {
+				fromClientGo++
+				continue
+			}
+			got[lineOf(e)]++
+			if !slices.Contains(e.WithKVList, any("informer")) {
+				t.Errorf("%q does not say which informer", e.Message)
+			}
+		}
+		want := map[logLine]int{}
+		for line := range documentedLines(t) {
+			want[line] = 1
+		}
+		want[logLine{"ERROR", "Informer reports an error"}] = 4 // source, store, event, and that it is given up
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("logged as often (-want +got):\n%s", diff)
+		}
+		if fromClientGo == 0 {
+			t.Error("nothing of client-go was captured")
+		}
+	})
+}
+
+func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
+	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+	src.SetWatchList(informertest.WatchListSilent)
+	inf, err := informer.New(src, options{Queue: queue, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := func(context.Context, event) error { time.Sleep(time.Second); return nil }
+	addWatcher(t, inf, informer.WatcherFunc[configMap](slow), informer.WatcherOptions{Name: "slow", MaxBacklog: 3})
+	picky := func(_ context.Context, e event) error {
+		if e.Object().Data["value"] == "bad" {
+			return errors.New("cannot be handled")
+		}
+		return nil
+	}
+	addWatcher(t, inf, informer.WatcherFunc[configMap](picky), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 20)})
+	stop, lines := startLogged(t, inf)
+	sleepBubble(time.Minute)
+
+	unreachable(src)
+	src.Compact()
+	sleepBubble(hour)
+	src.Heal()
+	sleepBubble(time.Minute)
+	src.Apply(object("a", "2"))
+	synctest.Wait()
+
+	store.Fail(func(op, key string) error { return fmt.Errorf("%s of %s: disk full", op, key) })
+	src.Apply(object("a", "3"))
+	sleepBubble(hour)
+	store.Heal()
+	sleepBubble(time.Minute)
+
+	for n := range 10 {
+		src.Apply(object("a", fmt.Sprint("in a hurry ", n)))
+		synctest.Wait()
+	}
+	sleepBubble(time.Minute)
+
+	src.Apply(object("a", "bad"))
+	sleepBubble(hour)
+
+	hold := make(chan struct{})
+	stuck := func(context.Context, event) error { <-hold; return nil }
+	addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
+	src.Apply(object("b", "waits for it"))
+	synctest.Wait()
+	time.AfterFunc(hour, func() { close(hold) })
+	stop()
+	return lines()
+}
+
+// storeCalls are the operations of a store, and what makes an informer that knows
+// of a call them.
+var storeCalls = map[string]struct {
+	key     string
+	provoke func(*source)
+}{
+	"list":     {"", func(*source) {}}, // at the start
+	"get":      {"default/a", func(src *source) { src.Apply(object("a", "2")) }},
+	"update":   {"default/a", func(src *source) { src.Apply(object("a", "2")) }},
+	"add":      {"default/b", func(src *source) { src.Apply(object("b", "1")) }},
+	"delete":   {"default/a", func(src *source) { _, _ = src.Delete(keyOf("a")) }},
+	"bookmark": {"", (*source).Bookmark},
+}
+
+// hangAt lets the operations of that name hang, and "list", "get" and "bookmark"
+// with all others.
+func hangAt(store *informertest.Store, op string) (release func()) {
+	if op == "list" || op == "get" || op == "bookmark" {
+		return store.Hang()
+	}
+	hold := make(chan struct{})
+	store.Fail(func(asked, _ string) error {
+		if asked == op {
+			<-hold
+		}
+		return nil
+	})
+	return func() { store.Fail(nil); close(hold) }
+}
+
+// hanging is a call of the user's that does not return, as an informer names it.
+type hanging struct {
+	name   string
+	source func(hold <-chan struct{}) cache.ListerWatcher // nil is an informertest.Source
+	opts   options
+	early  bool // begin comes before Run
+	// begin makes the call. It may return what releases it besides hold. It may be
+	// nil.
+	begin func(t *testing.T, inf *ci, src *source, store *informertest.Store, hold <-chan struct{}) (release func())
+}
+
+// hangingWatcher returns a watcher whose calls do not return while hold is open.
+func hangingWatcher(opts informer.WatcherOptions) func(*testing.T, *ci, *source, *informertest.Store, <-chan struct{}) func() {
+	return func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, hold <-chan struct{}) func() {
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { <-hold; return nil }), opts)
+		return nil
+	}
+}
+
+func hangingSource(list, watching bool) func(hold <-chan struct{}) cache.ListerWatcher {
+	return func(hold <-chan struct{}) cache.ListerWatcher {
+		wait := func(wait bool) {
+			if wait {
+				<-hold
+			}
+		}
+		return &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				wait(list)
+				return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				wait(watching)
+				return watch.NewFake(), nil
+			},
+		}
+	}
+}
+
+func hangingCalls() map[string]hanging {
+	calls := map[string]hanging{
+		"a watcher":          {name: "watcher w: default/a", begin: hangingWatcher(informer.WatcherOptions{Name: "w"})},
+		"a watcher's worker": {name: "watcher w: default/a", begin: hangingWatcher(informer.WatcherOptions{Name: "w", Workers: 2})},
+		"a LIST":             {name: "source: list", source: hangingSource(true, false), opts: options{WatchList: informer.WatchListOff}},
+		"a WATCH":            {name: "source: watch", source: hangingSource(false, true), opts: options{WatchList: informer.WatchListOff}},
+		"the listing of a watcher that joins": {name: "watcher late: store: list",
+			begin: func(t *testing.T, inf *ci, _ *source, store *informertest.Store, _ <-chan struct{}) func() {
+				release := store.Hang()
+				addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
+				return release
+			}},
+		"an ErrorHandler": {name: "ErrorHandler, Observer, Transform or an index function",
+			begin: func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, _ <-chan struct{}) func() {
+				addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { return errors.New("to be handled") }), informer.WatcherOptions{})
+				return nil
+			}},
+	}
+	for op, call := range storeCalls {
+		calls["the store's "+op] = hanging{name: strings.TrimSpace("store: " + op + " " + call.key), early: op == "list",
+			begin: func(_ *testing.T, _ *ci, src *source, store *informertest.Store, _ <-chan struct{}) func() {
+				release := hangAt(store, op)
+				call.provoke(src)
+				return release
+			}}
+	}
+	return calls
+}
+
+func TestACallThatDoesNotReturnIsNamedWhenTheInformerStops(t *testing.T) {
+	for what, call := range hangingCalls() {
+		t.Run(what, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) { stopDuring(t, queue, call) })
+		})
+	}
+}
+
+func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
+	src, store, hold := informertest.NewSource(object("a", "1")), informertest.NewStore(nil), make(chan struct{})
+	var lw cache.ListerWatcher = src
+	if call.source != nil {
+		lw = call.source(hold)
+	}
+	call.opts.Queue, call.opts.Store = queue, store
+	call.opts.ErrorHandler = func(context.Context, error) { <-hold }
+	inf := newInformer(t, lw, call.opts)
+	release := func() { close(hold) }
+	begin := func() {
+		if call.begin == nil {
+			return
+		}
+		if more := call.begin(t, inf, src, store, hold); more != nil {
+			release = func() { more(); close(hold) }
+		}
+	}
+	if call.early {
+		begin()
+	}
+	stop, lines := startLogged(t, inf)
+	synctest.Wait()
+	if !call.early {
+		begin()
+	}
+	synctest.Wait()
+	named := func() (calls []string) {
+		for _, e := range lines() {
+			if e.Message == "The informer cannot stop until calls return" {
+				calls = append(calls, e.ParameterKVList[1].([]string)...)
+			}
+		}
+		return calls
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	sleepBubble(10*time.Second - 1)
+	if got := named(); got != nil {
+		t.Errorf("within 10 s it names %q", got)
+	}
+	sleepBubble(hour)
+	for n, name := range named() {
+		if n > 0 || strings.TrimSpace(name) != call.name {
+			t.Errorf("it names %q, not %q", name, call.name)
+		}
+	}
+	if len(named()) == 0 {
+		t.Errorf("it does not name %q", call.name)
+	}
+	select {
+	case <-stopped:
+		t.Error("Run did not wait")
+	default:
+	}
+	release()
+	<-stopped
+}
