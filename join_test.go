@@ -49,7 +49,7 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 					}
 					return nil
 				}
-				addWatcher(t, inf, &j.recorder, informer.WatcherOptions{})
+				addWatcher(t, inf, &j.recorder, informer.WatcherOptions{MaxBacklog: -1})
 				return j
 			}
 			truth := join() // from the beginning
@@ -170,7 +170,7 @@ func TestAJoinThatHangsIsNotInTheWayOfRemoveAndStop(t *testing.T) {
 		informertest.Run(t, inf)
 		store.gate = make(chan struct{})
 		var r recorder
-		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
 		synctest.Wait()
 		reg.Remove()
 		close(store.gate)
@@ -184,7 +184,7 @@ func TestManyWatchersMayJoinAtOnceAndAllSync(t *testing.T) {
 		inf, src := startWith(t, queue, object("a", "1"), object("b", "1"))
 		rs := make([]recorder, 100)
 		for i := range rs {
-			addWatcher(t, inf, &rs[i], informer.WatcherOptions{})
+			addWatcher(t, inf, &rs[i], informer.WatcherOptions{MaxBacklog: -1})
 			if i == 50 {
 				src.Apply(object("c", "1"))
 			}

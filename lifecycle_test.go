@@ -232,9 +232,9 @@ func TestABlockedWatcherDelaysNobodyAndLosesNothing(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue})
 		release := make(chan struct{})
 		blocked := recorder{Hook: func(context.Context, event) error { <-release; return nil }}
-		reg := addWatcher(t, inf, &blocked, informer.WatcherOptions{})
+		reg := addWatcher(t, inf, &blocked, informer.WatcherOptions{MaxBacklog: -1})
 		var free recorder
-		addWatcher(t, inf, &free, informer.WatcherOptions{})
+		addWatcher(t, inf, &free, informer.WatcherOptions{MaxBacklog: -1})
 		start(t, inf)
 		begin := time.Now()
 		want := []string{"added default/a"}

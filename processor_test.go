@@ -106,7 +106,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	}
 	regs := make([]*informer.Registration, watchers)
 	for i := range stays[:watchers/2] {
-		regs[i] = addWatcher(t, inf, &stays[i], informer.WatcherOptions{})
+		regs[i] = addWatcher(t, inf, &stays[i], informer.WatcherOptions{MaxBacklog: -1})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -117,12 +117,12 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	})
 	var joined sync.WaitGroup
 	for i := watchers / 2; i < watchers; i++ {
-		joined.Go(func() { regs[i], _ = inf.AddWatcher(&stays[i], informer.WatcherOptions{}) })
+		joined.Go(func() { regs[i], _ = inf.AddWatcher(&stays[i], informer.WatcherOptions{MaxBacklog: -1}) })
 	}
 	leaves := make([]recorder, 4)
 	for i := range leaves { // watchers that come and go meanwhile
 		joined.Go(func() {
-			reg, err := inf.AddWatcher(&leaves[i], informer.WatcherOptions{})
+			reg, err := inf.AddWatcher(&leaves[i], informer.WatcherOptions{MaxBacklog: -1})
 			if err == nil {
 				reg.Remove()
 				<-reg.Stopped()

@@ -191,7 +191,7 @@ func throughAFailingStore(t *testing.T, newStore func() *plainStore) {
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.handle})
 		var r recorder
-		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
 		start(t, inf)
 		<-reg.Synced()
 		for i := range 2000 {
@@ -271,7 +271,7 @@ func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {},
 			Transform: func(obj configMap) (configMap, error) { arrived++; return obj, nil }})
 		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
 		informertest.Run(t, inf)
 		store.setFail(func(string, string) error { return errors.New("down") })
 		for n := range writes {

@@ -186,7 +186,7 @@ func (w *world) follow(queue informer.QueueKind) *follower {
 
 func (f *follower) stay(t *testing.T) {
 	r := newRecorder()
-	if _, err := f.inf.AddWatcher(r, informer.WatcherOptions{}); err != nil {
+	if _, err := f.inf.AddWatcher(r, informer.WatcherOptions{MaxBacklog: -1}); err != nil {
 		t.Error(err)
 	}
 	f.mu.Lock()
@@ -197,7 +197,7 @@ func (f *follower) stay(t *testing.T) {
 // comeAndGo adds a watcher that is to leave and removes the one before it.
 func (f *follower) comeAndGo(t *testing.T) {
 	r := &informertest.Recorder[object]{}
-	reg, err := f.inf.AddWatcher(r, informer.WatcherOptions{})
+	reg, err := f.inf.AddWatcher(r, informer.WatcherOptions{MaxBacklog: -1})
 	if err != nil {
 		t.Error(err)
 		return
