@@ -58,13 +58,16 @@ func (c *crew[T]) run(ctx context.Context) {
 
 // take adds a segment to what waits.
 func (c *crew[T]) take(ctx context.Context, s segment[T]) {
-	if c.add(s) {
+	synced, away := c.add(s)
+	c.listener.merged(away)
+	if synced {
 		c.listener.sync(ctx)
 	}
 }
 
-// add returns whether the initial state ends here.
-func (c *crew[T]) add(s segment[T]) (synced bool) {
+// add returns whether the initial state ends here, and how many events were merged
+// away.
+func (c *crew[T]) add(s segment[T]) (synced bool, away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := s.end - int64(len(s.records))
@@ -74,9 +77,9 @@ func (c *crew[T]) add(s segment[T]) (synced bool) {
 			c.markLocked()
 			synced = c.syncedLocked() || synced
 		case r.isEvent():
-			e, away := c.waiting.add(r, at+int64(i), s.since)
+			e, n := c.waiting.add(r, at+int64(i), s.since)
+			away += n
 			e.failures = 0 // of what is a newer event now
-			c.listener.counts.merged.Add(int64(away))
 			if len(e.events) == 0 {
 				synced = c.attemptedLocked(e) || synced
 			} else {
@@ -86,7 +89,7 @@ func (c *crew[T]) add(s segment[T]) (synced bool) {
 	}
 	c.waiting.end = s.end
 	c.listener.finished(c.waiting.reached())
-	return synced
+	return synced, away
 }
 
 // markLocked lets Synced wait for the first attempt at everything that is there.
@@ -138,14 +141,12 @@ func (c *crew[T]) work(ctx context.Context) {
 func (c *crew[T]) begin(key string) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.listener.processor
 	e := c.waiting.byKey[key]
-	if e == nil || c.listener.gone.Load() || p.now() < e.notBefore {
+	if e == nil || c.listener.gone.Load() || c.listener.processor.now() < e.notBefore {
 		return nil
 	}
 	delete(c.waiting.byKey, key)
 	c.busy[key] = e
-	e.last = closed(p.draining)
 	return e
 }
 
@@ -160,32 +161,44 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 	if e.failures > 0 {
 		l.counts.retried.Add(1)
 	}
-	took, err := l.call(ctx, event)
+	a := attempt[T]{event: event, failures: e.failures + 1}
+	a.took, a.err = l.call(ctx, event)
 	var wait time.Duration
-	again := interrupted(ctx, err) // which nobody will
-	if failures := e.failures + 1; !again {
-		wait, again = c.again(e, failures, err)
-		l.settle(ctx, event, took, err, failures, !again)
+	again := interrupted(ctx, a.err) // nobody will, but it is not over
+	if !again {
+		wait, again = c.again(&a)
+		l.settle(ctx, a)
 	}
-	if c.end(e, event.New, wait, again) {
+	synced, away := c.end(e, event.New, wait, again)
+	l.merged(away)
+	if synced {
 		l.sync(ctx)
 	}
 }
 
-// again returns whether a failure is worth another attempt, and when.
-func (c *crew[T]) again(e *entry[T], failures int, err error) (wait time.Duration, again bool) {
+// again decides whether a failure is worth another attempt, and when. An attempt
+// that would come after the end of a drain is none.
+func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 	retry := c.listener.opts.Retry
-	if err == nil || retry == nil || e.last || errors.Is(err, ErrPermanent) {
+	if a.gaveUp = true; a.err == nil || retry == nil || errors.Is(a.err, ErrPermanent) {
 		return 0, false
 	}
-	wait, again = retry(failures, err)
-	return max(wait, 0), again
+	if wait, again = retry(a.failures, a.err); !again {
+		return 0, false
+	}
+	p := c.listener.processor
+	if wait = max(wait, 0); closed(p.draining) && p.now()+wait >= p.drained {
+		a.stopped = true
+		return 0, false
+	}
+	a.gaveUp = false
+	return wait, true
 }
 
 // end puts back what is left of e, of which told is the New that the watcher was
 // told, with what has come meanwhile. It returns whether the initial state ends
-// with it.
-func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (synced bool) {
+// with it, and how many events were merged away.
+func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (synced bool, away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	synced = c.attemptedLocked(e)
@@ -194,13 +207,13 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (sync
 	if newer := c.waiting.byKey[e.key]; newer != nil {
 		synced = c.attemptedLocked(newer) || synced
 		if len(e.events) > 0 { // else newer keeps its own place
-			c.joinLocked(newer, e)
+			away = c.joinLocked(newer, e)
 		}
 	}
 	switch {
 	case len(e.events) == 0:
 		c.waiting.order.Remove(e.place) // but not newer
-	case again && wait > 0 && !c.draining:
+	case again && wait > 0:
 		c.waiting.byKey[e.key] = e
 		e.notBefore = c.listener.processor.now() + wait
 		c.queue.AddAfter(e.key, wait)
@@ -210,7 +223,7 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (sync
 	}
 	c.listener.finished(c.waiting.reached())
 	c.checkIdleLocked()
-	return synced
+	return synced, away
 }
 
 // putBackLocked takes the first event off e, unless it is to be tried again.
@@ -227,8 +240,9 @@ func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
 	}
 }
 
-// joinLocked merges what came while e was in a worker's hands into e.
-func (c *crew[T]) joinLocked(newer, e *entry[T]) {
+// joinLocked merges what came while e was in a worker's hands into e, and returns
+// how many events were merged away.
+func (c *crew[T]) joinLocked(newer, e *entry[T]) (away int) {
 	var none T
 	n := len(e.events) + len(newer.events)
 	for _, event := range newer.events {
@@ -236,7 +250,7 @@ func (c *crew[T]) joinLocked(newer, e *entry[T]) {
 	}
 	e.failures = 0
 	c.waiting.remove(newer)
-	c.listener.counts.merged.Add(int64(n - len(e.events)))
+	return n - len(e.events)
 }
 
 // drain has what waits for a retry tried once more, at once.

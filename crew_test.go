@@ -255,7 +255,7 @@ func TestErrPermanentEndsTheRetries(t *testing.T) {
 		src.Apply(object("a", "1"))
 		sleepBubble(time.Hour)
 		a.check(t, attempt{0, "added a 1"})
-		checkEventErrors(t, errs, "watcher WatcherFunc-1: added default/a: not like this: permanent failure, failures 1, gave up true")
+		checkEventErrors(t, errs, "watcher WatcherFunc-1: added default/a: not like this: permanent failure (given up), failures 1, gave up true")
 		src.Apply(object("a", "2"))
 		sleepBubble(time.Hour)
 		a.check(t, attempt{time.Hour, "updated a 2"})
@@ -276,7 +276,7 @@ func TestGivingUpIsReported(t *testing.T) {
 		}
 		checkEventErrors(t, errs,
 			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false",
-			"watcher WatcherFunc-1: added default/a: no luck (given up after 3 attempts), failures 3, gave up true")
+			"watcher WatcherFunc-1: added default/a: no luck (given up after 3 failures), failures 3, gave up true")
 		if s := reg.Stats(); s.Failed != 1 || s.Retried != 2 || s.Pending != 0 {
 			t.Errorf("in the end: %+v", s)
 		}

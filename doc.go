@@ -83,7 +83,7 @@
 //
 //  8. Bounded. What waits for one watcher is at most MaxBacklog events plus two per
 //     object, one per object of a state that it has not been told yet, and what it
-//     was handed, which is at most 256 events. Beyond MaxBacklog, waiting events of
+//     was handed, which is at most MaxBacklog or 256 events. Beyond MaxBacklog, waiting events of
 //     an object are merged, see [WatcherOptions]. The events themselves are those of
 //     the log, which all that are behind share.
 //

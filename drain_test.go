@@ -163,11 +163,59 @@ func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		if took := time.Since(begun); took != 0 || calls["heals"] != 2 || calls["stays broken"] != 2 {
 			t.Errorf("after %v the calls were %v", took, calls)
 		}
-		if s := reg.Stats(); s.Delivered != 1 || s.Failed != 1 || s.Pending != 0 || len(u.told) != 0 {
+		if s := reg.Stats(); s.Delivered != 1 || s.Failed != 0 || s.Pending != 1 || fmt.Sprint(u.told) != "map[WatcherFunc-1:1]" {
 			t.Errorf("in the end: %+v, undelivered %v", s, u.told)
 		}
 		if n := len(errs.take()); n != 3 {
 			t.Errorf("%d errors were reported, want one for each and one for giving up", n)
+		}
+	})
+}
+
+func TestRetriesGoOnWhileDraining(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", ""), object("b", ""), object("c", ""))
+		u := undelivered{}
+		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: func(context.Context, error) {}})
+		down := true
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			time.Sleep(time.Second)
+			if down {
+				return errors.New("down")
+			}
+			return nil
+		}), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)})
+		stop := start(t, inf)
+		<-inf.Synced()
+		time.AfterFunc(10*time.Minute, func() { down = false })
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took < 10*time.Minute || took > 13*time.Minute {
+			t.Errorf("draining took %v", took)
+		}
+		if s := reg.Stats(); s.Delivered != 3 || s.Failed != 0 || s.Pending != 0 || len(u.told) != 0 {
+			t.Errorf("in the end: %+v, undelivered %v", s, u.told)
+		}
+	})
+}
+
+func TestAfterTheStopTheFiguresAreStillThere(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for workers := range 3 {
+			inf := newInformer(t, informertest.NewSource(object("a", ""), object("b", "")), options{Queue: queue})
+			addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}), informer.WatcherOptions{Name: "w", Workers: workers})
+			stop := start(t, inf)
+			<-inf.Synced()
+			sleepBubble(time.Minute)
+			stop()
+			time.Sleep(time.Minute)
+			want := informer.WatcherStats{Name: "w", Pending: 2}
+			if got := inf.Health().Watchers; len(got) != 1 || got[0] != want {
+				t.Errorf("%d workers: %+v, want %+v", workers, got, want)
+			}
 		}
 	})
 }

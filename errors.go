@@ -83,10 +83,17 @@ type StoreError struct {
 // Error names the operation, the key and the cause.
 func (e *StoreError) Error() string {
 	msg := fmt.Sprintf("store: %s %s: %v", e.Op, e.Key, e.Err)
-	if e.GaveUp {
-		msg += fmt.Sprintf(" (given up after %d failures)", e.Failures)
+	return msg + givenUp(e.GaveUp, e.Failures)
+}
+
+func givenUp(gaveUp bool, failures int) string {
+	switch {
+	case !gaveUp:
+		return ""
+	case failures == 1:
+		return " (given up)"
 	}
-	return msg
+	return fmt.Sprintf(" (given up after %d failures)", failures)
 }
 
 // Unwrap returns Err.
@@ -110,10 +117,7 @@ func (e *EventError) Error() string {
 		return fmt.Sprintf("watcher %s: OnSynced: %v", e.Watcher, e.Err)
 	}
 	msg := fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, e.Key, e.Err)
-	if e.GaveUp && e.Failures > 1 {
-		msg += fmt.Sprintf(" (given up after %d attempts)", e.Failures)
-	}
-	return msg
+	return msg + givenUp(e.GaveUp, e.Failures)
 }
 
 // Unwrap returns Err.
@@ -126,8 +130,8 @@ type PanicError struct {
 	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
-// Error returns the value and the stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Value, e.Stack) }
+// Error returns the value, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Unwrap returns Value if it is an error.
 func (e *PanicError) Unwrap() error {
@@ -158,5 +162,10 @@ func (e *ObjectError) Unwrap() error { return e.Err }
 // LogError logs err with the logger of ctx. It is what Options.ErrorHandler
 // defaults to; a handler of one's own may call it to keep the log.
 func LogError(ctx context.Context, err error) {
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		klog.FromContext(ctx).Error(err, "Informer reports an error", "stack", string(panicked.Stack))
+		return
+	}
 	klog.FromContext(ctx).Error(err, "Informer reports an error")
 }

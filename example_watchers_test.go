@@ -21,7 +21,7 @@ func ExampleBackoff() {
 		ErrorHandler: func(_ context.Context, err error) {
 			var failed *informer.EventError
 			if errors.As(err, &failed) && failed.GaveUp {
-				fmt.Println("gave up:", err)
+				fmt.Println(err)
 			}
 		},
 	})
@@ -54,7 +54,7 @@ func ExampleBackoff() {
 	stop()
 	running.Wait()
 	// Unordered output:
-	// gave up: watcher mailer: added default/broken: no such tenant: permanent failure
+	// watcher mailer: added default/broken: no such tenant: permanent failure (given up)
 	// flaky sent at attempt 3
 }
 

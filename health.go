@@ -46,7 +46,8 @@ type Health struct {
 	StoreBusy time.Duration
 	// Refused is how many changes the store has refused, see ErrPermanent.
 	Refused int
-	// Watchers are figures about the watchers that are registered, by name.
+	// Watchers are figures about the watchers that are registered, or were when the
+	// informer stopped, by name.
 	Watchers []WatcherStats
 }
 
@@ -73,14 +74,15 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	if failing != nil {
 		h.StoreError = failing
 	}
-	for _, l := range i.processor.all() {
+	for _, l := range i.processor.shown() {
 		h.Watchers = append(h.Watchers, l.stats())
 	}
 	return h
 }
 
 // Ready returns nil if what the informer knows can be relied on: it has synced,
-// is not stopped, and its store takes writes. An API server that cannot be
+// is not stopped, and its store takes writes at this moment: a probe should fail more
+// than once before it counts. An API server that cannot be
 // reached afterwards, or a slow watcher, does not count.
 func (h Health) Ready() error {
 	var err error
@@ -115,8 +117,9 @@ func (h Health) Live() error {
 	return fmt.Errorf("%w: %w", dead, h.StoreError)
 }
 
-// MarshalJSON encodes h with names in camel case, errors as text, durations in
-// seconds, and without what is empty.
+// MarshalJSON encodes h with names in camel case, errors as text and durations in
+// seconds, such as "storeBusySeconds". Times that are zero, and what says that
+// something is wrong where nothing is, are left out.
 func (h Health) MarshalJSON() ([]byte, error) {
 	text := func(err error) string {
 		if err == nil {
@@ -151,7 +154,8 @@ func (h Health) MarshalJSON() ([]byte, error) {
 //
 //	http.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
 //
-// A nil check is answered with 503.
+// inf.Health().Ready, without the function around it, would answer for the moment at
+// which it was passed. A nil check is answered with 503.
 func ProbeHandler(check func() error) http.Handler {
 	if check == nil {
 		check = func() error { return errors.New("informer: ProbeHandler was given no check") }

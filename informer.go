@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -202,16 +203,23 @@ func (i *CustomCacheInformer[T]) HasSynced() bool {
 	return closed(i.applier.synced)
 }
 
+var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
+
 // WaitForSync blocks until the informer has synced, and with it every watcher
 // that is registered now and not removed meanwhile. If ctx or the informer ends
 // first, it returns a *SyncError that says who is late and, if something is
-// failing, what. It may be called before Run, but not in a watcher's callback.
+// failing, what. It may be called before Run. In the callback of a watcher that has
+// not synced it cannot succeed: there it returns an error, if it is given the
+// callback's ctx.
 func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 	listeners := i.processor.all()
 	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
 		return i.syncError(err, i.lateForSync(listeners))
 	}
 	for _, l := range listeners {
+		if ctx.Value(callOf{}) == l && !closed(l.synced) {
+			return i.syncError(errOwnCall, i.lateForSync(listeners))
+		}
 		if err := i.wait(ctx, l.synced, l.removed); err != nil {
 			return i.syncError(err, i.lateForSync(listeners))
 		}
@@ -267,7 +275,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		case <-l.synced:
 		case <-l.removed:
 		default:
-			late = append(late, fmt.Sprintf("watcher %q", l.opts.Name))
+			late = append(late, fmt.Sprintf("watcher %q", l.opts.Name)+l.busyWith())
 		}
 	}
 	slices.Sort(late[watchers:])
@@ -290,6 +298,9 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
 // before Run, but not in a watcher's callback; cond is called from the caller's
 // goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
+	if cond == nil {
+		return fmt.Errorf("informer %s: WaitFor: cond is nil", i.opts.Name)
+	}
 	at := i.processor.log.cursor()
 	defer at.close()
 	obj, exists, err := i.Get(key)

@@ -220,7 +220,7 @@ func TestWaitForSyncSaysWhoIsLate(t *testing.T) {
 		addWatcher(t, inf, &r, informer.WatcherOptions{Name: "slow"})
 		stop := start(t, inf)
 		err = inf.WaitForSync(within(t, time.Second))
-		if !errors.As(err, &late) || strings.Join(late.Late, "; ") != `watcher "slow"` || late.Informer != "maps" {
+		if !errors.As(err, &late) || strings.Join(late.Late, "; ") != `watcher "slow" (called for default/a)` || late.Informer != "maps" {
 			t.Errorf("with a slow watcher: %v", err)
 		}
 		waited := make(chan error)

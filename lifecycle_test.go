@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -221,6 +222,28 @@ func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
 		}
 		if got := len(r.Events()); got != 1 {
 			t.Errorf("%d calls, of which the informer should have dropped the second", got)
+		}
+	})
+}
+
+func TestWaitingInOnesOwnCallbackIsAnErrorAtOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+		var errs []error
+		wait := func(ctx context.Context, _ event) error {
+			errs = append(errs, inf.WaitForSync(ctx))
+			return nil
+		}
+		addWatcher(t, inf, informer.WatcherFunc[configMap](wait), informer.WatcherOptions{Name: "waits"})
+		informertest.Run(t, inf)
+		var late *informer.SyncError
+		if len(errs) != 1 || !errors.As(errs[0], &late) || !strings.Contains(errs[0].Error(), "in the callback of a watcher") {
+			t.Fatalf("WaitForSync returned %v", errs)
+		}
+		addWatcher(t, inf, informer.WatcherFunc[configMap](wait), informer.WatcherOptions{Name: "waits, too"})
+		sleepBubble(time.Minute)
+		if len(errs) != 2 || errs[1] == nil {
+			t.Errorf("in a later watcher it returned %v", errs[1:])
 		}
 	})
 }

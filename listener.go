@@ -121,13 +121,13 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			if ok {
 				out = l.segments
 			} else {
-				l.lag(ctx, false, 0)
+				l.lag(ctx, false)
 			}
 		}
 		if s, more := l.read(); more {
 			if away := waiting.push(s, head.events); away > 0 {
-				l.counts.merged.Add(int64(away))
-				l.lag(ctx, true, away)
+				l.merged(away)
+				l.lag(ctx, true)
 			}
 			select {
 			case out <- head:
@@ -200,13 +200,20 @@ func (l *informerProcessorListener[T]) countUntold(s *state[T]) {
 	}
 }
 
+// merged counts events that were merged away.
+func (l *informerProcessorListener[T]) merged(away int) {
+	if away == 0 {
+		return
+	}
+	l.counts.merged.Add(int64(away))
+	if f := l.processor.observer.Merged; f != nil {
+		f(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
+	}
+}
+
 // lag notes that run has fallen behind so far that events were merged, or that it
 // has caught up.
-func (l *informerProcessorListener[T]) lag(ctx context.Context, behind bool, away int) {
-	o := &l.processor.observer
-	if away > 0 && o.Merged != nil {
-		o.Merged(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
-	}
+func (l *informerProcessorListener[T]) lag(ctx context.Context, behind bool) {
 	if l.behind == behind {
 		return
 	}
@@ -217,8 +224,8 @@ func (l *informerProcessorListener[T]) lag(ctx context.Context, behind bool, awa
 	} else {
 		logger.Info("The watcher has caught up")
 	}
-	if o.Lagging != nil {
-		o.Lagging(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: behind, Pending: pending})
+	if f := l.processor.observer.Lagging; f != nil {
+		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: behind, Pending: pending})
 	}
 }
 
@@ -257,7 +264,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 			l.sync(ctx)
 		case r.isEvent():
 			took, err := l.call(ctx, r.event)
-			l.settle(ctx, r.event, took, err, 1, true)
+			l.settle(ctx, attempt[T]{event: r.event, took: took, err: err, failures: 1, gaveUp: true})
 		}
 	}
 	return s.end
@@ -315,27 +322,37 @@ func recoverTo(err *error) {
 	}
 }
 
-// settle counts a call that has returned, and says what came of it. failures
-// counts that call if it has failed; gaveUp says that there will be no other.
-func (l *informerProcessorListener[T]) settle(ctx context.Context, e Event[T], took time.Duration, err error, failures int, gaveUp bool) {
-	if interrupted(ctx, err) {
-		return // not delivered
-	}
-	if err == nil {
+// attempt is a call of the watcher that has returned.
+type attempt[T Object] struct {
+	event    Event[T]
+	took     time.Duration
+	err      error
+	failures int  // of the event, this one included if it is one
+	gaveUp   bool // if it failed, there will be no other
+	stopped  bool // because the informer stops
+}
+
+// settle counts an attempt and says what came of it. One that was interrupted, or is
+// not repeated because the informer stops, leaves the event undelivered.
+func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T]) {
+	switch {
+	case a.err == nil:
 		l.counts.delivered.Add(1)
-		failures, gaveUp = failures-1, false
-	} else if gaveUp {
+		a.failures, a.gaveUp = a.failures-1, false
+	case interrupted(ctx, a.err):
+		return
+	case a.gaveUp && !a.stopped:
 		l.counts.failed.Add(1)
 	}
 	if f := l.processor.observer.Handled; f != nil {
 		f(HandledInfo{
-			Informer: l.processor.name, Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Origin: e.Origin,
-			Took: took, Err: err, Failures: failures, GaveUp: gaveUp,
+			Informer: l.processor.name, Watcher: l.opts.Name, Key: a.event.Key(), Type: a.event.Type, Origin: a.event.Origin,
+			Took: a.took, Err: a.err, Failures: a.failures, GaveUp: a.gaveUp,
 		})
 	}
-	if err != nil && (failures == 1 || gaveUp) {
+	if a.err != nil && (a.failures == 1 || a.gaveUp) {
 		l.processor.report(ctx, &EventError{
-			Watcher: l.opts.Name, Key: e.Key(), Type: e.Type, Failures: failures, GaveUp: gaveUp, Err: err,
+			Watcher: l.opts.Name, Key: a.event.Key(), Type: a.event.Type, Failures: a.failures, GaveUp: a.gaveUp, Err: a.err,
 		})
 	}
 }

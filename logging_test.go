@@ -379,7 +379,7 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	if got := named(); got != nil {
 		t.Errorf("within 10 s it names %q", got)
 	}
-	sleepBubble(hour)
+	sleepBubble(1)
 	for n, name := range named() {
 		if n > 0 || strings.TrimSpace(name) != call.name {
 			t.Errorf("it names %q, not %q", name, call.name)
@@ -387,6 +387,10 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	}
 	if len(named()) == 0 {
 		t.Errorf("it does not name %q", call.name)
+	}
+	sleepBubble(hour)
+	if again := named(); len(again) > 1 {
+		t.Errorf("it names %q, not once", again)
 	}
 	select {
 	case <-stopped:

@@ -28,7 +28,6 @@ type entry[T Object] struct {
 	attempted bool          // a call has returned, whatever it returned
 	initial   bool          // Synced waits for the first attempt
 	notBefore time.Duration // when it may be tried again
-	last      bool          // there is no other attempt: the informer stops
 }
 
 func newMerged[T Object]() *merged[T] { return &merged[T]{byKey: map[string]*entry[T]{}} }

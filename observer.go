@@ -28,11 +28,12 @@ type Observer struct {
 	// Handled is called after each call of a watcher, unless it returned the error
 	// of its ctx, which had ended: then the event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when events that waited for a watcher were merged because
-	// there were more than WatcherOptions.MaxBacklog.
+	// Merged is called when events that waited for a watcher were merged, as
+	// WatcherStats.Merged counts them.
 	Merged func(MergedInfo)
-	// Lagging is called when a watcher has fallen behind so far that events were
-	// merged, and again when it has caught up.
+	// Lagging is called when a watcher has fallen behind by more than
+	// WatcherOptions.MaxBacklog, so that events were merged, and again when it has
+	// caught up.
 	Lagging func(LaggingInfo)
 	// Undelivered is called when the informer has stopped, for each watcher that
 	// was not told everything.

@@ -116,8 +116,10 @@ type Options[T Object] struct {
 	// DrainTimeout is how long the watchers may go on, once Run's ctx has ended
 	// and nothing new can happen, until they were told everything that waits for
 	// them. The ctx of their calls stays alive until then. An event that waits for
-	// its retry is tried once more, at once. What is left after that time is
-	// dropped, counted and logged. 0, the default, does not wait.
+	// its retry is tried at once, and again for as long as WatcherOptions.Retry and
+	// this time allow. What is left then is dropped, counted and logged. Changes that
+	// are not in the store yet when ctx ends do not count: nobody was to be told of
+	// them. 0, the default, does not wait.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is told of everything that went wrong, as a *WatchError,
@@ -135,8 +137,9 @@ type Options[T Object] struct {
 // WatcherOptions configures one registration of a watcher. The zero value is
 // ready to use.
 type WatcherOptions struct {
-	// Name stands in logs, errors and figures. Defaults to the type of the
-	// watcher and a number, such as "WatcherFunc-1".
+	// Name stands in logs, errors and figures, where watchers of one name cannot be
+	// told apart. Defaults to the type of the watcher and a number, such as
+	// "WatcherFunc-1".
 	Name string
 
 	// MaxBacklog bounds how many events wait for the watcher. When there are
@@ -147,10 +150,10 @@ type WatcherOptions struct {
 	// update; a delete and an add, of an object that was created again, stay two.
 	// A watcher that only looks at the state of objects will not notice.
 	//
-	// The state that a watcher is told when it joins, or at a resync, does not
-	// count, nor does what it has been handed, which is up to as many again.
-	// 0 is DefaultMaxBacklog; negative keeps every event, however much memory
-	// that takes.
+	// So what waits is at most MaxBacklog events plus two per object, besides the
+	// rest of a state that the watcher is being told, because it has joined or a
+	// resync is due, and what it was handed, at most MaxBacklog or 256 events. 0 is
+	// DefaultMaxBacklog; negative keeps every event, however much memory that takes.
 	MaxBacklog int
 
 	// Workers is how many objects the watcher may be called for at once. It is
@@ -167,7 +170,8 @@ type WatcherOptions struct {
 	// same object are merged with it as above, and what comes of that is delivered
 	// when the wait is over, its failures counted anew. An add that has failed
 	// counts as seen: its delete comes. An error that wraps ErrPermanent is not
-	// retried. OnSynced does not wait for retries. See [Backoff]. Retry is called
+	// retried; a wait that is not positive is none. OnSynced does not wait for
+	// retries. See [Backoff]. Retry is called
 	// from the watcher's goroutines. With it, events are merged as with Workers.
 	// Nil, the default, is never.
 	Retry func(failures int, err error) (wait time.Duration, again bool)

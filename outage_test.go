@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -120,15 +121,11 @@ func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, na
 		if err := tr.before(op, key); err != nil || name == "gate" {
 			return err
 		}
-		err := refuse(op, name, func() bool {
+		return tr.now(refuse(op, name, func() bool {
 			n := count[name]
 			count[name]++
 			return (name[len(name)-1]-'0')>>n&1 == 1
-		})
-		if late, ok := err.(afterwards); ok {
-			tr.late, err = late.error, nil
-		}
-		return err
+		}))
 	})
 	change := func() {
 		for n := range 3 {
@@ -227,10 +224,18 @@ func TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas(t *testing.T) {
 func atRandom(t *testing.T, queue informer.QueueKind, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	tr := newTrial(t, queue)
-	tr.store.fail, tr.store.after = moody(rand.New(rand.NewPCG(seed, 2)))
-	for range 3 {
-		tr.src.Apply(object(fmt.Sprint("o", rnd.IntN(9)), "0"))
+	for n := range 6 {
+		name := fmt.Sprint("o", rnd.IntN(9))
+		tr.src.Apply(object(name, fmt.Sprint(n)))
+		if rnd.IntN(2) == 0 {
+			name = fmt.Sprint("old", n)
+		}
+		old := object(name, "old") // the store has it from earlier
+		old.UID, old.ResourceVersion = types.UID(name), "1"
+		_ = tr.store.Add(old)
 	}
+	tr.store.lenient, tr.store.decodes = rnd.IntN(2) == 0, rnd.IntN(2) == 0
+	tr.store.fail, tr.store.after = moody(rand.New(rand.NewPCG(seed, 2)))
 	start(t, tr.ci)
 	change := func(n int) {
 		name := fmt.Sprint("o", rnd.IntN(9))
@@ -284,23 +289,26 @@ func atRandom(t *testing.T, queue informer.QueueKind, seed uint64) {
 }
 
 // moody returns what makes a store refuse a tenth of all operations, and fail for
-// a fifth, half of them after they took effect. It does not refuse a look at what
-// it left in doubt: who writes, fails, does not say what came of it, and then
-// refuses for good, cannot be helped.
+// a fifth, half of them after they took effect. It does not refuse a write that it
+// has left in doubt and refused to be looked at for: who writes, fails, does not
+// say what came of it, and then refuses for good, cannot be helped.
 func moody(rnd *rand.Rand) (fail, after func(op, key string) error) {
-	doubt := map[string]bool{}
+	doubt, unseen := map[string]bool{}, map[string]bool{}
 	failed := func(op, key string) error {
 		doubt[key] = doubt[key] || op != "get"
 		return errDown
 	}
-	var late bool
+	late := false
 	fail = func(op, key string) error {
 		dice := rnd.IntN(10)
 		late = dice == 1
 		switch {
 		case dice == 0:
 			return failed(op, key)
-		case dice == 2 && !(op == "get" && doubt[key]):
+		case dice == 2 && op == "get":
+			unseen[key] = doubt[key]
+			return errRefuses
+		case dice == 2 && !unseen[key]:
 			doubt[key] = false
 			return errRefuses
 		}
@@ -310,6 +318,7 @@ func moody(rnd *rand.Rand) (fail, after func(op, key string) error) {
 		if late {
 			return failed(op, key)
 		}
+		unseen[key] = false
 		doubt[key] = doubt[key] && op == "get"
 		return nil
 	}

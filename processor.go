@@ -38,8 +38,9 @@ type informerProcessor[T Object] struct {
 	filled chan struct{}
 	seeded bool
 	// draining is closed when nothing will be appended any more and the
-	// listeners are to tell what is left.
+	// listeners are to tell what is left, until drained.
 	draining chan struct{}
+	drained  time.Duration
 	// spawn starts a goroutine that the processor waits for.
 	spawn func(func())
 	wg    sync.WaitGroup
@@ -117,6 +118,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	logger := klog.FromContext(p.ctx)
 	ctx, cancel := context.WithCancel(klog.NewContext(p.ctx, klog.LoggerWithValues(logger, "watcher", l.opts.Name)))
+	ctx = context.WithValue(ctx, callOf{}, l)
 	l.cancel = cancel
 	p.starting += 2
 	p.alive[l] = 2
@@ -132,6 +134,9 @@ func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 		delete(p.alive, l)
 	}
 }
+
+// callOf is the key under which the ctx of a watcher's call has the listener.
+type callOf struct{}
 
 // live notes that one of the listeners' goroutines has begun.
 func (p *informerProcessor[T]) live() {
@@ -169,6 +174,16 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	}
 	l.cursor.close() // it never ran
 	close(l.stopped)
+}
+
+// shown returns the registered listeners, or those there were at the stop, by name.
+func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left != nil {
+		return p.left
+	}
+	return p.allLocked()
 }
 
 // all returns the registered listeners, by name.
@@ -226,6 +241,7 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	if timeout == 0 {
 		return
 	}
+	p.drained = p.now() + timeout
 	close(p.draining)
 	enough := time.NewTimer(timeout)
 	defer enough.Stop()

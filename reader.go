@@ -63,7 +63,11 @@ func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 
 // ByIndex returns the objects with that value of an index, see [Reader].
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
-	return i.index.find(i.store, name, value)
+	objs, err := i.index.find(i.store, name, value)
+	if err != nil {
+		return nil, fmt.Errorf("informer %s: ByIndex: %w", i.opts.Name, err)
+	}
+	return objs, nil
 }
 
 // All yields every object, see [Reader]. Objects of another type that somebody

@@ -87,11 +87,15 @@ func (tr *trial) before(op, key string) error {
 		return nil
 	}
 	tr.answers[op] = queue[1:]
-	if late, ok := queue[0].(afterwards); ok {
-		tr.late = late.error
-		return nil
+	return tr.now(queue[0])
+}
+
+// now returns err unless it is to come afterwards.
+func (tr *trial) now(err error) error {
+	if late := (afterwards{}); errors.As(err, &late) {
+		tr.late, err = late.error, nil
 	}
-	return queue[0]
+	return err
 }
 
 // answer lets the next times that op, such as "add a", is tried return errs.
@@ -248,7 +252,6 @@ func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
 		}
 		tr.delete("a")
 		tr.expect("deleted a")
-		tr.reported(1)
 		tr.relist()
 	})
 }
@@ -297,9 +300,6 @@ func TestARefusedUpdateLeavesTheOldStateToEverybody(t *testing.T) {
 		if obj, exists, err := tr.Get(keyOf("a")); !exists || err != nil || obj.Data["value"] != "1" {
 			t.Errorf("Get: %v, %v, %v", obj, exists, err)
 		}
-		if objs, err := tr.List("default", nil); err != nil || len(objs) != 1 || objs[0].Data["value"] != "1" {
-			t.Errorf("List: %v, %v", objs, err)
-		}
 		tr.src.Apply(object("a", "3"))
 		tr.expect("updated a")
 		if e := tr.last(1); e.Old.Data["value"] != "1" || e.New.Data["value"] != "3" {
@@ -326,9 +326,6 @@ func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
 		tr.expect()
 		tr.missed(func() { tr.delete("missed") })
 		tr.expect()
-		if objs, err := tr.List("", nil); len(objs) != 2 || err != nil {
-			t.Errorf("after deletes that were refused List has %v, %v", objs, err)
-		}
 		tr.src.Expire()
 		tr.expect("deleted watched")
 		tr.src.Expire()
@@ -341,6 +338,34 @@ func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
 		if got := tr.Health().Refused; got != 4 {
 			t.Errorf("%d changes were refused", got)
 		}
+		tr.relist()
+	})
+}
+
+func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
+		tr.answer("get a", errRefuses)
+		rv := tr.src.Apply(object("a", "2")).ResourceVersion
+		if err := tr.WaitForResourceVersion(within(t, time.Second), rv); err != nil {
+			t.Error(err)
+		}
+		tr.expect()
+		tr.answer("get b", errDown, errRefuses)
+		tr.delete("b")
+		tr.expect()
+		tr.answer("get d", errRefuses)
+		tr.src.Apply(object("d", "1"))
+		tr.expect()
+		tr.delete("d")
+		tr.expect()
+		tr.reported(3, "get a refused at 1", "get b failed", "get b refused at 2", "get d refused at 1")
+		tr.answer("get c", errRefuses)
+		tr.missed(func() { tr.delete("c") })
+		tr.expect("updated a", "deleted b")
+		tr.reported(4, "get c refused at 1")
+		tr.src.Expire()
+		tr.expect("deleted c")
 		tr.relist()
 	})
 }
@@ -450,7 +475,7 @@ func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
 		sleepBubble(hour)
 		got := errs.take()
 		var failed *informer.StoreError
-		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Key != "default/b" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
+		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "get" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
 			t.Errorf("reported %v", got)
 		}
 	})
@@ -458,13 +483,16 @@ func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
 
 func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := newTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
+		tr := newTrial(t, queue, object("a", "1"))
 		tr.answer("get a", nil, errDown) // the second is the look
 		tr.answer("get b", nil, errRefuses)
 		tr.answer("add c", afterwards{errDown})
 		informertest.Run(t, tr.ci)
-		tr.src.Apply(object("d", "1"))
-		tr.expect("added a", "added b", "added c", "added d")
+		tr.expect("added a")
+		for _, name := range []string{"b", "c", "d"} {
+			tr.src.Apply(object(name, "1"))
+			tr.expect("added " + name)
+		}
 		tr.reported(0, "add c failed")
 		tr.relist()
 	})

@@ -2,6 +2,8 @@ package informer
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,11 +30,11 @@ type WatcherStats struct {
 	Failed int
 	// Retried is how many calls repeated one that had failed.
 	Retried int
-	// Merged is how many events were merged into others, see
-	// WatcherOptions.MaxBacklog.
+	// Merged is how many events were merged into others, or have undone each other:
+	// beyond WatcherOptions.MaxBacklog, or because of Workers or Retry.
 	Merged int
 	// OldestWaiting is for how long the oldest event that is not handled has been
-	// waiting, 0 if there is none.
+	// waiting, 0 if there is none, and after Stopped.
 	OldestWaiting time.Duration
 }
 
@@ -91,7 +93,7 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	if l.crew != nil {
 		since = l.crew.since()
 	}
-	if since == 0 {
+	if since == 0 || closed(l.stopped) {
 		return 0
 	}
 	return max(0, l.processor.now()-since)
@@ -103,6 +105,19 @@ func (l *informerProcessorListener[T]) calling() []types.NamespacedName {
 		return l.crew.calling()
 	}
 	return l.hands.calling(l.counts.done())
+}
+
+// busyWith says what the watcher is being called for, in words.
+func (l *informerProcessorListener[T]) busyWith() string {
+	var keys []string
+	for _, key := range l.calling() {
+		keys = append(keys, key.String())
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	slices.Sort(keys)
+	return " (called for " + strings.Join(keys, ", ") + ")"
 }
 
 // hands are what run has taken and not handled yet.

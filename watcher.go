@@ -129,7 +129,7 @@ func (e Event[T]) Key() types.NamespacedName {
 // The ctx of a call ends when the registration is removed or the informer has
 // stopped. It carries the logger of Run's ctx. A call may block: nobody but this
 // watcher waits for it. An error that it returns goes to Options.ErrorHandler as
-// an [*EventError], unless it is that of a ctx which has ended. The event comes again
+// an [*EventError], unless it is that of this ctx, which has ended. The event comes again
 // if WatcherOptions.Retry says so, else it counts as handled. A panic ends the
 // process, because what it left behind is not known, unless
 // WatcherOptions.RecoverPanics is set.
@@ -188,7 +188,8 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 //
 // selected is called from the watcher's goroutines, a few times per event, and
 // must depend on nothing but the object. With WatcherOptions.Retry, an object whose
-// add has failed and that leaves the selection before the next attempt is deleted. Adding the watcher to an informer fails
+// add has failed and that leaves the selection before the next attempt is deleted.
+// Events that are not selected count as delivered in figures. Adding the watcher to an informer fails
 // if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
 	return selection[T]{w, selected}

@@ -3,6 +3,7 @@ package informertest
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -29,25 +30,27 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 }
 
 // Run runs an informer that the test has made, with its watchers, waits until
-// all of them have synced, and stops it, and waits for it, when the test ends. It
-// fails the test if they do not sync within 30 s, which takes no time in a
-// synctest bubble.
-func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) {
+// all of them have synced. It returns a function that stops it and waits for it,
+// for tests of what happens then; the end of the test calls it too. Run fails the
+// test if they do not sync within 30 s, which takes no time in a synctest bubble.
+func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- inf.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	wait, stop := context.WithTimeout(ctx, patience)
-	defer stop()
+	t.Cleanup(stop)
+	wait, enough := context.WithTimeout(ctx, patience)
+	defer enough()
 	if err := inf.WaitForSync(wait); err != nil {
 		t.Fatal(err)
 	}
+	return stop
 }
 
 // NewReader returns a Reader that holds objs, for the unit test of a function
