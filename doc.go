@@ -133,7 +133,7 @@
 //	INFO   The stream of the first state brought nothing, listing from now on
 //	       once, see WatchListAuto
 //	INFO   The store works again
-//	       an operation that had failed has succeeded
+//	       an operation that had failed for 10 s or more has succeeded
 //	INFO   A watcher is behind: events that wait for it are merged by object
 //	       there were more than MaxBacklog, some of them of one object
 //	INFO   The watcher has caught up

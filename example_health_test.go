@@ -33,7 +33,7 @@ func ExampleCustomCacheInformer_Health() {
 
 	store.Fail(func(op, key string) error { return errors.New("disk full") })
 	written := src.Apply(object("settings", "2"))
-	<-reported
+	fmt.Println("reported:", <-reported)
 	fmt.Println(inf.Health().Ready())
 
 	store.Heal()
@@ -42,6 +42,7 @@ func ExampleCustomCacheInformer_Health() {
 	// Output:
 	// informer ConfigMap: has not started
 	// <nil>
+	// reported: store: get default/settings: disk full
 	// informer ConfigMap: store: get default/settings: disk full
 	// <nil>
 }

@@ -117,9 +117,12 @@ func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 		src.Expire()
 		opened(t, src)
 		check("listed again", 0, 0)
+		sleepBubble(time.Minute)
+		src.Bookmark()
+		synctest.Wait()
 		unreachable(src)
 		sleepBubble(hour)
-		check("after an hour of nothing", hour, hour)
+		check("after an hour of nothing", hour+time.Minute, hour)
 		src.Heal()
 		opened(t, src)
 		check("with a new watch, that is quiet", ago(inf.Health().LastList), 0)
@@ -189,7 +192,7 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 			attempts := store.Calls("get") - before // each looks first
 			var failed *informer.StoreError
 			h := inf.Health()
-			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || failed.Err != full {
+			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || !errors.Is(failed, full) {
 				t.Errorf("a %s that fails: %v", op, h.StoreError)
 			} else if failed.Failures != attempts {
 				t.Errorf("after %d attempts it says that there were %d", attempts, failed.Failures)

@@ -418,7 +418,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 	}
 	for round := range rounds {
 		change(each * 9 / 10)
-		if round%7 == 6 {
+		if round == rounds/2 {
 			late := newGrowing()
 			addWatcher(t, inf, late, informer.WatcherOptions{MaxBacklog: -1})
 			all = append(all, late)
