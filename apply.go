@@ -201,8 +201,6 @@ func (a *applier[T]) replace(ctx context.Context) bool {
 // appends their records to the log. It returns false if ctx ended before all was
 // done.
 func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
-	a.call.begin()
-	defer a.call.end()
 	a.records, a.leaving = a.records[:0], a.leaving[:0]
 	bookmark, synced := false, false
 	for i := range batch {
@@ -244,6 +242,7 @@ func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
 	if bookmark && rv != "" {
 		a.call.enter("bookmark", "")
 		a.store.Bookmark(rv)
+		a.call.leave()
 	}
 	clear(a.records)
 	clear(a.leaving)
@@ -356,10 +355,9 @@ func (a *applier[T]) observeApplied(batch []change[T]) {
 
 // fill takes over what the store holds at the start, before anything is applied.
 func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
-	a.call.begin()
 	a.call.enter("list", "")
 	all := a.store.List()
-	a.call.end()
+	a.call.leave()
 	for _, stored := range all {
 		obj, err := accept(stored)
 		if err != nil {

@@ -82,7 +82,7 @@ type StoreError struct {
 
 // Error names the operation, the key and the cause.
 func (e *StoreError) Error() string {
-	msg := fmt.Sprintf("store: %s %s: %v", e.Op, e.Key, e.Err)
+	msg := fmt.Sprintf("store: %s: %v", strings.TrimSpace(e.Op+" "+e.Key), e.Err)
 	return msg + givenUp(e.GaveUp, e.Failures)
 }
 

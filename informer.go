@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,7 +159,7 @@ func (i *CustomCacheInformer[T]) underWay() []string {
 		calls = append(calls, "source: "+op)
 	}
 	if op, key := i.applier.call.now(); op != "" {
-		calls = append(calls, fmt.Sprintf("store: %s %s", op, key))
+		calls = append(calls, strings.TrimSpace("store: "+op+" "+key))
 	}
 	calls = append(calls, i.processor.underWay()...)
 	if len(calls) == 0 {

@@ -33,7 +33,8 @@ type Observer struct {
 	Merged func(MergedInfo)
 	// Lagging is called when a watcher has fallen behind by more than
 	// WatcherOptions.MaxBacklog, so that events were merged, and again when it has
-	// caught up.
+	// caught up. With Workers or Retry, events are always merged, and it is not
+	// called.
 	Lagging func(LaggingInfo)
 	// Undelivered is called when the informer has stopped, for each watcher that
 	// was not told everything.

@@ -147,6 +147,7 @@ func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, na
 			change()
 		case "relisted":
 			change()
+			synctest.Wait()
 			tr.src.Expire()
 		case "missed":
 			tr.missed(change)

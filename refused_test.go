@@ -112,7 +112,7 @@ func (tr *trial) pileUp(changes func()) {
 	tr.src.Apply(object("gate", tr.src.ResourceVersion()))
 	synctest.Wait()
 	changes()
-	synctest.Wait()
+	sleepBubble(time.Minute) // a relist takes its time
 	tr.shutGate(false)
 	tr.agree()
 }

@@ -34,16 +34,20 @@ type relay struct {
 	inner     watch.Interface
 	out       chan watch.Event
 	streaming bool // the first state is still coming in
+	asked     time.Time
+	info      WatchInfo // of run's goroutine
 	once      sync.Once
 	stopped   chan struct{}
 }
 
-func newRelay(s *source, inner watch.Interface, streaming bool) *relay {
+func newRelay(s *source, inner watch.Interface, asked time.Time, streaming bool) *relay {
 	return &relay{
 		source:    s,
 		inner:     inner,
 		out:       make(chan watch.Event, relayBuffer),
 		streaming: streaming,
+		asked:     asked,
+		info:      WatchInfo{Streaming: streaming},
 		stopped:   make(chan struct{}),
 	}
 }
@@ -70,12 +74,10 @@ func (r *relay) run(ctx context.Context) {
 
 	r.source.watching.Add(1)
 	defer r.source.watching.Add(-1)
-	opened, events := time.Now(), 0
-	var broken error
-	streamed := r.streaming
-	defer func() {
-		r.source.watchOver(WatchInfo{Streaming: streamed, Events: events, Took: time.Since(opened), Err: broken})
-	}()
+	defer func() { r.source.watchOver(r.info, r.asked) }()
+	opened := time.Now()
+	lasts := time.NewTimer(shortWatch)
+	defer lasts.Stop()
 	quiet := time.NewTimer(quietStream)
 	defer quiet.Stop()
 	for {
@@ -89,24 +91,31 @@ func (r *relay) run(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
+		case <-lasts.C: // it may have nothing to say for hours
+			if !r.streaming {
+				r.source.worked("watch")
+			}
+			continue
 		case <-silent:
 			klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
 			r.source.streamless.Store(true)
 			e = watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}
 		case got, open := <-in:
-			r.source.lastContact.set(r.source.stopwatch)
-			if e = got; open && !r.look(ctx, &e) {
-				continue
-			}
 			if !open {
-				r.source.watchEnded(ctx, events == 0 && time.Since(opened) < shortWatch)
+				r.source.watchEnded(ctx, r.info.Events == 0 && time.Since(opened) < shortWatch)
 				if !r.streaming {
 					return
 				}
 				// The reflector would stream again, at once and for ever.
 				r.source.failed(ctx, "watch", errStreamCut)
 				e = watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}
+				break
 			}
+			r.source.lastContact.set(r.source.stopwatch)
+			if e = got; !r.look(ctx, &e) {
+				continue
+			}
+			r.info.Events++
 		}
 		select {
 		case r.out <- e:
@@ -115,11 +124,11 @@ func (r *relay) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		switch events++; e.Type {
+		switch e.Type {
 		case watch.Added:
 			quiet.Reset(quietStream)
 		case watch.Error:
-			broken = apierrors.FromObject(e.Object)
+			r.info.Err = apierrors.FromObject(e.Object)
 			return // as the reflector does
 		}
 	}

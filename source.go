@@ -76,12 +76,12 @@ func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T
 // the user's ListerWatcher is under way any more.
 func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 	s.logger = klog.FromContext(ctx)
-	quiet := klog.NewContext(ctx, s.logger.V(reflectorLevel))
+	quiet := s.logger.V(reflectorLevel)
 	backoff := s.backoff
 	reflector := cache.NewReflectorWithOptions(s, nil, store, cache.ReflectorOptions{
 		Name:            s.name,
 		TypeDescription: s.name,
-		Logger:          &s.logger,
+		Logger:          &quiet,
 		Clock:           stopClock{ctx: ctx},
 		Backoff:         &backoff,
 		MinWatchTimeout: s.minWatchTimeout,
@@ -92,7 +92,7 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 	// cannot be set from outside its package.
 	_ = s.backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.status.failures()
-		err := reflector.ListAndWatchWithContext(quiet)
+		err := reflector.ListAndWatchWithContext(klog.NewContext(ctx, quiet))
 		if err != nil && !isExpired(err) && s.status.failures() == before && !errors.Is(err, errStreamless) {
 			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
 		}
@@ -165,7 +165,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	if err != nil {
 		s.calls.leave("watch")
-		s.watchOver(WatchInfo{Streaming: streaming, Took: time.Since(begun), Err: err})
+		s.watchOver(WatchInfo{Streaming: streaming, Err: err}, begun)
 		listFollows := isExpired(err) || streaming && cannotStream(err)
 		if !listFollows {
 			s.failed(ctx, "watch", err)
@@ -173,7 +173,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		return nil, err
 	}
 	s.lastContact.set(s.stopwatch)
-	r := newRelay(s, w, streaming)
+	r := newRelay(s, w, begun, streaming)
 	go func() {
 		defer s.calls.leave("watch")
 		r.run(ctx)
@@ -214,10 +214,10 @@ func (s *source) failed(ctx context.Context, op string, err error) {
 	}
 }
 
-// watchOver tells the observer of a watch.
-func (s *source) watchOver(info WatchInfo) {
+// watchOver tells the observer of a watch that was asked for at that time.
+func (s *source) watchOver(info WatchInfo, asked time.Time) {
 	if s.observer.Watch != nil {
-		info.Informer = s.name
+		info.Informer, info.Took = s.name, time.Since(asked)
 		s.observer.Watch(info)
 	}
 }

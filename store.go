@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -76,7 +77,9 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 // checkKey reports, once, if the store does not find under key what was just
 // added: every relist would add all of it again.
 func (a *applier[T]) checkKey(ctx context.Context, key string) {
+	a.call.enter("get", key)
 	_, exists, err := a.store.GetByKey(key)
+	a.call.leave()
 	if err != nil {
 		return // the next add will show
 	}
@@ -165,10 +168,13 @@ func (a *applier[T]) get(ctx context.Context, key string) (old T, exists bool, e
 func (a *applier[T]) do(op, key string, failures int, try func() error) error {
 	a.call.enter(op, key)
 	if a.observer.Store == nil {
-		return try()
+		err := try()
+		a.call.leave()
+		return err
 	}
 	begun := time.Now()
 	err := try()
+	a.call.leave()
 	if err == nil {
 		failures = 0
 	}
@@ -192,7 +198,6 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 			a.failing.Store(nil)
 			return failed
 		}
-		a.call.end()
 		timer := time.NewTimer(backoff.Step())
 		select {
 		case <-timer.C:
@@ -201,7 +206,6 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
 			return ctx.Err()
 		}
-		a.call.begin()
 		if err = a.do(op, key, failures+1, try); err == nil {
 			a.failing.Store(nil)
 			if lasted := time.Since(begun); lasted >= hungCall { // a hiccup is not worth a second line
@@ -215,10 +219,14 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 // trouble returns the operation on the store that fails now, or does not return,
 // or nil.
 func (a *applier[T]) trouble() *StoreError {
-	if failing := a.failing.Load(); failing != nil {
+	failing, hung := a.failing.Load(), a.call.hung()
+	if hung == nil {
 		return failing
 	}
-	return a.call.hung()
+	if failing != nil {
+		hung.Failures = failing.Failures
+	}
+	return hung
 }
 
 // storeCall is the operation on the store that is under way. It is only to be
@@ -226,45 +234,35 @@ func (a *applier[T]) trouble() *StoreError {
 type storeCall struct {
 	clock stopwatch
 
+	since atomic.Int64 // 0 if there is none
+
 	mu      sync.Mutex // protects the rest
 	op, key string
-	since   time.Duration // 0 if there is none
 }
 
-// begin says that operations follow. Their time is counted from here, because
-// looking at the clock for each would cost more than some of them.
-func (c *storeCall) begin() {
-	now := c.clock.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.op, c.key, c.since = "", "", now
-}
-
-// enter says which operation is next.
 func (c *storeCall) enter(op, key string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.op, c.key = op, key
+	c.mu.Unlock()
+	c.since.Store(int64(c.clock.now()))
 }
 
-func (c *storeCall) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.op, c.key, c.since = "", "", 0
-}
+func (c *storeCall) leave() { c.since.Store(0) }
 
 // lasts returns for how long the operation has been under way, 0 if there is none.
 func (c *storeCall) lasts() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.op == "" {
+	since := c.since.Load()
+	if since == 0 {
 		return 0
 	}
-	return max(0, c.clock.now()-c.since)
+	return max(0, c.clock.now()-time.Duration(since))
 }
 
 // now returns the operation that is under way; op is empty if there is none.
 func (c *storeCall) now() (op, key string) {
+	if c.since.Load() == 0 {
+		return "", ""
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.op, c.key
@@ -273,10 +271,12 @@ func (c *storeCall) now() (op, key string) {
 // hung returns the operation that should have returned long ago, or nil.
 func (c *storeCall) hung() *StoreError {
 	lasts := c.lasts()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.op == "" || lasts < hungCall {
+	if lasts < hungCall {
 		return nil
 	}
-	return &StoreError{Op: c.op, Key: c.key, Err: fmt.Errorf("has not returned for %v", lasts.Truncate(time.Second))}
+	op, key := c.now()
+	if op == "" {
+		return nil // by now it has returned
+	}
+	return &StoreError{Op: op, Key: key, Err: fmt.Errorf("has not returned for %v", lasts.Truncate(time.Second))}
 }

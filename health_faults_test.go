@@ -1,0 +1,194 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestASourceThatIsBackIsNotFailingAlsoIfItIsQuiet(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		sleepBubble(time.Minute)
+		unreachable(src)
+		sleepBubble(hour)
+		src.Heal()
+		sleepBubble(24 * hour) // hundreds of watches are opened, last their time, and end well
+		if h := inf.Health(); h.SourceError != nil {
+			t.Errorf("a day after: watching %v, last contact %v ago, %v, %d failures", h.Watching, ago(h.LastContact), h.SourceError, h.SourceFailures)
+		}
+	})
+}
+
+func TestASlowStoreIsNotTakenForOneThatHangs(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		var objs []configMap
+		for n := range 256 {
+			objs = append(objs, object(fmt.Sprint("o", n), "1"))
+		}
+		src, store := informertest.NewSource(objs...), informertest.NewStore(nil)
+		store.Delay(time.Second)
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		start(t, inf)
+		for range 600 {
+			sleepBubble(time.Second)
+			h := inf.Health()
+			if h.Live() != nil {
+				t.Errorf("each operation takes 1 s: busy for %v, %v, live: %v", h.StoreBusy, h.StoreError, h.Live())
+				break
+			}
+		}
+		sleepBubble(400 * time.Second)
+	})
+}
+
+func TestAnErrorHandlerThatBlocksIsNotTakenForTheStore(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store, hold := informertest.NewSource(object("a", "1")), informertest.NewStore(nil), make(chan struct{})
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) { <-hold }})
+		start(t, inf)
+		synctest.Wait()
+		store.Fail(func(op, key string) error { return errors.New("down") })
+		src.Apply(object("a", "2"))
+		sleepBubble(6 * time.Minute)
+		if h := inf.Health(); h.Live() != nil || h.StoreBusy != 0 {
+			t.Errorf("no operation is under way: busy for %v, live: %v", h.StoreBusy, h.Live())
+		}
+		close(hold)
+	})
+}
+
+func TestTheReflectorIsThreeLevelsQuieterAlsoAboutWatchList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, lw := range map[string]cache.ListerWatcher{
+			"WatchListOff": informertest.NewSource(object("a", "1")), "a fake": informer.ListWatch(fake.NewClientset().CoreV1().ConfigMaps("")),
+		} {
+			inf := newInformer(t, lw, options{WatchList: informer.WatchListOff})
+			stop, lines := startLogged(t, inf)
+			synctest.Wait()
+			stop()
+			for _, e := range lines() {
+				if e.Type == ktesting.LogInfo && e.Verbosity <= 2 && !documentedLines(t)[lineOf(e)] {
+					t.Errorf("%s: V(%d) %s", name, e.Verbosity, e.Message)
+				}
+			}
+		}
+	})
+}
+
+func TestASilentStreamHasDeliveredNothing(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListSilent)
+		var j journal
+		observed(t, &j, src, options{Queue: queue})
+		sleepBubble(time.Minute)
+		if w := j.watches; len(w) == 0 || w[0].Events != 0 {
+			t.Errorf("%+v", w)
+		}
+	})
+}
+
+func TestAWatchIsTimedFromTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				time.Sleep(30 * time.Second)
+				return watch.NewFake(), nil
+			},
+		}
+		var j journal
+		inf := newInformer(t, lw, options{Observer: j.observer(), WatchList: informer.WatchListOff})
+		stop := start(t, inf)
+		sleepBubble(time.Minute)
+		stop()
+		if w := j.watches; len(w) != 1 || w[0].Took != time.Since(begun) {
+			t.Errorf("%+v, not %v", w, time.Since(begun))
+		}
+	})
+}
+
+func TestNoCallBeginsWithACtxThatHasEnded(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for range 50 {
+			src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"))
+			inf := newInformer(t, src, options{Queue: queue})
+			late := 0
+			addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+				if ctx.Err() != nil {
+					late++
+				}
+				<-ctx.Done()
+				return nil
+			}), informer.WatcherOptions{})
+			stop := start(t, inf)
+			synctest.Wait()
+			stop()
+			if late > 0 {
+				t.Errorf("%d calls began with a ctx that had ended", late)
+				return
+			}
+		}
+	})
+}
+
+func TestAConnectionThatBreaksIsNoContact(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		sleepBubble(time.Minute)
+		unreachable(src)
+		synctest.Wait()
+		if got := ago(inf.Health().LastContact); got != time.Minute {
+			t.Errorf("last contact %v ago, not 1m0s", got)
+		}
+	})
+}
+
+func TestAStoreErrorWithoutAKeyReadsWell(t *testing.T) {
+	if got := (&informer.StoreError{Op: "list", Err: errors.New("has not returned for 11s")}).Error(); strings.Contains(got, " :") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAStoreThatFailsAndThenHangsIsNamedAsHanging(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store, hold := informertest.NewSource(object("a", "1")), informertest.NewStore(nil), make(chan struct{})
+		inf := runWith(t, queue, src, store)
+		first := true
+		store.Fail(func(op, key string) error {
+			if first {
+				first = false
+				return errors.New("connection reset")
+			}
+			<-hold
+			return nil
+		})
+		src.Apply(object("a", "2"))
+		sleepBubble(hour)
+		h := inf.Health()
+		if !strings.Contains(h.StoreError.Error(), "has not returned") {
+			t.Errorf("busy for %v: %v; live: %v", h.StoreBusy, h.StoreError, h.Live())
+		}
+		close(hold)
+	})
+}
