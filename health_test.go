@@ -311,7 +311,7 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 	}
 	err := inf.WaitForSync(within(t, time.Second))
 	var late *informer.SyncError
-	if want := fmt.Sprintf("%s %s: has not returned for ", op, key); !errors.As(err, &late) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"late"`) {
+	if want := strings.TrimSpace(op+" "+key) + ": has not returned for "; !errors.As(err, &late) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"late"`) {
 		t.Errorf("waiting ended with %v, not %q", err, want)
 	}
 	release()
