@@ -177,17 +177,17 @@ func TestRetriesGoOnWhileDraining(t *testing.T) {
 		src := informertest.NewSource(object("a", ""), object("b", ""), object("c", ""))
 		u := undelivered{}
 		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: func(context.Context, error) {}})
-		down := true
+		var healed atomic.Bool
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
 			time.Sleep(time.Second)
-			if down {
+			if !healed.Load() {
 				return errors.New("down")
 			}
 			return nil
 		}), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)})
 		stop := start(t, inf)
 		<-inf.Synced()
-		time.AfterFunc(10*time.Minute, func() { down = false })
+		time.AfterFunc(10*time.Minute, func() { healed.Store(true) })
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); took < 10*time.Minute || took > 13*time.Minute {
