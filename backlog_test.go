@@ -215,6 +215,34 @@ func TestTheDefaultBacklogIsBounded(t *testing.T) {
 	})
 }
 
+func TestTheStateAWatcherIsToldDoesNotCountForItsBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const objects, backlog = 600, 300
+		src := newFlood(objects)
+		inf := newInformer(t, src, options{})
+		informertest.Run(t, inf)
+		slow := newFollower(t)
+		slow.blocked = make(chan struct{})
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](slow.handle), informer.WatcherOptions{MaxBacklog: backlog})
+		synctest.Wait() // and its second call waits
+		for n := range backlog {
+			src.update((n+1)*objects, (n+1)*objects+1) // of the first object
+		}
+		synctest.Wait()
+		if s := reg.Stats(); s.Pending != objects+backlog-1 || s.Merged != 0 {
+			t.Errorf("with as many waiting as may: %+v", s)
+		}
+		src.update((backlog+1)*objects, (backlog+1)*objects+1)
+		synctest.Wait()
+		if s := reg.Stats(); s.Merged == 0 {
+			t.Errorf("with one more: %+v", s)
+		}
+		close(slow.blocked)
+		synctest.Wait()
+		slow.checkEqual(inf)
+	})
+}
+
 // TestADeletedAndCreatedObjectShowsBothEvents goes through a blocked watcher's
 // backlog, and so does an object that it never hears of.
 func TestADeletedAndCreatedObjectShowsBothEvents(t *testing.T) {

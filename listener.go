@@ -104,6 +104,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	var (
 		waiting = newBacklog[T](l.opts.MaxBacklog)
 		head    segment[T]
+		held    int               // events of head that count for the backlog
 		out     chan<- segment[T] // nil unless head waits to be sent
 		resync  = resyncTimer{period: l.opts.ResyncPeriod, synced: l.synced}
 	)
@@ -115,8 +116,10 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			draining = nil
 		}
 		if out == nil {
+			held = 0
 			if head, ok = l.nextOf(&state); !ok {
 				head, ok = waiting.pop()
+				held = head.events
 			}
 			if ok {
 				out = l.segments
@@ -125,13 +128,13 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			}
 		}
 		if s, more := l.read(); more {
-			if away := waiting.push(s, head.events); away > 0 {
+			if away := waiting.push(s, held); away > 0 {
 				l.merged(away)
 				l.lag(ctx, true)
 			}
 			select {
 			case out <- head:
-				head, out = segment[T]{}, nil
+				head, held, out = segment[T]{}, 0, nil
 			case <-ctx.Done():
 				return
 			default:
@@ -153,7 +156,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		}
 		select {
 		case out <- head:
-			head, out = segment[T]{}, nil
+			head, held, out = segment[T]{}, 0, nil
 		case <-l.cursor.wake:
 		case <-l.progress:
 		case <-resync.synced:
