@@ -10,6 +10,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
+// syncedKey has a worker call OnSynced. No object has it.
+const syncedKey = ""
+
+// maxWait is more than a program runs, and little enough to be added to a time.
+const maxWait = 100 * 365 * 24 * time.Hour
+
 // crew calls a watcher for several objects at once, never twice at a time for one
 // of them, and again after it has failed. What waits is merged by object, what
 // came after a failure with the event that failed. client-go's workqueue says
@@ -22,7 +28,7 @@ type crew[T Object] struct {
 	waiting  *merged[T]
 	busy     map[string]*entry[T] // in a worker's hands: in waiting.order, not in waiting.byKey
 	marked   bool                 // the synced marker has come
-	initial  int                  // entries whose first attempt Synced waits for
+	initial  int                  // entries from before it that were not attempted yet
 	draining bool
 	idle     chan struct{} // closed when nothing is left, once draining
 }
@@ -45,7 +51,7 @@ func (c *crew[T]) run(ctx context.Context) {
 		workers.Go(func() { c.work(ctx) })
 	}
 	for s := range c.listener.segments {
-		c.take(ctx, s)
+		c.take(s)
 	}
 	c.drain()
 	select {
@@ -54,34 +60,37 @@ func (c *crew[T]) run(ctx context.Context) {
 	}
 	c.queue.ShutDown()
 	workers.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = newMerged[T]() // the Registration may be kept
 }
 
 // take adds a segment to what waits.
-func (c *crew[T]) take(ctx context.Context, s segment[T]) {
-	synced, away := c.add(s)
-	c.listener.merged(away)
-	if synced {
-		c.listener.sync(ctx)
-	}
+func (c *crew[T]) take(s segment[T]) {
+	c.listener.merged(c.add(s))
 }
 
-// add returns whether the initial state ends here, and how many events were merged
-// away.
-func (c *crew[T]) add(s segment[T]) (synced bool, away int) {
+// add returns how many events were merged away.
+func (c *crew[T]) add(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := s.end - int64(len(s.records))
+	// A merged segment stands for more records than it has.
+	at := min(s.end-int64(len(s.records)), c.waiting.end)
 	for i := range s.records {
 		switch r := &s.records[i]; {
 		case r.kind == recordMarker:
-			c.markLocked()
-			synced = c.syncedLocked() || synced
+			c.marked = true
+			c.checkSyncedLocked()
 		case r.isEvent():
-			e, n := c.waiting.add(r, at+int64(i), s.since)
+			e, n := c.waiting.add(r, at, s.since)
 			away += n
 			e.failures = 0 // of what is a newer event now
+			if isNew := n == 0 && len(e.events) == 1; isNew && !c.marked {
+				e.initial = true
+				c.initial++
+			}
 			if len(e.events) == 0 {
-				synced = c.attemptedLocked(e) || synced
+				c.attemptedLocked(e)
 			} else {
 				c.queue.Add(e.key)
 			}
@@ -89,37 +98,23 @@ func (c *crew[T]) add(s segment[T]) (synced bool, away int) {
 	}
 	c.waiting.end = s.end
 	c.listener.finished(c.waiting.reached())
-	return synced, away
+	return away
 }
 
-// markLocked lets Synced wait for the first attempt at everything that is there.
-func (c *crew[T]) markLocked() {
-	c.marked = true
-	for place := c.waiting.order.Front(); place != nil; place = place.Next() {
-		if e := place.Value.(*entry[T]); !e.attempted {
-			e.initial = true
-			c.initial++
-		}
+// attemptedLocked notes that e was attempted, or has gone.
+func (c *crew[T]) attemptedLocked(e *entry[T]) {
+	if e.initial {
+		e.initial = false
+		c.initial--
+		c.checkSyncedLocked()
 	}
 }
 
-// attemptedLocked notes that e was attempted, or has gone, and returns whether
-// that ends the initial state.
-func (c *crew[T]) attemptedLocked(e *entry[T]) (synced bool) {
-	e.attempted = true
-	if !e.initial {
-		return false
+// checkSyncedLocked has a worker call OnSynced if the initial state has ended.
+func (c *crew[T]) checkSyncedLocked() {
+	if c.marked && c.initial == 0 {
+		c.queue.Add(syncedKey)
 	}
-	e.initial = false
-	c.initial--
-	return c.syncedLocked()
-}
-
-// syncedLocked returns true once: when the initial state has ended.
-func (c *crew[T]) syncedLocked() bool {
-	synced := c.marked && c.initial == 0
-	c.marked = c.marked && !synced
-	return synced
 }
 
 // work handles one object after the other.
@@ -129,7 +124,9 @@ func (c *crew[T]) work(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		if e := c.begin(key); e != nil {
+		if key == syncedKey {
+			c.listener.sync(ctx)
+		} else if e := c.begin(key); e != nil {
 			c.handle(ctx, e)
 		}
 		c.queue.Done(key)
@@ -142,7 +139,11 @@ func (c *crew[T]) begin(key string) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.waiting.byKey[key]
-	if e == nil || c.listener.gone.Load() || c.listener.processor.now() < e.notBefore {
+	if e == nil || c.listener.gone.Load() {
+		return nil
+	}
+	if early := e.notBefore - c.listener.processor.now(); early > 0 {
+		c.queue.AddAfter(key, early) // it drops one if an earlier one of the key is about to come
 		return nil
 	}
 	delete(c.waiting.byKey, key)
@@ -163,17 +164,15 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 	}
 	a := attempt[T]{event: event, failures: e.failures + 1}
 	a.took, a.err = l.call(ctx, event)
+	draining := closed(l.processor.draining)
 	var wait time.Duration
 	again := interrupted(ctx, a.err) // nobody will, but it is not over
 	if !again {
 		wait, again = c.again(&a)
 		l.settle(ctx, a)
 	}
-	synced, away := c.end(e, event.New, wait, again)
-	l.merged(away)
-	if synced {
-		l.sync(ctx)
-	}
+	cutShort := !draining // if a drain has begun meanwhile
+	l.merged(c.end(e, event.New, wait, again, cutShort))
 }
 
 // again decides whether a failure is worth another attempt, and when. An attempt
@@ -187,7 +186,7 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 		return 0, false
 	}
 	p := c.listener.processor
-	if wait = max(wait, 0); closed(p.draining) && p.now()+wait >= p.drained {
+	if wait = min(max(wait, 0), maxWait); closed(p.draining) && p.now()+wait >= p.drained {
 		a.stopped = true
 		return 0, false
 	}
@@ -196,24 +195,24 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 }
 
 // end puts back what is left of e, of which told is the New that the watcher was
-// told, with what has come meanwhile. It returns whether the initial state ends
-// with it, and how many events were merged away.
-func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (synced bool, away int) {
+// told, with what has come meanwhile, and returns how many events were merged away.
+// If a drain has begun, cutShort has it tried again at once.
+func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, cutShort bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	synced = c.attemptedLocked(e)
+	c.attemptedLocked(e)
 	delete(c.busy, e.key)
 	c.putBackLocked(e, told, again)
 	if newer := c.waiting.byKey[e.key]; newer != nil {
-		synced = c.attemptedLocked(newer) || synced
 		if len(e.events) > 0 { // else newer keeps its own place
+			c.attemptedLocked(newer)
 			away = c.joinLocked(newer, e)
 		}
 	}
 	switch {
 	case len(e.events) == 0:
 		c.waiting.order.Remove(e.place) // but not newer
-	case again && wait > 0:
+	case again && wait > 0 && !(c.draining && cutShort):
 		c.waiting.byKey[e.key] = e
 		e.notBefore = c.listener.processor.now() + wait
 		c.queue.AddAfter(e.key, wait)
@@ -223,7 +222,7 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again bool) (sync
 	}
 	c.listener.finished(c.waiting.reached())
 	c.checkIdleLocked()
-	return synced, away
+	return away
 }
 
 // putBackLocked takes the first event off e, unless it is to be tried again.

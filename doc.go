@@ -85,7 +85,8 @@
 //     object, one per object of a state that it has not been told yet, and what it
 //     was handed, which is at most MaxBacklog or 256 events. Beyond MaxBacklog, waiting events of
 //     an object are merged, see [WatcherOptions]. The events themselves are those of
-//     the log, which all that are behind share.
+//     the log, which all that are behind share. While the store does not return a
+//     listing that a watcher needs, to join or for a resync, the log is kept.
 //
 //  9. Stop. When ctx ends, Run stops the source first, then the listeners, which may
 //     first tell what waits for Options.DrainTimeout; the ctx of their calls stays
@@ -135,9 +136,9 @@
 //	INFO   The store works again
 //	       an operation that had failed for 10 s or more has succeeded
 //	INFO   A watcher is behind: events that wait for it are merged by object
-//	       there were more than MaxBacklog, some of them of one object
+//	       there have been more than MaxBacklog, and it has not caught up for 10 s
 //	INFO   The watcher has caught up
-//	       nothing waits any more for one that was behind
+//	       nothing waits any more, but what it was handed, for one that was behind
 //	INFO   The informer cannot stop until calls return
 //	       10 s after it was stopped, or had begun to wait for the watchers: names them
 //	INFO   A watcher was not told everything before the informer stopped

@@ -10,10 +10,11 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (state[T], bool
 		// The state before the first event is what the store held before Run.
 		select {
 		case <-l.processor.filled:
+		case <-l.processor.draining: // which may come first
 		case <-ctx.Done():
 			return state[T]{}, false
 		}
-		if !l.processor.seeded {
+		if !closed(l.processor.filled) || !l.processor.seeded {
 			return state[T]{}, true
 		}
 	}

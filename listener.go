@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/klog/v2"
 )
 
 // Registration is one watcher's place at an informer. Its methods may be called
@@ -54,8 +52,9 @@ type informerProcessorListener[T Object] struct {
 	counts   counts
 	hands    hands[T]
 	listing  atomic.Bool // the store, for a state
+	syncing  atomic.Bool // OnSynced is being called
+	lag      lag[T]      // of pop's goroutine
 	crew     *crew[T]    // nil if run calls the watcher itself
-	behind   bool        // events were merged; of pop's goroutine
 
 	synced  chan struct{}
 	removed chan struct{}
@@ -80,6 +79,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	if opts.ResyncPeriod > 0 {
 		l.progress = make(chan struct{}, 1)
 	}
+	l.lag.listener = l
 	if opts.Workers > 1 || opts.Retry != nil {
 		l.crew = newCrew(l)
 	}
@@ -109,6 +109,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		resync  = resyncTimer{period: l.opts.ResyncPeriod, synced: l.synced}
 	)
 	defer resync.stop()
+	defer l.lag.stop()
 	for {
 		draining := l.processor.draining
 		final := closed(draining) // then the log does not grow any more
@@ -124,13 +125,13 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			if ok {
 				out = l.segments
 			} else {
-				l.lag(ctx, false)
+				l.lag.end(ctx)
 			}
 		}
 		if s, more := l.read(); more {
 			if away := waiting.push(s, held); away > 0 {
 				l.merged(away)
-				l.lag(ctx, true)
+				l.lag.begin(ctx)
 			}
 			select {
 			case out <- head:
@@ -145,8 +146,8 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			return
 		}
 		if out == nil && resync.due && l.handled.Load() == l.cursor.position() {
-			if state, ok = l.snapshot(ctx, OriginResync); !ok {
-				return
+			if replay, ok := l.snapshot(ctx, OriginResync); ok {
+				state = replay
 			}
 			resync.restart()
 			continue
@@ -158,6 +159,8 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		case out <- head:
 			head, held, out = segment[T]{}, 0, nil
 		case <-l.cursor.wake:
+		case <-l.lag.late():
+			l.lag.say(ctx)
 		case <-l.progress:
 		case <-resync.synced:
 			resync.restart()
@@ -214,24 +217,6 @@ func (l *informerProcessorListener[T]) merged(away int) {
 	}
 }
 
-// lag notes that run has fallen behind so far that events were merged, or that it
-// has caught up.
-func (l *informerProcessorListener[T]) lag(ctx context.Context, behind bool) {
-	if l.behind == behind {
-		return
-	}
-	l.behind = behind
-	logger, pending := klog.FromContext(ctx), l.stats().Pending
-	if behind {
-		logger.Info("A watcher is behind: events that wait for it are merged by object", "pending", pending)
-	} else {
-		logger.Info("The watcher has caught up")
-	}
-	if f := l.processor.observer.Lagging; f != nil {
-		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: behind, Pending: pending})
-	}
-}
-
 // run calls the watcher for what pop sends.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
@@ -275,6 +260,9 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 
 // sync ends the initial state, unless that was the watcher's last word.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
+	if l.gone.Load() {
+		return
+	}
 	if l.opts.OnSynced != nil {
 		if err := l.onSynced(ctx); err != nil {
 			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
@@ -289,6 +277,8 @@ func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error)
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}
+	l.syncing.Store(true)
+	defer l.syncing.Store(false)
 	l.opts.OnSynced(ctx)
 	return nil
 }
@@ -338,14 +328,11 @@ type attempt[T Object] struct {
 // settle counts an attempt and says what came of it. One that was interrupted, or is
 // not repeated because the informer stops, leaves the event undelivered.
 func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T]) {
-	switch {
-	case a.err == nil:
-		l.counts.delivered.Add(1)
-		a.failures, a.gaveUp = a.failures-1, false
-	case interrupted(ctx, a.err):
+	if interrupted(ctx, a.err) {
 		return
-	case a.gaveUp && !a.stopped:
-		l.counts.failed.Add(1)
+	}
+	if a.err == nil {
+		a.failures, a.gaveUp = a.failures-1, false
 	}
 	if f := l.processor.observer.Handled; f != nil {
 		f(HandledInfo{
@@ -357,6 +344,11 @@ func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T])
 		l.processor.report(ctx, &EventError{
 			Watcher: l.opts.Name, Key: a.event.Key(), Type: a.event.Type, Failures: a.failures, GaveUp: a.gaveUp, Err: a.err,
 		})
+	}
+	if a.err == nil {
+		l.counts.delivered.Add(1)
+	} else if a.gaveUp && !a.stopped {
+		l.counts.failed.Add(1)
 	}
 }
 

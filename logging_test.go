@@ -187,7 +187,8 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := func(context.Context, event) error { time.Sleep(time.Second); return nil }
+	pause := time.Second
+	slow := func(context.Context, event) error { time.Sleep(pause); return nil }
 	addWatcher(t, inf, informer.WatcherFunc[configMap](slow), informer.WatcherOptions{Name: "slow", MaxBacklog: 3})
 	picky := func(_ context.Context, e event) error {
 		if e.Object().Data["value"] == "bad" {
@@ -213,11 +214,13 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	store.Heal()
 	sleepBubble(time.Minute)
 
-	for n := range 10 {
-		src.Apply(object("a", fmt.Sprint("in a hurry ", n)))
-		synctest.Wait()
+	for _, pause = range []time.Duration{time.Second, 20 * time.Second} { // the first is not worth a line
+		for n := range 10 {
+			src.Apply(object("a", fmt.Sprint("in a hurry ", n)))
+			synctest.Wait()
+		}
+		sleepBubble(10 * time.Minute)
 	}
-	sleepBubble(time.Minute)
 
 	src.Apply(object("a", "bad"))
 	sleepBubble(hour)
@@ -313,7 +316,7 @@ func hangingCalls() map[string]hanging {
 				addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
 				return release
 			}},
-		"an ErrorHandler": {name: "ErrorHandler, Observer, Transform or an index function",
+		"an ErrorHandler, of a watcher's error": {name: "watcher WatcherFunc-1: default/a",
 			begin: func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, _ <-chan struct{}) func() {
 				addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { return errors.New("to be handled") }), informer.WatcherOptions{})
 				return nil
@@ -399,4 +402,28 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	}
 	release()
 	<-stopped
+}
+
+func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		hold := make(chan struct{})
+		inf, err := informer.New(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
+			<-hold
+			return obj, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, lines := startLogged(t, inf)
+		synctest.Wait()
+		time.AfterFunc(time.Minute, func() { close(hold) })
+		stop()
+		named := false
+		for _, e := range lines() {
+			named = named || strings.Contains(fmt.Sprint(e.ParameterKVList...), "ErrorHandler, Observer, Transform or an index function")
+		}
+		if !named {
+			t.Errorf("logged %v", lines())
+		}
+	})
 }

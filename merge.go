@@ -25,7 +25,6 @@ type entry[T Object] struct {
 	// Of a crew.
 	failures  int           // of events[0]
 	tried     T             // what a failed attempt has told, as New
-	attempted bool          // a call has returned, whatever it returned
 	initial   bool          // Synced waits for the first attempt
 	notBefore time.Duration // when it may be tried again
 }

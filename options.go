@@ -59,7 +59,7 @@ type Options[T Object] struct {
 	// deleted and created again while the watch was cut is an Update.
 	//
 	// An error of GetByKey or of a write that wraps ErrPermanent refuses the change:
-	// it is not tried again, but reported as a *StoreError with GaveUp and counted in
+	// the store has not taken it. It is not tried again, but reported as a *StoreError with GaveUp and counted in
 	// Health. Watchers are not told of it, and the old state must still be there. A
 	// refused delete is tried again at the next relist. That the store finds what was
 	// added under the informer's key is checked once, and reported if not so.
@@ -184,7 +184,7 @@ type WatcherOptions struct {
 
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for
 	// every object in the store. It is counted from its Synced, and put off
-	// while the watcher has events to handle. No other watcher sees it, and the
+	// while the watcher has events to handle, such as one that waits for its retry. No other watcher sees it, and the
 	// API server is not asked. 0, the default, is never.
 	ResyncPeriod time.Duration
 

@@ -296,8 +296,12 @@ func (p *informerProcessor[T]) underWay() []string {
 	p.mu.Unlock()
 	var calls []string
 	for _, l := range live {
-		for _, key := range l.calling() {
-			calls = append(calls, fmt.Sprintf("watcher %s: %s", l.opts.Name, key))
+		if l.syncing.Load() {
+			calls = append(calls, fmt.Sprintf("watcher %s: OnSynced", l.opts.Name))
+		} else {
+			for _, key := range l.calling() {
+				calls = append(calls, fmt.Sprintf("watcher %s: %s", l.opts.Name, key))
+			}
 		}
 		if l.listing.Load() {
 			calls = append(calls, fmt.Sprintf("watcher %s: store: list", l.opts.Name))

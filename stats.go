@@ -70,14 +70,14 @@ func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 func (l *informerProcessorListener[T]) stats() WatcherStats {
 	c := &l.counts
 	// What is subtracted is read first, so that the result is never less than it was.
-	done, merged := c.done(), c.merged.Load()
+	delivered, failed, merged := c.delivered.Load(), c.failed.Load(), c.merged.Load()
 	read := c.read.Load()
 	s := WatcherStats{
 		Name:          l.opts.Name,
 		Synced:        closed(l.synced),
-		Pending:       int(c.taken.Load() + c.untold.Load() - done - merged),
-		Delivered:     int(c.delivered.Load()),
-		Failed:        int(c.failed.Load()),
+		Pending:       int(c.taken.Load() + c.untold.Load() - delivered - failed - merged),
+		Delivered:     int(delivered),
+		Failed:        int(failed),
 		Retried:       int(c.retried.Load()),
 		Merged:        int(merged),
 		OldestWaiting: l.oldestWaiting(),
@@ -112,6 +112,9 @@ func (l *informerProcessorListener[T]) busyWith() string {
 	var keys []string
 	for _, key := range l.calling() {
 		keys = append(keys, key.String())
+	}
+	if l.syncing.Load() {
+		keys = []string{"OnSynced"}
 	}
 	if len(keys) == 0 {
 		return ""

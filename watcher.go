@@ -132,7 +132,8 @@ func (e Event[T]) Key() types.NamespacedName {
 // an [*EventError], unless it is that of this ctx, which has ended. The event comes again
 // if WatcherOptions.Retry says so, else it counts as handled. A panic ends the
 // process, because what it left behind is not known, unless
-// WatcherOptions.RecoverPanics is set.
+// WatcherOptions.RecoverPanics is set. A call must not end its goroutine, as
+// runtime.Goexit and a test's FailNow do: nobody would be left to call the watcher.
 type ResourceWatcher[T Object] interface {
 	Add(ctx context.Context, e Event[T]) error
 	Update(ctx context.Context, e Event[T]) error
@@ -189,6 +190,7 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // selected is called from the watcher's goroutines, a few times per event, and
 // must depend on nothing but the object. With WatcherOptions.Retry, an object whose
 // add has failed and that leaves the selection before the next attempt is deleted.
+// For that, AddWatcher must be given what Select returns, not a watcher around it.
 // Events that are not selected count as delivered in figures. Adding the watcher to an informer fails
 // if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
@@ -234,13 +236,16 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 // after returns what to tell instead of e after a failed attempt in which the
 // watcher was told of tried: the end of it, if nobody else would say so.
 func (s selection[T]) after(tried T, e Event[T]) Event[T] {
-	if s.selected(tried) && !s.selected(e.Object()) {
+	if s.passes(tried) && !s.passes(e.Object()) {
 		return Event[T]{Old: tried, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown}
 	}
-	if inner, ok := s.ResourceWatcher.(selection[T]); ok {
-		return inner.after(tried, e)
-	}
 	return e
+}
+
+// passes reports whether s, and every selection inside it, selects obj.
+func (s selection[T]) passes(obj T) bool {
+	inner, nested := s.ResourceWatcher.(selection[T])
+	return s.selected(obj) && (!nested || inner.passes(obj))
 }
 
 // checkWatcher returns an error if w, or a watcher that it wraps, cannot be called.

@@ -1,0 +1,287 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func quiet(context.Context, error) {}
+
+// TestNoRetryIsForgotten runs on real goroutines and real time: client-go's delaying
+// queue drops a wait if one of the same key is about to end.
+func TestNoRetryIsForgotten(t *testing.T) {
+	const objects, rounds = 500, 10
+	src := informertest.NewSource[configMap]()
+	inf := newInformer(t, src, options{ErrorHandler: quiet})
+	var heals atomic.Bool
+	failed, healed := make(chan struct{}), make(chan struct{})
+	addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+		c := failed
+		if heals.Load() {
+			c = healed
+		}
+		select {
+		case c <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if c == healed {
+			return nil
+		}
+		return errors.New("no luck")
+	}), informer.WatcherOptions{Workers: 4, Retry: func(int, error) (time.Duration, bool) { return 5 * time.Millisecond, true }})
+	informertest.Run(t, inf)
+	for round := range rounds {
+		heals.Store(false)
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			for n := range 2 * objects {
+				src.Apply(object(fmt.Sprint("o", n%objects), fmt.Sprint(round, n)))
+			}
+		}()
+		for range 6 * objects {
+			<-failed
+		}
+		<-written
+		if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+		heals.Store(true)
+		patience := time.After(30 * time.Second)
+		for n := 0; n < objects; {
+			select {
+			case <-failed: // had begun before
+			case <-healed:
+				n++
+			case <-patience:
+				t.Fatalf("round %d: %d of %d objects never came again", round, objects-n, objects)
+			}
+		}
+	}
+}
+
+func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "AB"))
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
+		has, fail := false, false
+		w := informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			if fail {
+				fail = false
+				return errors.New("without effect")
+			}
+			has = e.Type != informer.EventDeleted
+			return nil
+		})
+		with := func(letter string) func(configMap) bool {
+			return func(obj configMap) bool { return strings.Contains(obj.Data["value"], letter) }
+		}
+		addWatcher(t, inf, informer.Select(informer.Select(w, with("B")), with("A")), informer.WatcherOptions{Retry: always})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		fail = true
+		src.Apply(object("a", "A")) // leaves the inner selection: the delete fails
+		sleepBubble(time.Second / 2)
+		src.Apply(object("a", "")) // leaves the outer one too
+		sleepBubble(time.Hour)
+		if has {
+			t.Error("was not told of the end")
+		}
+	})
+}
+
+func TestOnSyncedIsNotCalledAfterRemove(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue})
+		called := false
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}), informer.WatcherOptions{Workers: 2, OnSynced: func(context.Context) { called = true }})
+		start(t, inf)
+		sleepBubble(time.Second)
+		reg.Remove()
+		<-reg.Stopped()
+		if called || reg.Stats().Synced {
+			t.Error("synced after Remove")
+		}
+	})
+}
+
+func TestWithRetryAloneThereIsOneCallAtATime(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		store := newPlainStore(src.Objects()...)
+		src.SlowList(10*time.Second + 300*time.Millisecond)
+		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
+		var in atomic.Int32
+		call := func() {
+			if in.Add(1) > 1 {
+				t.Error("two calls at once")
+			}
+			time.Sleep(time.Second)
+			in.Add(-1)
+		}
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			call()
+			return errors.New("no luck")
+		}), informer.WatcherOptions{Retry: always, OnSynced: func(context.Context) { call() }})
+		start(t, inf)
+		<-reg.Synced()
+		sleepBubble(time.Minute)
+	})
+}
+
+func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		store := newPlainStore(src.Objects()...)
+		src.Apply(object("a", "2"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var last atomic.Pointer[string]
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			time.Sleep(time.Second)
+			value := e.New.Data["value"]
+			last.Store(&value)
+			return nil
+		}), informer.WatcherOptions{Workers: 2})
+		start(t, inf)
+		<-reg.Synced()
+		if got := *last.Load(); got != "2" {
+			t.Errorf("synced and knows %q", got)
+		}
+	})
+}
+
+func TestAWaitOfCenturiesIsNoneAtAll(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		a := &attempts{failures: map[string]int{"1": 1}}
+		src, _, _ := retried(t, queue, a, informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return math.MaxInt64, true }})
+		src.Apply(object("a", "1"))
+		sleepBubble(time.Second)
+		src.Apply(object("a", "2"))
+		sleepBubble(24 * hour)
+		a.check(t, attempt{0, "added a 1"})
+	})
+}
+
+func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, DrainTimeout: time.Hour})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		release := make(chan struct{})
+		informer.HoldListeners(inf, release)
+		stop := start(t, inf)
+		synctest.Wait()
+		begun := time.Now()
+		go stop()
+		synctest.Wait()
+		close(release)
+		stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// hangingList lists, and returns it when the gate opens.
+type hangingList struct {
+	cache.Store
+	gate atomic.Pointer[chan struct{}]
+	full atomic.Bool
+}
+
+func (s *hangingList) List() []any {
+	all := s.Store.List()
+	if gate := s.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return all
+}
+
+func (s *hangingList) Add(obj any) error {
+	if s.full.Load() {
+		return errors.New("disk full")
+	}
+	return s.Store.Add(obj)
+}
+
+func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", ""))
+		store := &hangingList{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		var u undelivered
+		inf := newInformer(t, src, options{Queue: queue, Store: store, DrainTimeout: time.Hour, ErrorHandler: quiet, Observer: u.observer()})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{ResyncPeriod: time.Minute})
+		stop := start(t, inf)
+		<-inf.Synced()
+		sleepBubble(30 * time.Second)
+		gate := make(chan struct{})
+		store.gate.Store(&gate)
+		sleepBubble(40 * time.Second) // the resync lists
+		src.Apply(object("b", ""))
+		synctest.Wait()
+		store.full.Store(true)
+		src.Apply(object("c", ""))
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		stop()
+		if len(r.View()) != 2 || len(u.told) != 0 {
+			t.Errorf("knows %d objects, undelivered %v", len(r.View()), u.told)
+		}
+	})
+}
+
+func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{
+			Queue: queue, DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) { time.Sleep(time.Second) },
+		})
+		calls := 0
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			if calls++; calls == 1 {
+				return errors.New("no luck")
+			}
+			return nil
+		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
+		stop := start(t, inf)
+		<-inf.Synced()
+		sleepBubble(time.Second / 2) // the failure is being reported
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); calls != 2 || took > time.Second {
+			t.Errorf("%d calls, stopping took %v", calls, took)
+		}
+	})
+}
+
+func TestWhatHoldsUpTheStopIsNamedRightly(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		for _, workers := range []int{0, 2} {
+			hold := make(chan struct{})
+			inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue})
+			addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w", Workers: workers, OnSynced: func(context.Context) { <-hold }})
+			start(t, inf)
+			<-inf.Synced()
+			err := inf.WaitForSync(within(t, time.Minute))
+			if err == nil || !strings.Contains(err.Error(), `watcher "w" (called for OnSynced)`) {
+				t.Errorf("%d workers: %v", workers, err)
+			}
+			close(hold)
+		}
+	})
+}
