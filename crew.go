@@ -171,8 +171,7 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 		wait, again = c.again(&a)
 		l.settle(ctx, a)
 	}
-	cutShort := !draining // if a drain has begun meanwhile
-	l.merged(c.end(e, event.New, wait, again, cutShort))
+	l.merged(c.end(e, event.New, wait, again, draining))
 }
 
 // again decides whether a failure is worth another attempt, and when. An attempt
@@ -196,8 +195,8 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 
 // end puts back what is left of e, of which told is the New that the watcher was
 // told, with what has come meanwhile, and returns how many events were merged away.
-// If a drain has begun, cutShort has it tried again at once.
-func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, cutShort bool) (away int) {
+// A wait that was decided before a drain has begun is cut short by it.
+func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, draining bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attemptedLocked(e)
@@ -212,7 +211,7 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, cutShort b
 	switch {
 	case len(e.events) == 0:
 		c.waiting.order.Remove(e.place) // but not newer
-	case again && wait > 0 && !(c.draining && cutShort):
+	case again && wait > 0 && (draining || !c.draining):
 		c.waiting.byKey[e.key] = e
 		e.notBefore = c.listener.processor.now() + wait
 		c.queue.AddAfter(e.key, wait)
