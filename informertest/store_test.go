@@ -1,7 +1,6 @@
 package informertest_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -459,48 +458,4 @@ func TestAStoreMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestAnInformerUsesAStoreRightlyWhateverBecomesOfIt(t *testing.T) {
-	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.DeltaFIFO, "RealFIFO": informer.RealFIFO} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := informertest.NewStore(nil)
-				src := informertest.NewSource(configMap("o1", "first"), configMap("o2", "first"))
-				inf := must(informer.New(src, informer.Options[*corev1.ConfigMap]{
-					Queue: queue, Store: s, ErrorHandler: func(context.Context, error) {},
-				}))
-				var r informertest.Recorder[*corev1.ConfigMap]
-				must(inf.AddWatcher(&r, informer.WatcherOptions{}))
-				informertest.Run(t, inf)
-				s.FailRandomly(1, 0.3)
-				s.Delay(time.Millisecond)
-				for i := range 500 {
-					name := fmt.Sprint("o", i%23)
-					if i%5 == 4 {
-						_, _ = src.Delete(keyOf(name))
-					} else {
-						src.Apply(configMap(name, fmt.Sprint(i)))
-					}
-					if i%100 == 99 {
-						release := s.Hang()
-						src.Expire()
-						time.Sleep(time.Minute)
-						release()
-					}
-				}
-				time.Sleep(24 * time.Hour)
-				s.Heal()
-				if err := errors.Join(r.Err(), s.Err()); err != nil {
-					t.Error(err)
-				}
-				wantSame(t, "the store", src, s.List())
-				var told []any
-				for _, obj := range r.View() {
-					told = append(told, obj)
-				}
-				wantSame(t, "what the watcher was told", src, told)
-			})
-		})
-	}
 }
