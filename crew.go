@@ -34,12 +34,14 @@ type crew[T Object] struct {
 }
 
 func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
-	return &crew[T]{
+	c := &crew[T]{
 		listener: l,
 		waiting:  newMerged[T](),
 		busy:     map[string]*entry[T]{},
 		idle:     make(chan struct{}),
 	}
+	c.waiting.end = l.cursor.position()
+	return c
 }
 
 // run takes what pop sends and lets the workers handle it. It returns when they
@@ -74,8 +76,7 @@ func (c *crew[T]) take(s segment[T]) {
 func (c *crew[T]) add(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A merged segment stands for more records than it has.
-	at := min(s.end-int64(len(s.records)), c.waiting.end)
+	at := c.waiting.end // where s begins: one that was merged stands for more than its records
 	for i := range s.records {
 		switch r := &s.records[i]; {
 		case r.kind == recordMarker:
