@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 )
 
 type pod = *corev1.Pod
@@ -238,4 +240,41 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "", "c"}, got); diff != "" {
 		t.Errorf("the marker is written as nothing (-want +got):\n%s", diff)
 	}
+}
+
+func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
+	opts, err := Options[pod]{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)
+	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2})
+	c := l.crew
+	c.queue = workqueue.NewTypedDelayingQueue[string]()
+	defer c.queue.ShutDown()
+	add := func(key string, end int64) {
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key}}
+		c.add(segment[pod]{records: []record[pod]{{key: key, event: Event[pod]{Type: EventAdded, New: obj}}}, end: end})
+	}
+	handled := func(want int64) {
+		t.Helper()
+		if got := l.handled.Load(); got != want {
+			t.Errorf("handled up to %d, want %d", got, want)
+		}
+	}
+	finish := func(key string) { c.end(c.begin(key), nil, 0, false, false) }
+	add("a", 1)
+	add("b", 5) // merged from four records
+	add("c", 6)
+	handled(0)
+	finish("b")
+	handled(0)
+	finish("a")
+	handled(5)
+	e := c.begin("c")
+	add("c", 7) // keeps its own place while the one before is handled
+	c.end(e, nil, 0, false, false)
+	handled(6)
+	finish("c")
+	handled(7)
 }
