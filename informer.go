@@ -276,7 +276,11 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		case <-l.synced:
 		case <-l.removed:
 		default:
-			late = append(late, fmt.Sprintf("watcher %q", l.opts.Name)+l.busyWith())
+			who := fmt.Sprintf("watcher %q", l.opts.Name)
+			if calls := l.calling(); len(calls) > 0 {
+				who += " (called for " + strings.Join(calls, ", ") + ")"
+			}
+			late = append(late, who)
 		}
 	}
 	slices.Sort(late[watchers:])

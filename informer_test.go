@@ -206,6 +206,19 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 	})
 }
 
+func TestWhatCannotBeAskedForIsAnErrorThatNamesTheInformer(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{Name: "maps"})
+	_, byIndex := inf.ByIndex("unknown", "x")
+	for what, err := range map[string]error{
+		"ByIndex": byIndex,
+		"WaitFor": inf.WaitFor(t.Context(), keyOf("a"), nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "informer maps: "+what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestWaitForSyncSaysWhoIsLate(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))

@@ -404,6 +404,29 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	<-stopped
 }
 
+func TestLogErrorShowsWhereAPanicWas(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		inf, err := informer.New(informertest.NewSource(object("bad", "")), options{Queue: queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), informer.WatcherOptions{RecoverPanics: true})
+		stop, lines := startLogged(t, inf)
+		<-reg.Synced()
+		stop()
+		for _, e := range lines() {
+			if e.Type != ktesting.LogError {
+				continue
+			}
+			if strings.Contains(e.Err.Error(), "\n") || !strings.Contains(fmt.Sprint(e.ParameterKVList...), "informer_test.panicky(") {
+				t.Errorf("logged %v with %v", e.Err, e.ParameterKVList)
+			}
+			return
+		}
+		t.Error("logged no error")
+	})
+}
+
 func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		hold := make(chan struct{})

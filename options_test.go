@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,7 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.PageSize":               {src, options{PageSize: -1}},
 		"Options.MinWatchTimeout":        {src, options{MinWatchTimeout: time.Minute}},
 		"Options.MinWatchTimeout is -1s": {src, options{MinWatchTimeout: -time.Second}},
+		"Options.DrainTimeout is -1s":    {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":       {src, options{Backoff: &wait.Backoff{}}},
 		"Options.Backoff has":            {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
 		`Options.Indexers["x"] is nil`:   {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
@@ -64,6 +66,40 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 
 // strange is an Object, but no pointer.
 type strange struct{ informer.AnyObject }
+
+func TestBackoffDoublesUpToItsLimitAndGivesUp(t *testing.T) {
+	retry := informer.Backoff(time.Second, 10*time.Second, 6)
+	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second} {
+		wait, again := retry(failures, nil)
+		if !again || wait < want || wait > want+want/10 {
+			t.Errorf("after %d failures it waits %v, %v, want %v and up to a tenth", failures, wait, again, want)
+		}
+	}
+	for _, failures := range []int{6, 7} {
+		if _, again := retry(failures, nil); again {
+			t.Errorf("it does not give up after %d failures", failures)
+		}
+	}
+	for _, failures := range []int{60, 100, math.MaxInt} {
+		if wait, again := informer.Backoff(time.Second, time.Minute, 0)(failures, nil); !again || wait < time.Minute || wait > 66*time.Second {
+			t.Errorf("without a limit of attempts, after %d failures: %v, %v", failures, wait, again)
+		}
+	}
+	for _, bad := range []func(){
+		func() { informer.Backoff(0, time.Second, 1) },
+		func() { informer.Backoff(time.Minute, time.Second, 1) },
+		func() { informer.Backoff(time.Second, time.Minute, -1) },
+	} {
+		func() {
+			defer func() {
+				if v := recover(); !strings.Contains(fmt.Sprint(v), "informer: Backoff(") {
+					t.Errorf("what cannot be meant panics with %v", v)
+				}
+			}()
+			bad()
+		}()
+	}
+}
 
 func TestNewDoesNotChangeTheCallersOptions(t *testing.T) {
 	backoff := wait.Backoff{Duration: time.Second, Steps: 3}
@@ -89,6 +125,7 @@ func TestAddWatcherNamesWhatItCannotUse(t *testing.T) {
 		"watcher is":                  {informer.Select[configMap](nil, yes), informer.WatcherOptions{}},
 		"function given to Select":    {informer.Select(&recorder{}, nil), informer.WatcherOptions{}},
 		"WatcherOptions.ResyncPeriod": {&recorder{}, informer.WatcherOptions{ResyncPeriod: -1}},
+		"WatcherOptions.Workers":      {&recorder{}, informer.WatcherOptions{Workers: -1}},
 	} {
 		if _, err := inf.AddWatcher(tc.w, tc.opts); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "ConfigMap") {
 			t.Errorf("got %v, want it to say %q", err, says)

@@ -49,10 +49,10 @@ type informerProcessor[T Object] struct {
 	state     processorState
 	ctx       context.Context // of the watchers' calls; set when running
 	listeners map[*informerProcessorListener[T]]struct{}
-	alive     map[*informerProcessorListener[T]]int // goroutines of each, also once it is removed
-	added     int                                   // how many there ever were
-	starting  int                                   // goroutines that are started and not yet live
-	left      []*informerProcessorListener[T]       // those there were at the stop
+	alive     map[*informerProcessorListener[T]]struct{} // those that run, also once they are removed
+	added     int                                        // how many there ever were
+	starting  int                                        // goroutines that are started and not yet live
+	left      []*informerProcessorListener[T]            // those there were at the stop
 }
 
 type processorState uint8
@@ -75,7 +75,7 @@ func newProcessor[T Object](list func() []any, s stopwatch, opts Options[T]) *in
 		startedCh: make(chan struct{}),
 		filled:    make(chan struct{}),
 		listeners: map[*informerProcessorListener[T]]struct{}{},
-		alive:     map[*informerProcessorListener[T]]int{},
+		alive:     map[*informerProcessorListener[T]]struct{}{},
 	}
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
@@ -121,18 +121,16 @@ func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	ctx = context.WithValue(ctx, callOf{}, l)
 	l.cancel = cancel
 	p.starting += 2
-	p.alive[l] = 2
-	p.spawn(func() { p.live(); defer p.ended(l); l.pop(ctx) })
+	p.alive[l] = struct{}{}
+	p.spawn(func() { p.live(); l.pop(ctx) })
 	p.spawn(func() { p.live(); defer p.ended(l); l.run(ctx) })
 }
 
-// ended notes that one of l's goroutines has ended.
+// ended notes that l's run has ended, which waits for its pop.
 func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive[l]--; p.alive[l] == 0 {
-		delete(p.alive, l)
-	}
+	delete(p.alive, l)
 }
 
 // callOf is the key under which the ctx of a watcher's call has the listener.
@@ -296,12 +294,8 @@ func (p *informerProcessor[T]) underWay() []string {
 	p.mu.Unlock()
 	var calls []string
 	for _, l := range live {
-		if l.syncing.Load() {
-			calls = append(calls, fmt.Sprintf("watcher %s: OnSynced", l.opts.Name))
-		} else {
-			for _, key := range l.calling() {
-				calls = append(calls, fmt.Sprintf("watcher %s: %s", l.opts.Name, key))
-			}
+		for _, call := range l.calling() {
+			calls = append(calls, fmt.Sprintf("watcher %s: %s", l.opts.Name, call))
 		}
 		if l.listing.Load() {
 			calls = append(calls, fmt.Sprintf("watcher %s: store: list", l.opts.Name))

@@ -3,7 +3,6 @@ package informer
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,28 +98,24 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	return max(0, l.processor.now()-since)
 }
 
-// calling returns the keys for which the watcher is being called now.
-func (l *informerProcessorListener[T]) calling() []types.NamespacedName {
-	if l.crew != nil {
-		return l.crew.calling()
+// calling returns what the watcher is being called for now, in words.
+func (l *informerProcessorListener[T]) calling() []string {
+	var keys []types.NamespacedName
+	switch {
+	case l.crew != nil:
+		keys = l.crew.calling()
+	case !l.syncing.Load():
+		keys = l.hands.calling(l.counts.done())
 	}
-	return l.hands.calling(l.counts.done())
-}
-
-// busyWith says what the watcher is being called for, in words.
-func (l *informerProcessorListener[T]) busyWith() string {
-	var keys []string
-	for _, key := range l.calling() {
-		keys = append(keys, key.String())
+	var calls []string
+	for _, key := range keys {
+		calls = append(calls, key.String())
 	}
 	if l.syncing.Load() {
-		keys = []string{"OnSynced"}
+		calls = append(calls, "OnSynced")
 	}
-	if len(keys) == 0 {
-		return ""
-	}
-	slices.Sort(keys)
-	return " (called for " + strings.Join(keys, ", ") + ")"
+	slices.Sort(calls)
+	return calls
 }
 
 // hands are what run has taken and not handled yet.

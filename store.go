@@ -40,24 +40,23 @@ func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []rec
 			done += c.records
 			continue
 		}
-		if err := a.do(c.write.String(), c.key, 1, func() error { return a.tryWrite(c.write, c.stored) }); err != nil {
+		err := a.do(c.write.String(), c.key, 1, func() error { return a.tryWrite(c.write, c.stored) })
+		if err != nil {
 			a.processor.distribute(untold[:done])
 			untold, done = untold[done:], 0
 			err = a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) })
-			switch {
-			case err == nil:
-			case errors.Is(err, ErrPermanent):
-				a.refuse(c)
-				for n := range untold[:c.records] {
-					untold[n] = record[T]{kind: recordVoid}
-				}
-				done = c.records
-				continue
-			default:
-				return nil, false
-			}
 		}
-		a.wrote(ctx, c)
+		switch {
+		case err == nil:
+			a.wrote(ctx, c)
+		case errors.Is(err, ErrPermanent):
+			a.refuse(c)
+			for n := range c.records {
+				untold[done+n] = record[T]{kind: recordVoid}
+			}
+		default:
+			return nil, false
+		}
 		done += c.records
 	}
 	return untold, true

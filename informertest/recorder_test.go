@@ -145,3 +145,16 @@ func TestStartGivesARunningInformer(t *testing.T) {
 		r.Expect(t, "deleted default/a")
 	})
 }
+
+func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {
+	inf := must(informer.New(informertest.NewSource(configMap("a", "1")), informer.Options[*corev1.ConfigMap]{}))
+	reg := must(inf.AddWatcher(&informertest.Recorder[*corev1.ConfigMap]{}, informer.WatcherOptions{}))
+	stop := informertest.Run(t, inf)
+	stop()
+	select {
+	case <-reg.Stopped():
+	default:
+		t.Error("the watcher has not stopped")
+	}
+	stop() // and the end of the test does it once more
+}
