@@ -3,6 +3,8 @@ package informer
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,9 +14,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// applyBatch is how many changes of a list are told at once. It bounds the time
-// until the first of them is seen, and the memory of the decisions.
-const applyBatch = maxChunk
+// What is applied is told in batches, because waking the watchers costs as much as a
+// few changes. A change waits for no more than applyBatch others or for applyTime,
+// whichever is less, and never for one that has yet to come.
+const (
+	applyBatch = maxChunk
+	applyTime  = time.Millisecond
+)
 
 // change is what one delta asks for, and what was decided about it.
 type change[T Object] struct {
@@ -23,9 +29,8 @@ type change[T Object] struct {
 	known bool      // watchers may have been told of the key before
 	uid   types.UID // of what was known before
 
-	write   write
-	stored  T   // what write puts into the store, or takes out
-	records int // how many records of the batch belong to the change
+	write  write
+	stored T // what write puts into the store, or takes out
 }
 
 // asks reports whether anything is asked for: not so by a bookmark, the end of a
@@ -34,13 +39,12 @@ func (c *change[T]) asks() bool {
 	return c.item == nil || c.item.kind == itemDelete || c.item.kind == itemUpsert && !c.item.broken
 }
 
-// applier takes changes from the queue, applies them to the store and tells the
-// processor: one goroutine, that holds no lock meanwhile. What happens is decided
-// once, from a Get that succeeded; then only the write is retried, until it
+// applier takes changes from the queue, applies them to the store one by one and
+// tells the processor: one goroutine, that holds no lock meanwhile. What happens is
+// decided once, from a Get that succeeded; then only the write is retried, until it
 // succeeds or the informer stops.
 type applier[T Object] struct {
 	queue     cache.Queue
-	atOnce    int // how many of the changes that the queue hands out go together
 	inlet     *inlet[T]
 	store     cache.Store
 	index     *index[T]
@@ -55,11 +59,17 @@ type applier[T Object] struct {
 	keyFound  bool                       // the store finds objects by our keys, or was reported
 	synced    chan struct{}              // closed once the first list is applied
 
-	// Of the batch at hand.
-	popped  []change[T]
-	list    *cache.ReplacedAllInfo // a RealFIFO's list, to be taken apart
-	records []record[T]
-	leaving []*item[T]
+	popped []change[T]            // what was taken from the queue
+	list   *cache.ReplacedAllInfo // a RealFIFO's list, to be taken apart
+
+	// What is still to be told.
+	records  []record[T]
+	done     int           // how many of records: those of the change at hand come after
+	since    time.Duration // when the first of them was begun
+	leaving  []*item[T]
+	observed []ApplyInfo
+	first    bool // the first list is done
+	bookmark bool // all of a list is done, or the source says that there is no more
 }
 
 // newApplier returns an applier with a queue of the kind that opts ask for. The
@@ -77,13 +87,11 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 		synced:    make(chan struct{}),
 	}
 	if opts.Queue == RealFIFO {
-		a.atOnce = applyBatch // RealFIFO hands out changes of different objects
 		a.queue = cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
 			KeyFunction: itemKey[T], AtomicEvents: true, UnlockWhileProcessing: true,
 		})
 		return a
 	}
-	a.atOnce = 1 // DeltaFIFO hands out changes of one object, each of which must see the one before
 	a.queue = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{
 		KeyFunction: itemKey[T], KnownObjects: &a.known, EmitDeltaTypeReplaced: true,
 	})
@@ -93,35 +101,19 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 // run applies until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
 	for ctx.Err() == nil && a.pop() == nil {
-		if a.list != nil {
-			if !a.replace(ctx) {
-				return
-			}
-			continue
+		if !a.applyPopped(ctx) {
+			return
 		}
-		for rest := a.popped; len(rest) > 0; {
-			n := a.together(rest)
-			if !a.apply(ctx, rest[:n]) {
-				return
-			}
-			rest = rest[n:]
-		}
+		a.tell(ctx)
+		// Under load, the others get to what makes the next batch a large one: without
+		// this, the applier would wait for, and wake watchers for, one change at a
+		// time. When nobody else has anything to do, it costs 100 ns.
+		runtime.Gosched()
 	}
 }
 
-// together returns how many of the changes make the next batch. The end of a list
-// is one of its own, so that nothing behind it can delay Synced.
-func (a *applier[T]) together(changes []change[T]) int {
-	for n, c := range changes[:min(len(changes), a.atOnce)] {
-		if c.item != nil && c.item.kind == itemListed {
-			return max(n, 1)
-		}
-	}
-	return min(len(changes), a.atOnce)
-}
-
-// pop waits for changes and takes them out of the queue. The callbacks only hand
-// them out, because the queue may hold its lock.
+// pop waits for changes and takes up to applyBatch out of the queue. The callbacks
+// only hand them out, because the queue may hold its lock.
 func (a *applier[T]) pop() error {
 	clear(a.popped)
 	a.popped, a.list = a.popped[:0], nil
@@ -139,8 +131,12 @@ func (a *applier[T]) pop() error {
 			return nil
 		}, single)
 	}
-	_, err := a.queue.Pop(single)
-	return err
+	for {
+		// The queue does not say whether it is empty, and Pop would wait.
+		if _, err := a.queue.Pop(single); err != nil || a.inlet.queued.Load() <= 0 || len(a.popped) >= applyBatch {
+			return err
+		}
+	}
 }
 
 // take notes a delta, and in the key set what will be known once it is applied.
@@ -149,104 +145,144 @@ func (a *applier[T]) pop() error {
 func (a *applier[T]) take(d cache.Delta) {
 	switch obj := d.Object.(type) {
 	case *item[T]:
+		a.inlet.queued.Add(-1)
 		a.popped = append(a.popped, a.known.note(obj))
 	case cache.DeletedFinalStateUnknown:
 		if !strings.HasPrefix(obj.Key, ownPrefix) {
 			a.popped = append(a.popped, a.known.forget(obj.Key))
 		}
 	case cache.ReplacedAllInfo:
+		a.inlet.queued.Add(-int64(len(obj.Objects)))
 		a.list = &obj
 	}
+}
+
+// applyPopped applies what was taken from the queue. It returns false if ctx ended
+// before all was done.
+func (a *applier[T]) applyPopped(ctx context.Context) bool {
+	if a.list != nil {
+		return a.replace(ctx)
+	}
+	for i := range a.popped {
+		if !a.apply(ctx, &a.popped[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // replace applies a list that RealFIFO hands out whole: first the deletes of what
 // it lacks, then what it holds.
 func (a *applier[T]) replace(ctx context.Context) bool {
-	listed := make(map[string]bool, len(a.list.Objects))
+	listed := make(map[string]struct{}, len(a.list.Objects))
 	for _, obj := range a.list.Objects {
-		listed[obj.(*item[T]).key] = true
-	}
-	batch := make([]change[T], 0, applyBatch)
-	next := func(c change[T]) bool {
-		batch = append(batch, c)
-		if len(batch) < applyBatch {
-			return true
-		}
-		ok := a.apply(ctx, batch)
-		batch = batch[:0]
-		return ok
+		listed[obj.(*item[T]).key] = struct{}{}
 	}
 	for _, key := range a.known.ListKeys() {
-		if !listed[key] && !next(a.known.forget(key)) {
+		if _, there := listed[key]; there {
+			continue
+		}
+		if c := a.known.forget(key); !a.apply(ctx, &c) {
 			return false
 		}
 	}
 	for _, obj := range a.list.Objects {
-		it := obj.(*item[T])
-		if !listed[it.key] { // twice in the list: the second must see the first
-			if !a.apply(ctx, batch) {
-				return false
-			}
-			batch = batch[:0]
-		}
-		delete(listed, it.key)
-		if !next(a.known.note(it)) {
+		if c := a.known.note(obj.(*item[T])); !a.apply(ctx, &c) {
 			return false
 		}
 	}
-	return a.apply(ctx, batch)
+	return true
 }
 
-// apply decides on a batch of changes of different objects, writes them, and
-// appends their records to the log. It returns false if ctx ended before all was
-// done.
-func (a *applier[T]) apply(ctx context.Context, batch []change[T]) bool {
-	a.records, a.leaving = a.records[:0], a.leaving[:0]
-	bookmark, synced := false, false
-	for i := range batch {
-		c := &batch[i]
-		before := len(a.records)
+// apply decides on a change, writes it, and tells the changes before it if they
+// have waited for long enough. It returns false if ctx ended before it was done.
+func (a *applier[T]) apply(ctx context.Context, c *change[T]) bool {
+	now := a.processor.now()
+	if len(a.records) == 0 {
+		a.since = now
+	} else if len(a.records) >= applyBatch || now-a.since >= applyTime {
+		a.tell(ctx)
+		a.since = now
+	}
+	if c.asks() {
+		old, exists, err := a.get(ctx, c.key, now)
 		switch {
-		case c.asks():
-			old, exists, err := a.get(ctx, c.key)
-			switch {
-			case err == nil:
-				a.decide(c, old, exists)
-			case errors.Is(err, ErrPermanent):
-				a.refuse(c)
-			default:
-				return false
-			}
-		case c.item.kind == itemListed && !a.processor.hasSynced():
+		case err == nil:
+			a.decide(c, old, exists)
+		case errors.Is(err, ErrPermanent):
+			a.refuse(c)
+		default:
+			return false
+		}
+		if !a.write(ctx, c) {
+			return false
+		}
+	}
+	a.leave(ctx, c)
+	return true
+}
+
+// leave notes that a change is done.
+func (a *applier[T]) leave(ctx context.Context, c *change[T]) {
+	a.observe(c)
+	a.done = len(a.records)
+	if c.item == nil || c.item.size == 0 {
+		return
+	}
+	a.leaving = append(a.leaving, c.item)
+	switch c.item.kind {
+	case itemBookmark:
+		a.bookmark = true
+	case itemListed:
+		a.bookmark = true
+		if !a.processor.hasSynced() {
+			a.processor.log.begun.Add(1)
 			a.processor.willSync(len(a.records))
 			a.records = append(a.records, record[T]{kind: recordMarker})
-			synced = true
+			a.done, a.first = len(a.records), true
 		}
-		c.records = len(a.records) - before
-		if c.item != nil && c.item.size > 0 {
-			a.leaving = append(a.leaving, c.item)
-			bookmark = bookmark || c.item.kind == itemBookmark || c.item.kind == itemListed
+		a.tell(ctx) // nothing that comes behind a list may delay Synced
+	}
+}
+
+// observe notes what the observer is to be told of a change.
+func (a *applier[T]) observe(c *change[T]) {
+	if a.observer.Apply == nil {
+		return
+	}
+	var lag time.Duration
+	if c.item != nil {
+		lag = a.processor.now() - c.item.arrived
+	}
+	for _, r := range a.records[a.done:] {
+		if r.isEvent() {
+			a.observed = append(a.observed, ApplyInfo{Informer: a.name, Key: r.key, Type: r.event.Type, Origin: r.event.Origin, Lag: lag})
 		}
 	}
-	untold, ok := a.write(ctx, batch)
-	if !ok {
-		return false
-	}
+}
+
+// tell makes known what is done: to those who wait for a version or for Synced, to
+// the watchers, to the observer and to the store.
+func (a *applier[T]) tell(ctx context.Context) {
 	rv := a.inlet.applied(a.leaving)
-	if synced {
+	if a.first {
 		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", rv)
 		close(a.synced)
+		a.first = false
 	}
-	a.processor.distribute(untold)
-	a.observeApplied(batch)
-	if bookmark && rv != "" {
-		a.call.enter("bookmark", "")
+	a.processor.distribute(a.records[:a.done])
+	for _, info := range a.observed {
+		a.observer.Apply(info)
+	}
+	if a.bookmark && rv != "" {
+		a.call.enter("bookmark", "", a.processor.now())
 		a.store.Bookmark(rv)
 		a.call.leave()
 	}
-	clear(a.records)
+	a.bookmark = false
+	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
 	clear(a.leaving)
-	return true
+	a.leaving, a.observed = a.leaving[:0], a.observed[:0]
 }
 
 // decide turns a change into a write and the records of what will have happened.
@@ -333,29 +369,9 @@ func (a *applier[T]) refuse(c *change[T]) {
 	a.known.restore(c)
 }
 
-// observeApplied tells the observer of what was told.
-func (a *applier[T]) observeApplied(batch []change[T]) {
-	if a.observer.Apply == nil {
-		return
-	}
-	records := a.records
-	for _, c := range batch {
-		var lag time.Duration
-		if c.item != nil {
-			lag = time.Since(c.item.arrived)
-		}
-		for _, r := range records[:c.records] {
-			if r.isEvent() {
-				a.observer.Apply(ApplyInfo{Informer: a.name, Key: r.key, Type: r.event.Type, Origin: r.event.Origin, Lag: lag})
-			}
-		}
-		records = records[c.records:]
-	}
-}
-
 // fill takes over what the store holds at the start, before anything is applied.
 func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
-	a.call.enter("list", "")
+	a.call.enter("list", "", a.processor.now())
 	all := a.store.List()
 	a.call.leave()
 	for _, stored := range all {

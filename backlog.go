@@ -5,8 +5,8 @@ import "k8s.io/utils/buffer"
 // ringSize is how many segments a listener's ring keeps room for once it is empty.
 const ringSize = 16
 
-// backlog is what pop has read from the log and run has not got to: a ring of
-// segments, which costs little more than the log itself, because a segment grows
+// backlog is what pop has taken from the log because run has fallen behind: a ring
+// of segments, which costs little more than the log itself, because a segment grows
 // for as long as its chunk does. Beyond the limit, what the ring holds is merged
 // by object, and no longer keeps the log alive. It owns no goroutine.
 type backlog[T Object] struct {
@@ -25,10 +25,9 @@ func newBacklog[T Object](limit int) *backlog[T] {
 	}
 }
 
-// push adds a segment, of which more than the limit may not wait together with
-// those that were popped and are not handed over yet. It returns how many events
-// were merged away.
-func (b *backlog[T]) push(s segment[T], popped int) (away int) {
+// push adds a segment, and merges everything if more than the limit waits then. It
+// returns how many events were merged away.
+func (b *backlog[T]) push(s segment[T]) (away int) {
 	b.events += s.events
 	if len(b.last.records) == 0 {
 		b.last = s
@@ -36,7 +35,7 @@ func (b *backlog[T]) push(s segment[T], popped int) (away int) {
 		b.ring.WriteOne(b.last)
 		b.last = s
 	}
-	if b.limit < 0 || b.events+popped <= b.limit {
+	if b.limit < 0 || b.events <= b.limit {
 		return 0
 	}
 	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
@@ -51,7 +50,7 @@ func (b *backlog[T]) merge(s segment[T]) (away int) {
 	at := s.end - int64(len(s.records))
 	for i := range s.records {
 		if r := &s.records[i]; r.isEvent() || r.kind == recordMarker {
-			_, n := b.merged.add(r, at+int64(i), s.since)
+			_, n := b.merged.add(r, at+int64(i))
 			away += n
 		}
 	}

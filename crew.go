@@ -44,7 +44,7 @@ func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
 	return c
 }
 
-// run takes what pop sends and lets the workers handle it. It returns when they
+// run takes what there is and lets the workers handle it. It returns when they
 // have, or when the listener is removed and their calls have returned.
 func (c *crew[T]) run(ctx context.Context) {
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
@@ -52,8 +52,8 @@ func (c *crew[T]) run(ctx context.Context) {
 	for range max(1, c.listener.opts.Workers) {
 		workers.Go(func() { c.work(ctx) })
 	}
-	for s := range c.listener.segments {
-		c.take(s)
+	for s, ok := c.listener.take(); ok; s, ok = c.listener.take() {
+		c.listener.merged(c.add(s))
 	}
 	c.drain()
 	select {
@@ -67,12 +67,7 @@ func (c *crew[T]) run(ctx context.Context) {
 	c.waiting = newMerged[T]() // the Registration may be kept
 }
 
-// take adds a segment to what waits.
-func (c *crew[T]) take(s segment[T]) {
-	c.listener.merged(c.add(s))
-}
-
-// add returns how many events were merged away.
+// add adds a segment to what waits, and returns how many events were merged away.
 func (c *crew[T]) add(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +78,7 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 			c.marked = true
 			c.checkSyncedLocked()
 		case r.isEvent():
-			e, n := c.waiting.add(r, at, s.since)
+			e, n := c.waiting.add(r, at)
 			away += n
 			e.failures = 0 // of what is a newer event now
 			if isNew := n == 0 && len(e.events) == 1; isNew && !c.marked {
@@ -164,7 +159,7 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 		l.counts.retried.Add(1)
 	}
 	a := attempt[T]{event: event, failures: e.failures + 1}
-	a.took, a.err = l.call(ctx, event)
+	a.took, a.err = l.call(ctx, &event)
 	draining := closed(l.processor.draining)
 	var wait time.Duration
 	again := interrupted(ctx, a.err) // nobody will, but it is not over

@@ -32,9 +32,9 @@ func newIndex[T Object](store cache.Store, indexers cache.TypedIndexers[T]) (*in
 	if native, ok := store.(cache.Indexer); ok {
 		x.native = native
 		has := native.GetIndexers()
-		for name := range x.all {
+		for name, f := range x.all {
 			if _, taken := has[name]; !taken || name != cache.NamespaceIndex {
-				guarded[name] = func(obj any) ([]string, error) { return x.evaluate(name, obj), nil }
+				guarded[name] = func(obj any) ([]string, error) { return evaluate(f, obj), nil }
 			}
 		}
 		return x, native.AddIndexers(guarded)
@@ -48,12 +48,12 @@ func newIndex[T Object](store cache.Store, indexers cache.TypedIndexers[T]) (*in
 
 // evaluate calls an index function. An object for which it fails has no values:
 // client-go's indexer would panic on the error, while it is locked. See check.
-func (x *index[T]) evaluate(name string, raw any) []string {
+func evaluate[T Object](f func(T) ([]string, error), raw any) []string {
 	obj, ok := raw.(T)
 	if !ok {
 		return nil
 	}
-	vals, err := x.all[name](obj)
+	vals, err := f(obj)
 	if err != nil {
 		return nil
 	}
@@ -81,8 +81,8 @@ func (x *index[T]) wrote(key string, obj T, exists bool) {
 		return
 	}
 	vals := values{}
-	for name := range x.all {
-		vals[name] = x.evaluate(name, obj)
+	for name, f := range x.all {
+		vals[name] = evaluate(f, obj)
 	}
 	x.own.Update(key, vals)
 }
@@ -120,5 +120,5 @@ func (x *index[T]) find(store cache.Store, name, value string) ([]T, error) {
 }
 
 func (x *index[T]) has(obj T, name, value string) bool {
-	return slices.Contains(x.evaluate(name, obj), value)
+	return slices.Contains(evaluate(x.all[name], obj), value)
 }

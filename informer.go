@@ -316,7 +316,7 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 		return nil
 	}
 	for name := storeKey(key); ; {
-		if s, ok := at.next(); ok {
+		if s, ok := at.next(maxChunk); ok {
 			for _, r := range s.records {
 				if err := i.ended(ctx); err != nil {
 					return i.syncError(err, []string{key.String()})

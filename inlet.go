@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,18 +36,18 @@ const (
 // computed once, and so that what has been applied can be told in order.
 type item[T Object] struct {
 	kind    itemKind
+	broken  bool // Transform failed: only the key may be used
+	listed  bool // part of a list
+	done    bool
+	size    int32 // items that leave with this one
 	key     string
 	obj     T
-	broken  bool      // Transform failed: only the key may be used
-	listed  bool      // part of a list
-	arrived time.Time // if an observer wants to know
-	rv      string    // reached when this item and all before it are applied
+	rv      string        // reached when this item and all before it are applied
+	arrived time.Duration // if an observer wants to know
 
 	// The items that did not come with a list form a chain in the order in
-	// which they entered; protected by inlet.mu.
+	// which they entered; protected, as done is, by inlet.mu.
 	next *item[T]
-	done bool
-	size int // items that leave with this one
 }
 
 // itemKey is the queue's key function.
@@ -75,6 +76,8 @@ type inlet[T Object] struct {
 	// Of the reflector's goroutine.
 	lists   int
 	ordered bool // events come in the order of their versions: not so the objects that a watch from no version begins with
+
+	queued atomic.Int64 // items in the queue, but for those that are just being put there
 
 	mu      sync.Mutex // protects the rest
 	oldest  *item[T]   // the last that is applied with all before it
@@ -148,7 +151,7 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 	// Its key is used once, or it would take the place of an older one.
 	in.lists++
 	in.ordered = rv != "" && rv != "0"
-	end := &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv, size: len(items) + 1}
+	end := &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv, size: int32(len(items) + 1)}
 	in.enter(end, func() error {
 		if err := in.queue.Replace(items, rv); err != nil {
 			return err
@@ -191,7 +194,7 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	}
 	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
 	if in.timed {
-		it.arrived = time.Now()
+		it.arrived = in.source.now()
 	}
 	if in.transform == nil {
 		return it, nil
@@ -231,11 +234,12 @@ func (in *inlet[T]) enter(it *item[T], put func() error) {
 	}
 	in.newest.next = it
 	in.newest = it
-	in.waiting += it.size
+	in.waiting += int(it.size)
 	in.mu.Unlock()
 	if err := put(); err != nil {
 		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
 	}
+	in.queued.Add(int64(it.size))
 }
 
 // applied notes that items have been applied, which come out in any order, and
@@ -247,7 +251,7 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	for _, it := range items {
 		it.done = true
 		it.obj = none // the chain may hold it for longer than the store does
-		in.waiting -= it.size
+		in.waiting -= int(it.size)
 	}
 	before := in.rv
 	for in.oldest.next != nil && in.oldest.next.done {

@@ -1,6 +1,9 @@
 package informer
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // join returns the state at the listener's cursor, which was taken when it was
 // added, and after it the synced marker if the log has it behind the cursor.
@@ -32,13 +35,13 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (state[T], bool
 // holds up this listener alone.
 func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (state[T], bool) {
 	l.listing.Store(true)
-	s := state[T]{origin: origin, end: l.cursor.position(), objs: l.processor.list()}
+	s := state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), objs: l.processor.list()}
 	l.listing.Store(false)
 	begun := l.processor.log.begun.Load()
 	scan := l.cursor.clone()
 	defer scan.close()
 	for scan.position() < begun {
-		seg, ok := scan.next()
+		seg, ok := scan.next(maxChunk)
 		if ok {
 			s.putBack(seg.records)
 			continue
@@ -66,6 +69,7 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 // records when they are asked for, so that a large state costs little more than
 // the listing.
 type state[T Object] struct {
+	since   time.Duration
 	origin  Origin
 	end     int64
 	objs    []any          // as listed
@@ -73,6 +77,12 @@ type state[T Object] struct {
 	olds    []any          // those of changed that were there
 	marker  bool           // to be followed by the synced marker
 }
+
+// left returns how many objects may still be told.
+func (s *state[T]) left() int64 { return int64(len(s.objs) + len(s.olds)) }
+
+// isEmpty reports whether there is nothing left of s.
+func (s *state[T]) isEmpty() bool { return s.left() == 0 && !s.marker }
 
 // putBack notes what the first event of each object found.
 func (s *state[T]) putBack(records []record[T]) {
@@ -113,11 +123,11 @@ func (s *state[T]) next() (segment[T], bool) {
 		s.olds = s.olds[1:]
 	}
 	if len(records) < cap(records) && s.marker {
-		records = append(records, record[T]{kind: recordMarker})
+		records = append(records, record[T]{kind: recordMarker, since: s.since})
 		s.marker = false
 	}
 	if len(records) == 0 {
-		*s = state[T]{end: s.end}
+		*s = state[T]{}
 		return segment[T]{}, false
 	}
 	return segment[T]{records: records, events: countEvents(records), end: s.end}, true
@@ -128,5 +138,5 @@ func (s *state[T]) record(key string, obj T) record[T] {
 	if s.origin == OriginResync {
 		e.Type, e.Old = EventUpdated, obj
 	}
-	return record[T]{key: key, event: e}
+	return record[T]{key: key, event: e, since: s.since}
 }

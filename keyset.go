@@ -47,7 +47,9 @@ func (s *keySet[T]) note(it *item[T]) change[T] {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		uid, known := s.uids[it.key]
-		s.uids[it.key] = it.obj.GetUID()
+		if now := it.obj.GetUID(); !known || uid != now {
+			s.uids[it.key] = now
+		}
 		return change[T]{item: it, key: it.key, known: known, uid: uid}
 	}
 	return change[T]{item: it, key: it.key}

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -12,8 +13,23 @@ import (
 // behind and catch up many times a second.
 type lag[T Object] struct {
 	listener *informerProcessorListener[T]
-	lasting  *time.Timer // nil unless behind
-	said     bool
+	behind   atomic.Bool
+	over     chan struct{} // gets a token when run finds nothing to take
+
+	// Of pop.
+	lasting *time.Timer // nil unless behind
+	said    bool
+}
+
+// caughtUp lets pop know that run finds nothing to take.
+func (g *lag[T]) caughtUp() {
+	if !g.behind.Load() {
+		return
+	}
+	select {
+	case g.over <- struct{}{}:
+	default:
+	}
 }
 
 // begin notes that events were merged.
@@ -27,6 +43,7 @@ func (g *lag[T]) begin(ctx context.Context) {
 		return
 	}
 	g.lasting = time.NewTimer(hungCall)
+	g.behind.Store(true)
 	g.observe(true)
 }
 
@@ -50,6 +67,7 @@ func (g *lag[T]) end(ctx context.Context) {
 	}
 	g.stop()
 	g.lasting = nil
+	g.behind.Store(false)
 	if g.said {
 		klog.FromContext(ctx).Info("The watcher has caught up")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,23 +39,34 @@ func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 func (r *Registration) Stats() WatcherStats { return r.stats() }
 
 // informerProcessorListener is a watcher that follows the log, with two
-// goroutines: pop takes segments from the log and keeps those that run has not
-// got to in a backlog; run calls the watcher, or has a crew call it.
+// goroutines: run takes what comes next, from the log itself as long as it keeps
+// up, and calls the watcher, or has a crew call it; pop gives it the state to begin
+// with, and what waits goes to its backlog when run falls behind.
 type informerProcessorListener[T Object] struct {
 	processor *informerProcessor[T]
 	watcher   ResourceWatcher[T]
+	methods   WatcherFuncs[T] // the watcher's
 	opts      WatcherOptions
 
-	cursor   *cursor[T]      // pop's place in the log; at first, that of add
-	segments chan segment[T] // from pop to run
-	handled  atomic.Int64    // the position up to which everything has been handled
-	progress chan struct{}   // gets a token when handled moves; nil if there is no resync to wait for it
+	handled  atomic.Int64  // the position up to which everything has been handled
+	progress chan struct{} // gets a token when handled moves; nil if there is no resync to wait for it
 	counts   counts
 	hands    hands[T]
 	listing  atomic.Bool // the store, for a state
 	syncing  atomic.Bool // OnSynced is being called
-	lag      lag[T]      // of pop's goroutine
 	crew     *crew[T]    // nil if run calls the watcher itself
+
+	mu      sync.Mutex  // protects what waits: in this order,
+	joining bool        // a state that is still to come,
+	state   state[T]    // the rest of one,
+	waiting *backlog[T] // what pop has taken from the log,
+	cursor  *cursor[T]  // and the log; at first, its end at the time of add
+
+	// Of pop.
+	pressure sleeper // woken when more may wait than the backlog takes
+	lag      lag[T]
+	resync   resyncTimer
+	popped   chan struct{} // closed when pop has ended
 
 	synced  chan struct{}
 	removed chan struct{}
@@ -67,19 +79,24 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	l := &informerProcessorListener[T]{
 		processor: p,
 		watcher:   w,
+		methods:   methodsOf(w),
 		opts:      opts,
+		joining:   true,
+		waiting:   newBacklog[T](opts.MaxBacklog),
 		cursor:    p.log.cursor(),
-		segments:  make(chan segment[T]),
+		pressure:  newSleeper(),
+		popped:    make(chan struct{}),
 		synced:    make(chan struct{}),
 		removed:   make(chan struct{}),
 		stopped:   make(chan struct{}),
 	}
 	l.handled.Store(l.cursor.position())
-	l.counts.read.Store(l.cursor.position())
+	l.counts.read.Store(l.cursor.events)
 	if opts.ResyncPeriod > 0 {
 		l.progress = make(chan struct{}, 1)
 	}
-	l.lag.listener = l
+	l.lag = lag[T]{listener: l, over: make(chan struct{}, 1)}
+	l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
 	if opts.Workers > 1 || opts.Retry != nil {
 		l.crew = newCrew(l)
 	}
@@ -90,141 +107,14 @@ func (l *informerProcessorListener[T]) registration() *Registration {
 	return &Registration{synced: l.synced, stopped: l.stopped, stats: l.stats, remove: func() { l.processor.remove(l) }}
 }
 
-// pop feeds run: first the state at the cursor, then what follows in the log,
-// until the listener is removed or, once draining, has read everything. It goes
-// on reading while run is busy.
-func (l *informerProcessorListener[T]) pop(ctx context.Context) {
-	defer close(l.segments)
-	defer l.cursor.close()
-	state, ok := l.join(ctx)
-	defer func() { l.countUntold(&state) }()
-	if !ok {
-		return
-	}
-	var (
-		waiting = newBacklog[T](l.opts.MaxBacklog)
-		head    segment[T]
-		held    int               // events of head that count for the backlog
-		out     chan<- segment[T] // nil unless head waits to be sent
-		resync  = resyncTimer{period: l.opts.ResyncPeriod, synced: l.synced}
-	)
-	defer resync.stop()
-	defer l.lag.stop()
-	for {
-		draining := l.processor.draining
-		final := closed(draining) // then the log does not grow any more
-		if final {
-			draining = nil
-		}
-		if out == nil {
-			held = 0
-			if head, ok = l.nextOf(&state); !ok {
-				head, ok = waiting.pop()
-				held = head.events
-			}
-			if ok {
-				out = l.segments
-			} else {
-				l.lag.end(ctx)
-			}
-		}
-		if s, more := l.read(); more {
-			if away := waiting.push(s, held); away > 0 {
-				l.merged(away)
-				l.lag.begin(ctx)
-			}
-			select {
-			case out <- head:
-				head, held, out = segment[T]{}, 0, nil
-			case <-ctx.Done():
-				return
-			default:
-			}
-			continue
-		}
-		if out == nil && final {
-			return
-		}
-		if out == nil && resync.due && l.handled.Load() == l.cursor.position() {
-			if replay, ok := l.snapshot(ctx, OriginResync); ok {
-				state = replay
-			}
-			resync.restart()
-			continue
-		}
-		if !l.cursor.sleep() {
-			continue
-		}
-		select {
-		case out <- head:
-			head, held, out = segment[T]{}, 0, nil
-		case <-l.cursor.wake:
-		case <-l.lag.late():
-			l.lag.say(ctx)
-		case <-l.progress:
-		case <-resync.synced:
-			resync.restart()
-		case <-resync.ring():
-			resync.due = true
-		case <-draining:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// nextOf returns the next part of a state.
-func (l *informerProcessorListener[T]) nextOf(s *state[T]) (segment[T], bool) {
-	part, ok := s.next()
-	if ok {
-		l.counts.taken.Add(int64(part.events))
-		part.since = l.processor.now()
-	}
-	l.counts.untold.Store(int64(len(s.objs) + len(s.olds)))
-	return part, ok
-}
-
-// read returns what is new in the log.
-func (l *informerProcessorListener[T]) read() (segment[T], bool) {
-	s, ok := l.cursor.next()
-	if ok {
-		l.counts.taken.Add(int64(s.events))
-		l.counts.read.Store(s.end)
-		s.since = l.processor.now()
-	}
-	return s, ok
-}
-
-// countUntold counts what pop leaves behind as taken, so that the counts say how
-// many events were not delivered.
-func (l *informerProcessorListener[T]) countUntold(s *state[T]) {
-	for more := true; more; {
-		_, more = l.nextOf(s)
-	}
-	for more := true; more; {
-		_, more = l.read()
-	}
-}
-
-// merged counts events that were merged away.
-func (l *informerProcessorListener[T]) merged(away int) {
-	if away == 0 {
-		return
-	}
-	l.counts.merged.Add(int64(away))
-	if f := l.processor.observer.Merged; f != nil {
-		f(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
-	}
-}
-
-// run calls the watcher for what pop sends.
+// run calls the watcher for what it takes.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
 	if l.crew != nil {
 		l.crew.run(ctx)
 		return
 	}
-	for s := range l.segments {
+	for s, ok := l.take(); ok; s, ok = l.take() {
 		l.finished(l.handle(ctx, s))
 	}
 }
@@ -243,20 +133,24 @@ func (l *informerProcessorListener[T]) finished(position int64) {
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
 	l.hands.take(s, l.counts.done())
 	defer l.hands.empty()
-	observed := l.processor.observer.Handled != nil
+	plain := l.processor.observer.Handled == nil && !l.opts.RecoverPanics
 	for i := range s.records {
 		if l.gone.Load() {
 			return l.handled.Load()
 		}
-		switch r := &s.records[i]; {
+		r := &s.records[i]
+		switch {
 		case r.kind == recordMarker:
 			l.sync(ctx)
-		case r.isEvent():
-			took, err := l.call(ctx, r.event)
-			if err == nil && !observed { // or settle would be a third of what an event costs
-				l.counts.delivered.Add(1)
+		case !r.isEvent():
+		case plain: // what call and settle do with a success takes longer than all the rest
+			if err := l.tell(ctx, &r.event); err != nil {
+				l.settle(ctx, attempt[T]{event: r.event, err: err, failures: 1, gaveUp: true})
 				continue
 			}
+			l.counts.delivered.Add(1)
+		default:
+			took, err := l.call(ctx, &r.event)
 			l.settle(ctx, attempt[T]{event: r.event, took: took, err: err, failures: 1, gaveUp: true})
 		}
 	}
@@ -288,29 +182,32 @@ func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error)
 	return nil
 }
 
-// call tells the watcher of one event, and measures how long that takes if
-// somebody wants to know.
-func (l *informerProcessorListener[T]) call(ctx context.Context, e Event[T]) (took time.Duration, err error) {
-	if l.processor.observer.Handled == nil {
-		return 0, l.tell(ctx, e)
-	}
+// call tells the watcher of one event, measures how long that takes, and recovers
+// a panic if it is to.
+func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (took time.Duration, err error) {
 	begun := time.Now()
-	err = l.tell(ctx, e)
-	return time.Since(begun), err
-}
-
-func (l *informerProcessorListener[T]) tell(ctx context.Context, e Event[T]) (err error) {
+	defer func() { took = time.Since(begun) }()
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}
+	return 0, l.tell(ctx, e)
+}
+
+// tell tells the watcher of one event.
+func (l *informerProcessorListener[T]) tell(ctx context.Context, e *Event[T]) error {
+	var method func(context.Context, Event[T]) error
 	switch e.Type {
 	case EventAdded:
-		return l.watcher.Add(ctx, e)
+		method = l.methods.AddFunc
 	case EventUpdated:
-		return l.watcher.Update(ctx, e)
-	default:
-		return l.watcher.Delete(ctx, e)
+		method = l.methods.UpdateFunc
+	case EventDeleted:
+		method = l.methods.DeleteFunc
 	}
+	if method == nil {
+		return nil
+	}
+	return method(ctx, *e)
 }
 
 // recoverTo turns a panic of the function that defers it into an error.
@@ -360,34 +257,4 @@ func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T])
 // interrupted reports whether err says no more than that ctx has ended.
 func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
-}
-
-// resyncTimer says when a listener's next resync is due.
-type resyncTimer struct {
-	period time.Duration
-	synced <-chan struct{} // starts the first period; nil afterwards
-	timer  *time.Timer
-	due    bool
-}
-
-// restart begins the next period.
-func (r *resyncTimer) restart() {
-	r.synced, r.due = nil, false
-	if r.period > 0 {
-		r.stop()
-		r.timer = time.NewTimer(r.period)
-	}
-}
-
-func (r *resyncTimer) ring() <-chan time.Time {
-	if r.timer == nil {
-		return nil
-	}
-	return r.timer.C
-}
-
-func (r *resyncTimer) stop() {
-	if r.timer != nil {
-		r.timer.Stop()
-	}
 }

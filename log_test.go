@@ -23,7 +23,7 @@ func TestEveryCursorReadsEveryRecordOnceAndInOrder(t *testing.T) {
 	read := func(c *cursor[*corev1.Pod]) {
 		defer c.close()
 		for want := c.position(); want < total; {
-			s, ok := c.next()
+			s, ok := c.next(maxChunk)
 			if !ok {
 				if c.sleep() {
 					<-c.wake
@@ -80,7 +80,7 @@ func TestACursorThatSleepsIsWokenByTheNextAppend(t *testing.T) {
 	if c.sleep() {
 		t.Fatal("there is a record to read, and sleep returned true")
 	}
-	c.next()
+	c.next(maxChunk)
 	if !c.sleep() {
 		t.Fatal("all is read, and sleep returned false")
 	}
@@ -101,7 +101,7 @@ func TestAChunkIsCollectedWhenTheLastCursorHasLeftIt(t *testing.T) {
 		l.append([]record[*corev1.Pod]{numbered(n + 1)})
 	}
 	drain := func(c *cursor[*corev1.Pod]) {
-		for _, ok := c.next(); ok; _, ok = c.next() {
+		for _, ok := c.next(maxChunk); ok; _, ok = c.next(maxChunk) {
 		}
 	}
 	drain(fast)
@@ -126,7 +126,7 @@ func TestAnIdleLogLetsGoOfItsLastEvents(t *testing.T) {
 	last := weak.Make(obj.event.New)
 	l.append([]record[*corev1.Pod]{obj})
 	obj = record[*corev1.Pod]{}
-	c.next()
+	c.next(maxChunk)
 	if !c.sleep() {
 		t.Fatal("all is read, and sleep returned false")
 	}
@@ -139,7 +139,7 @@ func TestAnIdleLogLetsGoOfItsLastEvents(t *testing.T) {
 		t.Fatalf("the log ends at %d after sealing, at %d before", got, end)
 	}
 	<-c.wake // to leave the old chunk
-	if _, ok := c.next(); ok {
+	if _, ok := c.next(maxChunk); ok {
 		t.Fatal("read something from an empty chunk")
 	}
 	runtime.GC()
@@ -157,8 +157,8 @@ func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
 	b := newBacklog[*corev1.Pod](-1)
 	for n := range int64(total) {
 		l.append([]record[*corev1.Pod]{numbered(n)})
-		s, _ := c.next()
-		b.push(s, 0)
+		s, _ := c.next(maxChunk)
+		b.push(s)
 	}
 	if got := b.ring.Len(); got > 25 {
 		t.Errorf("%d events that came one by one take %d entries", total, got)

@@ -34,10 +34,10 @@ func newMerged[T Object]() *merged[T] { return &merged[T]{byKey: map[string]*ent
 // add takes in a record that is an event or the marker, the position before which
 // is at. It returns the entry, which is gone if nothing is left of it, and how
 // many events were merged away.
-func (m *merged[T]) add(r *record[T], at int64, since time.Duration) (e *entry[T], away int) {
+func (m *merged[T]) add(r *record[T], at int64) (e *entry[T], away int) {
 	e = m.byKey[r.key]
 	if e == nil || r.kind == recordMarker {
-		e = &entry[T]{key: r.key, first: at, since: since}
+		e = &entry[T]{key: r.key, first: at, since: r.since}
 		e.place = m.order.PushBack(e)
 		if r.kind == recordMarker {
 			return e, 0
@@ -92,14 +92,14 @@ func (m *merged[T]) reached() int64 {
 
 // take removes up to n events from the front, and returns them as a segment.
 func (m *merged[T]) take(n int) segment[T] {
-	s := segment[T]{records: make([]record[T], 0, min(n, m.order.Len())), since: m.since()}
+	s := segment[T]{records: make([]record[T], 0, min(n, m.order.Len()))}
 	for e := m.oldest(); e != nil && s.events < n; e = m.oldest() {
 		if e.key == "" {
-			s.records = append(s.records, record[T]{kind: recordMarker})
+			s.records = append(s.records, record[T]{kind: recordMarker, since: e.since})
 			m.remove(e)
 			continue
 		}
-		s.records = append(s.records, record[T]{key: e.key, event: e.events[0]})
+		s.records = append(s.records, record[T]{key: e.key, event: e.events[0], since: e.since})
 		s.events++
 		if e.events = e.events[1:]; len(e.events) == 0 {
 			m.remove(e)

@@ -85,9 +85,14 @@ func newProcessor[T Object](list func() []any, s stopwatch, opts Options[T]) *in
 // distribute tells every listener, present and future. It never blocks: what
 // comes before the listeners are live waits in the log.
 func (p *informerProcessor[T]) distribute(records []record[T]) {
-	if len(records) > 0 {
-		p.log.append(records)
+	if len(records) == 0 {
+		return
 	}
+	now := p.now()
+	for i := range records {
+		records[i].since = now
+	}
+	p.log.append(records)
 }
 
 // willSync announces that the synced marker comes as the n-th record from here,

@@ -54,9 +54,9 @@ func (s WatcherStats) MarshalJSON() ([]byte, error) {
 
 // counts are what a listener has done. They only grow, but for untold.
 type counts struct {
-	read      atomic.Int64 // pop's position in the log
-	taken     atomic.Int64 // events that pop has taken, from a state or the log
-	untold    atomic.Int64 // objects of a state that pop has not taken yet
+	read      atomic.Int64 // how many events of the log come before the cursor
+	taken     atomic.Int64 // events that were, or were of a state
+	untold    atomic.Int64 // objects of a state that were not taken yet
 	merged    atomic.Int64
 	delivered atomic.Int64
 	failed    atomic.Int64
@@ -82,7 +82,7 @@ func (l *informerProcessorListener[T]) stats() WatcherStats {
 		OldestWaiting: l.oldestWaiting(),
 	}
 	if !closed(l.stopped) {
-		s.Pending += int(max(0, l.processor.log.end()-read))
+		s.Pending += int(max(0, l.processor.log.events.Load()-read))
 	}
 	return s
 }
@@ -136,7 +136,7 @@ func (h *hands[T]) empty() { h.take(segment[T]{}, 0) }
 func (h *hands[T]) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.segment.since
+	return h.segment.since()
 }
 
 // calling returns the key of the event that is next after as many as are done.

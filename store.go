@@ -27,39 +27,29 @@ const (
 	writeDelete
 )
 
-// write changes the store and returns the records that are to be told then. If
-// the store fails, it tells what has been done so far before it tries again. It
-// returns false if ctx ended first.
-func (a *applier[T]) write(ctx context.Context, batch []change[T]) (untold []record[T], ok bool) {
-	a.processor.log.begun.Add(int64(len(a.records)))
-	untold = a.records
-	done := 0 // of untold
-	for i := range batch {
-		c := &batch[i]
-		if c.write == writeNothing {
-			done += c.records
-			continue
-		}
-		err := a.do(c.write.String(), c.key, 1, func() error { return a.tryWrite(c.write, c.stored) })
-		if err != nil {
-			a.processor.distribute(untold[:done])
-			untold, done = untold[done:], 0
-			err = a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) })
-		}
-		switch {
-		case err == nil:
-			a.wrote(ctx, c)
-		case errors.Is(err, ErrPermanent):
-			a.refuse(c)
-			for n := range c.records {
-				untold[done+n] = record[T]{kind: recordVoid}
-			}
-		default:
-			return nil, false
-		}
-		done += c.records
+// write does to the store what was decided on, and takes the records back if the
+// store refuses it. It returns false if ctx ended before it was done.
+func (a *applier[T]) write(ctx context.Context, c *change[T]) bool {
+	a.processor.log.begun.Add(int64(len(a.records) - a.done))
+	if c.write == writeNothing {
+		return true
 	}
-	return untold, true
+	err := a.do(c.write.String(), c.key, a.processor.now(), 1, func() error { return a.tryWrite(c.write, c.stored) })
+	if err != nil {
+		err = a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) })
+	}
+	switch {
+	case err == nil:
+		a.wrote(ctx, c)
+	case errors.Is(err, ErrPermanent):
+		a.refuse(c)
+		for i := a.done; i < len(a.records); i++ {
+			a.records[i] = record[T]{kind: recordVoid}
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // wrote follows a write that has succeeded.
@@ -76,7 +66,7 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 // checkKey reports, once, if the store does not find under key what was just
 // added: every relist would add all of it again.
 func (a *applier[T]) checkKey(ctx context.Context, key string) {
-	a.call.enter("get", key)
+	a.call.enter("get", key, a.processor.now())
 	_, exists, err := a.store.GetByKey(key)
 	a.call.leave()
 	if err != nil {
@@ -148,7 +138,7 @@ func (w write) String() string {
 // get looks a key up. An error is not an absence: it is retried. Something of
 // another type is one: fill has reported it, and it is written over. The error that
 // get returns in the end wraps ErrPermanent, or is that of ctx.
-func (a *applier[T]) get(ctx context.Context, key string) (old T, exists bool, err error) {
+func (a *applier[T]) get(ctx context.Context, key string, now time.Duration) (old T, exists bool, err error) {
 	try := func() (err error) {
 		old, exists, err = storeGet[T](a.store, key)
 		if errors.Is(err, errWrongType) {
@@ -156,16 +146,16 @@ func (a *applier[T]) get(ctx context.Context, key string) (old T, exists bool, e
 		}
 		return err
 	}
-	if err := a.do("get", key, 1, try); err != nil {
+	if err := a.do("get", key, now, 1, try); err != nil {
 		return old, exists, a.retry(ctx, "get", key, err, try)
 	}
 	return old, exists, nil
 }
 
-// do makes one attempt at an operation on the store. failures counts it, should it
-// fail.
-func (a *applier[T]) do(op, key string, failures int, try func() error) error {
-	a.call.enter(op, key)
+// do makes one attempt at an operation on the store, now. failures counts it, should
+// it fail.
+func (a *applier[T]) do(op, key string, now time.Duration, failures int, try func() error) error {
+	a.call.enter(op, key, now)
 	if a.observer.Store == nil {
 		err := try()
 		a.call.leave()
@@ -181,10 +171,11 @@ func (a *applier[T]) do(op, key string, failures int, try func() error) error {
 	return err
 }
 
-// retry repeats an operation that has failed once with err until it succeeds. It
-// returns an error that wraps ErrPermanent if the store refuses it, and that of
+// retry repeats an operation that has failed once with err until it succeeds,
+// after it has told what was done before. It returns an error that wraps ErrPermanent if the store refuses it, and that of
 // ctx if that ends first.
 func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) error {
+	a.tell(ctx)
 	backoff, begun := storeBackoff, time.Now()
 	for failures := 1; ; failures++ {
 		refused := errors.Is(err, ErrPermanent)
@@ -205,7 +196,7 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
 			return ctx.Err()
 		}
-		if err = a.do(op, key, failures+1, try); err == nil {
+		if err = a.do(op, key, a.processor.now(), failures+1, try); err == nil {
 			a.failing.Store(nil)
 			if lasted := time.Since(begun); lasted >= hungCall { // a hiccup is not worth a second line
 				klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures, "after", lasted)
@@ -239,11 +230,11 @@ type storeCall struct {
 	op, key string
 }
 
-func (c *storeCall) enter(op, key string) {
+func (c *storeCall) enter(op, key string, now time.Duration) {
 	c.mu.Lock()
 	c.op, c.key = op, key
 	c.mu.Unlock()
-	c.since.Store(int64(c.clock.now()))
+	c.since.Store(int64(now))
 }
 
 func (c *storeCall) leave() { c.since.Store(0) }

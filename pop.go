@@ -1,0 +1,237 @@
+package informer
+
+import (
+	"context"
+	"time"
+)
+
+// pop prepares what run takes: the state to begin with, the states of resyncs, and
+// what has waited for so long that it must be merged. It ends when the listener is
+// removed, or when the log does not grow any more.
+func (l *informerProcessorListener[T]) pop(ctx context.Context) {
+	defer close(l.popped)
+	defer l.processor.log.forget(&l.pressure)
+	defer l.lag.stop()
+	defer l.resync.stop()
+	if !l.begin(l.join(ctx)) {
+		return
+	}
+	for {
+		l.keepUp(ctx)
+		select {
+		case <-l.pressure.wake:
+		case <-l.lag.over:
+			l.endLag(ctx)
+		case <-l.lag.late():
+			l.lag.say(ctx)
+		case <-l.resync.synced:
+			l.resync.restart()
+		case <-l.resync.ring():
+			l.resync.due = true
+			l.replay(ctx)
+		case <-l.progress:
+			l.replay(ctx)
+		case <-l.processor.draining:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// begin lets run take a state, and go on to the log. Without a state there is
+// nothing to go on from.
+func (l *informerProcessorListener[T]) begin(s state[T], ok bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state, l.joining = s, !ok
+	l.counts.untold.Store(s.left())
+	l.cursor.poke()
+	return ok
+}
+
+// keepUp takes what waits from the log if it is more than the backlog's limit, and
+// sees to it that pop is woken when it will be.
+func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
+	if away := l.makeRoom(); away > 0 {
+		l.merged(away)
+		l.lag.begin(ctx)
+	}
+}
+
+func (l *informerProcessorListener[T]) makeRoom() (away int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opts.MaxBacklog < 0 {
+		return 0
+	}
+	for {
+		room := max(0, l.opts.MaxBacklog-l.waiting.events)
+		if l.processor.log.sleep(&l.pressure, l.cursor.position()+int64(room)+1) {
+			return away
+		}
+		for s, ok := l.readLocked(maxChunk); ok; s, ok = l.readLocked(maxChunk) {
+			away += l.waiting.push(s)
+		}
+	}
+}
+
+// merged counts events that were merged away.
+func (l *informerProcessorListener[T]) merged(away int) {
+	if away == 0 {
+		return
+	}
+	l.counts.merged.Add(int64(away))
+	if f := l.processor.observer.Merged; f != nil {
+		f(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
+	}
+}
+
+// replay has the watcher told the state again if that is due and there is nothing
+// else to tell it.
+func (l *informerProcessorListener[T]) replay(ctx context.Context) {
+	if !l.resync.due || !l.pause() {
+		return
+	}
+	s, ok := l.snapshot(ctx, OriginResync)
+	if !ok {
+		s = state[T]{}
+	}
+	l.begin(s, true)
+	l.resync.restart()
+}
+
+// pause lets run take nothing until begin, if everything is handled.
+func (l *informerProcessorListener[T]) pause() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.joining = l.state.isEmpty() && l.handled.Load() == l.cursor.position()
+	return l.joining
+}
+
+// endLag notes that run has caught up, unless it has fallen behind again.
+func (l *informerProcessorListener[T]) endLag(ctx context.Context) {
+	l.mu.Lock()
+	caughtUp := l.waiting.events == 0
+	l.mu.Unlock()
+	if caughtUp {
+		l.lag.end(ctx)
+	}
+}
+
+// take returns what the watcher is to be told next, and waits for it. It returns
+// false once the listener is removed, or when everything is told and nothing can
+// follow. It is run's.
+func (l *informerProcessorListener[T]) take() (segment[T], bool) {
+	for !l.gone.Load() {
+		last := closed(l.popped) // then the log does not grow any more
+		if s, ok := l.next(); ok {
+			return s, true
+		}
+		if last {
+			break
+		}
+		l.lag.caughtUp()
+		select {
+		case <-l.cursor.wake:
+		case <-l.popped:
+		}
+	}
+	<-l.popped
+	l.countUntold()
+	return segment[T]{}, false
+}
+
+// next returns what is to be told next. If that is nothing, it sees to it that run
+// is woken when there is something.
+func (l *informerProcessorListener[T]) next() (segment[T], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.joining {
+		return segment[T]{}, false
+	}
+	portion := maxChunk
+	if l.opts.MaxBacklog > 0 {
+		portion = min(portion, l.opts.MaxBacklog)
+	}
+	for {
+		if s, ok := l.stateLocked(); ok {
+			return s, true
+		}
+		if s, ok := l.waiting.pop(); ok {
+			return s, true
+		}
+		if s, ok := l.readLocked(portion); ok {
+			return s, true
+		}
+		if l.cursor.sleep() {
+			return segment[T]{}, false
+		}
+	}
+}
+
+// stateLocked returns the next part of a state.
+func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
+	if l.state.isEmpty() {
+		return segment[T]{}, false
+	}
+	part, ok := l.state.next()
+	l.counts.taken.Add(int64(part.events))
+	l.counts.untold.Store(l.state.left())
+	return part, ok
+}
+
+// readLocked returns up to so many records that are new in the log.
+func (l *informerProcessorListener[T]) readLocked(most int) (segment[T], bool) {
+	s, ok := l.cursor.next(most)
+	if ok {
+		l.counts.taken.Add(int64(s.events))
+		l.counts.read.Store(l.cursor.events)
+	}
+	return s, ok
+}
+
+// countUntold counts what will not be told as taken, so that the counts say how
+// many events were not delivered, and lets go of it.
+func (l *informerProcessorListener[T]) countUntold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for more := true; more; {
+		_, more = l.stateLocked()
+	}
+	for more := true; more; {
+		_, more = l.readLocked(maxChunk)
+	}
+	l.waiting = newBacklog[T](0)
+	l.cursor.close()
+}
+
+// resyncTimer says when a listener's next resync is due.
+type resyncTimer struct {
+	period time.Duration
+	synced <-chan struct{} // starts the first period; nil afterwards
+	timer  *time.Timer
+	due    bool
+}
+
+// restart begins the next period.
+func (r *resyncTimer) restart() {
+	r.synced, r.due = nil, false
+	if r.period > 0 {
+		r.stop()
+		r.timer = time.NewTimer(r.period)
+	}
+}
+
+func (r *resyncTimer) ring() <-chan time.Time {
+	if r.timer == nil {
+		return nil
+	}
+	return r.timer.C
+}
+
+func (r *resyncTimer) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
