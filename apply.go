@@ -3,9 +3,9 @@ package informer
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +22,9 @@ const (
 	applyTime  = time.Millisecond
 )
 
-// change is what one delta asks for, and what was decided about it.
+// change is what an item asks for, and what was decided about it.
 type change[T Object] struct {
-	item  *item[T] // nil for a delete that a relist found
-	key   string
+	*item[T]
 	known bool      // watchers may have been told of the key before
 	uid   types.UID // of what was known before
 
@@ -35,8 +34,14 @@ type change[T Object] struct {
 
 // asks reports whether anything is asked for: not so by a bookmark, the end of a
 // list, or an object for which Transform failed.
-func (c *change[T]) asks() bool {
-	return c.item == nil || c.item.kind == itemDelete || c.item.kind == itemUpsert && !c.item.broken
+func (it *item[T]) asks() bool {
+	switch it.kind {
+	case itemUpsert:
+		return !it.broken
+	case itemDelete, itemGone:
+		return true
+	}
+	return false
 }
 
 // applier takes changes from the queue, applies them to the store one by one and
@@ -49,7 +54,7 @@ type applier[T Object] struct {
 	store     cache.Store
 	index     *index[T]
 	processor *informerProcessor[T]
-	known     keySet[T]
+	known     map[string]types.UID // what exists, by key; nil if the store is not the user's
 	report    func(context.Context, error)
 	observer  Observer
 	name      string                     // Options.Name
@@ -59,8 +64,7 @@ type applier[T Object] struct {
 	keyFound  bool                       // the store finds objects by our keys, or was reported
 	synced    chan struct{}              // closed once the first list is applied
 
-	popped []change[T]            // what was taken from the queue
-	list   *cache.ReplacedAllInfo // a RealFIFO's list, to be taken apart
+	popped []*item[T] // what was taken from the queue
 
 	// What is still to be told.
 	records  []record[T]
@@ -79,32 +83,36 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 		store:     store,
 		index:     index,
 		processor: processor,
-		known:     keySet[T]{uids: map[string]types.UID{}},
 		report:    opts.ErrorHandler,
 		observer:  *opts.Observer,
 		name:      opts.Name,
 		call:      &storeCall{clock: processor.stopwatch},
 		synced:    make(chan struct{}),
 	}
+	if opts.Store != nil {
+		a.known = map[string]types.UID{}
+	}
 	if opts.Queue == RealFIFO {
-		a.queue = cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
-			KeyFunction: itemKey[T], AtomicEvents: true, UnlockWhileProcessing: true,
-		})
+		a.queue = cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})
 		return a
 	}
-	a.queue = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{
-		KeyFunction: itemKey[T], KnownObjects: &a.known, EmitDeltaTypeReplaced: true,
-	})
+	a.queue = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})
 	return a
 }
 
 // run applies until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
 	for ctx.Err() == nil && a.pop() == nil {
-		if !a.applyPopped(ctx) {
-			return
+		for _, it := range a.popped {
+			if !a.apply(ctx, it) {
+				return
+			}
 		}
-		a.tell(ctx)
+		if a.popped[len(a.popped)-1].listed { // then another is on its way
+			a.release()
+		} else {
+			a.tell(ctx)
+		}
 		// Under load, the others get to what makes the next batch a large one: without
 		// this, the applier would wait for, and wake watchers for, one change at a
 		// time. When nobody else has anything to do, it costs 100 ns.
@@ -112,24 +120,21 @@ func (a *applier[T]) run(ctx context.Context) {
 	}
 }
 
-// pop waits for changes and takes up to applyBatch out of the queue. The callbacks
-// only hand them out, because the queue may hold its lock.
+// pop waits for changes and takes some out of the queue. The callbacks only hand
+// them out, because the queue holds its lock.
 func (a *applier[T]) pop() error {
 	clear(a.popped)
-	a.popped, a.list = a.popped[:0], nil
-	single := func(obj any, _ bool) error {
-		for _, d := range obj.(cache.Deltas) {
-			a.take(d)
+	a.popped = a.popped[:0]
+	take := func(deltas []cache.Delta, _ bool) error {
+		for _, d := range deltas {
+			a.popped = append(a.popped, d.Object.(*item[T]))
 		}
+		a.inlet.queued.Add(-int64(len(deltas)))
 		return nil
 	}
+	single := func(obj any, initial bool) error { return take(obj.(cache.Deltas), initial) }
 	if q, ok := a.queue.(*cache.RealFIFO); ok {
-		return q.PopBatch(func(deltas []cache.Delta, _ bool) error {
-			for _, d := range deltas {
-				a.take(d)
-			}
-			return nil
-		}, single)
+		return q.PopBatch(take, single)
 	}
 	for {
 		// The queue does not say whether it is empty, and Pop would wait.
@@ -139,64 +144,10 @@ func (a *applier[T]) pop() error {
 	}
 }
 
-// take notes a delta, and in the key set what will be known once it is applied.
-// DeltaFIFO asks that set, under its lock, which keys a list lacks: it must
-// contain what is in flight, or a delete would be missed.
-func (a *applier[T]) take(d cache.Delta) {
-	switch obj := d.Object.(type) {
-	case *item[T]:
-		a.inlet.queued.Add(-1)
-		a.popped = append(a.popped, a.known.note(obj))
-	case cache.DeletedFinalStateUnknown:
-		if !strings.HasPrefix(obj.Key, ownPrefix) {
-			a.popped = append(a.popped, a.known.forget(obj.Key))
-		}
-	case cache.ReplacedAllInfo:
-		a.inlet.queued.Add(-int64(len(obj.Objects)))
-		a.list = &obj
-	}
-}
-
-// applyPopped applies what was taken from the queue. It returns false if ctx ended
-// before all was done.
-func (a *applier[T]) applyPopped(ctx context.Context) bool {
-	if a.list != nil {
-		return a.replace(ctx)
-	}
-	for i := range a.popped {
-		if !a.apply(ctx, &a.popped[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// replace applies a list that RealFIFO hands out whole: first the deletes of what
-// it lacks, then what it holds.
-func (a *applier[T]) replace(ctx context.Context) bool {
-	listed := make(map[string]struct{}, len(a.list.Objects))
-	for _, obj := range a.list.Objects {
-		listed[obj.(*item[T]).key] = struct{}{}
-	}
-	for _, key := range a.known.ListKeys() {
-		if _, there := listed[key]; there {
-			continue
-		}
-		if c := a.known.forget(key); !a.apply(ctx, &c) {
-			return false
-		}
-	}
-	for _, obj := range a.list.Objects {
-		if c := a.known.note(obj.(*item[T])); !a.apply(ctx, &c) {
-			return false
-		}
-	}
-	return true
-}
-
-// apply decides on a change, writes it, and tells the changes before it if they
-// have waited for long enough. It returns false if ctx ended before it was done.
-func (a *applier[T]) apply(ctx context.Context, c *change[T]) bool {
+// apply decides on what an item asks for, writes it, and tells the changes before
+// it if they have waited for long enough. It returns false if ctx ended before it
+// was done.
+func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	now := a.processor.now()
 	if len(a.records) == 0 {
 		a.since = now
@@ -204,33 +155,32 @@ func (a *applier[T]) apply(ctx context.Context, c *change[T]) bool {
 		a.tell(ctx)
 		a.since = now
 	}
-	if c.asks() {
-		old, exists, err := a.get(ctx, c.key, now)
+	if it.asks() {
+		c := change[T]{item: it}
+		c.uid, c.known = a.known[it.key]
+		old, exists, err := a.get(ctx, it.key, now)
 		switch {
 		case err == nil:
-			a.decide(c, old, exists)
+			a.decide(&c, old, exists)
+			if !a.write(ctx, &c, now) {
+				return false
+			}
 		case errors.Is(err, ErrPermanent):
-			a.refuse(c)
+			a.refused.Add(1)
 		default:
 			return false
 		}
-		if !a.write(ctx, c) {
-			return false
-		}
 	}
-	a.leave(ctx, c)
+	a.leave(ctx, it)
 	return true
 }
 
-// leave notes that a change is done.
-func (a *applier[T]) leave(ctx context.Context, c *change[T]) {
-	a.observe(c)
+// leave notes that an item is applied.
+func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
+	a.observe(it)
 	a.done = len(a.records)
-	if c.item == nil || c.item.size == 0 {
-		return
-	}
-	a.leaving = append(a.leaving, c.item)
-	switch c.item.kind {
+	a.leaving = append(a.leaving, it)
+	switch it.kind {
 	case itemBookmark:
 		a.bookmark = true
 	case itemListed:
@@ -245,14 +195,14 @@ func (a *applier[T]) leave(ctx context.Context, c *change[T]) {
 	}
 }
 
-// observe notes what the observer is to be told of a change.
-func (a *applier[T]) observe(c *change[T]) {
+// observe notes what the observer is to be told of an item.
+func (a *applier[T]) observe(it *item[T]) {
 	if a.observer.Apply == nil {
 		return
 	}
 	var lag time.Duration
-	if c.item != nil {
-		lag = a.processor.now() - c.item.arrived
+	if it.kind != itemGone {
+		lag = a.processor.now() - it.arrived
 	}
 	for _, r := range a.records[a.done:] {
 		if r.isEvent() {
@@ -264,7 +214,7 @@ func (a *applier[T]) observe(c *change[T]) {
 // tell makes known what is done: to those who wait for a version or for Synced, to
 // the watchers, to the observer and to the store.
 func (a *applier[T]) tell(ctx context.Context) {
-	rv := a.inlet.applied(a.leaving)
+	rv := a.release()
 	if a.first {
 		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", rv)
 		close(a.synced)
@@ -281,16 +231,24 @@ func (a *applier[T]) tell(ctx context.Context) {
 	}
 	a.bookmark = false
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
+	a.observed = a.observed[:0]
+}
+
+// release makes room in the inlet for as many items as are applied. It returns the
+// resourceVersion that is reached.
+func (a *applier[T]) release() string {
+	rv := a.inlet.applied(a.leaving)
 	clear(a.leaving)
-	a.leaving, a.observed = a.leaving[:0], a.observed[:0]
+	a.leaving = a.leaving[:0]
+	return rv
 }
 
 // decide turns a change into a write and the records of what will have happened.
 func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 	var none T
 	origin := a.origin(c)
-	if c.item == nil || c.item.kind == itemDelete {
-		unknown := c.item == nil
+	if c.kind != itemUpsert {
+		unknown := c.kind == itemGone
 		switch {
 		case exists:
 			c.write, c.stored = writeDelete, old
@@ -299,20 +257,20 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 		default: // the store has lost what watchers know
 			unknown = true
 			old = tombstone[T](c.key, c.uid)
-			if c.item != nil && !c.item.broken {
-				old, unknown = c.item.obj, false
+			if c.kind == itemDelete && !c.broken {
+				old, unknown = c.obj, false
 			}
 		}
 		a.record(c.key, Event[T]{Old: old, Type: EventDeleted, Origin: origin, FinalStateUnknown: unknown})
 		return
 	}
-	obj := c.item.obj
+	obj := c.obj
 	if !exists {
 		c.write, c.stored = writeAdd, obj
 		a.record(c.key, Event[T]{New: obj, Type: EventAdded, Origin: origin})
 		return
 	}
-	if c.item.listed && sameVersion(old, obj) {
+	if c.listed && sameVersion(old, obj) {
 		a.record(c.key, Event[T]{Old: old, New: old, Type: EventUpdated, Origin: origin})
 		a.records[len(a.records)-1].unchanged = true
 		return
@@ -339,7 +297,7 @@ func (a *applier[T]) origin(c *change[T]) Origin {
 	switch {
 	case !a.processor.hasSynced():
 		return OriginInitial
-	case c.item == nil || c.item.listed:
+	case c.listed:
 		return OriginRelist
 	}
 	return OriginWatch
@@ -351,22 +309,20 @@ func sameVersion[T Object](a, b T) bool {
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// refuse takes a change back that the store refuses. Watchers are not told of it.
-func (a *applier[T]) refuse(c *change[T]) {
-	a.refused.Add(1)
-	for i := range a.popped {
-		if &a.popped[i] != c {
-			continue
-		}
-		// The next change of the key was noted as if this one had been made.
-		for j := range a.popped[i+1:] {
-			if next := &a.popped[i+1+j]; next.key == c.key && next.asks() {
-				next.known, next.uid = c.known, c.uid
-				return
-			}
-		}
+// knownKeys returns the keys of what the informer knows to exist. A store of the
+// user's is not asked: it may fail or be slow, or have lost something that watchers
+// were told of.
+func (a *applier[T]) knownKeys() []string {
+	if a.known == nil {
+		return a.store.ListKeys()
 	}
-	a.known.restore(c)
+	return slices.AppendSeq(make([]string, 0, len(a.known)), maps.Keys(a.known))
+}
+
+func (a *applier[T]) noteKnown(key string, uid types.UID) {
+	if a.known != nil {
+		a.known[key] = uid
+	}
 }
 
 // fill takes over what the store holds at the start, before anything is applied.
@@ -381,7 +337,7 @@ func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
 			continue
 		}
 		key := objectKey(obj)
-		a.known.set(key, obj.GetUID())
+		a.noteKnown(key, obj.GetUID())
 		a.index.wrote(key, obj, true)
 		a.reportIndex(ctx, key, obj)
 		a.processor.seeded = true

@@ -1,6 +1,10 @@
 package informer
 
-import "k8s.io/utils/buffer"
+import (
+	"math"
+
+	"k8s.io/utils/buffer"
+)
 
 // ringSize is how many segments a listener's ring keeps room for once it is empty.
 const ringSize = 16
@@ -12,37 +16,59 @@ const ringSize = 16
 type backlog[T Object] struct {
 	limit  int // negative: never merge
 	events int
-	merged *merged[T]
+	whole  int        // how many of them, not merged yet, are adds of the first list
+	merged *merged[T] // nil if nothing is
 	ring   *buffer.Ring[segment[T]]
 	last   segment[T] // goes into the ring when it cannot grow any more
-}
-
-func newBacklog[T Object](limit int) *backlog[T] {
-	return &backlog[T]{
-		limit:  limit,
-		merged: newMerged[T](),
-		ring:   buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize}),
-	}
 }
 
 // push adds a segment, and merges everything if more than the limit waits then. It
 // returns how many events were merged away.
 func (b *backlog[T]) push(s segment[T]) (away int) {
 	b.events += s.events
+	b.whole += countFirstAdds(s.records)
 	if len(b.last.records) == 0 {
 		b.last = s
 	} else if !b.last.extend(s) {
+		if b.ring == nil { // most watchers never need one
+			b.ring = buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize})
+		}
 		b.ring.WriteOne(b.last)
 		b.last = s
 	}
-	if b.limit < 0 || b.events <= b.limit {
+	if b.room() >= 0 {
 		return 0
+	}
+	if b.merged == nil {
+		b.merged = newMerged[T]()
 	}
 	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
 		away += b.merge(s)
 	}
 	b.events -= away
+	b.whole = 0
 	return away
+}
+
+// room returns how many more events may wait before they are merged; less than none
+// if there are too many already. The adds of the first list do not count: they are
+// one per object, so that to merge them takes time and memory and saves nothing.
+func (b *backlog[T]) room() int {
+	if b.limit < 0 {
+		return math.MaxInt
+	}
+	return b.limit - (b.events - b.whole)
+}
+
+// countFirstAdds counts what the first list has added.
+func countFirstAdds[T Object](records []record[T]) int {
+	n := 0
+	for i := range records {
+		if e := &records[i].event; e.Type == EventAdded && e.Origin == OriginInitial {
+			n++
+		}
+	}
+	return n
 }
 
 // merge merges a segment into what waits.
@@ -60,23 +86,26 @@ func (b *backlog[T]) merge(s segment[T]) (away int) {
 
 // pop returns what comes next, or false if nothing waits.
 func (b *backlog[T]) pop() (segment[T], bool) {
-	if b.merged.end > 0 {
+	if b.merged != nil {
 		s := b.merged.take(min(b.limit, maxChunk))
 		b.events -= s.events
 		if b.merged.oldest() == nil {
-			b.merged = newMerged[T]() // a map does not shrink
+			b.merged = nil // a map does not shrink
 		}
 		return s, true
 	}
 	s, ok := b.oldest()
 	b.events -= s.events
+	b.whole -= countFirstAdds(s.records)
 	return s, ok
 }
 
 // oldest removes the oldest segment that is not merged.
 func (b *backlog[T]) oldest() (segment[T], bool) {
-	if s, ok := b.ring.ReadOne(); ok {
-		return s, true
+	if b.ring != nil {
+		if s, ok := b.ring.ReadOne(); ok {
+			return s, true
+		}
 	}
 	s := b.last
 	b.last = segment[T]{}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -273,12 +272,12 @@ func (c *crew[T]) since() time.Duration {
 }
 
 // calling returns the keys for which the watcher is being called now.
-func (c *crew[T]) calling() []types.NamespacedName {
+func (c *crew[T]) calling() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(c.busy))
+	keys := make([]string, 0, len(c.busy))
 	for _, e := range c.busy {
-		keys = append(keys, e.events[0].Key())
+		keys = append(keys, e.events[0].Key().String())
 	}
 	return keys
 }

@@ -25,7 +25,7 @@ type values map[string][]string
 // newIndex adds indexers, and one by namespace, to store if it is an Indexer.
 func newIndex[T Object](store cache.Store, indexers cache.TypedIndexers[T]) (*index[T], error) {
 	x := &index[T]{user: maps.Clone(indexers), all: cache.TypedIndexers[T]{
-		cache.NamespaceIndex: func(obj T) ([]string, error) { return []string{obj.GetNamespace()}, nil },
+		cache.NamespaceIndex: byNamespace[T](),
 	}}
 	maps.Copy(x.all, indexers)
 	guarded := cache.Indexers{}
@@ -44,6 +44,21 @@ func newIndex[T Object](store cache.Store, indexers cache.TypedIndexers[T]) (*in
 	}
 	x.own = cache.NewThreadSafeStore(guarded, cache.Indices{})
 	return x, nil
+}
+
+// byNamespace returns the index function. It makes no new slice for an object that
+// is in the namespace of the one before: it is called twice per update.
+func byNamespace[T Object]() cache.TypedIndexFunc[T] {
+	var last atomic.Pointer[[]string]
+	return func(obj T) ([]string, error) {
+		ns := obj.GetNamespace()
+		if vals := last.Load(); vals != nil && (*vals)[0] == ns {
+			return *vals, nil
+		}
+		vals := []string{ns}
+		last.Store(&vals)
+		return vals, nil
+	}
 }
 
 // evaluate calls an index function. An object for which it fails has no values:

@@ -59,7 +59,7 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	}
 	i := &CustomCacheInformer[T]{opts: opts, store: opts.Store, accept: acceptT[T], stopped: make(chan struct{})}
 	if i.store == nil {
-		i.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		i.store = cache.NewIndexer(keyFunc[T], cache.Indexers{})
 	}
 	if i.index, err = newIndex(i.store, opts.Indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
@@ -68,7 +68,7 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	i.source = newSource(lw, made, opts)
 	i.processor = newProcessor(i.store.List, made, opts)
 	i.applier = newApplier(i.store, i.index, i.processor, opts)
-	i.inlet = newInlet(i.applier.queue, i.source, i.accept, opts)
+	i.inlet = newInlet(i.applier.queue, i.applier.knownKeys, i.source, i.accept, opts)
 	i.applier.inlet = i.inlet
 	return i, nil
 }
@@ -377,6 +377,16 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.inlet.resourceVersion()
 	return rv
+}
+
+// keyFunc is cache.MetaNamespaceKeyFunc for a store that holds nothing but objects of
+// one type.
+func keyFunc[T Object](obj any) (string, error) {
+	t, err := acceptT[T](obj)
+	if err != nil {
+		return "", err
+	}
+	return objectKey(t), nil
 }
 
 // acceptT returns what the source delivered as a T, or an error that wraps

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,9 +16,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// inletBound is how many changes may be between the reflector and the store
-// before the reflector is held up. It is twice what RealFIFO hands out at once.
-const inletBound = 2000
+const (
+	// inletBound is how many changes may be between the reflector and the store
+	// before the reflector is held up. It is twice what RealFIFO hands out at once.
+	inletBound = 2000
+	// listBound is how many objects of a list, which is in memory already. With more
+	// than ten waiting, a DeltaFIFO makes garbage of several times what it holds.
+	listBound = 10
+	// listPatience is for how long a list is held up. Then all of it is queued, so
+	// that the reflector gets back to its watch, which the server ends after minutes.
+	listPatience = time.Second
+)
 
 // ownPrefix begins the keys of items that stand for no object.
 const ownPrefix = "\x00"
@@ -28,6 +37,7 @@ type itemKind uint8
 const (
 	itemUpsert itemKind = iota
 	itemDelete
+	itemGone     // a list lacks what is known; there is no object
 	itemBookmark // nothing has changed up to rv
 	itemListed   // everything of a list has gone before
 )
@@ -37,17 +47,13 @@ const (
 type item[T Object] struct {
 	kind    itemKind
 	broken  bool // Transform failed: only the key may be used
-	listed  bool // part of a list
-	done    bool
-	size    int32 // items that leave with this one
+	listed  bool // a list says so
+	done    bool // applied; protected by inlet.mu
 	key     string
 	obj     T
 	rv      string        // reached when this item and all before it are applied
 	arrived time.Duration // if an observer wants to know
-
-	// The items that did not come with a list form a chain in the order in
-	// which they entered; protected, as done is, by inlet.mu.
-	next *item[T]
+	next    *item[T]      // that has entered after it; protected by inlet.mu
 }
 
 // itemKey is the queue's key function.
@@ -65,9 +71,12 @@ func itemKey[T Object](obj any) (string, error) {
 //
 // Every change enters the queue as an update, deletes too, the item saying which
 // it is: DeltaFIFO drops deletes that it thinks are repeated, and one that never
-// comes out again could not be counted.
+// comes out again could not be counted. A list enters object by object, like
+// everything else: to hand the queue all of it would double the memory of the first
+// sync, and a DeltaFIFO does not give that back.
 type inlet[T Object] struct {
 	queue     cache.Queue
+	known     func() []string // the keys of what exists, once nothing waits
 	accept    func(any) (T, error)
 	transform func(T) (T, error)
 	source    *source
@@ -77,7 +86,7 @@ type inlet[T Object] struct {
 	lists   int
 	ordered bool // events come in the order of their versions: not so the objects that a watch from no version begins with
 
-	queued atomic.Int64 // items in the queue, but for those that are just being put there
+	queued atomic.Int64 // items in the queue, but for one that is just being put there
 
 	mu      sync.Mutex // protects the rest
 	oldest  *item[T]   // the last that is applied with all before it
@@ -88,10 +97,10 @@ type inlet[T Object] struct {
 	moved   chan struct{} // closed when rv changes; nil if nobody waits
 }
 
-func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
+func newInlet[T Object](queue cache.Queue, known func() []string, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	return &inlet[T]{
-		queue: queue, source: s, accept: accept, transform: opts.Transform, timed: opts.Observer.Apply != nil,
+		queue: queue, known: known, source: s, accept: accept, transform: opts.Transform, timed: opts.Observer.Apply != nil,
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 }
@@ -109,18 +118,16 @@ func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
 		in.source.report(in.ctx, err)
 		return
 	}
-	it.size = 1
 	if !in.ordered {
 		it.rv = ""
 	}
-	in.enter(it, func() error { return in.queue.Update(it) })
+	in.enter(in.ctx, it, inletBound)
 }
 
 // Bookmark takes the news that nothing has changed up to rv.
 func (in *inlet[T]) Bookmark(rv string) error {
 	in.ordered = true
-	it := &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: rv, size: 1}
-	in.enter(it, func() error { return in.queue.Update(it) })
+	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: rv}, inletBound)
 	return nil
 }
 
@@ -128,12 +135,23 @@ func (in *inlet[T]) Bookmark(rv string) error {
 // another type, so that such a list never passes for an empty one. Nil and
 // nameless objects are dropped.
 func (in *inlet[T]) Replace(list []any, rv string) error {
-	items := make([]any, 0, len(list))
 	for _, obj := range list {
 		if err := in.checkType(obj); err != nil {
 			in.source.failed(in.ctx, "list", err)
 			return err
 		}
+	}
+	in.source.lastList.set(in.source.stopwatch)
+	in.source.worked("list")
+	// What a list lacks is known when everything before it is applied.
+	if !in.waitFor(in.ctx, 1) {
+		return nil
+	}
+	in.mu.Unlock()
+	patience, stop := context.WithTimeout(in.ctx, listPatience)
+	defer stop()
+	for _, key := range in.lacking(list) {
+		in.enter(patience, &item[T]{kind: itemGone, key: key, listed: true}, listBound)
 	}
 	for _, obj := range list {
 		it, err := in.item("list", itemUpsert, obj)
@@ -141,24 +159,33 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 			in.source.report(in.ctx, err)
 			continue
 		}
-		it.listed = true
-		items = append(items, it)
+		it.listed, it.rv = true, ""
+		in.enter(patience, it, listBound)
 	}
-	in.source.lastList.set(in.source.stopwatch)
-	in.source.worked("list")
-	// The end of the list is an item of its own, because a list may be empty
-	// and because DeltaFIFO counts as synced before the last item is applied.
-	// Its key is used once, or it would take the place of an older one.
+	// The end of the list is an item of its own, because a list may be empty. Its
+	// key is used once, or a DeltaFIFO would put it in the place of an older one.
 	in.lists++
 	in.ordered = rv != "" && rv != "0"
-	end := &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv, size: int32(len(items) + 1)}
-	in.enter(end, func() error {
-		if err := in.queue.Replace(items, rv); err != nil {
-			return err
-		}
-		return in.queue.Update(end)
-	})
+	in.enter(patience, &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv}, inletBound)
 	return nil
+}
+
+// lacking returns what is known and not in a list.
+func (in *inlet[T]) lacking(list []any) []string {
+	known := in.known()
+	if len(known) == 0 {
+		return nil
+	}
+	listed := make(map[string]struct{}, len(list))
+	for _, obj := range list {
+		if m, err := checkMeta(obj); err == nil {
+			listed[objectKey(m)] = struct{}{}
+		}
+	}
+	return slices.DeleteFunc(known, func(key string) bool {
+		_, there := listed[key]
+		return there
+	})
 }
 
 // checkType returns an error if obj is an object, but not of the informer's type.
@@ -217,29 +244,40 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	return it, nil
 }
 
-// enter waits for room and lets put bring it into the queue. It does nothing
-// once the informer stops.
-func (in *inlet[T]) enter(it *item[T], put func() error) {
+// enter puts an item into the queue when fewer than bound wait, or patience has ended.
+// It does nothing once the informer stops.
+func (in *inlet[T]) enter(patience context.Context, it *item[T], bound int) {
+	if !in.waitFor(patience, bound) {
+		return
+	}
+	in.newest.next = it
+	in.newest = it
+	in.waiting++
+	in.mu.Unlock()
+	if err := in.queue.Update(it); err != nil {
+		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
+	}
+	in.queued.Add(1)
+}
+
+// waitFor returns with mu held when fewer than bound items wait, or patience has
+// ended. It returns false, without, once the informer stops.
+func (in *inlet[T]) waitFor(patience context.Context, bound int) bool {
 	for {
 		in.mu.Lock()
-		if in.waiting < inletBound {
-			break
+		if in.waiting < bound || patience.Err() != nil {
+			if in.ctx.Err() == nil {
+				return true
+			}
+			in.mu.Unlock()
+			return false
 		}
 		in.mu.Unlock()
 		select {
 		case <-in.room:
-		case <-in.ctx.Done():
-			return
+		case <-patience.Done():
 		}
 	}
-	in.newest.next = it
-	in.newest = it
-	in.waiting += int(it.size)
-	in.mu.Unlock()
-	if err := put(); err != nil {
-		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
-	}
-	in.queued.Add(int64(it.size))
 }
 
 // applied notes that items have been applied, which come out in any order, and
@@ -248,10 +286,10 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	var none T
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.waiting -= len(items)
 	for _, it := range items {
 		it.done = true
 		it.obj = none // the chain may hold it for longer than the store does
-		in.waiting -= int(it.size)
 	}
 	before := in.rv
 	for in.oldest.next != nil && in.oldest.next.done {

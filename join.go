@@ -1,27 +1,24 @@
 package informer
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // join returns the state at the listener's cursor, which was taken when it was
 // added, and after it the synced marker if the log has it behind the cursor.
-func (l *informerProcessorListener[T]) join(ctx context.Context) (state[T], bool) {
+func (l *informerProcessorListener[T]) join() (*state[T], bool) {
 	from := l.cursor.position()
 	if from == 0 {
 		// The state before the first event is what the store held before Run.
 		select {
 		case <-l.processor.filled:
 		case <-l.processor.draining: // which may come first
-		case <-ctx.Done():
-			return state[T]{}, false
+		case <-l.removed:
+			return nil, false
 		}
 		if !closed(l.processor.filled) || !l.processor.seeded {
-			return state[T]{}, true
+			return nil, true
 		}
 	}
-	s, ok := l.snapshot(ctx, OriginInitial)
+	s, ok := l.snapshot(OriginInitial)
 	at := l.processor.syncedAt.Load()
 	s.marker = at >= 0 && at < from
 	return s, ok
@@ -33,9 +30,9 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (state[T], bool
 // log holds once it has reached begun. So for every object that the log changes
 // after the cursor, the Old of its first event is put back. A store that hangs
 // holds up this listener alone.
-func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (state[T], bool) {
+func (l *informerProcessorListener[T]) snapshot(origin Origin) (*state[T], bool) {
 	l.listing.Store(true)
-	s := state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), objs: l.processor.list()}
+	s := &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), objs: l.processor.list()}
 	l.listing.Store(false)
 	begun := l.processor.log.begun.Load()
 	scan := l.cursor.clone()
@@ -53,7 +50,7 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 		case <-scan.wake:
 		case <-l.processor.draining: // what is missing was given up
 			return s, false
-		case <-ctx.Done():
+		case <-l.removed:
 			return s, false
 		}
 	}
@@ -79,10 +76,12 @@ type state[T Object] struct {
 }
 
 // left returns how many objects may still be told.
-func (s *state[T]) left() int64 { return int64(len(s.objs) + len(s.olds)) }
-
-// isEmpty reports whether there is nothing left of s.
-func (s *state[T]) isEmpty() bool { return s.left() == 0 && !s.marker }
+func (s *state[T]) left() int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(len(s.objs) + len(s.olds))
+}
 
 // putBack notes what the first event of each object found.
 func (s *state[T]) putBack(records []record[T]) {
@@ -127,7 +126,6 @@ func (s *state[T]) next() (segment[T], bool) {
 		s.marker = false
 	}
 	if len(records) == 0 {
-		*s = state[T]{}
 		return segment[T]{}, false
 	}
 	return segment[T]{records: records, events: countEvents(records), end: s.end}, true

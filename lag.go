@@ -14,22 +14,10 @@ import (
 type lag[T Object] struct {
 	listener *informerProcessorListener[T]
 	behind   atomic.Bool
-	over     chan struct{} // gets a token when run finds nothing to take
 
 	// Of pop.
 	lasting *time.Timer // nil unless behind
 	said    bool
-}
-
-// caughtUp lets pop know that run finds nothing to take.
-func (g *lag[T]) caughtUp() {
-	if !g.behind.Load() {
-		return
-	}
-	select {
-	case g.over <- struct{}{}:
-	default:
-	}
 }
 
 // begin notes that events were merged.

@@ -45,28 +45,28 @@ func (r *Registration) Stats() WatcherStats { return r.stats() }
 type informerProcessorListener[T Object] struct {
 	processor *informerProcessor[T]
 	watcher   ResourceWatcher[T]
-	methods   WatcherFuncs[T] // the watcher's
+	methods   methods[T] // the watcher's
 	opts      WatcherOptions
 
-	handled  atomic.Int64  // the position up to which everything has been handled
-	progress chan struct{} // gets a token when handled moves; nil if there is no resync to wait for it
-	counts   counts
-	hands    hands[T]
-	listing  atomic.Bool // the store, for a state
-	syncing  atomic.Bool // OnSynced is being called
-	crew     *crew[T]    // nil if run calls the watcher itself
+	handled atomic.Int64 // the position up to which everything has been handled
+	counts  counts
+	hands   hands[T]
+	listing atomic.Bool // the store, for a state
+	syncing atomic.Bool // OnSynced is being called
+	crew    *crew[T]    // nil if run calls the watcher itself
 
-	mu      sync.Mutex  // protects what waits: in this order,
-	joining bool        // a state that is still to come,
-	state   state[T]    // the rest of one,
-	waiting *backlog[T] // what pop has taken from the log,
-	cursor  *cursor[T]  // and the log; at first, its end at the time of add
+	mu      sync.Mutex // protects what waits: in this order,
+	joining bool       // a state that is still to come,
+	state   *state[T]  // the rest of one, nil if there is none,
+	waiting backlog[T] // what pop has taken from the log,
+	cursor  *cursor[T] // and the log, at first its end at the time of add; its token is for run
 
-	// Of pop.
-	pressure sleeper // woken when more may wait than the backlog takes
-	lag      lag[T]
-	resync   resyncTimer
-	popped   chan struct{} // closed when pop has ended
+	// Of pop, which gets news when more may wait than the backlog takes, and whenever
+	// something else has happened that it should look at.
+	news   sleeper
+	lag    lag[T]
+	resync resyncTimer
+	popped atomic.Bool // pop has ended
 
 	synced  chan struct{}
 	removed chan struct{}
@@ -82,21 +82,19 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		methods:   methodsOf(w),
 		opts:      opts,
 		joining:   true,
-		waiting:   newBacklog[T](opts.MaxBacklog),
+		waiting:   backlog[T]{limit: opts.MaxBacklog},
 		cursor:    p.log.cursor(),
-		pressure:  newSleeper(),
-		popped:    make(chan struct{}),
+		news:      newSleeper(),
 		synced:    make(chan struct{}),
 		removed:   make(chan struct{}),
 		stopped:   make(chan struct{}),
 	}
 	l.handled.Store(l.cursor.position())
 	l.counts.read.Store(l.cursor.events)
+	l.lag.listener = l
 	if opts.ResyncPeriod > 0 {
-		l.progress = make(chan struct{}, 1)
+		l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
 	}
-	l.lag = lag[T]{listener: l, over: make(chan struct{}, 1)}
-	l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
 	if opts.Workers > 1 || opts.Retry != nil {
 		l.crew = newCrew(l)
 	}
@@ -122,11 +120,15 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 // finished makes it known that everything before a position has been handled.
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
-	select {
-	case l.progress <- struct{}{}:
-	default:
+	if l.resync.period > 0 {
+		l.news.poke() // the next resync may be waiting for it
 	}
 }
+
+// exactly is how many events of a segment are counted one by one, and then how many
+// at a time. To count each would be half of what an event costs; so what a watcher
+// that hangs was called for is known exactly unless it was in the middle of a burst.
+const exactly = 16
 
 // handle calls the watcher for each event of a segment and returns the position
 // it has reached. What is left when the listener is removed is dropped.
@@ -134,6 +136,9 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	l.hands.take(s, l.counts.done())
 	defer l.hands.empty()
 	plain := l.processor.observer.Handled == nil && !l.opts.RecoverPanics
+	delivered := int64(0) // and not counted yet
+	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
+	defer count()
 	for i := range s.records {
 		if l.gone.Load() {
 			return l.handled.Load()
@@ -143,12 +148,15 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():
-		case plain: // what call and settle do with a success takes longer than all the rest
-			if err := l.tell(ctx, &r.event); err != nil {
+		case plain:
+			if err := l.methods.tell(ctx, &r.event); err != nil {
+				count()
 				l.settle(ctx, attempt[T]{event: r.event, err: err, failures: 1, gaveUp: true})
 				continue
 			}
-			l.counts.delivered.Add(1)
+			if delivered++; i < exactly || delivered == exactly {
+				count()
+			}
 		default:
 			took, err := l.call(ctx, &r.event)
 			l.settle(ctx, attempt[T]{event: r.event, took: took, err: err, failures: 1, gaveUp: true})
@@ -190,24 +198,7 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (t
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}
-	return 0, l.tell(ctx, e)
-}
-
-// tell tells the watcher of one event.
-func (l *informerProcessorListener[T]) tell(ctx context.Context, e *Event[T]) error {
-	var method func(context.Context, Event[T]) error
-	switch e.Type {
-	case EventAdded:
-		method = l.methods.AddFunc
-	case EventUpdated:
-		method = l.methods.UpdateFunc
-	case EventDeleted:
-		method = l.methods.DeleteFunc
-	}
-	if method == nil {
-		return nil
-	}
-	return method(ctx, *e)
+	return 0, l.methods.tell(ctx, e)
 }
 
 // recoverTo turns a panic of the function that defers it into an error.

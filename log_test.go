@@ -154,7 +154,7 @@ func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
 	const total = 20 * maxChunk
 	l := newEventLog[*corev1.Pod]()
 	c := l.cursor()
-	b := newBacklog[*corev1.Pod](-1)
+	b := &backlog[*corev1.Pod]{limit: -1}
 	for n := range int64(total) {
 		l.append([]record[*corev1.Pod]{numbered(n)})
 		s, _ := c.next(maxChunk)

@@ -92,7 +92,7 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 	for seed := range uint64(2000) {
 		w := newWorld(seed)
 		limits := []int{-1, 1, 2, 5, 20, 2 * steps}
-		b := newBacklog[pod](limits[w.rnd.IntN(len(limits))])
+		b := &backlog[pod]{limit: limits[w.rnd.IntN(len(limits))]}
 		l := newEventLog[pod]()
 		c := l.cursor()
 		seen := view{}
@@ -221,7 +221,7 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 }
 
 func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
-	b := newBacklog[pod](3)
+	b := &backlog[pod]{limit: 3}
 	l := newEventLog[pod]()
 	c := l.cursor()
 	update := func(key string) record[pod] {

@@ -22,8 +22,8 @@ const (
 	// DeltaFIFO is client-go's DeltaFIFO: while the store is behind, the waiting
 	// changes of one object are taken together, past those of other objects.
 	DeltaFIFO
-	// RealFIFO is client-go's RealFIFO with atomic events: live changes reach
-	// the store in the order of their resourceVersions, in batches.
+	// RealFIFO is client-go's RealFIFO: live changes reach the store in the order
+	// of their resourceVersions.
 	RealFIFO
 )
 

@@ -9,39 +9,37 @@ import (
 // what has waited for so long that it must be merged. It ends when the listener is
 // removed, or when the log does not grow any more.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
-	defer close(l.popped)
-	defer l.processor.log.forget(&l.pressure)
+	defer l.cursor.poke()
+	defer l.popped.Store(true)
+	defer l.processor.log.forget(&l.news)
 	defer l.lag.stop()
 	defer l.resync.stop()
-	if !l.begin(l.join(ctx)) {
+	if !l.begin(l.join()) {
 		return
 	}
 	for {
 		l.keepUp(ctx)
+		l.replay()
+		if l.gone.Load() || closed(l.processor.draining) {
+			return
+		}
+		// All that happens but seldom is told by one channel: each further one that
+		// is waited for takes 200 B of an idle watcher.
 		select {
-		case <-l.pressure.wake:
-		case <-l.lag.over:
-			l.endLag(ctx)
+		case <-l.news.wake:
 		case <-l.lag.late():
 			l.lag.say(ctx)
 		case <-l.resync.synced:
 			l.resync.restart()
 		case <-l.resync.ring():
 			l.resync.due = true
-			l.replay(ctx)
-		case <-l.progress:
-			l.replay(ctx)
-		case <-l.processor.draining:
-			return
-		case <-ctx.Done():
-			return
 		}
 	}
 }
 
 // begin lets run take a state, and go on to the log. Without a state there is
 // nothing to go on from.
-func (l *informerProcessorListener[T]) begin(s state[T], ok bool) bool {
+func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state, l.joining = s, !ok
@@ -50,25 +48,28 @@ func (l *informerProcessorListener[T]) begin(s state[T], ok bool) bool {
 	return ok
 }
 
-// keepUp takes what waits from the log if it is more than the backlog's limit, and
-// sees to it that pop is woken when it will be.
+// keepUp takes what waits from the log if it is more than the backlog's limit, sees
+// to it that there are news when it will be, and follows whether run is behind.
 func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
-	if away := l.makeRoom(); away > 0 {
+	away, caughtUp := l.makeRoom()
+	switch {
+	case away > 0:
 		l.merged(away)
 		l.lag.begin(ctx)
+	case caughtUp:
+		l.lag.end(ctx)
 	}
 }
 
-func (l *informerProcessorListener[T]) makeRoom() (away int) {
+func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.opts.MaxBacklog < 0 {
-		return 0
+	if l.opts.MaxBacklog < 0 { // all of it may wait in the log
+		return 0, true
 	}
 	for {
-		room := max(0, l.opts.MaxBacklog-l.waiting.events)
-		if l.processor.log.sleep(&l.pressure, l.cursor.position()+int64(room)+1) {
-			return away
+		if l.processor.log.sleep(&l.news, l.cursor.position()+int64(max(0, l.waiting.room()))+1) {
+			return away, l.waiting.events == 0
 		}
 		for s, ok := l.readLocked(maxChunk); ok; s, ok = l.readLocked(maxChunk) {
 			away += l.waiting.push(s)
@@ -89,13 +90,13 @@ func (l *informerProcessorListener[T]) merged(away int) {
 
 // replay has the watcher told the state again if that is due and there is nothing
 // else to tell it.
-func (l *informerProcessorListener[T]) replay(ctx context.Context) {
+func (l *informerProcessorListener[T]) replay() {
 	if !l.resync.due || !l.pause() {
 		return
 	}
-	s, ok := l.snapshot(ctx, OriginResync)
+	s, ok := l.snapshot(OriginResync)
 	if !ok {
-		s = state[T]{}
+		s = nil
 	}
 	l.begin(s, true)
 	l.resync.restart()
@@ -105,18 +106,8 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.joining = l.state.isEmpty() && l.handled.Load() == l.cursor.position()
+	l.joining = l.state == nil && l.handled.Load() == l.cursor.position()
 	return l.joining
-}
-
-// endLag notes that run has caught up, unless it has fallen behind again.
-func (l *informerProcessorListener[T]) endLag(ctx context.Context) {
-	l.mu.Lock()
-	caughtUp := l.waiting.events == 0
-	l.mu.Unlock()
-	if caughtUp {
-		l.lag.end(ctx)
-	}
 }
 
 // take returns what the watcher is to be told next, and waits for it. It returns
@@ -124,20 +115,21 @@ func (l *informerProcessorListener[T]) endLag(ctx context.Context) {
 // follow. It is run's.
 func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 	for !l.gone.Load() {
-		last := closed(l.popped) // then the log does not grow any more
+		last := l.popped.Load() // then the log does not grow any more
 		if s, ok := l.next(); ok {
 			return s, true
 		}
 		if last {
 			break
 		}
-		l.lag.caughtUp()
-		select {
-		case <-l.cursor.wake:
-		case <-l.popped:
+		if l.lag.behind.Load() {
+			l.news.poke()
 		}
+		<-l.cursor.wake
 	}
-	<-l.popped
+	for !l.popped.Load() {
+		<-l.cursor.wake
+	}
 	l.countUntold()
 	return segment[T]{}, false
 }
@@ -172,12 +164,15 @@ func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 
 // stateLocked returns the next part of a state.
 func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
-	if l.state.isEmpty() {
+	if l.state == nil {
 		return segment[T]{}, false
 	}
 	part, ok := l.state.next()
 	l.counts.taken.Add(int64(part.events))
 	l.counts.untold.Store(l.state.left())
+	if !ok {
+		l.state = nil
+	}
 	return part, ok
 }
 
@@ -202,7 +197,7 @@ func (l *informerProcessorListener[T]) countUntold() {
 	for more := true; more; {
 		_, more = l.readLocked(maxChunk)
 	}
-	l.waiting = newBacklog[T](0)
+	l.waiting = backlog[T]{}
 	l.cursor.close()
 }
 

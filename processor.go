@@ -173,6 +173,8 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.removed)
 	if l.cancel != nil {
 		l.cancel()
+		l.news.poke()
+		l.cursor.poke()
 		return
 	}
 	l.cursor.close() // it never ran
@@ -248,7 +250,11 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	close(p.draining)
 	enough := time.NewTimer(timeout)
 	defer enough.Stop()
-	for _, l := range p.all() {
+	listeners := p.all()
+	for _, l := range listeners {
+		l.news.poke()
+	}
+	for _, l := range listeners {
 		select {
 		case <-l.stopped:
 		case <-enough.C:

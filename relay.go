@@ -17,7 +17,7 @@ import (
 
 const (
 	// relayBuffer is how many events a watch may be ahead of the reflector.
-	relayBuffer = 128
+	relayBuffer = 256
 	// quietStream is how long a stream of the first state may bring no object
 	// before the informer lists instead. Changes do not count: they are all that
 	// comes from a server that has not understood the question.

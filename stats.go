@@ -2,12 +2,11 @@ package informer
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // WatcherStats are figures about one registration of a watcher. Every event that
@@ -21,7 +20,7 @@ type WatcherStats struct {
 	// Pending is how many events wait for the watcher now, the one that it is
 	// being called for included. After Stopped it is how many were never
 	// delivered. While the watcher is being told a state, it may be a little
-	// too high.
+	// too high; in a burst, by the last 15 events, which are counted together.
 	Pending int
 	// Delivered is how many events the watcher has handled without an error.
 	Delivered int
@@ -100,16 +99,12 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 
 // calling returns what the watcher is being called for now, in words.
 func (l *informerProcessorListener[T]) calling() []string {
-	var keys []types.NamespacedName
+	var calls []string
 	switch {
 	case l.crew != nil:
-		keys = l.crew.calling()
+		calls = l.crew.calling()
 	case !l.syncing.Load():
-		keys = l.hands.calling(l.counts.done())
-	}
-	var calls []string
-	for _, key := range keys {
-		calls = append(calls, key.String())
+		calls = l.hands.calling(l.counts.done())
 	}
 	if l.syncing.Load() {
 		calls = append(calls, "OnSynced")
@@ -139,20 +134,23 @@ func (h *hands[T]) since() time.Duration {
 	return h.segment.since()
 }
 
-// calling returns the key of the event that is next after as many as are done.
-func (h *hands[T]) calling(done int64) []types.NamespacedName {
+// calling returns what the event is that is next after as many as are done, in words.
+func (h *hands[T]) calling(done int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	done -= h.before
 	for i := range h.segment.records {
 		r := &h.segment.records[i]
-		if !r.isEvent() {
-			continue
+		switch {
+		case !r.isEvent():
+		case done > 0:
+			done--
+		case i < exactly:
+			return []string{r.event.Key().String()}
+		default:
+			others := min(countEvents(h.segment.records[i:]), exactly) - 1
+			return []string{fmt.Sprintf("%v or one of the %d after it", r.event.Key(), others)}
 		}
-		if done == 0 {
-			return []types.NamespacedName{r.event.Key()}
-		}
-		done--
 	}
 	return nil
 }

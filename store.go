@@ -29,20 +29,20 @@ const (
 
 // write does to the store what was decided on, and takes the records back if the
 // store refuses it. It returns false if ctx ended before it was done.
-func (a *applier[T]) write(ctx context.Context, c *change[T]) bool {
+func (a *applier[T]) write(ctx context.Context, c *change[T], now time.Duration) bool {
 	a.processor.log.begun.Add(int64(len(a.records) - a.done))
-	if c.write == writeNothing {
-		return true
-	}
-	err := a.do(c.write.String(), c.key, a.processor.now(), 1, func() error { return a.tryWrite(c.write, c.stored) })
-	if err != nil {
-		err = a.retry(ctx, c.write.String(), c.key, err, func() error { return a.tryAgain(c) })
+	var err error
+	if op := c.write.String(); c.write != writeNothing {
+		err = a.do(op, c.key, now, 1, func() error { return a.tryWrite(c.write, c.stored) })
+		if err != nil {
+			err = a.retry(ctx, op, c.key, err, func() error { return a.tryAgain(c) })
+		}
 	}
 	switch {
 	case err == nil:
 		a.wrote(ctx, c)
 	case errors.Is(err, ErrPermanent):
-		a.refuse(c)
+		a.refused.Add(1)
 		for i := a.done; i < len(a.records); i++ {
 			a.records[i] = record[T]{kind: recordVoid}
 		}
@@ -52,14 +52,24 @@ func (a *applier[T]) write(ctx context.Context, c *change[T]) bool {
 	return true
 }
 
-// wrote follows a write that has succeeded.
+// wrote follows a write that has succeeded, or was not necessary.
 func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
-	a.index.wrote(c.key, c.stored, c.write != writeDelete)
-	if c.write != writeDelete {
-		a.reportIndex(ctx, c.key, c.stored)
+	switch {
+	case c.kind != itemUpsert:
+		delete(a.known, c.key)
+	case !c.known || c.uid != c.obj.GetUID():
+		a.noteKnown(c.key, c.obj.GetUID())
 	}
-	if c.write == writeAdd && !a.keyFound {
-		a.checkKey(ctx, c.key)
+	switch c.write {
+	case writeNothing:
+	case writeDelete:
+		a.index.wrote(c.key, c.stored, false)
+	default:
+		a.index.wrote(c.key, c.stored, true)
+		a.reportIndex(ctx, c.key, c.stored)
+		if c.write == writeAdd && !a.keyFound {
+			a.checkKey(ctx, c.key)
+		}
 	}
 }
 

@@ -1,0 +1,189 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestDistributingAllocatesNothingButTheLog distributes to watchers that keep up,
+// to one that is blocked, and to one whose events are merged.
+func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
+	const chunks = 50
+	d := newDistribution(t)
+	block := make(chan struct{})
+	blocked := WatcherFunc[pod](func(context.Context, Event[pod]) error { <-block; return nil })
+	for _, w := range []struct {
+		ResourceWatcher[pod]
+		backlog int
+	}{{WatcherFunc[pod](func(context.Context, Event[pod]) error { return nil }), -1}, {blocked, -1}} {
+		if _, err := d.add(w.ResourceWatcher, WatcherOptions{MaxBacklog: w.backlog}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.begin()
+	defer d.end()
+	defer close(block)
+	one := d.updates(maxChunk)
+	got := testing.AllocsPerRun(10, func() {
+		for n := range chunks * maxChunk {
+			d.distribute(one[n%maxChunk : n%maxChunk+1])
+		}
+	})
+	// A chunk is two allocations. The runtime's own, for goroutines that sleep, come on top.
+	if most := float64(2*chunks + 10); got > most {
+		t.Errorf("%d events cost %v allocations, more than %v", chunks*maxChunk, got, most)
+	}
+}
+
+// distribution is a processor without the rest of an informer.
+type distribution struct {
+	*informerProcessor[pod]
+	ctx  context.Context
+	stop context.CancelFunc
+}
+
+func newDistribution(tb testing.TB) *distribution {
+	opts, err := Options[pod]{}.withDefaults()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &distribution{informerProcessor: newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)}
+	close(d.filled)
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+func (d *distribution) begin() {
+	d.start(d.ctx)
+	<-d.startedCh
+}
+
+func (d *distribution) end() {
+	d.informerProcessor.stop()
+	d.stop()
+	d.run(d.ctx)
+}
+
+// updates returns n updates of different objects.
+func (d *distribution) updates(n int) []record[pod] {
+	records := make([]record[pod], n)
+	for i := range records {
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(i)}}
+		records[i] = record[pod]{key: objectKey(obj), event: Event[pod]{Old: obj, New: obj, Type: EventUpdated}}
+	}
+	return records
+}
+
+// BenchmarkDistribution measures what lies between one goroutine that tells of
+// changes, one at a time, and many watchers that count them: the distribution alone,
+// without a source, a queue or a store. client-go's is driven in the way in which
+// its own controller does it.
+func BenchmarkDistribution(b *testing.B) {
+	for _, watchers := range []int{1, 10, 100, 1000} {
+		for _, side := range []struct {
+			name string
+			run  func(*testing.B, int)
+		}{{"client-go", distributeShared}, {"informer", distributeLog}} {
+			b.Run(fmt.Sprintf("%s/%d", side.name, watchers), func(b *testing.B) {
+				b.ReportAllocs()
+				side.run(b, watchers)
+			})
+		}
+	}
+}
+
+func distributeLog(b *testing.B, watchers int) {
+	d := newDistribution(b)
+	told := newTold(b, watchers, func(c *counter) {
+		w := WatcherFuncs[pod]{UpdateFunc: func(context.Context, Event[pod]) error { c.count(); return nil }}
+		if _, err := d.add(w, WatcherOptions{MaxBacklog: -1}); err != nil {
+			b.Fatal(err)
+		}
+	})
+	d.begin()
+	defer d.end()
+	records := d.updates(1000)
+	told.measure(b, func(n int) { d.distribute(records[n%1000 : n%1000+1]) })
+}
+
+func distributeShared(b *testing.B, watchers int) {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewFake(), nil
+		},
+	}
+	inf := cache.NewSharedIndexInformer(withoutStreams{lw}, &corev1.Pod{}, 0, cache.Indexers{})
+	told := newTold(b, watchers, func(c *counter) {
+		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { c.count() }}); err != nil {
+			b.Fatal(err)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { inf.RunWithContext(ctx) })
+	<-inf.HasSyncedChecker().Done()
+	obj := &corev1.Pod{}
+	controller := inf.(cache.ResourceEventHandler)
+	told.measure(b, func(int) { controller.OnUpdate(obj, obj) })
+}
+
+// withoutStreams is a source that does not stream the first state.
+type withoutStreams struct{ *cache.ListWatch }
+
+func (withoutStreams) IsWatchListSemanticsUnSupported() bool { return true }
+
+// told counts what watchers have handled.
+type told struct {
+	watchers int
+	all      sync.WaitGroup
+}
+
+// newTold adds watchers that are to handle b.N events each.
+func newTold(b *testing.B, watchers int, add func(*counter)) *told {
+	t := &told{watchers: watchers}
+	t.all.Add(watchers)
+	for range watchers {
+		add(&counter{left: b.N, all: &t.all})
+	}
+	return t
+}
+
+// counter counts what one watcher handles.
+type counter struct {
+	left int
+	all  *sync.WaitGroup
+	_    [112]byte // no other counter in the same cache line
+}
+
+func (c *counter) count() {
+	if c.left--; c.left == 0 {
+		c.all.Done()
+	}
+}
+
+// measure distributes b.N events and waits until all are handled.
+func (t *told) measure(b *testing.B, distribute func(n int)) {
+	b.ResetTimer()
+	for n := range b.N {
+		distribute(n)
+	}
+	distributing := b.Elapsed()
+	t.all.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*t.watchers), "ns/event/watcher")
+	b.ReportMetric(float64(distributing.Nanoseconds())/float64(b.N), "distributing-ns/event")
+}
