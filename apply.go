@@ -125,16 +125,16 @@ func (a *applier[T]) run(ctx context.Context) {
 func (a *applier[T]) pop() error {
 	clear(a.popped)
 	a.popped = a.popped[:0]
-	take := func(deltas []cache.Delta, _ bool) error {
+	take := func(deltas []cache.Delta) {
 		for _, d := range deltas {
 			a.popped = append(a.popped, d.Object.(*item[T]))
 		}
 		a.inlet.queued.Add(-int64(len(deltas)))
-		return nil
 	}
-	single := func(obj any, initial bool) error { return take(obj.(cache.Deltas), initial) }
+	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
+	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
 	if q, ok := a.queue.(*cache.RealFIFO); ok {
-		return q.PopBatch(take, single)
+		return q.PopBatch(batch, single)
 	}
 	for {
 		// The queue does not say whether it is empty, and Pop would wait.
