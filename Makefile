@@ -1,6 +1,6 @@
 # All targets work on a machine that has nothing but Go and make.
 
-MODULES := . e2e
+MODULES := . e2e bench
 LINT    := bin/golangci-lint
 TESTFLAGS ?=
 
@@ -26,6 +26,14 @@ quickstart: ## run three watchers over a fake clientset for a few seconds
 .PHONY: demo
 demo: ## run the same watchers against a real API server inside the process
 	cd e2e && go run ./demo
+
+.PHONY: bench
+bench: ## compare with client-go, for some fifteen minutes; writes bench/RESULTS.md and its plot
+	cd bench && go run . -write .
+
+.PHONY: bench-quick
+bench-quick: ## the same in two minutes, with smaller sizes; only prints
+	cd bench && go run . -quick
 
 .PHONY: stress
 stress: ## run the root module's tests 100 times, also on one processor

@@ -278,3 +278,41 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	finish("c")
 	handled(7)
 }
+
+// TestTheAddsOfTheFirstListAreNotMerged: there is nothing to merge them with, and an
+// informer of many objects begins with as many.
+func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
+	const objects, limit = 1000, 10
+	l := newEventLog[pod]()
+	c := l.cursor()
+	b := &backlog[pod]{limit: limit}
+	push := func(typ EventType, origin Origin, n int) (away int) {
+		for i := range n {
+			obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+			l.append([]record[pod]{{key: obj.Name, event: Event[pod]{Type: typ, Origin: origin, New: obj}}})
+			s, _ := c.next(maxChunk)
+			away += b.push(s)
+		}
+		return away
+	}
+	if away := push(EventAdded, OriginInitial, objects); away != 0 || b.merged != nil {
+		t.Errorf("%d adds were merged away", away)
+	}
+	if away := push(EventUpdated, OriginWatch, limit); away != 0 || b.room() != 0 {
+		t.Errorf("%d events were merged away within the limit; there is room for %d", away, b.room())
+	}
+	first, _ := b.pop()
+	if got := objects + limit - b.events; got != first.events || b.room() != 0 {
+		t.Errorf("%d events were taken, not %d; there is room for %d", got, first.events, b.room())
+	}
+	if away := push(EventUpdated, OriginWatch, 1); away == 0 {
+		t.Error("nothing was merged beyond the limit")
+	}
+	told := first.events
+	for s, ok := b.pop(); ok; s, ok = b.pop() {
+		told += s.events
+	}
+	if b.events != 0 || told < objects || told > objects+1+limit {
+		t.Errorf("%d events were told of %d objects, %d wait", told, objects, b.events)
+	}
+}

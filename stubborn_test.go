@@ -216,3 +216,31 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 		}
 	})
 }
+
+// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch: a server ends a watch that
+// nobody reads, and the next list would merge what came meanwhile.
+func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const objects = 500
+		src := informertest.NewSource[configMap]()
+		for n := range objects {
+			src.Apply(small(n, 0))
+		}
+		store := informertest.NewStore(nil)
+		store.Fail(func(string, string) error { return errDown })
+		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		var w recorder
+		addWatcher(t, inf, &w, informer.WatcherOptions{MaxBacklog: -1})
+		start(t, inf)
+		if err := src.WaitForWatches(within(t, 2*time.Second), 1); err != nil {
+			t.Error(err)
+		}
+		store.Heal()
+		<-inf.Synced()
+		if lists := len(src.Requests()); lists != 2 {
+			t.Errorf("%d requests, not a list and a watch", lists)
+		}
+		synctest.Wait()
+		checkView(t, &w, src)
+	})
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// load is a stream that goes on at its own pace, whether or not it is kept up with.
+type load struct {
+	name     string
+	watchers int
+	ticks    int // milliseconds
+	each     int // events in each of them
+}
+
+// latencyObjects is how many objects the events go round.
+const latencyObjects = 1000
+
+func latencySection(sz sizes) section {
+	loads := []load{
+		{"1 event a ms to 3 watchers", 3, sz.trickle, 1},
+		{"20 events a ms to 10 watchers", 10, sz.load, 20},
+	}
+	s := section{
+		name:  "latency",
+		title: "Latency",
+		about: "Time from the moment at which an event was to be sent until a watcher is called for it, over all events and " +
+			"watchers. The events come at a fixed rate that every side sustains with ease, and count from when they were due: what a side " +
+			"holds up at its entrance is on its account, as much as what it holds up inside. The blocked watcher is one more that never " +
+			"returns from its first call, with the defaults of each side; its own waiting does not count.",
+	}
+	for _, l := range loads {
+		for _, blocked := range []bool{false, true} {
+			name := "latency, " + l.name
+			if blocked {
+				name += ", one more is blocked"
+			}
+			s.cases = append(s.cases, measurement{
+				rows: []row{
+					{name: name + ", p50", unit: "µs", common: true},
+					{name: name + ", p99", unit: "µs", common: true, floor: both(1)},
+				},
+				measure: func(ctx context.Context, side side) ([]float64, error) {
+					p50, p99, err := latency(ctx, side, l, blocked)
+					return []float64{p50, p99}, err
+				},
+			})
+		}
+	}
+	return s
+}
+
+// latency returns quantiles of the time from when an event is due until it is handled,
+// in microseconds.
+func latency(ctx context.Context, s side, l load, blocked bool) (p50, p99 float64, err error) {
+	src := newSource(latencyObjects)
+	inf, err := open[pod](s, src.listWatch())
+	if err != nil {
+		return 0, 0, err
+	}
+	clock := newClock(l)
+	synced, err := addAll(inf, l.watchers, everyEvent, clock.handler)
+	if err != nil {
+		return 0, 0, err
+	}
+	release := func() error { return nil }
+	if blocked {
+		if release, err = addBlocked(inf); err != nil {
+			return 0, 0, err
+		}
+	}
+	running := start(inf.run)
+	defer running.stop(&err)
+	defer func() { err = errors.Join(err, release()) }() // or it would never stop
+	if err := synced(ctx); err != nil {
+		return 0, 0, err
+	}
+	events := updates(latencyObjects, l.ticks*l.each)
+	restart()
+	if err := clock.run(ctx, src, events); err != nil {
+		return 0, 0, err
+	}
+	all := clock.sorted()
+	return quantile(all, 0.5), quantile(all, 0.99), nil
+}
+
+// addBlocked registers a handler that does not return from its first call until it
+// is released. What waits for it then is dropped.
+func addBlocked(inf subject[pod]) (release func() error, err error) {
+	released := make(chan struct{})
+	reg, err := inf.add(func(pod) { <-released }, informer.WatcherOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return func() error { close(released); return reg.remove() }, nil
+}
+
+// clock takes the time of every event at every watcher.
+type clock struct {
+	load    load
+	begun   time.Time
+	took    [][]time.Duration // by watcher and place; written by the watcher alone
+	handled *tally
+}
+
+func newClock(l load) *clock {
+	c := &clock{load: l, took: make([][]time.Duration, l.watchers), handled: newTally(l.watchers)}
+	for i := range c.took {
+		c.took[i] = make([]time.Duration, l.ticks*l.each)
+	}
+	return c
+}
+
+// handler returns the i-th watcher's handler. What it is told of the first state has
+// no place in the stream.
+func (c *clock) handler(i int) func(pod) {
+	took, left := c.took[i], len(c.took[i])
+	return func(p pod) {
+		if p.Generation < 0 {
+			return
+		}
+		took[p.Generation] = time.Since(due(c.begun, int(p.Generation)/c.load.each))
+		if left--; left == 0 {
+			c.handled.one()
+		}
+	}
+}
+
+// run sends the events, each when it is due, and returns when all are handled.
+func (c *clock) run(ctx context.Context, src *source, events []watch.Event) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	pacing, stop := context.WithCancel(ctx)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer stop()
+	sending.Go(func() {
+		err := pace(pacing, func(begun time.Time) { c.begun = begun }, func(tick int) error {
+			if tick >= c.load.ticks {
+				stop()
+				return nil
+			}
+			for _, e := range events[tick*c.load.each : (tick+1)*c.load.each] {
+				if err := src.send(ctx, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			fail(err)
+		}
+	})
+	return c.handled.wait(ctx)
+}
+
+// sorted returns every latency, in microseconds.
+func (c *clock) sorted() []float64 {
+	var all []float64
+	for _, took := range c.took {
+		for _, d := range took {
+			all = append(all, microseconds(d))
+		}
+	}
+	slices.Sort(all)
+	return all
+}

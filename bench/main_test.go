@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+)
+
+func TestMain(m *testing.M) {
+	if isChild(os.Args) { // of the API server's section, whose program this is
+		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
+	}
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

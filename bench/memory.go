@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// idleObjects is how many objects an informer holds to whom idle watchers are added.
+const idleObjects = 10
+
+const mib = 1 << 20
+
+func memorySection(sz sizes) section {
+	objects := fmt.Sprintf("%d objects", sz.cached)
+	return section{
+		name:  "memory",
+		title: "Memory",
+		about: "Heap per object: what is live after the first list of " + objects + " to one watcher, divided by their number, with the " +
+			"object itself and without it, which is what the list alone takes. The list is made before and given away; nobody but the side keeps " +
+			"it. The peaks are of that first list, from before the list is made: of the heap at the default GOGC, garbage and all, looked at " +
+			"up to 5000 times a second; and of what is live, as found by a collector that runs all the time (GOGC=5). The idle watchers have " +
+			"handled the few objects that there are, and nothing happens; heap and stacks are what their registration has added, after three collections.",
+		cases: []measurement{
+			{
+				rows: []row{
+					{name: "heap per cached object", unit: "B", common: true},
+					{name: "heap per cached object, without the object", unit: "B", common: true},
+				},
+				measure: func(ctx context.Context, s side) ([]float64, error) { return heapPerObject(ctx, s, sz.cached) },
+			},
+			peak("first list of "+objects+", peak of the heap", heapObjects, 100, sz.cached),
+			peak("first list of "+objects+", peak of what is live", heapLive, 5, sz.cached),
+			{
+				rows: []row{
+					{name: "heap per idle watcher", unit: "B", common: true, floor: both(10)},
+					{name: "stacks per idle watcher", unit: "B", common: true},
+				},
+				measure: func(ctx context.Context, s side) ([]float64, error) { return idleWatchers(ctx, s, sz.idle) },
+			},
+		},
+	}
+}
+
+// peak returns a measurement of the highest that a figure gets during a first list,
+// with the garbage collector set to gogc.
+func peak(name, metric string, gogc, objects int) measurement {
+	return measurement{
+		rows: []row{{name: name, unit: "MiB", common: true, floor: both(1)}},
+		measure: func(ctx context.Context, s side) (values []float64, err error) {
+			before, _ := settled()
+			defer debug.SetGCPercent(debug.SetGCPercent(gogc))
+			src := newSource(objects)
+			runtime.GC()
+			highest := watchPeak(metric)
+			running, err := firstSync(ctx, s, src, objects)
+			most := highest()
+			if running != nil {
+				running.stop(&err)
+			}
+			return []float64{(most - before) / mib}, err
+		},
+	}
+}
+
+// firstSync returns when one watcher of a new informer has had all objects.
+func firstSync(ctx context.Context, s side, src *source, objects int) (*running, error) {
+	inf, err := open[pod](s, src.listWatch())
+	if err != nil {
+		return nil, err
+	}
+	handled := newTally(1)
+	if _, err := inf.add(count[pod](handled, objects), informer.WatcherOptions{}); err != nil {
+		return nil, err
+	}
+	running := start(inf.run)
+	return running, handled.wait(ctx)
+}
+
+func heapPerObject(ctx context.Context, s side, objects int) (values []float64, err error) {
+	before, _ := settled()
+	src := newSource(objects)
+	listed, _ := settled()
+	running, err := firstSync(ctx, s, src, objects)
+	if running != nil {
+		defer running.stop(&err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cached, _ := settled()
+	n := float64(objects)
+	return []float64{(cached - before) / n, (cached - listed) / n}, nil
+}
+
+func idleWatchers(ctx context.Context, s side, count int) (values []float64, err error) {
+	inf, err := open[pod](s, newSource(idleObjects).listWatch())
+	if err != nil {
+		return nil, err
+	}
+	running := start(inf.run)
+	defer running.stop(&err)
+	if err := addIdle(ctx, inf, 1); err != nil {
+		return nil, err
+	}
+	heapBefore, stacksBefore := settled()
+	if err := addIdle(ctx, inf, count); err != nil {
+		return nil, err
+	}
+	heap, stacks := settled()
+	n := float64(count)
+	return []float64{(heap - heapBefore) / n, (stacks - stacksBefore) / n}, nil
+}
+
+// addIdle returns when as many more watchers have been told everything. It keeps
+// nothing of them, so that the informer alone does.
+func addIdle(ctx context.Context, inf subject[pod], count int) error {
+	synced, err := addAll(inf, count, informer.WatcherOptions{}, func(int) func(pod) { return func(pod) {} })
+	if err != nil {
+		return err
+	}
+	return synced(ctx)
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestAPaceMakesUpForWhatHeldItUp(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var begun time.Time
+	var late time.Duration
+	next := 0
+	err := pace(ctx, func(at time.Time) { begun = at }, func(tick int) error {
+		if tick != next {
+			t.Errorf("tick %d after %d", tick, next-1)
+		}
+		next++
+		switch tick {
+		case 2:
+			time.Sleep(20 * period) // as an informer does that takes nothing
+		case 10:
+			late = time.Since(due(begun, tick))
+		case 30:
+			stop()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next <= 30 {
+		t.Errorf("%d ticks, want more than 30", next)
+	}
+	// It was due while tick 2 slept, and is not put off.
+	if late < 10*period {
+		t.Errorf("tick 10 came %v after it was due, want at least %v", late, 10*period)
+	}
+	if took := time.Since(begun); took < 30*period {
+		t.Errorf("31 ticks took %v, want at least %v", took, 30*period)
+	}
+}
+
+func TestAPaceEndsWithTheErrorOfWhatItCalls(t *testing.T) {
+	broken := errors.New("broken")
+	err := pace(t.Context(), func(time.Time) {}, func(int) error { return broken })
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}

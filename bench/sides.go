@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// side is one of the informers that are compared.
+type side struct {
+	name  string
+	queue informer.QueueKind // 0 is client-go
+}
+
+var (
+	clientGo  = side{name: "client-go"}
+	deltaFIFO = side{"DeltaFIFO", informer.DeltaFIFO}
+	realFIFO  = side{"RealFIFO", informer.RealFIFO}
+
+	// sides are the columns of the table; ratios are to the first.
+	sides = []side{clientGo, deltaFIFO, realFIFO}
+)
+
+// everyEvent has a watcher of ours keep all that it is behind, as client-go does.
+// Where events are counted, this keeps a moment in which the machine was busy with
+// something else from being merged away, which would be less work.
+var everyEvent = informer.WatcherOptions{MaxBacklog: -1}
+
+// subject is an informer of one side.
+type subject[T informer.Object] interface {
+	// add registers a handler for what is added or updated, before or while the
+	// informer runs. client-go has nothing like opts.
+	add(h func(T), opts informer.WatcherOptions) (registration, error)
+	// run returns when ctx has ended and everything has stopped.
+	run(ctx context.Context) error
+}
+
+// registration is a handler's place at a subject.
+type registration struct {
+	synced <-chan struct{} // closed once it was called for everything there was
+	remove func() error
+}
+
+// open returns an informer of a side over a source.
+func open[T informer.Object](s side, lw cache.ListerWatcher) (subject[T], error) {
+	if s == clientGo {
+		return newShared[T](lw), nil
+	}
+	inf, err := informer.New(lw, informer.Options[T]{Queue: s.queue})
+	if err != nil {
+		return nil, err
+	}
+	return custom[T]{inf}, nil
+}
+
+// shared is client-go's informer in its default configuration, with the index by
+// namespace that its generated factories give to every informer and that ours has
+// too.
+type shared[T informer.Object] struct{ cache.SharedIndexInformer }
+
+func newShared[T informer.Object](lw cache.ListerWatcher) shared[T] {
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	return shared[T]{cache.NewSharedIndexInformer(lw, example[T](), 0, byNamespace)}
+}
+
+func (s shared[T]) add(h func(T), _ informer.WatcherOptions) (registration, error) {
+	call := func(obj any) { h(obj.(T)) }
+	reg, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: call, UpdateFunc: func(_, obj any) { call(obj) }})
+	if err != nil {
+		return registration{}, err
+	}
+	return registration{reg.HasSyncedChecker().Done(), func() error { return s.RemoveEventHandler(reg) }}, nil
+}
+
+func (s shared[T]) run(ctx context.Context) error {
+	s.RunWithContext(ctx)
+	return nil
+}
+
+// custom is this library's informer.
+type custom[T informer.Object] struct {
+	*informer.CustomCacheInformer[T]
+}
+
+func (c custom[T]) add(h func(T), opts informer.WatcherOptions) (registration, error) {
+	call := func(_ context.Context, e informer.Event[T]) error { h(e.New); return nil }
+	reg, err := c.AddWatcher(informer.WatcherFuncs[T]{AddFunc: call, UpdateFunc: call}, opts)
+	if err != nil {
+		return registration{}, err
+	}
+	return registration{reg.Synced(), func() error { reg.Remove(); <-reg.Stopped(); return nil }}, nil
+}
+
+func (c custom[T]) run(ctx context.Context) error { return c.Run(ctx) }
+
+// running is a subject that runs.
+type running struct {
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	err    error
+}
+
+// start runs a subject until stop is called.
+func start(run func(context.Context) error) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{cancel: cancel}
+	r.ended.Go(func() { r.err = run(ctx) })
+	return r
+}
+
+// stop returns when everything has stopped, and adds to err what went wrong.
+func (r *running) stop(err *error) {
+	r.cancel()
+	r.ended.Wait()
+	*err = errors.Join(*err, r.err)
+}
+
+// addAll registers count handlers and returns a function that waits until all of
+// them are synced.
+func addAll[T informer.Object](inf subject[T], count int, opts informer.WatcherOptions, handler func(i int) func(T)) (synced func(context.Context) error, err error) {
+	regs := make([]registration, count)
+	for i := range regs {
+		if regs[i], err = inf.add(handler(i), opts); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error {
+		for i, reg := range regs {
+			if err := await(ctx, reg.synced, fmt.Sprintf("watcher %d of %d has not synced", i+1, count)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// example returns an empty object, from which client-go knows the type.
+func example[T informer.Object]() runtime.Object {
+	obj, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
+	return obj
+}

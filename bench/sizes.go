@@ -1,0 +1,79 @@
+package main
+
+import (
+	"runtime"
+	"time"
+)
+
+// sizes are how much work each section does.
+type sizes struct {
+	rounds   int
+	wholeWay []stream
+	trickle  int // events of the latency section's trickle
+	load     int // milliseconds of its load
+	cached   int // objects of the sections about the first list, joining and memory
+	idle     int // watchers
+	joins    int // in each round
+	syncing  []int
+	workers  stream
+	custom   int // resources at the API server
+	written  int // updates of them
+	// benchtime is the -benchtime of the distribution's benchmark.
+	benchtime string
+}
+
+var fullSizes = sizes{
+	rounds:    7,
+	wholeWay:  []stream{{1, 1000, 200_000}, {3, 1000, 200_000}, {10, 1000, 100_000}, {100, 1000, 30_000}},
+	trickle:   2000,
+	load:      2000,
+	cached:    100_000,
+	idle:      1000,
+	joins:     5,
+	syncing:   []int{1, 10, 100},
+	workers:   stream{1, 1000, 200_000},
+	custom:    20_000,
+	written:   5000,
+	benchtime: "0.5s",
+}
+
+// quickSizes take less than two minutes in all.
+var quickSizes = sizes{
+	rounds:    3,
+	wholeWay:  []stream{{1, 1000, 50_000}, {3, 1000, 50_000}, {10, 1000, 30_000}, {100, 1000, 5000}},
+	trickle:   250,
+	load:      250,
+	cached:    20_000,
+	idle:      300,
+	joins:     3,
+	syncing:   []int{1, 10, 100},
+	workers:   stream{1, 1000, 50_000},
+	custom:    2000,
+	written:   600,
+	benchtime: "0.1s",
+}
+
+// sections returns all sections, in the order of the table.
+func sections(sz sizes, distribution benchmark) []section {
+	return []section{
+		wholeWaySection(sz),
+		latencySection(sz),
+		memorySection(sz),
+		firstListSection(sz),
+		joiningSection(sz),
+		distributionSection(sz, distribution),
+		serverSection(sz),
+		workersSection(sz),
+	}
+}
+
+// restart collects what the preparations of a measurement have left behind, and
+// returns the time at which it begins.
+func restart() time.Time {
+	runtime.GC()
+	return time.Now()
+}
+
+func nanoseconds(d time.Duration) float64  { return float64(d.Nanoseconds()) }
+func microseconds(d time.Duration) float64 { return nanoseconds(d) / 1e3 }
+func milliseconds(d time.Duration) float64 { return nanoseconds(d) / 1e6 }

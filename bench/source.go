@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+type pod = *corev1.Pod
+
+// watchBuffer is how many events of a watch may wait for the informer, as in the
+// decoder of a real one.
+const watchBuffer = 100
+
+// source answers one list and one watch, and costs next to nothing: the objects are
+// made beforehand. It refuses to stream the first state, at which both sides list.
+type source struct {
+	list   chan *corev1.PodList // holds one, and nothing once it was fetched
+	events chan watch.Event
+}
+
+// newSource returns a source of n pods whose watch brings what is sent to events.
+func newSource(n int) *source {
+	s := &source{list: make(chan *corev1.PodList, 1), events: make(chan watch.Event, watchBuffer)}
+	list := &corev1.PodList{Items: make([]corev1.Pod, n)}
+	for i := range list.Items {
+		newPod(i, i+1, -1-i).DeepCopyInto(&list.Items[i])
+	}
+	list.ResourceVersion = strconv.Itoa(n)
+	s.list <- list
+	return s
+}
+
+// newPod returns the i-th pod in version v. Its generation is its place in the
+// stream of events, by which a handler finds what it remembers of the event. What is
+// less than 0 is not in the stream, but in the list.
+func newPod(i, v, place int) pod {
+	name := fmt.Sprintf("pod-%06d", i)
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(v),
+		Generation: int64(place), Labels: map[string]string{"app": name},
+	}}
+}
+
+// update returns the event at a place of a stream that goes round the n pods of a
+// source.
+func update(n, place int) watch.Event {
+	return watch.Event{Type: watch.Modified, Object: newPod(place%n, n+1+place, place)}
+}
+
+// updates returns the first events of that stream.
+func updates(n, count int) []watch.Event {
+	events := make([]watch.Event, count)
+	for i := range events {
+		events[i] = update(n, i)
+	}
+	return events
+}
+
+func (s *source) listWatch() cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			select {
+			case list := <-s.list:
+				return list, nil
+			default:
+				return nil, apierrors.NewInternalError(fmt.Errorf("the source is listed twice"))
+			}
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+				return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+			}
+			return watcher{s.events}, nil
+		},
+	}
+}
+
+// feed sends events, as fast as they are taken, until the function that it returns
+// is called, which must be after the informer has stopped.
+func (s *source) feed(events []watch.Event) (stop func()) {
+	var sending sync.WaitGroup
+	sent := make(chan struct{})
+	sending.Go(func() {
+		defer close(sent)
+		for _, e := range events {
+			s.events <- e // no select: it would be a good part of what is measured
+		}
+	})
+	return func() {
+		defer sending.Wait()
+		for {
+			select {
+			case <-s.events:
+			case <-sent:
+				return
+			}
+		}
+	}
+}
+
+// send sends one event.
+func (s *source) send(ctx context.Context, e watch.Event) error {
+	select {
+	case s.events <- e:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("an event is not taken: %w", context.Cause(ctx))
+	}
+}
+
+// watcher is a watch that lasts for ever.
+type watcher struct{ events chan watch.Event }
+
+func (w watcher) ResultChan() <-chan watch.Event { return w.events }
+func (w watcher) Stop()                          {}

@@ -1,0 +1,183 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestNoWakeUpIsLost lets watchers of every kind fall asleep and be woken thousands
+// of times, on real goroutines: whoever misses one wake-up is never heard of again.
+func TestNoWakeUpIsLost(t *testing.T) {
+	rounds := 5000
+	if testing.Short() {
+		rounds = 1000
+	}
+	d := newDistribution(t)
+	var handled sync.WaitGroup
+	versions := make([]atomic.Int64, 24) // of the last event that each has seen
+	for i := range versions {
+		w := WatcherFunc[pod](func(_ context.Context, e Event[pod]) error {
+			if rand.IntN(50) == 0 {
+				runtime.Gosched() // so that it falls behind now and then
+			}
+			if v := e.New.Generation; v > 0 { // the last of a round
+				versions[i].Store(v)
+				handled.Done()
+			}
+			return nil
+		})
+		opts := WatcherOptions{MaxBacklog: []int{-1, 1, 3, 100}[i%4]}
+		if i%6 == 5 {
+			opts.Workers = 2
+		}
+		if _, err := d.add(w, opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.begin()
+	defer d.end()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	burst := d.updates(600)
+	for round := range int64(rounds) {
+		handled.Add(len(versions))
+		if n := rnd.IntN(10); n == 0 {
+			d.distribute(burst[:rnd.IntN(len(burst))])
+		} else if n < 5 {
+			d.distribute(burst[:rnd.IntN(3)])
+		}
+		last := &corev1.Pod{}
+		last.Name, last.Generation = "last", round+1
+		d.distribute([]record[pod]{{key: "last", event: Event[pod]{Old: last, New: last, Type: EventUpdated}}})
+		if rnd.IntN(3) == 0 {
+			d.log.sealIfIdle(d.log.end())
+		}
+		handled.Wait()
+		for i := range versions {
+			if got := versions[i].Load(); got != round+1 {
+				t.Fatalf("watcher %d has seen round %d, not %d", i, got, round+1)
+			}
+		}
+	}
+}
+
+func TestASleeperIsWokenAtItsPositionAndNotBefore(t *testing.T) {
+	l := newEventLog[pod]()
+	early, late := newSleeper(), newSleeper()
+	if !l.sleep(&late, 5) || !l.sleep(&early, 2) {
+		t.Fatal("there is nothing in the log, and sleep returned false")
+	}
+	for n := range int64(6) {
+		l.append([]record[pod]{numbered(n)})
+		for name, s := range map[string]struct {
+			*sleeper
+			until int64
+		}{"early": {&early, 2}, "late": {&late, 5}} {
+			select {
+			case <-s.wake:
+				if n+1 != s.until {
+					t.Errorf("%s was woken at %d", name, n+1)
+				}
+			default:
+				if n+1 == s.until {
+					t.Errorf("%s was not woken at %d", name, n+1)
+				}
+			}
+		}
+	}
+	if l.sleep(&early, 6) {
+		t.Error("the log has reached the position, and sleep returned true")
+	}
+}
+
+// TestAnIdleInformerKeepsNoOldObjects looks for what watchers that have seen
+// everything, and sleep, keep alive.
+func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDistribution(t)
+		var busy sync.WaitGroup
+		for _, opts := range []WatcherOptions{{MaxBacklog: -1}, {MaxBacklog: 1}, {MaxBacklog: 10, Workers: 2}} {
+			w := WatcherFunc[pod](func(context.Context, Event[pod]) error { time.Sleep(time.Millisecond); return nil })
+			if _, err := d.add(w, opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.begin()
+		busy.Go(func() { d.run(d.ctx) })
+		var olds []weak.Pointer[corev1.Pod]
+		for range 3 * maxChunk {
+			old := &corev1.Pod{}
+			old.Name = "a"
+			olds = append(olds, weak.Make(old))
+			d.distribute([]record[pod]{{key: "a", event: Event[pod]{Old: old, New: old, Type: EventUpdated}}})
+		}
+		time.Sleep(time.Hour)
+		runtime.GC()
+		kept := 0
+		for _, old := range olds {
+			if old.Value() != nil {
+				kept++
+			}
+		}
+		if kept > 0 {
+			t.Errorf("%d of %d objects are still alive", kept, len(olds))
+		}
+		d.informerProcessor.stop()
+		d.stop()
+		busy.Wait()
+	})
+}
+
+func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
+	for _, place := range []int{0, 1, exactly - 1, exactly, 100, maxChunk - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDistribution(t)
+			hang := make(chan struct{})
+			at := fmt.Sprint(place)
+			w := WatcherFunc[pod](func(_ context.Context, e Event[pod]) error {
+				if e.New.Name == at {
+					<-hang
+				}
+				return nil
+			})
+			l, err := d.add(w, WatcherOptions{MaxBacklog: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Until a large chunk is full, so that the updates fill one.
+			for c := d.log.tail.Load(); len(c.records) < maxChunk || c.filled.Load() < maxChunk; c = d.log.tail.Load() {
+				d.distribute([]record[pod]{{kind: recordVoid}})
+			}
+			d.begin()
+			defer d.end()
+			defer close(hang)
+			synctest.Wait()
+			d.distribute(d.updates(maxChunk))
+			synctest.Wait()
+			calls := l.calling()
+			if len(calls) != 1 {
+				t.Fatalf("hanging at event %d it is said to be in %q", place, calls)
+			}
+			var first, more int
+			if n, _ := fmt.Sscanf(strings.TrimPrefix(calls[0], "default/"), "%d or one of the %d after it", &first, &more); n == 0 || place < first || place > first+more {
+				t.Errorf("hanging at event %d it is said to be in %q", place, calls)
+			}
+			if place < exactly && more > 0 || more >= exactly {
+				t.Errorf("hanging at event %d it is said to be in %q, which is vague", place, calls)
+			}
+			if s := l.stats(); s.Delivered > place || s.Delivered <= place-exactly || s.Delivered+s.Pending != maxChunk {
+				t.Errorf("hanging at event %d the figures are %+v", place, s)
+			}
+		})
+	}
+}
