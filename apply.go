@@ -104,11 +104,11 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 func (a *applier[T]) run(ctx context.Context) {
 	for ctx.Err() == nil && a.pop() == nil {
 		for _, it := range a.popped {
-			if !a.apply(ctx, it) {
-				return
+			if ctx.Err() != nil || !a.apply(ctx, it) {
+				break
 			}
 		}
-		if a.popped[len(a.popped)-1].listed { // then another is on its way
+		if a.popped[len(a.popped)-1].listed && ctx.Err() == nil { // then another is on its way
 			a.release()
 		} else {
 			a.tell(ctx)

@@ -46,7 +46,9 @@
 //  2. Order. A registration is called by one goroutine at a time, unless it asks
 //     for Workers, and is told of the changes of one object in the order in which
 //     the store took them, one after the other. The store is changed before anyone
-//     is told. One watcher that is registered twice is called from two goroutines.
+//     is told; changes that come close together are told together, up to 1 ms after
+//     the first of them, or when the call of the store that is under way by then has
+//     returned. One watcher that is registered twice is called from two goroutines.
 //
 //  3. Joining. AddWatcher does not block. The watcher is told the state as of the
 //     call, as added events with OriginInitial, and then every change after it: no

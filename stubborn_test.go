@@ -244,3 +244,59 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 		checkView(t, &w, src)
 	})
 }
+
+// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext: what is told together saves
+// time only if the store is fast.
+func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const changes, each = 50, 10 * time.Millisecond // each operation: a change is a look and a write
+		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var told []time.Time
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			told = append(told, time.Now())
+			return nil
+		}), informer.WatcherOptions{MaxBacklog: -1})
+		start(t, inf)
+		<-inf.Synced()
+		store.Delay(each)
+		begun := time.Now()
+		for n := range changes {
+			src.Apply(object(fmt.Sprint(n), "1"))
+		}
+		sleepBubble(time.Minute)
+		if len(told) != changes {
+			t.Fatalf("%d events of %d changes", len(told), changes)
+		}
+		for n, at := range told {
+			if late := at.Sub(begun) - time.Duration(2*n+2)*each; late > each {
+				t.Errorf("change %d was told %v after it was stored", n, late)
+			}
+		}
+	})
+}
+
+func TestASlowStoreDelaysTheStopByOneChange(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const each = time.Second
+		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
+		inf := newInformer(t, src, options{Queue: queue, Store: store, DrainTimeout: time.Minute})
+		var w recorder
+		addWatcher(t, inf, &w, informer.WatcherOptions{})
+		stop := start(t, inf)
+		<-inf.Synced()
+		store.Delay(each)
+		for n := range 500 {
+			src.Apply(object(fmt.Sprint(n), "1"))
+		}
+		sleepBubble(10*each + each/2)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 2*each {
+			t.Errorf("it took %v to stop", took)
+		}
+		if stored, told := len(store.ListKeys()), len(w.Events()); stored != told || told < 5 {
+			t.Errorf("%d objects are stored, %d were told", stored, told)
+		}
+	})
+}
