@@ -108,7 +108,7 @@ func (a *applier[T]) run(ctx context.Context) {
 				break
 			}
 		}
-		if a.popped[len(a.popped)-1].listed && ctx.Err() == nil { // then another is on its way
+		if a.inlet.full.Load() { // then another comes as soon as there is room
 			a.release()
 		} else {
 			a.tell(ctx)
@@ -118,6 +118,7 @@ func (a *applier[T]) run(ctx context.Context) {
 		// time. When nobody else has anything to do, it costs 100 ns.
 		runtime.Gosched()
 	}
+	a.tell(ctx)
 }
 
 // pop waits for changes and takes some out of the queue. The callbacks only hand

@@ -17,6 +17,7 @@ type backlog[T Object] struct {
 	limit  int // negative: never merge
 	events int
 	whole  int        // how many of them, not merged yet, are adds of the first list
+	others int        // how many records, not merged yet, are no events
 	merged *merged[T] // nil if nothing is
 	ring   *buffer.Ring[segment[T]]
 	last   segment[T] // goes into the ring when it cannot grow any more
@@ -27,6 +28,7 @@ type backlog[T Object] struct {
 func (b *backlog[T]) push(s segment[T]) (away int) {
 	b.events += s.events
 	b.whole += countFirstAdds(s.records)
+	b.others += len(s.records) - s.events
 	if len(b.last.records) == 0 {
 		b.last = s
 	} else if !b.last.extend(s) {
@@ -46,18 +48,20 @@ func (b *backlog[T]) push(s segment[T]) (away int) {
 		away += b.merge(s)
 	}
 	b.events -= away
-	b.whole = 0
+	b.whole, b.others = 0, 0
 	return away
 }
 
 // room returns how many more events may wait before they are merged; less than none
 // if there are too many already. The adds of the first list do not count: they are
-// one per object, so that to merge them takes time and memory and saves nothing.
+// one per object, so that to merge them takes time and memory and saves nothing. Nor
+// may there be more records than that of which nothing remains, such as those of
+// relists that have found nothing new.
 func (b *backlog[T]) room() int {
 	if b.limit < 0 {
 		return math.MaxInt
 	}
-	return b.limit - (b.events - b.whole)
+	return b.limit - max(b.events-b.whole, b.others)
 }
 
 // countFirstAdds counts what the first list has added.
@@ -97,6 +101,7 @@ func (b *backlog[T]) pop() (segment[T], bool) {
 	s, ok := b.oldest()
 	b.events -= s.events
 	b.whole -= countFirstAdds(s.records)
+	b.others -= len(s.records) - s.events
 	return s, ok
 }
 

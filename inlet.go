@@ -87,6 +87,7 @@ type inlet[T Object] struct {
 	ordered bool // events come in the order of their versions: not so the objects that a watch from no version begins with
 
 	queued atomic.Int64 // items in the queue, but for one that is just being put there
+	full   atomic.Bool  // an item waits for room
 
 	mu      sync.Mutex // protects the rest
 	oldest  *item[T]   // the last that is applied with all before it
@@ -273,10 +274,12 @@ func (in *inlet[T]) waitFor(patience context.Context, bound int) bool {
 			return false
 		}
 		in.mu.Unlock()
+		in.full.Store(bound > 1)
 		select {
 		case <-in.room:
 		case <-patience.Done():
 		}
+		in.full.Store(false)
 	}
 }
 

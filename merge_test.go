@@ -316,3 +316,30 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 		t.Errorf("%d events were told of %d objects, %d wait", told, objects, b.events)
 	}
 }
+
+// TestRecordsOfWhichNothingRemainsAreDropped: a server that answers one list after the
+// other tells nothing new, and must not fill the memory behind a blocked watcher.
+func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
+	const limit, objects, relists = 100, 500, 50
+	l := newEventLog[pod]()
+	c := l.cursor()
+	b := &backlog[pod]{limit: limit}
+	obj := &corev1.Pod{}
+	for range relists {
+		for range objects {
+			l.append([]record[pod]{{key: "a", unchanged: true, event: Event[pod]{Type: EventUpdated, Old: obj, New: obj}}})
+			s, _ := c.next(maxChunk)
+			b.push(s)
+		}
+	}
+	kept := len(b.last.records)
+	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
+		kept += len(s.records)
+	}
+	if kept > 2*maxChunk {
+		t.Errorf("%d of %d records are kept", kept, relists*objects)
+	}
+	if s, _ := b.pop(); s.end < l.end()-2*maxChunk {
+		t.Errorf("position %d is reached, of %d", s.end, l.end())
+	}
+}

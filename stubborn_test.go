@@ -302,3 +302,26 @@ func TestASlowStoreDelaysTheStopByOneChange(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime, and also if the informer is
+// stopped meanwhile.
+func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, DrainTimeout: time.Minute, Transform: func(obj configMap) (configMap, error) {
+			if obj.Name == "b" {
+				time.Sleep(time.Hour)
+			}
+			return obj, nil
+		}})
+		var w recorder
+		addWatcher(t, inf, &w, informer.WatcherOptions{})
+		stop := start(t, inf)
+		time.Sleep(time.Minute)
+		w.Expect(t, "added default/a")
+		stop() // waits for Transform
+		if stored, _ := inf.List("", nil); len(stored) != len(w.View()) {
+			t.Errorf("%d objects are stored, %d were told", len(stored), len(w.View()))
+		}
+	})
+}
