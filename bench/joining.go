@@ -28,7 +28,7 @@ func joiningSection(sz sizes) section {
 		cases: []measurement{{
 			rows: []row{
 				{name: "joining, everybody else stands still for", unit: "ms"},
-				{name: "control: the same without a join", unit: "ms"},
+				{name: "control: the same without a join", unit: "ms", plain: true},
 				{name: "joining, until the joiner has everything", unit: "ms"},
 			},
 			measure: func(ctx context.Context, s side) ([]float64, error) { return joining(ctx, s, sz.cached, sz.joins) },

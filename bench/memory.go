@@ -38,6 +38,7 @@ func memorySection(sz sizes) section {
 				rows: []row{
 					{name: "heap per idle watcher", unit: "B", common: true, floor: both(10)},
 					{name: "stacks per idle watcher", unit: "B", common: true},
+					{name: "heap and stacks per idle watcher", unit: "B", common: true},
 				},
 				measure: func(ctx context.Context, s side) ([]float64, error) { return idleWatchers(ctx, s, sz.idle) },
 			},
@@ -112,7 +113,8 @@ func idleWatchers(ctx context.Context, s side, count int) (values []float64, err
 	}
 	heap, stacks := settled()
 	n := float64(count)
-	return []float64{(heap - heapBefore) / n, (stacks - stacksBefore) / n}, nil
+	heap, stacks = (heap-heapBefore)/n, (stacks-stacksBefore)/n
+	return []float64{heap, stacks, heap + stacks}, nil
 }
 
 // addIdle returns when as many more watchers have been told everything. It keeps

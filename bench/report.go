@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,6 +77,7 @@ func markdown(results []result, s setting, plotFile string) string {
 	if plotFile != "" {
 		fmt.Fprintf(&b, "![ns per event against the number of watchers](%s)\n\n", plotFile)
 	}
+	b.WriteString(remarks + "\n")
 	b.WriteString("## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest of all rounds.\n\n")
 	for _, r := range results {
 		r.write(&b)
@@ -120,6 +122,12 @@ func writeTable(b *strings.Builder, columns []string, lines [][]string) {
 	}
 	b.WriteString("\n")
 }
+
+// remarks are the author's on figures that a reader would ask about. They go with the
+// results that they were written for: whoever changes those, looks at them again.
+//
+//go:embed remarks.md
+var remarks string
 
 // The files of a report.
 const reportFile, plotFile = "RESULTS.md", "results.svg"

@@ -39,7 +39,7 @@ var fullSizes = sizes{
 
 // quickSizes take less than two minutes in all.
 var quickSizes = sizes{
-	rounds:    3,
+	rounds:    2,
 	wholeWay:  []stream{{1, 1000, 50_000}, {3, 1000, 50_000}, {10, 1000, 30_000}, {100, 1000, 5000}},
 	trickle:   250,
 	load:      250,

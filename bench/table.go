@@ -166,6 +166,7 @@ func text(results []result) string {
 		}
 	}
 	_ = w.Flush() // writing to a builder does not fail
+	b.WriteString("\nFloors are for a full run on a machine that does nothing else.\n")
 	for _, r := range results {
 		if r.err != nil {
 			fmt.Fprintf(&b, "\n%s: %v\n", r.section.title, r.err)

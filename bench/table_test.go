@@ -109,6 +109,8 @@ way, 10 watchers     ns/event          100        25         4      20        5
 ALONE
 alone, 1 watcher     ns/event/watcher  400        40         10     40        10
 alone, 100 watchers  ns/event/watcher  400        4          100    4         100
+
+Floors are for a full run on a machine that does nothing else.
 `
 	if got := text(measured()); got != want[1:] {
 		t.Errorf("got:\n%s\nwant:%s", got, want)
