@@ -84,10 +84,10 @@
 //     watcher without RecoverPanics, ends the process.
 //
 //  8. Bounded. What waits for one watcher is at most MaxBacklog events plus two per
-//     object, one per object of a state that it has not been told yet, and what it
-//     was handed, which is at most MaxBacklog or 256 events. Beyond MaxBacklog, waiting events of
-//     an object are merged, see [WatcherOptions]. The events themselves are those of
-//     the log, which all that are behind share. While the store does not return a
+//     object, one per object of a state that it has not been told yet, and what it was
+//     handed: 256 events, or MaxBacklog if that is less. Beyond MaxBacklog, waiting events
+//     of an object are merged, see [WatcherOptions]. The events themselves are those
+//     of the log, which all that are behind share. While the store does not return a
 //     listing that a watcher needs, to join or for a resync, the log is kept.
 //
 //  9. Stop. When ctx ends, Run stops the source first, then the listeners, which may

@@ -152,7 +152,7 @@ type WatcherOptions struct {
 	//
 	// So what waits is at most MaxBacklog events plus two per object, besides the
 	// rest of a state that the watcher is being told, because it has joined or a
-	// resync is due, and what it was handed, at most MaxBacklog or 256 events. 0 is
+	// resync is due, and what it was handed: 256 events, or MaxBacklog if less. 0 is
 	// DefaultMaxBacklog; negative keeps every event, however much memory that takes.
 	MaxBacklog int
 

@@ -29,7 +29,7 @@ func main() {
 	}
 	var c config
 	flag.BoolVar(&c.quick, "quick", false, "smaller sizes and fewer rounds")
-	flag.IntVar(&c.rounds, "rounds", 0, "how often each figure is measured (default: 7, or 2 if -quick)")
+	flag.IntVar(&c.rounds, "rounds", 0, "how often each figure is measured (default: 5, or 2 if -quick)")
 	flag.StringVar(&c.only, "run", "", "only the sections whose name matches this regular expression")
 	flag.StringVar(&c.write, "write", "", "write RESULTS.md and results.svg to this directory (default: only print)")
 	flag.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile to this file")

@@ -23,7 +23,7 @@ type sizes struct {
 }
 
 var fullSizes = sizes{
-	rounds:    7,
+	rounds:    5,
 	wholeWay:  []stream{{1, 1000, 200_000}, {3, 1000, 200_000}, {10, 1000, 100_000}, {100, 1000, 30_000}},
 	trickle:   2000,
 	load:      2000,
