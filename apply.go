@@ -180,18 +180,16 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
+	if it.kind == itemListed && !a.processor.hasSynced() {
+		a.tell(ctx) // who joins once Synced is closed finds all of the list told
+		a.processor.log.begun.Add(1)
+		a.processor.willSync()
+		a.records = append(a.records, record[T]{kind: recordMarker})
+		a.done, a.first = 1, true
+	}
 	a.leaving = append(a.leaving, it)
-	switch it.kind {
-	case itemBookmark:
-		a.bookmark = true
-	case itemListed:
-		a.bookmark = true
-		if !a.processor.hasSynced() {
-			a.processor.log.begun.Add(1)
-			a.processor.willSync(len(a.records))
-			a.records = append(a.records, record[T]{kind: recordMarker})
-			a.done, a.first = len(a.records), true
-		}
+	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
+	if it.kind == itemListed {
 		a.tell(ctx) // nothing that comes behind a list may delay Synced
 	}
 }

@@ -95,9 +95,9 @@ func (p *informerProcessor[T]) distribute(records []record[T]) {
 	p.log.append(records)
 }
 
-// willSync announces that the synced marker comes as the n-th record from here,
-// so that a listener which joins behind it does not wait for it.
-func (p *informerProcessor[T]) willSync(n int) { p.syncedAt.Store(p.log.end() + int64(n)) }
+// willSync announces that the synced marker comes next, so that a listener which joins
+// behind it does not wait for it.
+func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.end()) }
 
 // hasSynced reports whether what is decided now comes after the marker.
 func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
