@@ -56,8 +56,11 @@ type applier[T Object] struct {
 	processor *informerProcessor[T]
 	known     map[string]types.UID // what exists, by key; nil if the store is not the user's
 	report    func(context.Context, error)
-	observer  Observer
-	name      string                     // Options.Name
+	observer  *Observer
+	name      string // Options.Name
+	tombstone func(key string, uid types.UID) T
+	detector  cache.MutationDetector     // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
+	final     atomic.Bool                // the last state of a deleted object is to be told too
 	failing   atomic.Pointer[StoreError] // the operation that fails now
 	call      *storeCall                 // the one that is under way
 	refused   atomic.Int64               // changes
@@ -78,13 +81,15 @@ type applier[T Object] struct {
 
 // newApplier returns an applier with a queue of the kind that opts ask for. The
 // inlet, which writes into that queue, is still to be set.
-func newApplier[T Object](store cache.Store, index *index[T], processor *informerProcessor[T], opts Options[T]) *applier[T] {
+func newApplier[T Object](store cache.Store, index *index[T], processor *informerProcessor[T], tombstone func(string, types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		store:     store,
+		tombstone: tombstone,
+		detector:  cache.NewCacheMutationDetector(opts.Name),
 		index:     index,
 		processor: processor,
 		report:    opts.ErrorHandler,
-		observer:  *opts.Observer,
+		observer:  opts.Observer,
 		name:      opts.Name,
 		call:      &storeCall{clock: processor.stopwatch},
 		synced:    make(chan struct{}),
@@ -219,6 +224,11 @@ func (a *applier[T]) tell(ctx context.Context) {
 		close(a.synced)
 		a.first = false
 	}
+	for i := range a.records[:a.done] {
+		if r := &a.records[i]; r.isEvent() && r.event.Type != EventDeleted {
+			a.detector.AddObject(r.event.New)
+		}
+	}
 	a.processor.distribute(a.records[:a.done])
 	for _, info := range a.observed {
 		a.observer.Apply(info)
@@ -251,14 +261,20 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 		switch {
 		case exists:
 			c.write, c.stored = writeDelete, old
+			if c.kind == itemDelete && !c.broken {
+				c.stored = c.obj // whose version is the one of the delete
+			}
 		case !c.known:
 			return
 		default: // the store has lost what watchers know
 			unknown = true
-			old = tombstone[T](c.key, c.uid)
+			old = a.tombstone(c.key, c.uid)
 			if c.kind == itemDelete && !c.broken {
 				old, unknown = c.obj, false
 			}
+		}
+		if !unknown && !c.broken && a.final.Load() {
+			a.records = append(a.records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
 		}
 		a.record(c.key, Event[T]{Old: old, Type: EventDeleted, Origin: origin, FinalStateUnknown: unknown})
 		return
@@ -325,12 +341,13 @@ func (a *applier[T]) noteKnown(key string, uid types.UID) {
 }
 
 // fill takes over what the store holds at the start, before anything is applied.
-func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
+func (a *applier[T]) fill(ctx context.Context) {
+	filled := a.index.begin()
 	a.call.enter("list", "", a.processor.now())
 	all := a.store.List()
 	a.call.leave()
 	for _, stored := range all {
-		obj, err := accept(stored)
+		obj, err := acceptT[T](stored)
 		if err != nil {
 			a.report(ctx, &ObjectError{Op: "store", Err: err})
 			continue
@@ -338,9 +355,9 @@ func (a *applier[T]) fill(ctx context.Context, accept func(any) (T, error)) {
 		key := objectKey(obj)
 		a.noteKnown(key, obj.GetUID())
 		a.index.wrote(key, obj, true)
-		a.reportIndex(ctx, key, obj)
+		a.reportIndex(ctx, key, failures(*a.index.funcs.Load(), obj))
 		a.processor.seeded = true
 	}
-	a.index.filled.Store(true)
+	filled()
 	close(a.processor.filled)
 }

@@ -53,10 +53,7 @@ type distribution struct {
 }
 
 func newDistribution(tb testing.TB) *distribution {
-	opts, err := Options[pod]{}.withDefaults()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	opts := Options[pod]{}.withDefaults()
 	d := &distribution{informerProcessor: newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)}
 	close(d.filled)
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -93,16 +90,28 @@ func BenchmarkDistribution(b *testing.B) {
 		for _, side := range []struct {
 			name string
 			run  func(*testing.B, int)
-		}{{"client-go", distributeShared}, {"informer", distributeLog}} {
+		}{{"client-go", distributeShared}, {"informer", distributeLog}, {"informer, client-go's handlers", distributeToHandlers}} {
 			b.Run(fmt.Sprintf("%s/%d", side.name, watchers), func(b *testing.B) { side.run(b, watchers) })
 		}
 	}
 }
 
 func distributeLog(b *testing.B, watchers int) {
+	distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] {
+		return WatcherFuncs[pod]{UpdateFunc: func(context.Context, Event[pod]) error { c.count(); return nil }}
+	})
+}
+
+func distributeToHandlers(b *testing.B, watchers int) {
+	distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] {
+		return &handler[pod]{ResourceEventHandler: cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { c.count() }}}
+	})
+}
+
+func distributeTo(b *testing.B, watchers int, watcher func(*counter) ResourceWatcher[pod]) {
 	d := newDistribution(b)
 	told := newTold(b, watchers, func(c *counter) {
-		w := WatcherFuncs[pod]{UpdateFunc: func(context.Context, Event[pod]) error { c.count(); return nil }}
+		w := watcher(c)
 		if _, err := d.add(w, WatcherOptions{MaxBacklog: -1}); err != nil {
 			b.Fatal(err)
 		}

@@ -122,6 +122,22 @@
 // later does not. While a write is being retried, a watcher that joins, or is due
 // for a resync, waits for it.
 //
+// # Beside client-go and controller-runtime
+//
+// The same informer can be had as client-go's cache.SharedIndexInformer: a new one by
+// [NewSharedIndexInformer], which takes the arguments of client-go's function and fits
+// controller-runtime's cache.Options.NewInformer; one that exists by its
+// SharedIndexInformer method. Its handlers are told what client-go would tell them, and
+// all of it, so that promise 8 does not hold for them. What differs on purpose stands in
+// docs/differences-from-client-go.md.
+//
+// A [Group] runs several informers, waits for them and says how they are. [Shared] lets
+// parts of a program that do not know each other have one informer per type in common.
+//
+// If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object that
+// is told is copied, and the process ends when one turns out to have been changed. That
+// is client-go's; it takes the memory of all objects once more, for tests.
+//
 // # Logging
 //
 // The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It
@@ -145,6 +161,10 @@
 //	       10 s after it was stopped, or had begun to wait for the watchers: names them
 //	INFO   A watcher was not told everything before the informer stopped
 //	       for each such watcher, with the number of events
+//	INFO   A handler is not resynced as often as it asks for
+//	       a handler of a SharedIndexInformer, with the logger of its HandlerOptions
+//	INFO   The informer cannot be run a second time
+//	       by Run of a SharedIndexInformer, which has no error to return
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live
 //	V(2)   The informer has synced

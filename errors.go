@@ -30,10 +30,12 @@ var (
 // wrong. [errors.Is] and [errors.As] see Err as well as Reason, so that
 // apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
-	Informer string   // Options.Name
+	Informer string   // Options.Name, or "Group"
 	Late     []string // what had not happened yet, in words
-	Reason   error    // the failure that stands in the way, if one is known: a *WatchError or *StoreError
-	Err      error    // ErrStopped, or the error of the waiting ctx
+	// Reason is the failure that stands in the way, if one is known: a *WatchError or
+	// *StoreError. Of a Group it wraps all of them, and what a member's Run returned.
+	Reason error
+	Err    error // ErrStopped, the error of the waiting ctx, or that a member of a Group has failed
 }
 
 // Error names the informer, why the waiting ended, what is late, and the reason.

@@ -26,15 +26,19 @@ import (
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
-	accept    func(any) (T, error)
 	index     *index[T]
 	source    *source
 	inlet     *inlet[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
 
-	running atomic.Bool
 	stopped chan struct{} // closed when Run's ctx has ended
+	shared  func() *sharedIndexInformer[T]
+
+	ownHandler, ownObserver bool // the user has set one
+
+	settings sync.Mutex // held to change what may change until Run
+	running  atomic.Bool
 }
 
 // New returns an informer over the resource that lw lists and watches; see
@@ -50,27 +54,67 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
 	}
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
+	indexers := untyped(opts.Indexers)
+	indexers[cache.NamespaceIndex] = byNamespace()
+	return newInformer(lw, acceptT[T], tombstone[T], indexers, opts)
+}
+
+// newInformer returns an informer over objects that accept lets pass. Of one that is
+// gone and of which only the key is known, tombstone makes an object. What opts say
+// of indexers does not count.
+func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), tombstone func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if err := checkSource(lw); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("informer: %w", err)
+	i := &CustomCacheInformer[T]{
+		store: opts.Store, stopped: make(chan struct{}),
+		ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil,
 	}
-	i := &CustomCacheInformer[T]{opts: opts, store: opts.Store, accept: acceptT[T], stopped: make(chan struct{})}
+	i.opts = opts.withDefaults()
 	if i.store == nil {
 		i.store = cache.NewIndexer(keyFunc[T], cache.Indexers{})
 	}
-	if i.index, err = newIndex(i.store, opts.Indexers); err != nil {
+	var err error
+	if i.index, err = newIndex[T](i.store, indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
+	opts = i.opts
+	opts.ErrorHandler = func(ctx context.Context, err error) { i.opts.ErrorHandler(ctx, err) } // which may still change
 	made := stopwatch{time.Now()}
 	i.source = newSource(lw, made, opts)
 	i.processor = newProcessor(i.store.List, made, opts)
-	i.applier = newApplier(i.store, i.index, i.processor, opts)
-	i.inlet = newInlet(i.applier.queue, i.applier.knownKeys, i.source, i.accept, opts)
+	i.applier = newApplier(i.store, i.index, i.processor, tombstone, opts)
+	i.inlet = newInlet(i.applier.queue, i.applier.knownKeys, i.source, accept, opts)
 	i.applier.inlet = i.inlet
+	i.shared = sync.OnceValue(func() *sharedIndexInformer[T] { return newView(i, 0) })
 	return i, nil
+}
+
+// set changes something that is fixed once the informer runs. It returns
+// ErrAlreadyRun if it does.
+func (i *CustomCacheInformer[T]) set(change func()) error {
+	i.settings.Lock()
+	defer i.settings.Unlock()
+	if i.running.Load() {
+		return ErrAlreadyRun
+	}
+	change()
+	return nil
+}
+
+// adopt sets the handler and the observer of a Group where the user has set none.
+func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
+	_ = i.set(func() {
+		if handler != nil && !i.ownHandler {
+			i.opts.ErrorHandler = handler
+		}
+		if observer != nil && !i.ownObserver {
+			*i.opts.Observer = *observer
+		}
+	})
 }
 
 // AddWatcher registers w. It does not block. The watcher is told the state as of
@@ -106,8 +150,8 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // second Run returns ErrAlreadyRun at once. Do not wait for Run to return in a
 // watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
-	if !i.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("informer %s: %w", i.opts.Name, ErrAlreadyRun)
+	if err := i.set(func() { i.running.Store(true) }); err != nil {
+		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
 	if ctx.Err() != nil {
 		i.stop()
@@ -123,6 +167,7 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	var watchers, controller sync.WaitGroup
 	i.processor.start(calls)
 	watchers.Go(func() { i.processor.run(calls) })
+	watchers.Go(func() { i.applier.detector.Run(calls.Done()) })
 	controller.Go(func() { i.control(ctx) })
 
 	<-ctx.Done()
@@ -185,7 +230,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("The informer starts")
 	defer logger.V(2).Info("The source has stopped")
-	i.applier.fill(ctx, i.accept)
+	i.applier.fill(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { i.source.run(ctx, i.inlet) })
@@ -379,9 +424,12 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	return rv
 }
 
-// keyFunc is cache.MetaNamespaceKeyFunc for a store that holds nothing but objects of
-// one type.
+// keyFunc is cache.DeletionHandlingMetaNamespaceKeyFunc for a store that holds nothing
+// but objects of one type.
 func keyFunc[T Object](obj any) (string, error) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return gone.Key, nil
+	}
 	t, err := acceptT[T](obj)
 	if err != nil {
 		return "", err
@@ -405,9 +453,13 @@ func tombstone[T Object](key string, uid types.UID) T {
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		obj = reflect.New(t.Elem()).Interface().(AnyObject)
 	}
+	nameTombstone(obj, key, uid)
+	return obj.(T)
+}
+
+func nameTombstone(obj AnyObject, key string, uid types.UID) {
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
 	obj.SetUID(uid)
-	return obj.(T)
 }

@@ -80,7 +80,6 @@ type inlet[T Object] struct {
 	accept    func(any) (T, error)
 	transform func(T) (T, error)
 	source    *source
-	timed     bool            // items say when they arrived
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
@@ -101,7 +100,7 @@ type inlet[T Object] struct {
 func newInlet[T Object](queue cache.Queue, known func() []string, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	return &inlet[T]{
-		queue: queue, known: known, source: s, accept: accept, transform: opts.Transform, timed: opts.Observer.Apply != nil,
+		queue: queue, known: known, source: s, accept: accept, transform: opts.Transform,
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 }
@@ -221,7 +220,7 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 		return nil, &ObjectError{Op: op, Err: fmt.Errorf("%T has no name", raw)}
 	}
 	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
-	if in.timed {
+	if in.source.observer.Apply != nil {
 		it.arrived = in.source.now()
 	}
 	if in.transform == nil {

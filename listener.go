@@ -54,6 +54,7 @@ type informerProcessorListener[T Object] struct {
 	listing atomic.Bool // the store, for a state
 	syncing atomic.Bool // OnSynced is being called
 	crew    *crew[T]    // nil if run calls the watcher itself
+	handler *handler[T] // the watcher, if it is client-go's
 
 	mu      sync.Mutex // protects what waits: in this order,
 	joining bool       // a state that is still to come,
@@ -92,13 +93,21 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	l.handled.Store(l.cursor.position())
 	l.counts.read.Store(l.cursor.events)
 	l.lag.listener = l
-	if opts.ResyncPeriod > 0 {
-		l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
-	}
+	l.handler, _ = w.(*handler[T])
+	l.resyncEvery(opts.ResyncPeriod)
 	if opts.Workers > 1 || opts.Retry != nil {
 		l.crew = newCrew(l)
 	}
 	return l
+}
+
+// resyncEvery sets the period of the resyncs, 0 for none. It must not be called once
+// the goroutines run.
+func (l *informerProcessorListener[T]) resyncEvery(period time.Duration) {
+	l.resync = resyncTimer{}
+	if period > 0 {
+		l.resync = resyncTimer{period: period, synced: l.synced}
+	}
 }
 
 func (l *informerProcessorListener[T]) registration() *Registration {
@@ -135,6 +144,7 @@ const exactly = 16
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
 	l.hands.take(s, l.counts.done())
 	defer l.hands.empty()
+	h := l.handler
 	plain := l.processor.observer.Handled == nil && !l.opts.RecoverPanics
 	delivered := int64(0) // and not counted yet
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
@@ -148,8 +158,13 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():
+			if h != nil {
+				h.note(r)
+			}
 		case plain:
-			if err := l.methods.tell(ctx, &r.event); err != nil {
+			if h != nil {
+				h.tell(&r.event)
+			} else if err := l.methods.tell(ctx, &r.event); err != nil {
 				count()
 				l.settle(ctx, attempt[T]{event: r.event, err: err, failures: 1, gaveUp: true})
 				continue

@@ -23,6 +23,7 @@ const (
 	recordEvent  recordKind = iota
 	recordMarker            // the informer has synced
 	recordVoid              // the store has refused what was announced
+	recordFinal             // New is what the object of the next record, a delete, was in the end
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.

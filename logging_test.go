@@ -162,7 +162,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 				continue
 			}
 			got[lineOf(e)]++
-			if !slices.Contains(e.WithKVList, any("informer")) {
+			if !slices.Contains(slices.Concat(e.WithKVList, e.ParameterKVList), any("informer")) {
 				t.Errorf("%q does not say which informer", e.Message)
 			}
 		}
@@ -199,6 +199,12 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	addWatcher(t, inf, informer.WatcherFunc[configMap](picky), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 20)})
 	stop, lines := startLogged(t, inf)
 	sleepBubble(time.Minute)
+
+	shared := inf.SharedIndexInformer()
+	if _, err := shared.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	shared.RunWithContext(t.Context())
 
 	unreachable(src)
 	src.Compact()

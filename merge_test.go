@@ -243,10 +243,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 }
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
-	opts, err := Options[pod]{}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	opts := Options[pod]{}.withDefaults()
 	p := newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2})
 	c := l.crew

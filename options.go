@@ -56,7 +56,9 @@ type Options[T Object] struct {
 	// GetByKey, List, Add for a key that is not there, Update and Delete for one
 	// that is, and Bookmark; if a write fails, which may have taken effect all
 	// the same, it looks with GetByKey before it tries again. An object that was
-	// deleted and created again while the watch was cut is an Update.
+	// deleted and created again while the watch was cut is an Update. Delete gets the
+	// object's final state, with the version of the delete, if the watch has sent it,
+	// else what GetByKey returned.
 	//
 	// An error of GetByKey or of a write that wraps ErrPermanent refuses the change:
 	// the store has not taken it. It is not tried again, but reported as a *StoreError with GaveUp and counted in
@@ -197,11 +199,8 @@ type WatcherOptions struct {
 // DefaultMaxBacklog is the MaxBacklog of a watcher that does not set it.
 const DefaultMaxBacklog = 10_000
 
-// withDefaults returns a checked copy of o in which every default is filled in.
-func (o Options[T]) withDefaults() (Options[T], error) {
-	if err := o.check(); err != nil {
-		return o, err
-	}
+// withDefaults returns a copy of o in which every default is filled in.
+func (o Options[T]) withDefaults() Options[T] {
 	o.Name = cmp.Or(o.Name, typeName(reflect.TypeFor[T]()))
 	o.Queue = cmp.Or(o.Queue, DeltaFIFO)
 	if o.Backoff == nil {
@@ -213,10 +212,12 @@ func (o Options[T]) withDefaults() (Options[T], error) {
 	if o.ErrorHandler == nil {
 		o.ErrorHandler = LogError
 	}
-	if o.Observer == nil {
-		o.Observer = &Observer{}
+	observer := Observer{}
+	if o.Observer != nil {
+		observer = *o.Observer
 	}
-	return o, nil
+	o.Observer = &observer
+	return o
 }
 
 func (o Options[T]) check() error {

@@ -25,7 +25,7 @@ type informerProcessor[T Object] struct {
 	log      *eventLog[T]
 	list     func() []any // the store's objects; may block
 	report   func(context.Context, error)
-	observer Observer
+	observer *Observer
 	stopwatch
 
 	// startedCh is closed once the pop and run goroutines of every listener
@@ -69,7 +69,7 @@ func newProcessor[T Object](list func() []any, s stopwatch, opts Options[T]) *in
 		log:       newEventLog[T](),
 		list:      list,
 		report:    opts.ErrorHandler,
-		observer:  *opts.Observer,
+		observer:  opts.Observer,
 		stopwatch: s,
 		draining:  make(chan struct{}),
 		startedCh: make(chan struct{}),

@@ -56,14 +56,14 @@ func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]
 
 func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	if namespace != "" {
-		return i.index.find(i.store, cache.NamespaceIndex, namespace)
+		return i.index.find(cache.NamespaceIndex, namespace)
 	}
 	return typed[T](i.store.List())
 }
 
 // ByIndex returns the objects with that value of an index, see [Reader].
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
-	objs, err := i.index.find(i.store, name, value)
+	objs, err := i.index.find(name, value)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: ByIndex: %w", i.opts.Name, err)
 	}

@@ -46,10 +46,14 @@ type source struct {
 	report                         func(context.Context, error)
 	stopwatch
 	status                sourceStatus
-	observer              Observer
+	observer              *Observer
 	logger                klog.Logger // Run's
 	lastList, lastContact moment
 	watching              atomic.Int32 // watches that are open
+
+	// Of the client-go view. The hook is set before run, if at all.
+	reflector   atomic.Pointer[cache.Reflector]
+	watchFailed cache.WatchErrorHandlerWithContext
 
 	calls       callGroup
 	lastWatch   time.Time    // of the reflector's goroutine
@@ -67,7 +71,7 @@ func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T
 		pageSize:                 opts.PageSize,
 		backoff:                  *opts.Backoff,
 		report:                   opts.ErrorHandler,
-		observer:                 *opts.Observer,
+		observer:                 opts.Observer,
 		stopwatch:                since,
 	}
 }
@@ -87,18 +91,34 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 		MinWatchTimeout: s.minWatchTimeout,
 	})
 	reflector.WatchListPageSize = s.pageSize
+	s.reflector.Store(reflector)
 
 	// Not reflector.RunWithContext: it gives the errors to a handler that
 	// cannot be set from outside its package.
 	_ = s.backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.status.failures()
 		err := reflector.ListAndWatchWithContext(klog.NewContext(ctx, quiet))
-		if err != nil && !isExpired(err) && s.status.failures() == before && !errors.Is(err, errStreamless) {
+		if err == nil || errors.Is(err, errStreamless) {
+			return false, nil
+		}
+		if !isExpired(err) && s.status.failures() == before {
 			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
+		}
+		if s.watchFailed != nil {
+			s.watchFailed(ctx, reflector, err)
 		}
 		return false, nil
 	})
 	s.calls.close()
+}
+
+// lastVersion returns the version that the reflector has seen last, "" before the
+// first.
+func (s *source) lastVersion() string {
+	if r := s.reflector.Load(); r != nil {
+		return r.LastSyncResourceVersion()
+	}
+	return ""
 }
 
 // IsWatchListSemanticsUnSupported is how the reflector asks whether to list

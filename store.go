@@ -66,7 +66,7 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 		a.index.wrote(c.key, c.stored, false)
 	default:
 		a.index.wrote(c.key, c.stored, true)
-		a.reportIndex(ctx, c.key, c.stored)
+		a.reportIndex(ctx, c.key, a.index.check(c.stored))
 		if c.write == writeAdd && !a.keyFound {
 			a.checkKey(ctx, c.key)
 		}
@@ -90,9 +90,9 @@ func (a *applier[T]) checkKey(ctx context.Context, key string) {
 
 var errLostKey = errors.New("the store does not find what was just added: it must key objects as cache.MetaNamespaceKeyFunc does")
 
-// reportIndex reports what the index functions returned for obj.
-func (a *applier[T]) reportIndex(ctx context.Context, key string, obj T) {
-	for _, err := range a.index.check(obj) {
+// reportIndex reports what index functions have failed with.
+func (a *applier[T]) reportIndex(ctx context.Context, key string, errs []error) {
+	for _, err := range errs {
 		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
 	}
 }

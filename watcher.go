@@ -290,8 +290,11 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 
 // watcherName returns the bare name of w's type, or of what it selects for.
 func watcherName[T Object](w ResourceWatcher[T]) string {
-	if s, ok := w.(selection[T]); ok {
-		return watcherName(s.ResourceWatcher)
+	switch w := w.(type) {
+	case selection[T]:
+		return watcherName(w.ResourceWatcher)
+	case *handler[T]:
+		return typeName(reflect.TypeOf(w.ResourceEventHandler))
 	}
 	return typeName(reflect.TypeOf(w))
 }

@@ -1,0 +1,431 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// What the client-go view has beyond client-go's informer. What they have in common
+// is in shared_*_test.go.
+
+// anyOptions are the options of an informer whose type is known at run time.
+type anyOptions = informer.Options[informer.AnyObject]
+
+// configured returns an informer of config maps with these options.
+func configured(lw cache.ListerWatcher, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
+	configure := func(runtime.Object) (anyOptions, error) { return opts, nil }
+	return informer.SharedIndexInformerFunc(configure)(lw, &corev1.ConfigMap{}, 0, indexers)
+}
+
+func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		var applied []informer.ApplyInfo
+		var asked []string
+		made := informer.SharedIndexInformerFunc(func(example runtime.Object) (anyOptions, error) {
+			asked = append(asked, fmt.Sprintf("%T", example))
+			return anyOptions{
+				Store:     store,
+				Transform: annotate("first"),
+				Observer:  &informer.Observer{Apply: func(i informer.ApplyInfo) { applied = append(applied, i) }},
+				Indexers: cache.TypedIndexers[informer.AnyObject]{
+					"value": func(obj informer.AnyObject) ([]string, error) { return []string{obj.GetLabels()["value"]}, nil },
+				},
+			}, nil
+		})
+		inf := made(src, &corev1.ConfigMap{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		if err := inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }); err != nil {
+			t.Fatal(err)
+		}
+		runShared(t, inf)
+		if diff := cmp.Diff([]string{"*v1.ConfigMap"}, asked); diff != "" {
+			t.Errorf("configure was asked for (-want +got):\n%s", diff)
+		}
+		if len(applied) != 1 || applied[0].Informer != "ConfigMap" {
+			t.Errorf("the observer was told %v", applied)
+		}
+		if _, exists, err := store.GetByKey("default/a"); err != nil || !exists {
+			t.Errorf("the store has a: %t, %v", exists, err)
+		}
+		for index, value := range map[string]string{"value": "1", cache.NamespaceIndex: "default"} {
+			objs, err := inf.GetIndexer().ByIndex(index, value)
+			if err != nil || len(objs) != 1 {
+				t.Fatalf("by %s: %v, %v", index, objs, err)
+			}
+			if got := objs[0].(configMap).Annotations["transformed"]; got != " first second" {
+				t.Errorf("transformed%s, want first second", got)
+			}
+		}
+	})
+}
+
+// annotate returns a transform that adds its name to an annotation.
+func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) {
+	return func(obj informer.AnyObject) (informer.AnyObject, error) {
+		obj.SetAnnotations(map[string]string{"transformed": obj.GetAnnotations()["transformed"] + " " + name})
+		return obj, nil
+	}
+}
+
+func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
+	mistake := errors.New("no options for this type")
+	negative := func(runtime.Object) (anyOptions, error) { return anyOptions{PageSize: -1}, nil }
+	for name, test := range map[string]struct {
+		configure func(runtime.Object) (anyOptions, error)
+		reason    string
+	}{
+		"an error of configure": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
+		"a bad option":          {negative, "Options.PageSize"},
+		"an index that is there": {func(runtime.Object) (anyOptions, error) {
+			return anyOptions{Indexers: cache.TypedIndexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
+		}, "twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs errorLog
+				src := informertest.NewSource(object("a", "1"))
+				inf := informer.SharedIndexInformerFunc(func(example runtime.Object) (anyOptions, error) {
+					opts, err := test.configure(example)
+					opts.ErrorHandler = errs.handle
+					return opts, err
+				})(src, &corev1.ConfigMap{}, 0, cache.Indexers{"twice": cache.MetaNamespaceIndexFunc})
+				goShared(t, inf)
+				err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
+				if inf.HasSynced() || err == nil || !strings.Contains(err.Error(), test.reason) {
+					t.Errorf("synced: %t, %v", inf.HasSynced(), err)
+				}
+				if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), test.reason) {
+					t.Errorf("reported %v", got)
+				}
+				if got := src.Requests(); len(got) > 0 {
+					t.Errorf("the source was asked for %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
+	none := func(runtime.Object) (anyOptions, error) { return anyOptions{}, nil }
+	var noSource *source
+	for name, make := range map[string]func(){
+		"no source":                  func() { informer.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
+		"a source that is a nil":     func() { informer.NewSharedIndexInformer(noSource, &corev1.Pod{}, 0, nil) },
+		"a source without functions": func() { informer.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
+		"no source, and a configure": func() { informer.SharedIndexInformerFunc(none)(nil, &corev1.Pod{}, 0, nil) },
+		"no configure":               func() { informer.SharedIndexInformerFunc(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if msg := fmt.Sprint(recover()); !strings.Contains(msg, "nil") && !strings.Contains(msg, "without") {
+					t.Errorf("panicked with %q", msg)
+				}
+			}()
+			make()
+			t.Error("did not panic")
+		})
+	}
+}
+
+func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "2"))
+		inf := newInformer(t, src, options{Queue: queue})
+		shared := inf.SharedIndexInformer()
+		if shared != inf.SharedIndexInformer() {
+			t.Error("two calls return two views")
+		}
+		var watcher recorder
+		var handler heard
+		addWatcher(t, inf, &watcher, informer.WatcherOptions{})
+		reg := handle(t, shared, &handler)
+		informertest.Run(t, inf)
+		synctest.Wait()
+		watcher.Expect(t, "added default/a", "added default/b")
+		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
+			t.Errorf("the handler was told %v, want %v", got, want)
+		}
+		checkSynced(t, "the handler", true, reg)
+
+		src.Apply(object("a", "3"))
+		_, _ = src.Delete(keyOf("b"))
+		synctest.Wait()
+		watcher.Expect(t, "updated default/a", "deleted default/b")
+		handler.expect(t, "update a@1->a@3", "delete b@4")
+		if e := watcher.Events()[3]; e.Old.ResourceVersion != "1002" || e.New != nil {
+			t.Errorf("the watcher was told that the deleted object was %v, now %v", e.Old, e.New)
+		}
+		if err := watcher.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := shared.SetTransform(nil); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("SetTransform while running: %v", err)
+		}
+	})
+}
+
+// A refused delete must not leave its final state behind, for a handler to take it
+// for that of the next one.
+func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, store := informertest.NewSource(object("a", "1"), object("b", "2")), informertest.NewStore(nil)
+		inf := configured(src, anyOptions{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}}, nil)
+		var handler heard
+		handle(t, inf, &handler)
+		runShared(t, inf)
+		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
+			t.Errorf("the handler was told %v, want %v", got, want)
+		}
+
+		store.Fail(func(op, key string) error {
+			if op == "delete" && key == "default/a" {
+				return informer.ErrPermanent
+			}
+			return nil
+		})
+		_, _ = src.Delete(keyOf("a"))
+		_, _ = src.Delete(keyOf("b"))
+		synctest.Wait()
+		handler.expect(t, "delete b@4")
+		store.Heal()
+		src.Compact()
+		src.Disconnect()
+		sleepBubble(time.Minute)
+		handler.expect(t, "tombstone a@1")
+	})
+}
+
+// TestATombstoneOfWhichOnlyTheKeyIsKnown lets the store lose an object, so that a
+// relist finds nothing of it but that watchers know it.
+func TestATombstoneOfWhichOnlyTheKeyIsKnown(t *testing.T) {
+	kinds := map[string]struct {
+		example runtime.Object
+		want    string
+	}{
+		"typed": {&corev1.ConfigMap{}, "*v1.ConfigMap"},
+		"any":   {nil, "*v1.PartialObjectMetadata"},
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("a", "1"))
+				uid := src.Objects()[0].UID
+				inner := cache.NewStore(cache.MetaNamespaceKeyFunc)
+				store := informertest.NewStore(inner)
+				inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+					return anyOptions{Store: store}, nil
+				})(src, kind.example, 0, nil)
+				var gone []any
+				_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				runShared(t, inf)
+				_ = inner.Delete(object("a", ""))
+				unreachable(src)
+				_, _ = src.Delete(keyOf("a"))
+				src.Compact()
+				src.Heal()
+				sleepBubble(time.Minute)
+				if len(gone) != 1 {
+					t.Fatalf("deleted %v", gone)
+				}
+				tombstone, ok := gone[0].(cache.DeletedFinalStateUnknown)
+				if !ok || tombstone.Key != "default/a" || fmt.Sprintf("%T", tombstone.Obj) != kind.want {
+					t.Fatalf("the tombstone is %#v", gone[0])
+				}
+				if obj := tombstone.Obj.(metav1.Object); obj.GetName() != "a" || obj.GetNamespace() != "default" || obj.GetUID() != uid {
+					t.Errorf("the tombstone carries %v", obj)
+				}
+			})
+		})
+	}
+}
+
+// A store without indexes is an indexer in the view.
+func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "y"))
+		store := informertest.NewStore(nil)
+		var errs errorLog
+		inf := configured(src, anyOptions{Store: store, ErrorHandler: errs.handle}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		indexer := inf.GetIndexer()
+		_ = indexer.Add(object("z", "y")) // before the start, as a test would
+		byValue := cache.Indexers{"value": func(obj any) ([]string, error) { return []string{obj.(configMap).Data["value"]}, nil }}
+		if err := inf.AddIndexers(byValue); err != nil {
+			t.Fatal(err)
+		}
+		checkIndexed(t, indexer, "value", "y", "z")
+		runShared(t, inf)
+		checkIndexed(t, indexer, "value", "y", "b", "c")
+		checkIndexed(t, indexer, cache.NamespaceIndex, "default", "a", "b", "c")
+		src.Apply(object("b", "x"))
+		_, _ = src.Delete(keyOf("c"))
+		synctest.Wait()
+		checkIndexed(t, indexer, "value", "y")
+		checkIndexed(t, indexer, "value", "x", "a", "b")
+
+		first := func(obj any) ([]string, error) {
+			if name := obj.(configMap).Name; name != "b" {
+				return []string{name[:1]}, nil
+			}
+			return nil, errors.New("has no letter")
+		}
+		if err := inf.AddIndexers(cache.Indexers{"letter": first}); err != nil {
+			t.Fatal(err)
+		}
+		checkIndexed(t, indexer, "letter", "a", "a")
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "default/b") {
+			t.Errorf("reported %v", got)
+		}
+		if err := inf.AddIndexers(byValue); err == nil {
+			t.Error("an index of a name that is taken can be added")
+		}
+		objs, err := indexer.Index("value", object("other", "x"))
+		if err != nil || len(objs) != 2 {
+			t.Errorf("like another object: %v, %v", objs, err)
+		}
+		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x"}) {
+			t.Errorf("values: %v", got)
+		}
+		if got := slices.Sorted(maps.Keys(indexer.GetIndexers())); !slices.Equal(got, []string{"letter", "namespace", "value"}) {
+			t.Errorf("indexers: %v", got)
+		}
+		for _, ask := range []func() error{
+			func() error { _, err := indexer.ByIndex("unknown", "x"); return err },
+			func() error { _, err := indexer.IndexKeys("unknown", "x"); return err },
+			func() error { _, err := indexer.Index("unknown", object("a", "x")); return err },
+			func() error { return indexer.Add("no object") },
+		} {
+			if ask() == nil {
+				t.Error("what cannot be answered is no error")
+			}
+		}
+		if err := store.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// checkIndexed fails the test unless exactly the objects of these names have that
+// value.
+func checkIndexed(t *testing.T, indexer cache.Indexer, name, value string, want ...string) {
+	t.Helper()
+	objs, err := indexer.ByIndex(name, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := indexer.IndexKeys(name, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, obj := range objs {
+		got = append(got, obj.(metav1.Object).GetName())
+	}
+	if !slices.Equal(sorted(got), want) || len(keys) != len(want) {
+		t.Errorf("with %s %q: %v (%v), want %v", name, value, got, keys, want)
+	}
+}
+
+// TestAnIndexMayBeAddedWhileTheStoreChanges ends with every object under its last
+// value, whatever it had while the new index was being filled.
+func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
+	for round := range 20 {
+		src := informertest.NewSource[configMap]()
+		native := newInformer(t, src, options{Store: informertest.NewStore(nil)})
+		inf := native.SharedIndexInformer()
+		stop := start(t, native)
+		var done sync.WaitGroup
+		done.Go(func() {
+			for n := range 300 {
+				if n%7 == 6 {
+					_, _ = src.Delete(keyOf(fmt.Sprint("o", n%10)))
+				} else {
+					src.Apply(object(fmt.Sprint("o", n%10), fmt.Sprint(n%3)))
+				}
+			}
+		})
+		for n := range 3 {
+			name := fmt.Sprint("value", n)
+			done.Go(func() {
+				err := inf.AddIndexers(cache.Indexers{name: func(obj any) ([]string, error) { return []string{obj.(configMap).Data["value"]}, nil }})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		if err := native.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			want := map[string][]string{}
+			for _, obj := range src.Objects() {
+				want[obj.Data["value"]] = append(want[obj.Data["value"]], obj.Name)
+			}
+			for value := range 3 {
+				value := fmt.Sprint(value)
+				checkIndexed(t, inf.GetIndexer(), fmt.Sprint("value", n), value, sorted(want[value])...)
+			}
+		}
+		stop()
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+}
+
+func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		widget := &unstructured.Unstructured{}
+		widget.SetAPIVersion("example.com/v1")
+		widget.SetKind("Widget")
+		example := widget.DeepCopy()
+		widget.SetNamespace("default")
+		widget.SetName("a")
+		src, inner := informertest.NewSource(widget), cache.NewStore(cache.MetaNamespaceKeyFunc)
+		inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+			return anyOptions{Store: informertest.NewStore(inner)}, nil
+		})(src, example, 0, nil)
+		if name := inf.HasSyncedChecker().Name(); !strings.Contains(name, "Widget") {
+			t.Errorf("it is called %q", name)
+		}
+		var gone []any
+		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
+		runShared(t, inf)
+		_ = inner.Delete(widget)
+		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Disconnect()
+		_, _ = src.Delete(keyOf("a"))
+		src.Compact()
+		src.Heal()
+		sleepBubble(time.Minute)
+		if len(gone) != 1 {
+			t.Fatalf("deleted %v", gone)
+		}
+		obj, ok := gone[0].(cache.DeletedFinalStateUnknown).Obj.(*unstructured.Unstructured)
+		if !ok || obj.GroupVersionKind() != example.GroupVersionKind() || obj.GetName() != "a" {
+			t.Errorf("the tombstone carries %v", gone[0])
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// NewSharedIndexInformer takes the place of client-go's function of that name: what it
+// returns behaves as client-go's does, but for what docs/differences-from-client-go.md
+// lists, and is this library's [CustomCacheInformer] inside. It has the shape that
+// controller-runtime's cache.Options.NewInformer and the InformerFor of a
+// SharedInformerFactory ask for. It does not block.
+//
+// It panics if lw is nil or cannot list and watch, because it has no error to return.
+// resync is the period of handlers that have none of their own; if it is 0 no handler
+// is resynced. The example says what type the source delivers; nil is any. The informer
+// logs with the logger of the ctx given to RunWithContext; what fails is logged too.
+//
+// The result has two more methods, for those who ask for them by a type assertion:
+// Health() [Health] and WaitForSync(context.Context) error, as CustomCacheInformer
+// has them.
+func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	s, err := newShared(lw, example, resync, indexers, Options[AnyObject]{})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// SharedIndexInformerFunc returns a [NewSharedIndexInformer] whose options depend on
+// the type: configure is called with the example, in the caller's goroutine, each
+// time an informer is made. Its Indexers are added to those asked for, its Transform
+// comes before that of SetTransform. A Name that is not set is the example's kind, and
+// QueueAuto is RealFIFO, whose order client-go's informers keep.
+//
+// If configure returns an error, or options that cannot be used, the informer never
+// syncs, and that error is what its lists fail with: it goes to the options'
+// ErrorHandler, or the log. SharedIndexInformerFunc panics if configure is nil.
+func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+	if configure == nil {
+		panic("informer: SharedIndexInformerFunc: configure is nil")
+	}
+	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		if err := checkSource(lw); err != nil {
+			panic(fmt.Errorf("informer: %w", err))
+		}
+		opts, err := configure(example)
+		if err == nil {
+			var s *sharedIndexInformer[AnyObject]
+			if s, err = newShared(lw, example, resync, indexers, opts); err == nil {
+				return s
+			}
+		}
+		s, err := newShared(refusal(err), example, resync, indexers, Options[AnyObject]{
+			Name: opts.Name, ErrorHandler: opts.ErrorHandler, Observer: opts.Observer, WatchList: WatchListOff,
+		})
+		if err != nil {
+			panic(err)
+		}
+		return s
+	}
+}
+
+func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts Options[AnyObject]) (*sharedIndexInformer[AnyObject], error) {
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
+	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's
+	accept, tombstone := acceptT[AnyObject], tombstone[AnyObject]
+	if example != nil {
+		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, typeName(reflect.TypeOf(example)))
+		accept, tombstone = acceptLike(example), tombstoneLike(example)
+	}
+	inf, err := newInformer(lw, accept, tombstone, untyped(opts.Indexers), opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := inf.index.add(indexers); err != nil {
+		return nil, fmt.Errorf("informer %s: %w", inf.opts.Name, err)
+	}
+	s := newView(inf, resync)
+	inf.shared = func() *sharedIndexInformer[AnyObject] { return s }
+	return s, nil
+}
+
+// refusal is a source that fails with err.
+func refusal(err error) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, err },
+	}
+}
+
+// acceptLike returns an acceptT for objects of the example's type and, if that only
+// says that its kind is known at run time, of its kind.
+func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
+	want, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
+	if _, ok := example.(runtime.Unstructured); !ok {
+		kind = schema.GroupVersionKind{}
+	}
+	return func(raw any) (AnyObject, error) {
+		obj, err := acceptT[AnyObject](raw)
+		if err != nil {
+			return nil, err
+		}
+		if reflect.TypeOf(raw) != want {
+			return nil, fmt.Errorf("%T %w, %v", raw, errWrongType, want)
+		}
+		if got := obj.GetObjectKind().GroupVersionKind(); !kind.Empty() && got != kind {
+			return nil, fmt.Errorf("%v %w, %v", got, errWrongType, kind)
+		}
+		return obj, nil
+	}
+}
+
+// tombstoneLike returns a tombstone for objects of the example's type and kind.
+func tombstoneLike(example runtime.Object) func(string, types.UID) AnyObject {
+	t, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
+	return func(key string, uid types.UID) AnyObject {
+		obj, ok := AnyObject(&metav1.PartialObjectMetadata{}), false
+		if t.Kind() == reflect.Pointer {
+			if obj, ok = reflect.New(t.Elem()).Interface().(AnyObject); !ok {
+				obj = &metav1.PartialObjectMetadata{}
+			}
+		}
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+		nameTombstone(obj, key, uid)
+		return obj
+	}
+}

@@ -1,0 +1,236 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// minResync is the shortest resync period of a handler, as in client-go.
+const minResync = time.Second
+
+// SharedIndexInformer returns the informer in the shape that client-go, its listers and
+// factories, and controller-runtime ask for; see [NewSharedIndexInformer] for how it
+// differs from client-go's own. Each call returns the same one. It does not block, and
+// may be called at any time; what was deleted before the first call is told to handlers
+// with the state that the store had, later deletes with their final one.
+//
+// Handlers and watchers may be added side by side, and either Run may be called, but
+// only one of them. No handler is resynced, as with a client-go informer whose period is
+// 0; WatcherOptions.ResyncPeriod is for that. SetTransform adds to Options.Transform.
+func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer { return i.shared() }
+
+// sharedIndexInformer is a CustomCacheInformer as client-go's SharedIndexInformer.
+type sharedIndexInformer[T Object] struct {
+	core   *CustomCacheInformer[T]
+	resync time.Duration // of handlers that have no period of their own
+
+	mu      sync.Mutex // protects the rest
+	checks  resyncChecks
+	started bool
+	early   []*registeredHandler[T] // added before the start
+}
+
+func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
+	core.applier.final.Store(true)
+	resync = max(0, resync)
+	return &sharedIndexInformer[T]{core: core, resync: resync, checks: resyncChecks{every: resync}}
+}
+
+func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
+	s.RunWithContext(wait.ContextForChannel(stop))
+}
+
+func (s *sharedIndexInformer[T]) RunWithContext(ctx context.Context) {
+	s.start()
+	if err := s.core.Run(ctx); err != nil {
+		s.logger(klog.FromContext(ctx)).Info("The informer cannot be run a second time")
+	}
+}
+
+// start settles when the handlers that are there are resynced.
+func (s *sharedIndexInformer[T]) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return
+	}
+	s.started = true
+	s.checks.begun = s.core.processor.now()
+	for _, r := range s.early {
+		r.handler.checks = s.checks.of(r.handler.checks.added, r.asked)
+		if period := r.handler.checks.period; period > 0 {
+			r.listener.resyncEvery(period)
+		}
+	}
+	s.early = nil
+}
+
+func (s *sharedIndexInformer[T]) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (s *sharedIndexInformer[T]) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &resync})
+}
+
+func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEventHandler, opts cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	if isNil(h) {
+		return nil, s.failed("AddEventHandler", errors.New("handler is nil"))
+	}
+	logger := ptr.Deref(opts.Logger, klog.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &registeredHandler[T]{
+		of:      s,
+		asked:   s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)),
+		handler: &handler[T]{ResourceEventHandler: h, logger: logger},
+	}
+	r.handler.checks = s.checks.of(s.core.processor.now(), r.asked)
+	var err error
+	r.listener, err = s.core.processor.add(r.handler, WatcherOptions{MaxBacklog: -1, ResyncPeriod: r.handler.checks.period})
+	if err != nil {
+		return nil, s.failed("AddEventHandler", err)
+	}
+	if !s.started {
+		s.early = append(s.early, r)
+	}
+	return r, nil
+}
+
+// periodLocked returns the period with which a handler that asks for one is resynced,
+// by client-go's rules: none if the informer has none; at least a second; and a shorter
+// one than any before makes the informer look more often, but not once it runs.
+func (s *sharedIndexInformer[T]) periodLocked(logger klog.Logger, asked time.Duration) time.Duration {
+	period := max(0, asked)
+	switch {
+	case period == 0:
+		return 0
+	case s.checks.every == 0:
+		period = 0
+	case s.started:
+		period = max(period, minResync, s.checks.every)
+	default:
+		period = max(period, minResync)
+		s.checks.every = min(s.checks.every, period)
+	}
+	if period != asked {
+		s.logger(logger).Info("A handler is not resynced as often as it asks for", "asked", asked, "period", period)
+	}
+	return period
+}
+
+func (s *sharedIndexInformer[T]) logger(of klog.Logger) klog.Logger {
+	return klog.LoggerWithValues(of, "informer", s.core.opts.Name)
+}
+
+func (s *sharedIndexInformer[T]) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(interface{ removeFrom(informer any) })
+	if !ok {
+		return s.failed("RemoveEventHandler", fmt.Errorf("%T is no handle of this library's", handle))
+	}
+	r.removeFrom(s)
+	return nil
+}
+
+func (s *sharedIndexInformer[T]) SetTransform(f cache.TransformFunc) error {
+	own := s.core.opts.Transform
+	joined := own
+	if f != nil {
+		joined = func(obj T) (T, error) {
+			if own != nil {
+				var err error
+				if obj, err = own(obj); err != nil || isNil(obj) {
+					return obj, err
+				}
+			}
+			out, err := f(obj)
+			if err != nil {
+				return obj, err
+			}
+			return acceptT[T](out)
+		}
+	}
+	return s.failed("SetTransform", s.core.set(func() { s.core.inlet.transform = joined }))
+}
+
+func (s *sharedIndexInformer[T]) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
+	return s.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { h(r, err) })
+}
+
+func (s *sharedIndexInformer[T]) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
+	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.source.watchFailed = h }))
+}
+
+// failed says what an error is about, if it is one.
+func (s *sharedIndexInformer[T]) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("informer %s: %s: %w", s.core.opts.Name, op, err)
+}
+
+func (s *sharedIndexInformer[T]) HasSynced() bool { return s.core.HasSynced() }
+
+func (s *sharedIndexInformer[T]) HasSyncedChecker() cache.DoneChecker {
+	return done{"informer " + s.core.opts.Name, s.core.Synced()}
+}
+
+func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.core.source.lastVersion() }
+
+func (s *sharedIndexInformer[T]) IsStopped() bool { return closed(s.core.stopped) }
+
+// Health and WaitForSync are not in client-go's interface; see NewSharedIndexInformer.
+func (s *sharedIndexInformer[T]) Health() Health { return s.core.Health() }
+
+func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {
+	return s.core.WaitForSync(ctx)
+}
+
+// GetController returns what client-go calls of no use: it cannot be run.
+func (s *sharedIndexInformer[T]) GetController() cache.Controller { return sharedController[T]{s} }
+
+type sharedController[T Object] struct{ *sharedIndexInformer[T] }
+
+func (sharedController[T]) Run(<-chan struct{})            {}
+func (sharedController[T]) RunWithContext(context.Context) {}
+
+// registeredHandler is the handle of a handler.
+type registeredHandler[T Object] struct {
+	of       *sharedIndexInformer[T]
+	asked    time.Duration // as the period of its resyncs
+	handler  *handler[T]
+	listener *informerProcessorListener[T]
+}
+
+func (r *registeredHandler[T]) HasSynced() bool { return closed(r.listener.synced) }
+
+func (r *registeredHandler[T]) HasSyncedChecker() cache.DoneChecker {
+	return done{fmt.Sprintf("informer %s: handler %s", r.of.core.opts.Name, r.listener.opts.Name), r.listener.synced}
+}
+
+// ShutdownChan is what cache.ShutDownEventHandler waits for.
+func (r *registeredHandler[T]) ShutdownChan() <-chan struct{} { return r.listener.stopped }
+
+// removeFrom does nothing if r is a handle of another informer.
+func (r *registeredHandler[T]) removeFrom(informer any) {
+	if informer == any(r.of) {
+		r.of.core.processor.remove(r.listener)
+	}
+}
+
+// done is a cache.DoneChecker.
+type done struct {
+	name    string
+	channel <-chan struct{}
+}
+
+func (d done) Name() string          { return d.name }
+func (d done) Done() <-chan struct{} { return d.channel }
