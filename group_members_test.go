@@ -1,0 +1,250 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		stayRun, releaseStay := lingers()
+		leaveRun, releaseLeave := lingers()
+		stay, leave := &stub{run: stayRun}, &stub{run: leaveRun}
+		add(t, &g, stay, leave)
+		stop := startGroup(t, &g)
+		removed := asking(func() error { return g.Remove(leave) })
+		pending(t, "Remove", removed)
+		done := asking(stop)
+		pending(t, "Run", done)
+		releaseStay()
+		pending(t, "Run", done)
+		releaseLeave()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var errs errorLog
+		g := informer.Group{ErrorHandler: errs.handle}
+		elsewhere := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "elsewhere"})
+		early := &stub{name: "early", run: func(context.Context) error { return nil }}
+		src := informertest.NewSource[*corev1.Pod]()
+		forbid(src, forbidden("pods"))
+		pods := podInformer(t, src, "")
+		add(t, &g, elsewhere, pods, early)
+		informertest.Run(t, elsewhere)
+		stop := startGroup(t, &g)
+
+		begin := time.Now()
+		err := g.WaitForSync(t.Context())
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("WaitForSync took %v to find out", took)
+		}
+		e := mustBeLate(t, err, "elsewhere", "Pod: the first list", "early")
+		if errors.Is(err, informer.ErrStopped) || errors.Is(err, context.Canceled) || !errors.Is(e.Reason, informer.ErrAlreadyRun) {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		if !strings.Contains(err.Error(), "a member has failed while waiting for") || !strings.Contains(err.Error(), "Run of early: it returned before its ctx had ended") {
+			t.Errorf("WaitForSync: %v", err)
+		}
+
+		src.Heal()
+		mustSync(t, pods)
+		sleepBubble(hour)
+		var reported []string
+		for _, err := range errs.take() {
+			reported = append(reported, err.Error())
+		}
+		want := []string{
+			"informer: Group: Run of early: it returned before its ctx had ended",
+			"informer: Group: Run of elsewhere: informer elsewhere: informer has already been run",
+		}
+		if diff := cmp.Diff(want, sorted(reported)); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+		if err := stop(); !errors.Is(err, informer.ErrAlreadyRun) || !strings.Contains(err.Error(), "Run of early") {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestWithoutAnErrorHandlerAGroupLogsAMemberWhoseRunFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		failure := errors.New("mine")
+		add(t, &g, &stub{name: "broken", run: func(context.Context) error { return failure }})
+		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		done := asking(func() error { return g.Run(ctx) })
+		synctest.Wait()
+		lines := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
+		if len(lines) != 1 || lines[0].Err == nil || !errors.Is(lines[0].Err, failure) {
+			t.Errorf("logged: %v", lines)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, failure) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestTheErrorHandlerMayRemoveAMemberThatHasFailed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		broken := &stub{name: "broken", run: func(context.Context) error { return errors.New("mine") }}
+		g.ErrorHandler = func(context.Context, error) {
+			if err := g.Remove(broken); err != nil {
+				t.Error(err)
+			}
+		}
+		add(t, &g, broken, &stub{name: "other"})
+		stop := startGroup(t, &g)
+		mustSync(t, &g)
+		mustStop(t, stop) // who was removed does not count
+	})
+}
+
+func TestMembersAreRemovedOneByOneWhileTheOthersGoOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const n = 5
+		g := newGroup(t)
+		var (
+			srcs [n]*source
+			infs [n]*ci
+			recs [n]recorder
+			regs [n]*informer.Registration
+		)
+		for i := range n {
+			srcs[i] = informertest.NewSource[configMap]()
+			infs[i] = newInformer(t, srcs[i], options{Name: fmt.Sprint("m", i)})
+			regs[i] = addWatcher(t, infs[i], &recs[i], informer.WatcherOptions{})
+			add(t, g, infs[i])
+		}
+		stop := startGroup(t, g)
+		mustSync(t, g)
+		for gone := range n {
+			for i := range n {
+				srcs[i].Apply(object(fmt.Sprint("round", gone), "1"))
+			}
+			for i := gone; i < n; i++ {
+				recs[i].Expect(t, fmt.Sprint("added default/round", gone))
+			}
+			if err := g.Remove(infs[gone]); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-regs[gone].Stopped():
+			default:
+				t.Errorf("m%d has not stopped when Remove returns", gone)
+			}
+			want := []string(nil)
+			for i := gone + 1; i < n; i++ {
+				want = append(want, fmt.Sprint("m", i))
+			}
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(g.Health()))); diff != "" {
+				t.Errorf("members (-want +got):\n%s", diff)
+			}
+		}
+		synctest.Wait()
+		for i := range n {
+			recs[i].ExpectNone(t)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestRemoveWaitsForTheMember(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		run, release := lingers()
+		m, other := &stub{name: "m", run: run}, &stub{name: "other"}
+		add(t, g, m, other)
+		stop := startGroup(t, g)
+		first, second := asking(func() error { return g.Remove(m) }), asking(func() error { return g.Remove(m) })
+		pending(t, "Remove", first)
+		pending(t, "the second Remove", second)
+		if _, shown := g.Health()["m"]; shown {
+			t.Error("Health shows a member that is being removed")
+		}
+		mustSync(t, g) // and nobody waits for it
+		if err := g.Add(m); err == nil {
+			t.Error("it was added again before it had stopped")
+		}
+		release()
+		if err := errors.Join(<-first, <-second); err != nil {
+			t.Error(err)
+		}
+		if err := g.Remove(m); err == nil || !strings.Contains(err.Error(), "informer: Group: Remove: m is not a member") {
+			t.Errorf("the third Remove: %v", err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestRemoveBeforeRunOnlyTakesOut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, src := newGroup(t), informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{})
+		add(t, g, inf, &stub{})
+		if err := g.Remove(inf); err != nil {
+			t.Fatal(err)
+		}
+		stop := startGroup(t, g)
+		mustSync(t, g)
+		if got := src.Requests(); len(got) > 0 {
+			t.Errorf("it has been run: %v", got)
+		}
+		add(t, g, inf)
+		mustSync(t, inf)
+		mustStop(t, stop)
+	})
+}
+
+func TestRemoveOfWhatIsNoMemberIsAnError(t *testing.T) {
+	var g informer.Group
+	for says, m := range map[string]informer.Member{
+		"informer: Group: Remove: the member is nil":        nil,
+		"informer: Group: Remove: stranger is not a member": &stub{name: "stranger"},
+	} {
+		if err := g.Remove(m); err == nil || err.Error() != says {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+func TestAMemberThatIsRemovedAfterTheStopIsForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		m := &stub{name: "m"}
+		add(t, g, m)
+		mustStop(t, startGroup(t, g))
+		if err := g.Remove(m); err != nil {
+			t.Error(err)
+		}
+		if got := g.Health(); len(got) > 0 {
+			t.Errorf("Health: %v", got)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// shareKey is what tells two shared informers of a group apart.
+type shareKey struct {
+	objects reflect.Type
+	scope   string
+}
+
+// share is an informer that Shared has made or is making. Group.mu protects member
+// until made is closed.
+type share struct {
+	member Member // nil until it is one
+	err    error
+	made   chan struct{} // closed when there is either
+}
+
+// Shared returns the informer over objects of type T that g has under scope. The
+// first call for T and scope makes it, with make, and adds it to g; the others get
+// that one, with the options that it was made with. scope is whatever tells apart
+// two informers over one type, such as a namespace or a selector; where there is
+// only one, "" will do.
+//
+// Shared blocks while make runs, its own or that of another call for T and scope.
+// It may be called before and while g runs; nothing is locked meanwhile, and make
+// may call Shared for another T or scope. An error of make's is returned as it is,
+// and one of [Group.Add] too, by all calls that have waited for it; it is not
+// remembered, so that the next call tries again.
+func Shared[T Object](g *Group, scope string, make func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
+	switch {
+	case g == nil:
+		return nil, errors.New("informer: Group: Shared: the group is nil")
+	case make == nil:
+		return nil, errors.New("informer: Group: Shared: make is nil")
+	}
+	m, err := g.share(shareKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return make() })
+	if err != nil {
+		return nil, err
+	}
+	return m.(*CustomCacheInformer[T]), nil
+}
+
+func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, error) {
+	g.mu.Lock()
+	s, known := g.shared[key]
+	if !known {
+		s = &share{err: errors.New("informer: Group: Shared: make has not returned, but panicked"), made: make(chan struct{})}
+		if g.shared == nil {
+			g.shared = map[shareKey]*share{}
+		}
+		g.shared[key] = s
+	}
+	g.mu.Unlock()
+	if known {
+		<-s.made
+		return s.member, s.err
+	}
+
+	defer func() {
+		if s.err != nil { // also after a panic: nobody must wait for ever
+			g.mu.Lock()
+			delete(g.shared, key)
+			g.mu.Unlock()
+		}
+		close(s.made)
+	}()
+	m, err := construct()
+	if err == nil {
+		if err = g.add(m, s); err != nil {
+			err = fmt.Errorf("informer: Group: Shared: %w", err)
+		}
+	}
+	s.err = err
+	return m, err
+}

@@ -1,0 +1,171 @@
+package informer_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, made := newGroup(t), 0
+		shared := func(scope string) *ci {
+			t.Helper()
+			inf, err := informer.Shared(g, scope, func() (*ci, error) {
+				made++
+				return newInformer(t, informertest.NewSource(object("a", "1")), options{}), nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return inf
+		}
+		a := shared("")
+		pods, err := informer.Shared(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+			return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := startGroup(t, g)
+		mustSync(t, g)
+		b := shared("kube-system") // is run at once
+		if shared("") != a || shared("kube-system") != b || a == b || made != 2 {
+			t.Errorf("%d informers were made", made)
+		}
+		mustSync(t, b)
+		if !a.HasSynced() || !pods.HasSynced() || len(g.Health()) != 3 {
+			t.Errorf("not all are members: %v", g.Health())
+		}
+		if err := g.Remove(a); err != nil {
+			t.Fatal(err)
+		}
+		if c := shared(""); c == a || made != 3 || shared("") != c || shared("kube-system") != b {
+			t.Errorf("after a Remove, %d informers were made", made)
+		}
+		mustSync(t, g)
+		mustStop(t, stop)
+		if shared("kube-system") != b {
+			t.Error("after the stop, what is shared cannot be had any more")
+		}
+		if _, err := informer.Shared(g, "new", func() (*ci, error) {
+			return newInformer(t, informertest.NewSource[configMap](), options{}), nil
+		}); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: Shared: ") {
+			t.Errorf("after the stop: %v", err)
+		}
+	})
+}
+
+func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, release, made := newGroup(t), make(chan struct{}), 0
+		construct := func() (*ci, error) {
+			made++
+			<-release
+			return informer.New(informertest.NewSource(object("a", "1")), options{})
+		}
+		results := make(chan *ci, 10)
+		for range cap(results) {
+			go func() {
+				inf, err := informer.Shared(g, "slow", construct)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- inf
+			}()
+		}
+		synctest.Wait()
+		if made != 1 || len(results) > 0 {
+			t.Fatalf("make was called %d times, %d have returned", made, len(results))
+		}
+		// Meanwhile everything else works.
+		stop := startGroup(t, g)
+		add(t, g, &stub{name: "added"})
+		mustSync(t, g)
+		g.Health()
+		nested, err := informer.Shared(g, "other", func() (*ci, error) {
+			if _, err := informer.Shared(g, "slow", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+				return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
+			}); err != nil {
+				return nil, err
+			}
+			return newInformer(t, informertest.NewSource(object("a", "1")), options{}), nil
+		})
+		if err != nil || len(g.Health()) != 3 {
+			t.Errorf("%v, members %v", err, g.Health())
+		}
+		mustSync(t, nested)
+		close(release)
+		first := <-results
+		for range cap(results) - 1 {
+			if inf := <-results; inf != first {
+				t.Error("two informers for one scope")
+			}
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, mine, release := newGroup(t), errors.New("mine"), make(chan struct{})
+		var results []<-chan error
+		for range 3 { // one makes, the others wait
+			results = append(results, asking(func() error {
+				inf, err := informer.Shared(g, "", func() (*ci, error) { <-release; return nil, mine })
+				if inf != nil {
+					t.Error("an informer came with the error")
+				}
+				return err
+			}))
+		}
+		pending(t, "Shared", results[0])
+		close(release)
+		for _, result := range results {
+			if err := <-result; !errors.Is(err, mine) {
+				t.Errorf("Shared: %v", err)
+			}
+		}
+		if _, err := informer.Shared(g, "", func() (*ci, error) { return nil, nil }); err == nil || !strings.HasPrefix(err.Error(), "informer: Group: Shared: the member is a nil *informer.CustomCacheInformer[") {
+			t.Errorf("make returned neither: %v", err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic is lost")
+				}
+			}()
+			_, _ = informer.Shared(g, "", func() (*ci, error) {
+				waiter := asking(func() error {
+					_, err := informer.Shared(g, "", func() (*ci, error) { return nil, mine })
+					return err
+				})
+				pending(t, "Shared", waiter)
+				results = append(results, waiter)
+				panic("mine")
+			})
+		}()
+		if err := <-results[3]; err == nil || !strings.Contains(err.Error(), "panicked") {
+			t.Errorf("who waited for a make that panicked: %v", err)
+		}
+		inf := newInformer(t, informertest.NewSource[configMap](), options{})
+		if got, err := informer.Shared(g, "", func() (*ci, error) { return inf, nil }); got != inf || err != nil {
+			t.Errorf("Shared: %v, %v", got, err)
+		}
+		if got, err := informer.Shared(g, "other", func() (*ci, error) { return inf, nil }); got != nil || err == nil {
+			t.Errorf("one informer for two scopes: %v, %v", got, err)
+		}
+		if _, err := informer.Shared[configMap](nil, "", func() (*ci, error) { return inf, nil }); err == nil {
+			t.Error("no error for a nil group")
+		}
+		if _, err := informer.Shared[configMap](g, "", nil); err == nil {
+			t.Error("no error for a nil make")
+		}
+	})
+}

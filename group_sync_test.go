@@ -1,0 +1,343 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestAKindWhoseCRDIsMissingHoldsUpNobodyAndSyncsWhenItAppears(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, src, widgets := newGroup(t), informertest.NewSource(object("a", "1")), informertest.NewSource[*corev1.Pod]()
+		forbid(widgets, apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Group: "example.com", Resource: "widgets"}, "", "", 0, true))
+		var r recorder
+		inf := newInformer(t, src, options{})
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		missing := podInformer(t, widgets, "Widget")
+		add(t, g, missing, inf)
+		stop := startGroup(t, g)
+
+		r.Expect(t, "added default/a")
+		err := g.WaitForSync(within(t, hour))
+		e := mustBeLate(t, err, "Widget: the first list")
+		var why *informer.WatchError
+		if !apierrors.IsNotFound(err) || !errors.As(e.Reason, &why) || why.Resource != "Widget" {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		src.Apply(object("a", "2"))
+		r.Expect(t, "updated default/a")
+
+		widgets.Heal()
+		mustSync(t, g)
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncWaitsForRunAndForAMember(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		err := g.WaitForSync(within(t, time.Minute))
+		if e := mustBeLate(t, err, "Run", "a member (it has none)"); !errors.Is(e.Err, context.DeadlineExceeded) || e.Reason != nil {
+			t.Errorf("empty and not running: %v", err)
+		}
+
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		stop := startGroup(t, g)
+		pending(t, "WaitForSync of an empty group", done)
+		mustBeLate(t, g.WaitForSync(within(t, time.Minute)), "a member (it has none)")
+
+		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncWaitsForRunAlsoIfTheMembersHaveSynced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		add(t, g, &stub{})
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		mustBeLate(t, g.WaitForSync(within(t, time.Minute)), "Run")
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
+		add(t, g, inf)
+		mustBeLate(t, g.WaitForSync(within(t, time.Minute)), "Run", "ConfigMap: Run, the first list")
+		stop := startGroup(t, g)
+		if err := <-done; err != nil || !inf.HasSynced() {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncNoticesWhenRunBeginsAndWhenAMemberFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		failure, fail := errors.New("mine"), make(chan struct{})
+		g.ErrorHandler = func(context.Context, error) {}
+		add(t, &g, &stub{name: "broken", run: func(context.Context) error { <-fail; return failure }})
+		wait := func() error { return g.WaitForSync(t.Context()) }
+		done := asking(wait)
+		pending(t, "WaitForSync", done) // the member has synced, and nothing but Run is missing
+		stop := startGroup(t, &g)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		add(t, &g, &stub{name: "late", sync: neverSyncs})
+		done = asking(wait)
+		pending(t, "WaitForSync", done)
+		close(fail)
+		if err := <-done; !errors.Is(err, failure) {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		_ = stop()
+	})
+}
+
+func TestWaitForSyncOfAGroupThatStopsSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for late, members := range map[string][]informer.Member{
+			"a member (it has none)": nil,
+			"m":                      {&stub{name: "m", sync: neverSyncs}, &stub{name: "fine"}},
+		} {
+			g := newGroup(t)
+			add(t, g, members...)
+			stop := startGroup(t, g)
+			done := asking(func() error { return g.WaitForSync(t.Context()) })
+			pending(t, "WaitForSync", done)
+			mustStop(t, stop)
+			for when, err := range map[string]error{"at": <-done, "after": g.WaitForSync(t.Context())} {
+				if e := mustBeLate(t, err, late); !errors.Is(e.Err, informer.ErrStopped) {
+					t.Errorf("%s the stop: %v", when, err)
+				}
+			}
+		}
+	})
+}
+
+// hooked is a ctx that tells when it is looked at.
+type hooked struct {
+	context.Context
+	look func()
+}
+
+func (h *hooked) Err() error {
+	h.look()
+	return h.Context.Err()
+}
+
+func TestWaitForSyncIsNotMisledByAMemberThatIsRemovedWhileItLooks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, stopped := newGroup(t), make(chan struct{})
+		leaver := &stub{
+			run:  func(ctx context.Context) error { <-ctx.Done(); close(stopped); return nil },
+			sync: func(context.Context) error { <-stopped; return informer.ErrStopped },
+		}
+		add(t, g, leaver)
+		stop := startGroup(t, g)
+		ctx := &hooked{t.Context(), func() {}}
+		done := asking(func() error { return g.WaitForSync(ctx) })
+		pending(t, "WaitForSync", done)
+		ctx.look = sync.OnceFunc(func() { // it has the members by now, and not yet their answers
+			if err := g.Remove(leaver); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		})
+		add(t, g, &stub{name: "fine"})
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncWaitsForWhoIsAddedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, src := newGroup(t), informertest.NewSource(object("a", "1"))
+		var pods [2]*informertest.Source[*corev1.Pod]
+		for i := range pods {
+			pods[i] = informertest.NewSource[*corev1.Pod]()
+			forbid(pods[i], forbidden("pods"))
+		}
+		add(t, g, newInformer(t, src, options{}), podInformer(t, pods[0], "first"))
+		stop := startGroup(t, g)
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		add(t, g, podInformer(t, pods[1], "second"))
+		sleepBubble(hour)
+		pods[0].Heal()
+		sleepBubble(hour)
+		pending(t, "WaitForSync", done)
+		pods[1].Heal()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncNoLongerWaitsForWhoIsRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		run, release := lingers()
+		late, later := &stub{name: "late", sync: neverSyncs, run: run}, podInformer(t, informertest.NewSource[*corev1.Pod](), "later")
+		src := informertest.NewSource[*corev1.Pod]()
+		forbid(src, forbidden("pods"))
+		never := podInformer(t, src, "never")
+		add(t, g, late, &stub{name: "other"}, later, never)
+		stop := startGroup(t, g)
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		if err := g.Remove(never); err != nil { // whose WaitForSync then fails
+			t.Fatal(err)
+		}
+		pending(t, "WaitForSync", done)
+		removed := asking(func() error { return g.Remove(late) })
+		if err := <-done; err != nil { // although it has not stopped yet
+			t.Error(err)
+		}
+		pending(t, "Remove", removed)
+		release()
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncNamesEverybodyWhoIsLateAndWhy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		pods, store := informertest.NewSource[*corev1.Pod](), informertest.NewStore(nil)
+		forbid(pods, forbidden("pods"))
+		full := errors.New("disk full")
+		store.Fail(func(string, string) error { return full })
+		quiet := func(context.Context, error) {}
+		stored := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, ErrorHandler: quiet})
+		slow := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "slow"})
+		r := recorder{Hook: func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }}
+		addWatcher(t, slow, &r, informer.WatcherOptions{Name: "w"})
+		add(t, &g, podInformer(t, pods, ""), stored, &stub{name: "fine"}, slow, podInformer(t, pods, ""), &stub{name: "mute", sync: neverSyncs})
+		stop := startGroup(t, &g)
+
+		late := []string{"Pod: the first list", "ConfigMap: the first list", `slow: watcher "w" (called for default/a)`, "Pod#2: the first list", "mute"}
+		check := func(err, cause error) {
+			t.Helper()
+			e := mustBeLate(t, err, late...)
+			var why *informer.WatchError
+			var broken *informer.StoreError
+			if !errors.Is(e.Err, cause) || !apierrors.IsForbidden(err) || !errors.As(e.Reason, &why) || !errors.As(e.Reason, &broken) || !errors.Is(err, full) {
+				t.Errorf("WaitForSync: %v", err)
+			}
+		}
+		check(g.WaitForSync(within(t, time.Minute)), context.DeadlineExceeded)
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		late[2] = `slow: watcher "w"` // whose call the stop has ended
+		mustStop(t, stop)
+		if err := <-done; !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("when the group stops, WaitForSync returns %v", err)
+		}
+		if err := g.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("after the stop, WaitForSync returns %v", err)
+		}
+	})
+}
+
+func TestWaitForSyncOfASyncedGroupSucceedsAlsoIfCtxOrTheGroupHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
+		stop := startGroup(t, g)
+		mustSync(t, g)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := g.WaitForSync(ended); err != nil {
+			t.Errorf("with an ended ctx: %v", err)
+		}
+		mustStop(t, stop)
+		if err := g.WaitForSync(t.Context()); err != nil {
+			t.Errorf("after the stop: %v", err)
+		}
+	})
+}
+
+func TestWaitForSyncOfAGroupInACallbackIsAnErrorAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		pods := informertest.NewSource[*corev1.Pod]()
+		forbid(pods, forbidden("pods"))
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
+		answers := make(chan error, 1)
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+			answers <- g.WaitForSync(ctx)
+			return nil
+		}), informer.WatcherOptions{Name: "waits"})
+		add(t, g, podInformer(t, pods, ""), inf)
+		stop := startGroup(t, g)
+		err := <-answers
+		mustBeLate(t, err, "Pod: the first list", `ConfigMap: watcher "waits" (called for default/a)`)
+		if !strings.Contains(err.Error(), "in the callback of a watcher") {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestWaitForSyncReturnsWhatAMembersOwnReturnsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, mine := newGroup(t), errors.New("mine")
+		add(t, g, &stub{name: "late", sync: neverSyncs}, &stub{name: "m", sync: func(context.Context) error { return mine }})
+		stop := startGroup(t, g)
+		err := g.WaitForSync(t.Context())
+		if mustBeLate(t, err, "late", "m"); !errors.Is(err, mine) {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestNothingOfWaitForSyncGoesOnWhenItHasReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		var under atomic.Int32
+		slow := func(ctx context.Context) error {
+			under.Add(1)
+			defer under.Add(-1)
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return ctx.Err()
+		}
+		leaver := &stub{name: "leaver", sync: slow}
+		add(t, g, leaver, &stub{name: "other"})
+		stop := startGroup(t, g)
+		if err := g.WaitForSync(within(t, time.Minute)); err == nil || under.Load() != 0 {
+			t.Errorf("%d calls are under way after %v", under.Load(), err)
+		}
+		done := asking(func() error { return g.WaitForSync(t.Context()) })
+		pending(t, "WaitForSync", done)
+		if err := g.Remove(leaver); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil || under.Load() != 0 {
+			t.Errorf("%d calls are under way after %v", under.Load(), err)
+		}
+		mustStop(t, stop)
+	})
+}
