@@ -19,7 +19,7 @@ import (
 // to one that is blocked, and to one whose events are merged.
 func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 	const chunks = 50
-	d := newDistribution(t)
+	d := newDistribution()
 	block := make(chan struct{})
 	blocked := WatcherFunc[pod](func(context.Context, Event[pod]) error { <-block; return nil })
 	for _, w := range []struct {
@@ -52,7 +52,7 @@ type distribution struct {
 	stop context.CancelFunc
 }
 
-func newDistribution(tb testing.TB) *distribution {
+func newDistribution() *distribution {
 	opts := Options[pod]{}.withDefaults()
 	d := &distribution{informerProcessor: newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)}
 	close(d.filled)
@@ -109,7 +109,7 @@ func distributeToHandlers(b *testing.B, watchers int) {
 }
 
 func distributeTo(b *testing.B, watchers int, watcher func(*counter) ResourceWatcher[pod]) {
-	d := newDistribution(b)
+	d := newDistribution()
 	told := newTold(b, watchers, func(c *counter) {
 		w := watcher(c)
 		if _, err := d.add(w, WatcherOptions{MaxBacklog: -1}); err != nil {

@@ -39,9 +39,14 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resy
 
 // SharedIndexInformerFunc returns a [NewSharedIndexInformer] whose options depend on
 // the type: configure is called with the example, in the caller's goroutine, each
-// time an informer is made. Its Indexers are added to those asked for, its Transform
-// comes before that of SetTransform. A Name that is not set is the example's kind, and
-// QueueAuto is RealFIFO, whose order client-go's informers keep.
+// time an informer is made. The options' Indexers are added to those asked for, their
+// Transform comes before that of SetTransform. A Name that is not set is the example's
+// kind, and QueueAuto is RealFIFO, whose order client-go's informers keep.
+//
+// controller-runtime makes an informer per kind, namespace and form. The example of one
+// that serves unstructured objects is an *unstructured.Unstructured, that of one for
+// metadata only a *metav1.PartialObjectMetadata, with the kind in both. The namespace is
+// not told.
 //
 // If configure returns an error, or options that cannot be used, the informer never
 // syncs, and that error is what its lists fail with: it goes to the options'

@@ -20,6 +20,7 @@ func TestSharedResyncs(t *testing.T) {
 		"come no sooner if asked for after the start":                   resyncNoSoonerAfterStart,
 		"of a period between two checks come at the next":               resyncRoundedUp,
 		"of a period between two checks come at the next, to late ones": resyncRoundedUpLate,
+		"are rounded to the checks that there are at the start":         resyncRoundedAtTheStart,
 		"of a late handler come after its first calls":                  resyncOfALateHandler,
 		"do not come before the first list":                             resyncNotBeforeTheList,
 		"go on while the source is away, with ours":                     resyncWhileTheSourceIsAway,
@@ -145,6 +146,13 @@ func resyncRoundedUp(t *testing.T, s shared) {
 	about(t, "a handler with 10 m", 120, handlers[0].resyncs(t))
 	about(t, "a handler with 25 m, that is 30 m,", 40, handlers[1].resyncs(t))
 	about(t, "a handler with 11 m, that is 20 m,", 60, handlers[2].resyncs(t))
+}
+
+func resyncRoundedAtTheStart(t *testing.T, s shared) {
+	_, handlers, _ := runResynced(t, s, 10*time.Minute, 25*time.Minute, 5*time.Minute)
+	sleepBubble(20*hour + time.Second)
+	about(t, "a handler with 25 m, which the sooner one makes possible,", 48, handlers[0].resyncs(t))
+	about(t, "the sooner one", 240, handlers[1].resyncs(t))
 }
 
 func resyncRoundedUpLate(t *testing.T, s shared) {

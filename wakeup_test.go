@@ -23,7 +23,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	if testing.Short() {
 		rounds = 1000
 	}
-	d := newDistribution(t)
+	d := newDistribution()
 	var handled sync.WaitGroup
 	versions := make([]atomic.Int64, 24) // of the last event that each has seen
 	for i := range versions {
@@ -104,7 +104,7 @@ func TestASleeperIsWokenAtItsPositionAndNotBefore(t *testing.T) {
 // everything, and sleep, keep alive.
 func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDistribution(t)
+		d := newDistribution()
 		var busy sync.WaitGroup
 		for _, opts := range []WatcherOptions{{MaxBacklog: -1}, {MaxBacklog: 1}, {MaxBacklog: 10, Workers: 2}} {
 			w := WatcherFunc[pod](func(context.Context, Event[pod]) error { time.Sleep(time.Millisecond); return nil })
@@ -141,7 +141,7 @@ func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 	for _, place := range []int{0, 1, exactly - 1, exactly, 100, maxChunk - 1} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDistribution(t)
+			d := newDistribution()
 			hang := make(chan struct{})
 			at := fmt.Sprint(place)
 			w := WatcherFunc[pod](func(_ context.Context, e Event[pod]) error {

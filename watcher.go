@@ -88,7 +88,8 @@ type Event[T Object] struct {
 	// Old is the object as the watcher knew it: the New of the event before that
 	// it was told.
 	// It is the zero T for an added object, and never that for a deleted one.
-	// In a resync it is the same object as New.
+	// In a resync it is the same object as New. Where T is AnyObject and nothing but
+	// the key of a deleted object is known, it is a *metav1.PartialObjectMetadata.
 	Old T
 	// New is the object as it is now. It is the zero T for a deleted object.
 	New T
