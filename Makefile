@@ -1,6 +1,6 @@
 # All targets work on a machine that has nothing but Go and make.
 
-MODULES := . e2e bench
+MODULES := . controllerruntime e2e bench
 LINT    := bin/golangci-lint
 TESTFLAGS ?=
 
@@ -8,7 +8,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## run the tests of all modules under the race detector
@@ -34,6 +34,10 @@ bench: ## compare with client-go, for some twelve minutes; writes bench/RESULTS.
 .PHONY: bench-quick
 bench-quick: ## the same in two minutes, with smaller sizes; only prints
 	cd bench && go run . -quick
+
+.PHONY: bench-manager
+bench-manager: ## compare controller-runtime managers; writes e2e/manager/compare/RESULTS.md
+	cd e2e && go run ./manager/compare -write manager/compare/RESULTS.md
 
 .PHONY: stress
 stress: ## run the root module's tests 100 times, also on one processor

@@ -183,6 +183,27 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 	})
 }
 
+// While the store is behind, client-go's informers keep the order of different objects.
+func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
+		inf := configured(src, anyOptions{Store: store}, nil)
+		var handler heard
+		handle(t, inf, &handler)
+		runShared(t, inf)
+		release := store.Hang()
+		for _, name := range []string{"first", "a", "b", "a"} {
+			src.Apply(object(name, src.ResourceVersion()))
+			synctest.Wait()
+		}
+		release()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"add first@1", "add a@2", "add b@3", "update a@2->a@4"}, handler.take()); diff != "" {
+			t.Errorf("the handler was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A refused delete must not leave its final state behind, for a handler to take it
 // for that of the next one.
 func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
@@ -300,6 +321,10 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		if err := inf.AddIndexers(byValue); err == nil {
 			t.Error("an index of a name that is taken can be added")
 		}
+		_ = indexer.Add(object("q", "z")) // behind the informer's back
+		checkIndexed(t, indexer, "value", "z", "q")
+		_ = indexer.Delete(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: object("q", "z")})
+		checkIndexed(t, indexer, "value", "z")
 		objs, err := indexer.Index("value", object("other", "x"))
 		if err != nil || len(objs) != 2 {
 			t.Errorf("like another object: %v, %v", objs, err)

@@ -35,7 +35,7 @@ type sharedIndexInformer[T Object] struct {
 	mu      sync.Mutex // protects the rest
 	checks  resyncChecks
 	started bool
-	early   []*registeredHandler[T] // added before the start
+	early   []*registeredHandler[T] // added before the start, if there are resyncs
 }
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
@@ -99,7 +99,7 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	if err != nil {
 		return nil, s.failed("AddEventHandler", err)
 	}
-	if !s.started {
+	if !s.started && s.checks.every > 0 {
 		s.early = append(s.early, r)
 	}
 	return r, nil

@@ -1,0 +1,135 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/controllerruntime"
+)
+
+// exampleConfig leads nowhere, as nothing here asks an API server.
+var exampleConfig = &rest.Config{Host: "https://127.0.0.1:1"}
+
+// A manager with all of its caches on this library.
+func Example_manager() {
+	mgr, err := manager.New(exampleConfig, manager.Options{
+		Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer},
+	})
+	fmt.Println(mgr != nil, err)
+	// Output: true <nil>
+}
+
+// The informer of each kind has options of its own: Secrets are kept without what
+// is secret, and Pods are told in the order of their versions.
+func Example_optionsPerType() {
+	newInformer := informer.SharedIndexInformerFunc(func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
+		switch example.(type) {
+		case *corev1.Secret:
+			opts.Transform = func(obj informer.AnyObject) (informer.AnyObject, error) {
+				obj.(*corev1.Secret).Data = nil
+				return obj, nil
+			}
+		case *corev1.Pod:
+			opts.Queue = informer.RealFIFO
+		}
+		return opts, nil
+	})
+	mgr, err := manager.New(exampleConfig, manager.Options{Cache: cache.Options{NewInformer: newInformer}})
+	fmt.Println(mgr != nil, err)
+	// Output: true <nil>
+}
+
+// An informer made of a controller-runtime client. In a program, c is
+//
+//	client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+//
+// and the manager runs the informer, see Runnable.
+func ExampleListWatch() {
+	c := fake.NewClientBuilder().WithObjects(
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}},
+	).Build()
+	pods, err := informer.New(
+		controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"), client.MatchingLabels{"app": "web"}),
+		informer.Options[*corev1.Pod]{},
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- pods.Run(ctx) }()
+	if err := pods.WaitForSync(ctx); err != nil {
+		fmt.Println(err)
+	}
+	for key := range pods.All() {
+		fmt.Println(key)
+	}
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// default/web
+	// <nil>
+}
+
+// A manager that runs an informer, and a controller that has it as its source.
+func ExampleRunnable() {
+	c := fake.NewClientBuilder().WithObjects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}).Build()
+	ctx, stop := context.WithCancel(context.Background())
+	if err := runPods(ctx, exampleConfig, c, func(pod *corev1.Pod) {
+		fmt.Println("reconciling", pod.Name)
+		stop()
+	}); err != nil {
+		fmt.Println(err)
+	}
+	// Output: reconciling web
+}
+
+// runPods runs a manager until ctx ends.
+func runPods(ctx context.Context, server *rest.Config, c client.WithWatch, do func(*corev1.Pod)) error {
+	mgr, err := manager.New(server, manager.Options{
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // as tests may run more than once
+	})
+	if err != nil {
+		return err
+	}
+	pods, err := informer.New(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(controllerruntime.Runnable(pods)); err != nil {
+		return err
+	}
+	src := &source.Informer{Informer: pods.SharedIndexInformer(), Handler: &handler.EnqueueRequestForObject{}}
+	err = builder.ControllerManagedBy(mgr).Named("pods").WatchesRawSource(controllerruntime.Synced(src, pods)).Complete(reconcile.Func(
+		func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+			pod, exists, err := pods.Get(r.NamespacedName)
+			if exists {
+				do(pod) // shared: copy it before you change it
+			}
+			return reconcile.Result{}, err
+		}))
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

@@ -1,0 +1,124 @@
+package controllerruntime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// ListWatch makes a source for informer.New of a controller-runtime client:
+//
+//	informer.ListWatch(clientset.CoreV1().Pods("default"))
+//	controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"))
+//
+// do the same. list says what is listed; it is copied, and may also be an
+// UnstructuredList or a PartialObjectMetadataList that has its kind set. Their
+// items carry the kind of the item, also where the API server leaves it out.
+//
+// Of opts, namespace and selectors count. The informer says itself how a list is
+// paged, see Options.PageSize, and where a watch begins.
+//
+// c must ask the API server, as one of client.NewWithWatch does. One that reads from
+// a cache does not say which version it has read, so that changes would be missed.
+//
+// If c is nil, New says so.
+func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {
+	if isNil(c) {
+		return informer.ListWatch((*resource[L])(nil))
+	}
+	r := &resource[L]{client: c, list: list}
+	r.options.ApplyOptions(opts)
+	if !isNil(list) {
+		r.list = list.DeepCopyObject().(L)
+	}
+	if isFake(c) {
+		return informer.ListWatch(&fakeResource[L]{resource: r})
+	}
+	return informer.ListWatch(r)
+}
+
+// resource is one resource as client-go's clients have it, made of a client for all.
+type resource[L client.ObjectList] struct {
+	client  client.WithWatch
+	list    L
+	options client.ListOptions
+}
+
+var errNilList = errors.New("the list given to ListWatch is nil")
+
+func (r *resource[L]) List(ctx context.Context, request metav1.ListOptions) (L, error) {
+	if isNil(r.list) {
+		return r.list, errNilList
+	}
+	list := r.list.DeepCopyObject().(L)
+	if err := r.client.List(ctx, list, r.with(request)); err != nil {
+		return list, err
+	}
+	if l, ok := any(list).(*metav1.PartialObjectMetadataList); ok {
+		for i := range l.Items { // which say that they are a PartialObjectMetadata
+			l.Items[i].SetGroupVersionKind(r.itemKind())
+		}
+	}
+	return list, nil
+}
+
+func (r *resource[L]) Watch(ctx context.Context, request metav1.ListOptions) (watch.Interface, error) {
+	w, err := r.watch(ctx, request)
+	if _, ok := any(r.list).(*metav1.PartialObjectMetadataList); !ok || err != nil {
+		return w, err
+	}
+	kind := r.itemKind()
+	return newConverter(w, 1, func(e watch.Event) watch.Event {
+		if m, ok := e.Object.(*metav1.PartialObjectMetadata); ok {
+			m.SetGroupVersionKind(kind)
+		}
+		return e
+	}), nil
+}
+
+func (r *resource[L]) watch(ctx context.Context, request metav1.ListOptions) (watch.Interface, error) {
+	if isNil(r.list) {
+		return nil, errNilList
+	}
+	return r.client.Watch(ctx, r.list.DeepCopyObject().(L), r.with(request))
+}
+
+// with returns the user's options for one request. The client writes into Raw, and
+// takes from it neither the limit nor the continue token, so these are given twice.
+func (r *resource[L]) with(request metav1.ListOptions) *client.ListOptions {
+	o := r.options
+	if o.Raw != nil {
+		request.LabelSelector = cmp.Or(request.LabelSelector, o.Raw.LabelSelector)
+		request.FieldSelector = cmp.Or(request.FieldSelector, o.Raw.FieldSelector)
+	}
+	o.Raw, o.Limit, o.Continue = &request, request.Limit, request.Continue
+	return &o
+}
+
+// itemKind returns the kind of the items of a list that says its own.
+func (r *resource[L]) itemKind() schema.GroupVersionKind {
+	kind := r.list.GetObjectKind().GroupVersionKind()
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	return kind
+}
+
+func isNil(v any) bool {
+	value := reflect.ValueOf(v)
+	switch value.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Interface, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return value.IsNil()
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/controllerruntime"
+)
+
+func newManager(t *testing.T, options config.Controller) manager.Manager {
+	t.Helper()
+	options.SkipNameValidation = ptr.To(true) // tests may run more than once
+	mgr, err := manager.New(exampleConfig, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Controller: options})
+	ok(t, err)
+	return mgr
+}
+
+func newPods(t *testing.T, lw cache.ListerWatcher) *informer.CustomCacheInformer[*corev1.Pod] {
+	t.Helper()
+	pods, err := informer.New(lw, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+	ok(t, err)
+	return pods
+}
+
+func TestARunnableRunsWithTheManager(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(pod("default", "web", nil)).Build()
+	pods, others := newPods(t, controllerruntime.ListWatch(c, &corev1.PodList{})), newPods(t, controllerruntime.ListWatch(c, &corev1.PodList{}))
+	var group informer.Group
+	ok(t, group.Add(others))
+	mgr := newManager(t, config.Controller{})
+	for _, m := range []interface{ Run(context.Context) error }{pods, &group} {
+		ok(t, mgr.Add(controllerruntime.Runnable(m)))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(ctx) }()
+	ok(t, pods.WaitForSync(ctx))
+	ok(t, group.WaitForSync(ctx))
+	stop()
+	ok(t, <-ended)
+	if err := pods.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+		t.Errorf("Run after the manager: %v, want %v", err, informer.ErrAlreadyRun)
+	}
+}
+
+func TestARunnableNeedsNoLeader(t *testing.T) {
+	r := controllerruntime.Runnable(newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{})))
+	if l, ok := r.(manager.LeaderElectionRunnable); !ok || l.NeedLeaderElection() {
+		t.Error("the manager would start it on the leader only")
+	}
+}
+
+func TestTheManagerStopsWithTheErrorOfARunnable(t *testing.T) {
+	pods := newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{}))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	ok(t, pods.Run(ctx))
+	mgr := newManager(t, config.Controller{})
+	ok(t, mgr.Add(controllerruntime.Runnable(pods)))
+	if err := mgr.Start(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+		t.Errorf("the manager: %v, want %v", err, informer.ErrAlreadyRun)
+	}
+	for _, r := range []manager.Runnable{
+		controllerruntime.Runnable(nil),
+		controllerruntime.Runnable((*informer.CustomCacheInformer[*corev1.Pod])(nil)),
+	} {
+		if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("Start of nil: %v", err)
+		}
+	}
+}
+
+// manyPods returns a client whose list takes a while.
+func manyPods(list func() error) client.WithWatch {
+	objects := []client.Object{pod("default", "a", nil), pod("default", "b", nil), pod("default", "c", nil)}
+	return fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if err := list(); err != nil {
+				return err
+			}
+			return c.List(ctx, l, opts...)
+		},
+	}).Build()
+}
+
+// controls adds a controller on the informer to a manager.
+func controls(t *testing.T, mgr manager.Manager, pods *informer.CustomCacheInformer[*corev1.Pod], r reconcile.Func) {
+	t.Helper()
+	ok(t, mgr.Add(controllerruntime.Runnable(pods)))
+	src := &source.Informer{Informer: pods.SharedIndexInformer(), Handler: &handler.EnqueueRequestForObject{}}
+	ok(t, builder.ControllerManagedBy(mgr).Named(t.Name()).WatchesRawSource(controllerruntime.Synced(src, pods)).Complete(r))
+}
+
+func TestAControllerWaitsForItsSource(t *testing.T) {
+	listed := make(chan struct{})
+	pods := newPods(t, controllerruntime.ListWatch(manyPods(func() error { <-listed; return nil }), &corev1.PodList{}))
+	mgr := newManager(t, config.Controller{})
+	ctx, stop := context.WithCancel(t.Context())
+	reconciled := make(chan int, 100)
+	controls(t, mgr, pods, func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		all, err := pods.List("", nil)
+		reconciled <- len(all)
+		return reconcile.Result{}, err
+	})
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(ctx) }()
+	close(listed)
+	for range 3 {
+		select {
+		case n := <-reconciled:
+			if n != 3 {
+				t.Errorf("a reconciler finds %d objects, want all 3", n)
+			}
+		case <-time.After(patience):
+			t.Fatal("nothing is reconciled")
+		}
+	}
+	stop()
+	ok(t, <-ended)
+}
+
+func TestAManagerSaysWhyItsSourceDoesNotSync(t *testing.T) {
+	forbidden := errors.New("pods are forbidden")
+	pods := newPods(t, controllerruntime.ListWatch(manyPods(func() error { return forbidden }), &corev1.PodList{}))
+	mgr := newManager(t, config.Controller{CacheSyncTimeout: 100 * time.Millisecond})
+	controls(t, mgr, pods, func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		t.Error("something is reconciled")
+		return reconcile.Result{}, nil
+	})
+	err := mgr.Start(t.Context())
+	var late *informer.SyncError
+	if !errors.As(err, &late) || !strings.Contains(err.Error(), forbidden.Error()) {
+		t.Errorf("the manager: %v, want that it says %q", err, forbidden)
+	}
+}
+
+func TestARunnableLogsWithTheManager(t *testing.T) {
+	pods := newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- controllerruntime.Runnable(pods).Start(ctx) }()
+	ok(t, pods.WaitForSync(ctx))
+	stop()
+	ok(t, <-ended)
+	if log := managerLog.String(); !strings.Contains(log, "The informer has synced") {
+		t.Errorf("the manager's log is %q", log)
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/manager/api"
+)
+
+// How many write at once.
+const creators, writers = 8, 4
+
+const namespace = "default"
+
+var group = schema.GroupVersion{Group: "compare.example.com", Version: "v1"}
+
+// work is what a manager is put to.
+type work struct {
+	Objects, Controllers, Updates int
+}
+
+// subject is what is measured: a side, with controllers or with handlers that do
+// nothing but count, which shows what the informer costs by itself.
+type subject struct {
+	Side     string
+	Handlers bool
+}
+
+// results are the figures of each round.
+type results map[subject][]figures
+
+// measureAll starts an API server, fills it and measures every subject in each
+// round, in an order that changes.
+func measureAll(ctx context.Context, c config) (results, error) {
+	server, err := apiserver.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Stop()
+	if _, err := server.Install(ctx, apiserver.Kind{GroupVersionKind: group.WithKind("Widget")}); err != nil {
+		return nil, err
+	}
+	direct, err := client.New(server.Config(), client.Options{Scheme: api.Scheme(group), Mapper: api.Mapper(group)})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{config: c, server: server, client: direct}
+	tell("creating %d objects", c.Objects)
+	if err := w.fill(ctx); err != nil {
+		return nil, err
+	}
+
+	var subjects []subject
+	for _, handlers := range []bool{false, true} {
+		for _, s := range sides {
+			subjects = append(subjects, subject{s.name, handlers})
+		}
+	}
+	found := results{}
+	for round := range c.rounds {
+		for _, s := range subjects {
+			tell("round %d of %d: %s", round+1, c.rounds, s)
+			f, err := w.measure(ctx, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s, err)
+			}
+			found[s] = append(found[s], f)
+		}
+		slices.Reverse(subjects) // who comes first may have it better, or worse
+	}
+	tell("")
+	return found, nil
+}
+
+func (s subject) String() string {
+	if s.Handlers {
+		return s.Side + ", handlers only"
+	}
+	return s.Side
+}
+
+// tell tells whoever watches how far it is.
+func tell(format string, parts ...any) {
+	fmt.Fprintf(os.Stderr, "\r%-60s\r", fmt.Sprintf(format, parts...))
+}
+
+// world is the API server and what is written to it.
+type world struct {
+	config
+	server *apiserver.Server
+	client client.Client
+	size   atomic.Int64 // what an update writes is never what was there, or it would be none
+}
+
+// fill creates the objects, of about 1 KiB each.
+func (w *world) fill(ctx context.Context) error {
+	return share(w.Objects, creators, func(i int) error {
+		return w.client.Create(ctx, &api.Widget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i), Labels: map[string]string{"app": name(i)}},
+			Spec:       api.Spec{Color: "none", Notes: strings.Repeat("x", 600)},
+		})
+	})
+}
+
+// update writes the updates, to one object after the other, and returns the
+// generation that each object has then.
+func (w *world) update(ctx context.Context) (map[int]int64, error) {
+	var mu sync.Mutex // protects generations
+	generations := map[int]int64{}
+	err := share(w.Updates, writers, func(i int) error {
+		obj := &api.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i % w.Objects)}}
+		patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, w.size.Add(1))
+		if err := w.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		generations[i%w.Objects] = max(generations[i%w.Objects], obj.Generation)
+		return nil
+	})
+	return generations, err
+}
+
+// measure takes one manager through start, updates and idling.
+func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
+	c, err := startChild(ctx, task{work: w.work, subject: s, Host: w.server.Config().Host,
+		Token: w.server.Config().BearerToken, CA: w.server.Config().CAData})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if f.Start, err = c.ask(ctx, request{Op: opStart}); err != nil {
+		return f, err
+	}
+	if _, err := c.ask(ctx, request{Op: opBegin}); err != nil {
+		return f, err
+	}
+	begun := time.Now()
+	generations, err := w.update(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Writing = time.Since(begun).Seconds()
+	if f.Update, err = c.ask(ctx, request{Op: opReach, Generations: generations}); err != nil {
+		return f, err
+	}
+	f.Idle, err = c.ask(ctx, request{Op: opIdle, Idle: w.idle})
+	return f, err
+}
+
+// share calls do for 0 to n-1 from several goroutines, and returns what went wrong.
+func share(n, goroutines int, do func(i int) error) error {
+	errs := make([]error, goroutines)
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := g; i < n && errs[g] == nil; i += goroutines {
+				errs[g] = do(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Objects are known by number; their names are that with namePrefix before it.
+const namePrefix = "widget-"
+
+func name(i int) string { return fmt.Sprintf("%s%06d", namePrefix, i) }

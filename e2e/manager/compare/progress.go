@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/customcacheinformer/informer/e2e/manager/api"
+)
+
+// progress knows how far every controller has come with every object. Queues merge
+// what is not yet reconciled, so that it is states that count, and not calls.
+type progress struct {
+	reached  [][]atomic.Int64 // the generation, by controller and object
+	missing  atomic.Int64     // of these that are zero
+	complete chan struct{}    // closed when there are none
+	calls    atomic.Int64
+}
+
+func newProgress(w work) *progress {
+	p := &progress{reached: make([][]atomic.Int64, w.Controllers), complete: make(chan struct{})}
+	for c := range p.reached {
+		p.reached[c] = make([]atomic.Int64, w.Objects)
+	}
+	p.missing.Store(int64(w.Controllers) * int64(w.Objects))
+	return p
+}
+
+// note notes that a controller has seen an object.
+func (p *progress) note(controller int, obj *api.Widget) {
+	p.calls.Add(1)
+	number, err := strconv.Atoi(strings.TrimPrefix(obj.Name, namePrefix))
+	if err != nil || number >= len(p.reached[controller]) {
+		return
+	}
+	if p.reached[controller][number].Swap(obj.Generation) == 0 && p.missing.Add(-1) == 0 {
+		close(p.complete)
+	}
+}
+
+// at reports whether every controller has come to these generations of objects.
+func (p *progress) at(generations map[int]int64) bool {
+	for c := range p.reached {
+		for object, generation := range generations {
+			if p.reached[c][object].Load() < generation {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// addController adds a controller whose reconciler reads the object from the cache.
+func (p *progress) addController(mgr manager.Manager, n int) error {
+	c := mgr.GetClient()
+	return builder.ControllerManagedBy(mgr).Named(fmt.Sprint("controller-", n)).For(&api.Widget{}).Complete(reconcile.Func(
+		func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+			obj := &api.Widget{}
+			if err := c.Get(ctx, r.NamespacedName, obj); err != nil {
+				return reconcile.Result{}, err
+			}
+			p.note(n, obj)
+			return reconcile.Result{}, nil
+		}))
+}
+
+// addHandler adds what a controller has at its informer, without queue and worker.
+func (p *progress) addHandler(mgr manager.Manager, n int) error {
+	inf, err := mgr.GetCache().GetInformer(context.Background(), &api.Widget{})
+	if err != nil {
+		return err
+	}
+	_, err = inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { p.note(n, obj.(*api.Widget)) },
+		UpdateFunc: func(_, obj any) { p.note(n, obj.(*api.Widget)) },
+	})
+	return err
+}

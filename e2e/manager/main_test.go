@@ -1,0 +1,38 @@
+package manager_test
+
+import (
+	"context"
+	"log"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+)
+
+var server *apiserver.Server
+
+func TestMain(m *testing.M) {
+	crlog.SetLogger(logr.Discard())
+	var err error
+	if server, err = apiserver.Start(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	server.Stop()
+	leaks := []goleak.Option{
+		// Timers of the API server's own, see Server.Stop.
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
+		// Of controller-runtime's watch of metadata, with every informer: it does not see that
+		// it was stopped while it has an event in hand.
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
+	}
+	if err := goleak.Find(leaks...); err != nil && code == 0 {
+		log.Print(err)
+		code = 1
+	}
+	os.Exit(code)
+}

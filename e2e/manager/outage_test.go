@@ -1,0 +1,130 @@
+package manager_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/customcacheinformer/informer/e2e/manager/api"
+)
+
+func TestAManagerOutlivesAnOutage(t *testing.T) {
+	onAll(t, func(w *world) {
+		proxy, err := server.Proxy()
+		w.ok(err)
+		w.Cleanup(proxy.Close)
+		mgr := w.managerAt(proxy.Config())
+		w.create("changed", 1)
+		w.create("deleted", 1)
+		w.create("replaced", 1)
+		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
+		w.ok(err)
+		d, seen := &diary{}, &tally{}
+		_, err = inf.AddEventHandler(d)
+		w.ok(err)
+		w.ok(builder.ControllerManagedBy(mgr).Named("outage").For(&api.Widget{}).Complete(seen))
+		w.start(mgr)
+		w.until("all are known", d.has("add changed 1 true", "add deleted 1 true", "add replaced 1 true"))
+		w.until("all are reconciled", func() bool { return seen.of("changed") > 0 && seen.of("deleted") > 0 && seen.of("replaced") > 0 })
+
+		proxy.Refuse()
+		w.change("changed", 2)
+		for _, name := range []string{"deleted", "replaced"} {
+			w.ok(w.Delete(w.Context(), w.widget(name, 0)))
+		}
+		w.create("replaced", 2)
+		w.create("new", 2)
+		w.ok(server.Expire(w.Context(), w.group.WithResource("widgets")))
+		w.ok(proxy.Allow())
+
+		w.until("all that was missed is told", d.has("update changed 1 2", "add new 2 false"))
+		w.until("deletes too", func() bool { return d.has("delete deleted 1")() || d.has("lost deleted 1")() })
+		w.until("another object of a name too", func() bool {
+			return d.has("update replaced 1 2")() || (d.has("delete replaced 1")() || d.has("lost replaced 1")()) && d.has("add replaced 2 false")()
+		})
+		w.until("and reconciled", func() bool {
+			return seen.of("changed") > 1 && seen.of("deleted") > 1 && seen.of("replaced") > 1 && seen.of("new") > 0
+		})
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		w.Logf("%q", d.lines)
+	})
+}
+
+func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {
+	onAll(t, func(w *world) {
+		group := schema.GroupVersion{Group: "none." + w.group.Group, Version: "v1"}
+		told := make(chan error, 1)
+		c, err := cache.New(server.Config(), cache.Options{
+			Scheme: api.Scheme(group), Mapper: api.Mapper(group), NewInformer: w.new,
+			DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+				select {
+				case told <- err:
+				default:
+				}
+			},
+		})
+		w.ok(err)
+		inf, err := c.GetInformer(w.Context(), &api.Widget{})
+		w.ok(err)
+		ctx, stop := context.WithCancel(w.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.ok(c.Start(ctx)) })
+		select {
+		case err := <-told:
+			if !apierrors.IsNotFound(err) {
+				w.Errorf("it is told %v, want that nothing is found", err)
+			}
+		case <-time.After(patience):
+			w.Error("it is told nothing")
+		}
+		if inf.HasSynced() {
+			w.Error("the informer has synced with what is not served")
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// TestAStoppedManagerLeavesNothingRunning is not parallel, so that what runs is its
+// own and the server's.
+func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
+	for _, side := range sides {
+		t.Run(side.name, func(t *testing.T) {
+			w := newWorld(t, side.new)
+			w.create("w", 1)
+			before := informersRunning()
+			mgr, seen := w.manager(), &tally{}
+			w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Owns(&api.Part{}).Complete(seen))
+			stop := w.start(mgr)
+			w.until("it is at work", func() bool { return seen.of("w") > 0 })
+			if during := informersRunning(); during <= before {
+				w.Errorf("%d goroutines of informers, %d before: this test does not see them", during, before)
+			}
+			stop()
+			w.until("its goroutines have ended", func() bool { return informersRunning() <= before })
+		})
+	}
+}
+
+// informersRunning counts the goroutines of informers. The API server has some too,
+// always the same.
+func informersRunning() (n int) {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "k8s.io/client-go/tools/cache.") || strings.Contains(stack, "customcacheinformer/informer.") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,155 @@
+package manager_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/customcacheinformer/informer/e2e/manager/api"
+)
+
+// consistent has the manager's client read what it has written, from the cache.
+func consistent(o *manager.Options) {
+	o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
+}
+
+// TestWritesAreReadAtOnce looks once for each write: there is nothing to wait for.
+func TestWritesAreReadAtOnce(t *testing.T) {
+	onAll(t, func(w *world) {
+		mgr := w.manager(consistent)
+		w.start(mgr)
+		ctx, stop := context.WithTimeout(w.Context(), patience) // a version that never comes would block for ever
+		defer stop()
+		var writers sync.WaitGroup
+		for n := range 5 {
+			writers.Go(func() {
+				for round := range 3 {
+					if err := w.lifeOf(ctx, mgr.GetClient(), fmt.Sprint("w", n)); err != nil {
+						w.Errorf("object %d, round %d: %v", n, round, err)
+						return
+					}
+				}
+			})
+		}
+		writers.Wait()
+	})
+}
+
+// lifeOf creates, updates, patches and deletes an object, and reads after each.
+func (w *world) lifeOf(ctx context.Context, c client.Client, name string) error {
+	obj := w.widget(name, 1)
+	reads := func(size int) error {
+		got := &api.Widget{}
+		if err := c.Get(ctx, key(name), got); err != nil {
+			return err
+		}
+		if got.Spec.Size != size || got.ResourceVersion != obj.ResourceVersion {
+			return fmt.Errorf("got size %d at %s, want %d at %s", got.Spec.Size, got.ResourceVersion, size, obj.ResourceVersion)
+		}
+		listed, err := w.lists(ctx, c, name)
+		if err == nil && listed.Spec.Size != size {
+			err = fmt.Errorf("listed with size %d, want %d", listed.Spec.Size, size)
+		}
+		return err
+	}
+	if err := c.Create(ctx, obj); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	if err := reads(1); err != nil {
+		return fmt.Errorf("after create: %w", err)
+	}
+	obj.Spec.Size, obj.Finalizers = 2, []string{"example.com/hold"}
+	if err := c.Update(ctx, obj); err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	if err := reads(2); err != nil {
+		return fmt.Errorf("after update: %w", err)
+	}
+	// The object stays, as something that is being deleted, until the finalizer is gone.
+	if err := c.Delete(ctx, obj.DeepCopyObject().(client.Object)); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if err := c.Get(ctx, key(name), obj); err != nil || obj.DeletionTimestamp == nil {
+		return fmt.Errorf("after delete: being deleted since %v, %w", obj.DeletionTimestamp, err)
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	obj.Finalizers = nil
+	// Not through c: what ends with a patch has no later version to wait for.
+	if err := w.Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	w.until("it is gone", func() bool { return apierrors.IsNotFound(c.Get(ctx, key(name), &api.Widget{})) })
+
+	// A second one of that name, which a delete ends at once.
+	obj = w.widget(name, 3)
+	if err := c.Create(ctx, obj); err != nil {
+		return fmt.Errorf("second create: %w", err)
+	}
+	patched := obj.DeepCopyObject().(*api.Widget)
+	patched.Spec.Size = 4
+	if err := c.Patch(ctx, patched, client.MergeFrom(obj)); err != nil {
+		return fmt.Errorf("second patch: %w", err)
+	}
+	obj = patched
+	if err := reads(4); err != nil {
+		return fmt.Errorf("after the second patch: %w", err)
+	}
+	if err := c.Delete(ctx, obj); err != nil {
+		return fmt.Errorf("second delete: %w", err)
+	}
+	if err := c.Get(ctx, key(name), &api.Widget{}); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get after the second delete: %w, want not found", err)
+	}
+	if _, err := w.lists(ctx, c, name); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("list after the second delete: %w, want not found", err)
+	}
+	return nil
+}
+
+// lists returns the object of that name in a list.
+func (w *world) lists(ctx context.Context, c client.Client, name string) (*api.Widget, error) {
+	list := &api.WidgetList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, apierrors.NewNotFound(w.group.WithResource("widgets").GroupResource(), name)
+}
+
+// TestWritesOfMetadataAreReadAtOnce has no counterpart for unstructured objects:
+// controller-runtime v0.25 waits for their writes when typed ones are read.
+func TestWritesOfMetadataAreReadAtOnce(t *testing.T) {
+	onAll(t, func(w *world) {
+		mgr := w.manager(consistent)
+		w.start(mgr)
+		ctx, stop := context.WithTimeout(w.Context(), patience)
+		defer stop()
+		c := mgr.GetClient()
+		for n := range 5 {
+			m := &metav1.PartialObjectMetadata{ObjectMeta: w.create(fmt.Sprint("w", n), n).ObjectMeta}
+			m.SetGroupVersionKind(w.group.WithKind("Widget"))
+			w.ok(c.Patch(ctx, m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+			read := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
+			w.ok(c.Get(ctx, key(m.Name), read))
+			if read.Labels["a"] != "b" {
+				w.Errorf("the labels of %s are %v", m.Name, read.Labels)
+			}
+			w.ok(c.Delete(ctx, m))
+			if err := c.Get(ctx, key(m.Name), read); !apierrors.IsNotFound(err) {
+				w.Errorf("after delete: %v, want not found", err)
+			}
+		}
+	})
+}
