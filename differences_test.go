@@ -1,0 +1,103 @@
+package informer_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// What docs/differences-from-client-go.md says of single situations. What it says of the
+// rest is said where both are compared, in shared_*_test.go.
+func TestDifferences(t *testing.T) {
+	sharedCases{
+		"in a delete of something that nobody was told of": deleteOfAStranger,
+		"in a handler that is nil":                         nilHandler,
+		"in a list with an object of another type":         listOfAnotherType,
+		"in an index function that fails":                  failingIndexFunction,
+		"in a source that does not stream the first state": silentStream,
+		"in a transform that makes no API object":          transformToNothing,
+	}.inBubbles(t)
+}
+
+func deleteOfAStranger(t *testing.T, s shared) {
+	src := two()
+	inf := s.new(src, 0)
+	var h heard
+	handle(t, inf, &h)
+	runShared(t, inf)
+	h.take()
+	stranger := object("c", "1")
+	stranger.ResourceVersion = "1009"
+	src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})
+	if s.ours() {
+		h.expect(t)
+	} else {
+		h.expect(t, "delete c@9")
+	}
+}
+
+func nilHandler(t *testing.T, s shared) {
+	if _, err := s.new(two(), 0).AddEventHandler(nil); (err != nil) != s.ours() {
+		t.Errorf("AddEventHandler(nil): %v", err)
+	}
+}
+
+func listOfAnotherType(t *testing.T, s shared) {
+	src := two()
+	src.SetWatchList(informertest.WatchListRejected)
+	src.InjectListItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	if inf.HasSynced() == s.ours() {
+		t.Errorf("synced: %t", inf.HasSynced())
+	}
+}
+
+func failingIndexFunction(t *testing.T, s shared) {
+	inf := s.new(two(), 0)
+	if err := inf.AddIndexers(cache.Indexers{"fails": func(any) ([]string, error) { return nil, errors.New("it always does") }}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if panicked := recover() != nil; panicked == s.ours() {
+			t.Errorf("panicked: %t", panicked)
+		}
+	}()
+	if err := inf.GetIndexer().Add(object("c", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
+func silentStream(t *testing.T, s shared) {
+	src := two()
+	src.SetWatchList(informertest.WatchListSilent)
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	sleepBubble(11 * time.Second)
+	if inf.HasSynced() != s.ours() {
+		t.Errorf("synced: %t", inf.HasSynced())
+	}
+}
+
+func transformToNothing(t *testing.T, s shared) {
+	inf := s.new(two(), 0)
+	bare := func(raw any) (any, error) { // which client-go may call twice
+		return &metav1.ObjectMeta{Name: raw.(metav1.Object).GetName(), Namespace: "default"}, nil
+	}
+	if err := inf.SetTransform(bare); err != nil {
+		t.Fatal(err)
+	}
+	runShared(t, inf)
+	synctest.Wait()
+	if stored := len(inf.GetStore().ListKeys()) > 0; stored == s.ours() {
+		t.Errorf("stored: %v", inf.GetStore().List())
+	}
+}
