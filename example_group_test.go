@@ -40,14 +40,7 @@ func ExampleGroup() {
 			panic(err)
 		}
 	}
-	ready := informer.ProbeHandler(func() error {
-		for _, health := range group.Health() {
-			if err := health.Ready(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	ready := informer.ProbeHandler(group.Ready)
 
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

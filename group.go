@@ -118,9 +118,10 @@ func is(m Member) func(*member) bool {
 
 // Remove stops m and waits until its Run has returned, so it must not be called in
 // a callback of m's own, such as a watcher's. The other members go on. Nobody waits
-// for m any more, and Shared makes a new one when it is next asked. Before Run, m is
-// only taken out, and Remove does not block. It returns an error if m is not a
-// member; several calls at a time all return nil when m has stopped.
+// for m any more, and Shared makes a new one when it is next asked; who still reads m
+// finds its last state, without an error. Before Run, m is only taken out, and Remove
+// does not block. It returns an error if m is not a member; several calls at a time all
+// return nil when m has stopped.
 func (g *Group) Remove(m Member) error {
 	if err := checkMember(m); err != nil {
 		return fmt.Errorf("informer: Group: Remove: %w", err)
@@ -248,6 +249,29 @@ func (g *Group) Health() map[string]Health {
 		all[name] = members[i].Health()
 	}
 	return all
+}
+
+// Ready returns nil if all members are ready, see [Health.Ready], and else an error that
+// wraps what the others say; a group without members is not ready. It does not block.
+// [ProbeHandler] takes it.
+func (g *Group) Ready() error {
+	if _, members, _ := g.now(); len(members) == 0 {
+		return errors.New("informer: Group: it has no members")
+	}
+	return g.probe(Health.Ready)
+}
+
+// Live returns an error if a member says that only a restart would help, see
+// [Health.Live]. It does not block. [ProbeHandler] takes it.
+func (g *Group) Live() error { return g.probe(Health.Live) }
+
+func (g *Group) probe(check func(Health) error) error {
+	_, members, _ := g.now()
+	var failed []error
+	for _, m := range members {
+		failed = append(failed, check(m.Health()))
+	}
+	return errors.Join(failed...)
 }
 
 // names returns a name for each of members that no other has.

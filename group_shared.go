@@ -22,7 +22,8 @@ type share struct {
 
 // Shared returns the informer over objects of type T that g has under scope. The
 // first call for T and scope makes it, with make, and adds it to g; the others get
-// that one, with the options that it was made with. scope is whatever tells apart
+// that one, with the options that it was made with: so have them all made by one
+// function of the program. scope is whatever tells apart
 // two informers over one type, such as a namespace or a selector; where there is
 // only one, "" will do.
 //

@@ -16,7 +16,8 @@ var errMemberFailed = errors.New("a member has failed")
 // begins. It may be called before Run, and before there is a member. Members that
 // are added meanwhile are waited for too, those that are removed no longer count.
 //
-// If ctx or the group ends first, or as soon as the Run of a member has failed, it
+// What has synced stays so, also when the group has stopped: see [Group.Ready]. If ctx or
+// the group ends before that, or as soon as the Run of a member has failed, it
 // returns a *SyncError: Late names every member that is late, and with what, and
 // Reason holds all failures that stand in the way. In the callback of a watcher that
 // has not synced it returns an error, if it is given the callback's ctx.

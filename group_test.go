@@ -298,6 +298,47 @@ func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
 	})
 }
 
+func TestAGroupIsReadyIfAllMembersAre(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		if err := g.Ready(); err == nil || g.Live() != nil {
+			t.Errorf("an empty group: ready %v, live %v", err, g.Live())
+		}
+		good, bad := informertest.NewSource[*corev1.Pod](), informertest.NewSource[*corev1.Pod]()
+		forbid(bad, forbidden("pods"))
+		pods := podInformer(t, bad, "bad")
+		add(t, &g, podInformer(t, good, "good"), pods)
+		stop := startGroup(t, &g)
+		sleepBubble(time.Minute)
+		if err := g.Ready(); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "good") {
+			t.Errorf("ready: %v", err)
+		}
+		if err := g.Remove(pods); err != nil {
+			t.Error(err)
+		}
+		if err := g.Ready(); err != nil {
+			t.Errorf("without the one that is not: %v", err)
+		}
+		mustStop(t, stop)
+		if err := g.Ready(); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("once stopped: %v", err)
+		}
+	})
+}
+
+func TestTheHealthOfAMemberThatHangsShowsInTheGroup(t *testing.T) {
+	var g informer.Group
+	add(t, &g, &hung{})
+	if err := g.Live(); err == nil || !strings.Contains(err.Error(), "has not answered") {
+		t.Errorf("live: %v", err)
+	}
+}
+
+// hung is a member whose store has not answered for an hour.
+type hung struct{ stub }
+
+func (*hung) Health() informer.Health { return informer.Health{Name: "hung", StoreBusy: hour} }
+
 func TestHealthOfAGroupIsByNameAndCountsThoseOfOneName(t *testing.T) {
 	var g informer.Group
 	if got := g.Health(); got == nil || len(got) > 0 {

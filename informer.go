@@ -252,7 +252,8 @@ func (i *CustomCacheInformer[T]) HasSynced() bool {
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
 // WaitForSync blocks until the informer has synced, and with it every watcher
-// that is registered now and not removed meanwhile. If ctx or the informer ends
+// that is registered now and not removed meanwhile. What has synced stays so, also when
+// the informer has stopped: see Health. If ctx or the informer ends
 // first, it returns a *SyncError that says who is late and, if something is
 // failing, what. It may be called before Run. In the callback of a watcher that has
 // not synced it cannot succeed: there it returns an error, if it is given the
@@ -397,6 +398,9 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // a minute, or for ever where there are no bookmarks. It may be called before
 // Run, but not in a watcher's callback.
 func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
+	if rv == "" {
+		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, as that of objects of a fake is", i.opts.Name)
+	}
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
 		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
 	}

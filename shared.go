@@ -18,8 +18,8 @@ import (
 // NewSharedIndexInformer takes the place of client-go's function of that name: what it
 // returns behaves as client-go's does, but for what docs/differences-from-client-go.md
 // lists, and is this library's [CustomCacheInformer] inside. It has the shape that
-// controller-runtime's cache.Options.NewInformer and the InformerFor of a
-// SharedInformerFactory ask for. It does not block.
+// controller-runtime's cache.Options.NewInformer asks for, and is what the function given
+// to a SharedInformerFactory's InformerFor may return. It does not block.
 //
 // It panics if lw is nil or cannot list and watch, because it has no error to return.
 // resync is the period of handlers that have none of their own; if it is 0 no handler
@@ -28,7 +28,8 @@ import (
 //
 // The result has two more methods, for those who ask for them by a type assertion:
 // Health() [Health] and WaitForSync(context.Context) error, as CustomCacheInformer
-// has them.
+// has them. A factory's typed accessors wrap it, so that they are lost; its InformerFor
+// returns it as it is.
 func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	s, err := newShared(lw, example, resync, indexers, Options[AnyObject]{})
 	if err != nil {

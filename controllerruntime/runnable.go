@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -13,17 +14,19 @@ import (
 //
 //	err := mgr.Add(controllerruntime.Runnable(inf))
 //
-// The manager starts it after its own caches and before its controllers, and stops
-// it with them. It does not wait until the informer has synced; see Synced for a
-// controller that does.
+// The manager treats it as one of its caches: it runs before any controller starts and
+// until the last reconcile has returned, on every replica, leader or not. An informer
+// only reads, and the replica that becomes leader is to find its state there and not to
+// wait for a first list just when nobody is at work. A watcher that writes belongs to
+// the leader: have it wait for the manager's Elected channel, or put what is to be done
+// into the queue of a controller.
 //
-// It runs on every replica, leader or not. An informer only reads, and the replica
-// that becomes leader is to find its state there and not to wait for a first list
-// just when nobody is at work. A watcher that writes belongs to the leader: have it
-// wait for the manager's Elected channel, or put what is to be done into the queue of
-// a controller.
+// The manager does not wait until the informer has synced, so that one that cannot, for
+// want of a CRD for example, does not stop the others; see Synced for a controller that
+// waits.
 //
-// What the informer logs goes to the manager's logger.
+// What the informer logs goes to the logger that controller-runtime's log.SetLogger was
+// given, and nowhere before that; manager.Options.Logger does not count.
 func Runnable(m interface{ Run(context.Context) error }) manager.Runnable {
 	return runnable{m}
 }
@@ -32,6 +35,14 @@ type runnable struct {
 	member interface{ Run(context.Context) error }
 }
 
+// GetCache is how the manager knows its caches, which it stops last, when all
+// reconciles have returned. It only asks it whether it has synced.
+func (runnable) GetCache() cache.Cache { return syncedAtOnce{} }
+
+type syncedAtOnce struct{ cache.Cache }
+
+func (syncedAtOnce) WaitForCacheSync(context.Context) bool { return true }
+
 // Start blocks until ctx ends or the informer fails.
 func (r runnable) Start(ctx context.Context) error {
 	if isNil(r.member) {
@@ -39,6 +50,3 @@ func (r runnable) Start(ctx context.Context) error {
 	}
 	return r.member.Run(klog.NewContext(ctx, log.FromContext(ctx)))
 }
-
-// NeedLeaderElection says that being the leader makes no difference.
-func (runnable) NeedLeaderElection() bool { return false }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -61,10 +62,42 @@ func TestARunnableRunsWithTheManager(t *testing.T) {
 	}
 }
 
-func TestARunnableNeedsNoLeader(t *testing.T) {
-	r := controllerruntime.Runnable(newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{})))
-	if l, ok := r.(manager.LeaderElectionRunnable); !ok || l.NeedLeaderElection() {
-		t.Error("the manager would start it on the leader only")
+// A reconcile that is under way when the manager is stopped still finds the informer at
+// work, whether or not its controller needs a leader.
+func TestARunnableOutlivesTheReconciles(t *testing.T) {
+	for _, leader := range []bool{true, false} {
+		c := fake.NewClientBuilder().WithObjects(pod("default", "web", nil)).Build()
+		pods := newPods(t, controllerruntime.ListWatch(c, &corev1.PodList{}))
+		mgr := newManager(t, config.Controller{NeedLeaderElection: ptr.To(leader)})
+		ctx, stop := context.WithCancel(t.Context())
+		begun, seen := make(chan struct{}), make(chan error, 1)
+		controls(t, mgr, pods, func(reconciling context.Context, r reconcile.Request) (reconcile.Result, error) {
+			if r.Name != "web" {
+				return reconcile.Result{}, nil
+			}
+			close(begun)
+			<-ctx.Done()
+			<-reconciling.Done() // the manager has begun to stop
+			if err := c.Create(context.Background(), pod("default", "late", nil)); err != nil {
+				seen <- err
+			}
+			waiting, cancel := context.WithTimeout(context.WithoutCancel(reconciling), 20*time.Second)
+			defer cancel()
+			late := types.NamespacedName{Namespace: "default", Name: "late"}
+			seen <- pods.WaitFor(waiting, late, func(_ *corev1.Pod, exists bool) bool { return exists })
+			return reconcile.Result{}, nil
+		})
+		ended := make(chan error)
+		go func() { ended <- mgr.Start(ctx) }()
+		<-begun
+		stop()
+		ok(t, <-ended)
+		if err := <-seen; err != nil {
+			t.Errorf("a reconcile in the manager's last moments, leader %t: %v", leader, err)
+		}
+		if !pods.Health().Stopped {
+			t.Error("the informer outlives the manager")
+		}
 	}
 }
 
