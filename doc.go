@@ -135,8 +135,9 @@
 // parts of a program that do not know each other have one informer per type in common.
 //
 // If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object that
-// is told is copied, and the process ends when one turns out to have been changed. That
-// is client-go's; it takes the memory of all objects once more, for tests.
+// the source has sent is copied when it is told, and the process ends when one turns out
+// to have been changed. That is client-go's; it takes the memory of all objects once
+// more, for tests.
 //
 // # Logging
 //

@@ -183,6 +183,33 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 	})
 }
 
+func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		src := informertest.NewSource(object("a", "1"))
+		inf := configured(src, anyOptions{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)}, byNamespace)
+		runShared(t, inf)
+		if !inf.HasSynced() {
+			t.Error("a store that has the index that is asked for does not do")
+		}
+		var none configMap
+		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // a nil pointer says the type all the same
+		runShared(t, inf)
+		for _, alike := range []any{object("a", "1"), cache.ExplicitKey("default/a"), &object("a", "1").ObjectMeta, cache.DeletedFinalStateUnknown{Key: "default/a"}} {
+			if _, exists, err := inf.GetStore().Get(alike); err != nil || !exists {
+				t.Errorf("Get(%T): %t, %v", alike, exists, err)
+			}
+		}
+		failing := cache.Indexers{"fails": func(any) ([]string, error) { return nil, errors.New("it always does") }}
+		if err := inf.GetIndexer().AddIndexers(failing); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := informer.New(informertest.NewSource[configMap](), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}); err == nil {
+		t.Error("a store that panics when it is given an index is no error")
+	}
+}
+
 // While the store is behind, client-go's informers keep the order of different objects.
 func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -325,6 +352,11 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		checkIndexed(t, indexer, "value", "z", "q")
 		_ = indexer.Delete(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: object("q", "z")})
 		checkIndexed(t, indexer, "value", "z")
+		if err := indexer.Replace([]any{object("a", "x"), object("b", "x"), object("r", "z")}, ""); err != nil {
+			t.Fatal(err)
+		}
+		checkIndexed(t, indexer, "value", "z", "r")
+		_ = indexer.Delete(object("r", "z"))
 		objs, err := indexer.Index("value", object("other", "x"))
 		if err != nil || len(objs) != 2 {
 			t.Errorf("like another object: %v, %v", objs, err)

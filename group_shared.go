@@ -29,7 +29,8 @@ type share struct {
 //
 // Shared blocks while make runs, its own or that of another call for T and scope.
 // It may be called before and while g runs; nothing is locked meanwhile, and make
-// may call Shared for another T or scope. An error of make's is returned as it is,
+// may call Shared for another T or scope, unless two of them ask for each other, which
+// blocks for ever. An error of make's is returned as it is,
 // and one of [Group.Add] too, by all calls that have waited for it; it is not
 // remembered, so that the next call tries again.
 func Shared[T Object](g *Group, scope string, make func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {

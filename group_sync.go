@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -59,17 +60,20 @@ type groupWait struct {
 
 // answer is what a member's WaitForSync returns.
 type answer struct {
-	come chan struct{} // closed when err is set
+	stop context.CancelFunc // asks no longer
+	come chan struct{}      // closed when err is set
 	err  error
 }
 
 func (w *groupWait) ask(m *member) *answer {
 	a := w.answers[m]
 	if a == nil {
-		a = &answer{come: make(chan struct{})}
+		ctx, stop := context.WithCancel(w.ctx)
+		a = &answer{stop: stop, come: make(chan struct{})}
 		w.answers[m] = a
 		w.calls.Go(func() {
-			a.err = m.WaitForSync(w.ctx)
+			defer stop()
+			a.err = m.WaitForSync(ctx)
 			close(a.come)
 			w.group.change()
 		})
@@ -80,6 +84,12 @@ func (w *groupWait) ask(m *member) *answer {
 // look returns how many members are late, and why there is no use in waiting for
 // them, if so.
 func (w *groupWait) look(members []*member) (late int, cause error) {
+	for m, a := range w.answers {
+		if !slices.Contains(members, m) { // it was removed
+			a.stop()
+			delete(w.answers, m)
+		}
+	}
 	for _, m := range members {
 		a := w.ask(m)
 		switch {

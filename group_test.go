@@ -298,6 +298,31 @@ func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
 	})
 }
 
+// What a group lends its members it does not leave with those that it removes.
+func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var first, second errorLog
+		a, b := &informer.Group{ErrorHandler: first.handle, Observer: &informer.Observer{}}, &informer.Group{ErrorHandler: second.handle}
+		src := informertest.NewSource[*corev1.Pod]()
+		forbid(src, forbidden("pods"))
+		pods, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(t, a, pods)
+		if err := a.Remove(pods); err != nil {
+			t.Fatal(err)
+		}
+		add(t, b, pods)
+		stop := startGroup(t, b)
+		sleepBubble(time.Minute)
+		mustStop(t, stop)
+		if n, m := len(first.take()), len(second.take()); n != 0 || m == 0 {
+			t.Errorf("the first group's handler was told %d errors, the second's %d", n, m)
+		}
+	})
+}
+
 func TestAGroupIsReadyIfAllMembersAre(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var g informer.Group

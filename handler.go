@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -15,8 +16,15 @@ import (
 type handler[T Object] struct {
 	cache.ResourceEventHandler
 	logger klog.Logger
-	checks resyncChecks
 	final  T // of the delete that comes next
+
+	// By client-go's rule, an object that a relist found unchanged is told to all until
+	// the informer first looks whether somebody is due for a resync; then to those who
+	// were due when it last looked. Times are by the processor's stopwatch.
+	asked, added time.Duration
+	period       time.Duration // 0 if it is never due
+	next         time.Duration // when it will be; of the reflector's goroutine
+	due          atomic.Bool
 }
 
 // Add, Update and Delete make a handler a ResourceWatcher.
@@ -57,47 +65,31 @@ func (h *handler[T]) note(r *record[T]) {
 	switch {
 	case r.kind == recordFinal:
 		h.final = r.event.New
-	case r.kind == recordEvent && h.checks.due(r.since):
+	case r.kind == recordEvent && h.due.Load():
 		h.tell(&r.event)
 	}
 }
 
-// resyncChecks say which handlers client-go tells of objects that a relist has found
-// unchanged: until the first of its regular checks whether anybody is due for a resync,
-// all; then those who were due at the last check. Times are by the processor's
-// stopwatch.
-type resyncChecks struct {
-	every  time.Duration // 0: there are none
-	begun  time.Duration
-	added  time.Duration // the handler
-	period time.Duration // its resync period; 0 for none
+// settle fixes the period of h's resyncs, for an informer that looks at every time
+// whether somebody is to be resynced; 0 is never. It returns the period rounded up to
+// whole looks. It must not be called once h is.
+func (h *handler[T]) settle(every time.Duration) time.Duration {
+	h.period = 0
+	if every > 0 && h.asked > 0 {
+		h.period = max(h.asked, every)
+	}
+	h.next = h.added + h.period
+	if h.period == 0 {
+		return 0
+	}
+	return (h.period + every - 1) / every * every
 }
 
-// of returns the checks for a handler that was added at a time and asks for a period,
-// which is rounded up to whole checks.
-func (c resyncChecks) of(added, asked time.Duration) resyncChecks {
-	c.added, c.period = added, 0
-	if c.every > 0 && asked > 0 {
-		c.period = c.every * c.up(max(asked, c.every))
+// look notes, when the informer looks, whether h is to be resynced.
+func (h *handler[T]) look(now time.Duration) {
+	due := h.period > 0 && now >= h.next
+	h.due.Store(due)
+	if due {
+		h.next = now + h.period
 	}
-	return c
-}
-
-// up returns how many checks it takes for d to pass.
-func (c resyncChecks) up(d time.Duration) time.Duration { return (d + c.every - 1) / c.every }
-
-// due reports whether a handler is told of what was found unchanged at a time.
-func (c resyncChecks) due(at time.Duration) bool {
-	if c.every == 0 {
-		return true
-	}
-	last := (at - c.begun) / c.every
-	switch {
-	case last <= (c.added-c.begun)/c.every:
-		return true // no check since it was added
-	case c.period == 0:
-		return false
-	}
-	first := c.up(c.added + c.period - c.begun)
-	return last >= first && (last-first)%c.up(c.period) == 0
 }

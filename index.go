@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,6 +62,9 @@ func (x *index[T]) add(indexers cache.Indexers) error {
 func (x *index[T]) addNative(indexers cache.Indexers) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.native.GetIndexers() == nil && len(indexers) > 0 {
+		return errors.New("the store was made without a map of indexers, so that it cannot be given any: use cache.Indexers{}")
+	}
 	guarded := cache.Indexers{}
 	for name, f := range indexers {
 		guarded[name] = func(raw any) ([]string, error) { return x.evaluate(f, raw), nil }

@@ -82,7 +82,7 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
 	opts = i.opts
-	opts.ErrorHandler = func(ctx context.Context, err error) { i.opts.ErrorHandler(ctx, err) } // which may still change
+	opts.ErrorHandler = i.report
 	made := stopwatch{time.Now()}
 	i.source = newSource(lw, made, opts)
 	i.processor = newProcessor(i.store.List, made, opts)
@@ -105,16 +105,27 @@ func (i *CustomCacheInformer[T]) set(change func()) error {
 	return nil
 }
 
-// adopt sets the handler and the observer of a Group where the user has set none.
+// adopt sets the handler and the observer of a Group, or the defaults if it has none,
+// where the user has set none.
 func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
 	_ = i.set(func() {
-		if handler != nil && !i.ownHandler {
-			i.opts.ErrorHandler = handler
+		if !i.ownHandler {
+			if i.opts.ErrorHandler = handler; handler == nil {
+				i.opts.ErrorHandler = LogError
+			}
 		}
-		if observer != nil && !i.ownObserver {
-			*i.opts.Observer = *observer
+		if !i.ownObserver {
+			*i.opts.Observer = *cmp.Or(observer, &Observer{})
 		}
 	})
+}
+
+// report calls the ErrorHandler.
+func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
+	i.settings.Lock()
+	handler := i.opts.ErrorHandler
+	i.settings.Unlock()
+	handler(ctx, err)
 }
 
 // AddWatcher registers w. It does not block. The watcher is told the state as of
@@ -428,17 +439,12 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	return rv
 }
 
-// keyFunc is cache.DeletionHandlingMetaNamespaceKeyFunc for a store that holds nothing
-// but objects of one type.
+// keyFunc is cache.DeletionHandlingMetaNamespaceKeyFunc, which is slower.
 func keyFunc[T Object](obj any) (string, error) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return gone.Key, nil
+	if t, ok := obj.(T); ok {
+		return objectKey(t), nil
 	}
-	t, err := acceptT[T](obj)
-	if err != nil {
-		return "", err
-	}
-	return objectKey(t), nil
+	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 }
 
 // acceptT returns what the source delivered as a T, or an error that wraps

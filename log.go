@@ -243,8 +243,11 @@ type cursor[T Object] struct {
 	events int64 // how many events come before the next record
 }
 
-// cursor returns a cursor at the end of the log.
+// cursor returns a cursor at the end of the log. It does not stand in the midst of what
+// is appended at once: the final state of a deleted object belongs to what comes next.
 func (l *eventLog[T]) cursor() *cursor[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	c := l.tail.Load()
 	filled := c.filled.Load()
 	return &cursor[T]{

@@ -84,15 +84,22 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's
 	accept, tombstone := acceptT[AnyObject], tombstone[AnyObject]
 	if example != nil {
+		if t := reflect.TypeOf(example); isNil(example) && t.Kind() == reflect.Pointer {
+			example = reflect.New(t.Elem()).Interface().(runtime.Object)
+		}
 		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, typeName(reflect.TypeOf(example)))
 		accept, tombstone = acceptLike(example), tombstoneLike(example)
 	}
-	inf, err := newInformer(lw, accept, tombstone, untyped(opts.Indexers), opts)
+	all := untyped(opts.Indexers)
+	for name, f := range indexers {
+		if all[name] != nil {
+			return nil, fmt.Errorf("informer %s: Options.Indexers[%q]: an index of that name is asked for besides", opts.Name, name)
+		}
+		all[name] = f
+	}
+	inf, err := newInformer(lw, accept, tombstone, all, opts)
 	if err != nil {
 		return nil, err
-	}
-	if err := inf.index.add(indexers); err != nil {
-		return nil, fmt.Errorf("informer %s: %w", inf.opts.Name, err)
 	}
 	s := newView(inf, resync)
 	inf.shared = func() *sharedIndexInformer[AnyObject] { return s }
@@ -122,7 +129,7 @@ func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 		if reflect.TypeOf(raw) != want {
 			return nil, fmt.Errorf("%T %w, %v", raw, errWrongType, want)
 		}
-		if got := obj.GetObjectKind().GroupVersionKind(); !kind.Empty() && got != kind {
+		if got := obj.GetObjectKind().GroupVersionKind(); !kind.Empty() && !got.Empty() && got != kind {
 			return nil, fmt.Errorf("%v %w, %v", got, errWrongType, kind)
 		}
 		return obj, nil

@@ -12,7 +12,7 @@ func (s *sharedIndexInformer[T]) GetStore() cache.Store { return s.GetIndexer() 
 
 func (s *sharedIndexInformer[T]) GetIndexer() cache.Indexer {
 	if native := s.core.index.native; native != nil {
-		return native
+		return nativeIndexer[T]{native, s.core.index}
 	}
 	return storeIndexer[T]{s.core.store, s.core.index}
 }
@@ -26,11 +26,19 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	}
 	for _, obj := range s.core.All() {
 		for _, err := range failures(indexers, obj) {
-			s.core.opts.ErrorHandler(context.Background(), &ObjectError{Op: "index", Key: objectKey(obj), Err: err})
+			s.core.report(context.Background(), &ObjectError{Op: "index", Key: objectKey(obj), Err: err})
 		}
 	}
 	return nil
 }
+
+// nativeIndexer is the store itself, but for new indexes, whose failures must not panic.
+type nativeIndexer[T Object] struct {
+	cache.Indexer
+	index *index[T]
+}
+
+func (n nativeIndexer[T]) AddIndexers(indexers cache.Indexers) error { return n.index.add(indexers) }
 
 // storeIndexer makes a cache.Indexer of a store that has no indexes. An answer is not
 // a snapshot: it is put together of single reads.
@@ -42,6 +50,23 @@ type storeIndexer[T Object] struct {
 func (s storeIndexer[T]) Add(obj any) error    { return s.write(s.Store.Add, obj, true) }
 func (s storeIndexer[T]) Update(obj any) error { return s.write(s.Store.Update, obj, true) }
 func (s storeIndexer[T]) Delete(obj any) error { return s.write(s.Store.Delete, obj, false) }
+
+func (s storeIndexer[T]) Replace(list []any, version string) error {
+	var none T
+	before := s.ListKeys()
+	if err := s.Store.Replace(list, version); err != nil {
+		return err
+	}
+	for _, key := range before {
+		s.index.wrote(key, none, false)
+	}
+	for _, raw := range list {
+		if obj, ok := raw.(T); ok {
+			s.index.wrote(objectKey(obj), obj, true)
+		}
+	}
+	return nil
+}
 
 func (s storeIndexer[T]) write(write func(any) error, raw any, exists bool) error {
 	if gone, ok := raw.(cache.DeletedFinalStateUnknown); ok {

@@ -145,6 +145,9 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 		"to who was due at the first resync":             unchangedAfterTheFirst,
 		"to who was due at the second resync":            unchangedAfterTheSecond,
 		"to who was added after the last resync":         unchangedToALateHandler,
+		"to all if relists come before each resync":      unchangedOften,
+		"to who was added long before the start":         unchangedToAnEarlyHandler,
+		"to all if the first list is late":               unchangedAfterALateList,
 		"to nobody if it was watched from where it was":  unchangedWatch,
 		"to who hears what has changed, along with that": unchangedAmongChanges,
 	}.inBubbles(t)
@@ -215,13 +218,58 @@ func unchangedToALateHandler(t *testing.T, s shared) {
 	}
 }
 
+// Each list begins the time to the first look anew.
+func unchangedOften(t *testing.T, s shared) {
+	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 0)
+	for range 3 {
+		if told := unchanged(t, src, 6*time.Minute, handlers...); slices.Contains(told, false) {
+			t.Errorf("told: %v", told)
+		}
+	}
+}
+
+func unchangedToAnEarlyHandler(t *testing.T, s shared) {
+	src := informertest.NewSource(object("a", "1"))
+	inf := s.new(src, 10*time.Minute)
+	handlers := []*heard{{}, {}, {}, {}}
+	for i, period := range []time.Duration{byDefault, 0, 20 * time.Minute, 30 * time.Minute} {
+		handleEvery(t, inf, handlers[i], period)
+	}
+	sleepBubble(47 * time.Minute)
+	runShared(t, inf)
+	if told := unchanged(t, src, 5*time.Minute, handlers...); slices.Contains(told, false) {
+		t.Errorf("told: %v", told)
+	}
+	if told := unchanged(t, src, 15*time.Minute, handlers...); !slices.Equal(told, []bool{true, false, true, true}) {
+		t.Errorf("told after the first look: %v", told)
+	}
+}
+
+func unchangedAfterALateList(t *testing.T, s shared) {
+	src := informertest.NewSource(object("a", "1"))
+	src.SetWatchList(informertest.WatchListRejected)
+	release := src.HoldList()
+	inf := s.new(src, 10*time.Minute)
+	var h heard
+	handleEvery(t, inf, &h, 0)
+	runShared(t, inf)
+	sleepBubble(hour)
+	release()
+	synctest.Wait()
+	if told := unchanged(t, src, 2*time.Minute, &h); !told[0] {
+		t.Error("not told")
+	}
+}
+
 func unchangedWatch(t *testing.T, s shared) {
 	src, handlers, _ := runResynced(t, s, 0, byDefault)
 	for range 3 {
-		sleepBubble(time.Minute) // a watch that ends at once is taken for a fault
+		// A watch that ends at once is taken for a fault, and none ends by itself so soon
+		// that it could have been opened just before.
+		sleepBubble(time.Minute)
 		src.Disconnect()
-		sleepBubble(hour)
 	}
+	sleepBubble(time.Minute)
 	handlers[0].expect(t)
 	src.Apply(object("a", "2"))
 	handlers[0].expect(t, "update a@1->a@2")

@@ -32,16 +32,15 @@ type sharedIndexInformer[T Object] struct {
 	core   *CustomCacheInformer[T]
 	resync time.Duration // of handlers that have no period of their own
 
-	mu      sync.Mutex // protects the rest
-	checks  resyncChecks
+	mu      sync.Mutex    // protects the rest
+	every   time.Duration // it looks whether a handler is to be resynced; 0 is never
 	started bool
-	early   []*registeredHandler[T] // added before the start, if there are resyncs
 }
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
 	core.applier.final.Store(true)
 	resync = max(0, resync)
-	return &sharedIndexInformer[T]{core: core, resync: resync, checks: resyncChecks{every: resync}}
+	return &sharedIndexInformer[T]{core: core, resync: resync, every: resync}
 }
 
 func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
@@ -59,18 +58,26 @@ func (s *sharedIndexInformer[T]) RunWithContext(ctx context.Context) {
 func (s *sharedIndexInformer[T]) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.started {
+	if s.started || s.every == 0 {
 		return
 	}
 	s.started = true
-	s.checks.begun = s.core.processor.now()
-	for _, r := range s.early {
-		r.handler.checks = s.checks.of(r.handler.checks.added, r.asked)
-		if period := r.handler.checks.period; period > 0 {
-			r.listener.resyncEvery(period)
+	s.core.source.lookEvery, s.core.source.look = s.every, s.look
+	for _, l := range s.core.processor.all() {
+		if l.handler != nil {
+			l.resyncEvery(l.handler.settle(s.every))
 		}
 	}
-	s.early = nil
+}
+
+// look is called where client-go's informer would look whether a handler is to be
+// resynced: that is up to each one's own clock here.
+func (s *sharedIndexInformer[T]) look() {
+	for _, l := range s.core.processor.all() {
+		if l.handler != nil {
+			l.handler.look(s.core.processor.now())
+		}
+	}
 }
 
 func (s *sharedIndexInformer[T]) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
@@ -88,21 +95,16 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	logger := ptr.Deref(opts.Logger, klog.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &registeredHandler[T]{
-		of:      s,
-		asked:   s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)),
-		handler: &handler[T]{ResourceEventHandler: h, logger: logger},
+	w := &handler[T]{
+		ResourceEventHandler: h, logger: logger,
+		asked: s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)), added: s.core.processor.now(),
 	}
-	r.handler.checks = s.checks.of(s.core.processor.now(), r.asked)
-	var err error
-	r.listener, err = s.core.processor.add(r.handler, WatcherOptions{MaxBacklog: -1, ResyncPeriod: r.handler.checks.period})
+	w.due.Store(true)
+	l, err := s.core.processor.add(w, WatcherOptions{MaxBacklog: -1, ResyncPeriod: w.settle(s.every)})
 	if err != nil {
 		return nil, s.failed("AddEventHandler", err)
 	}
-	if !s.started && s.checks.every > 0 {
-		s.early = append(s.early, r)
-	}
-	return r, nil
+	return &registeredHandler[T]{s, l}, nil
 }
 
 // periodLocked returns the period with which a handler that asks for one is resynced,
@@ -113,13 +115,13 @@ func (s *sharedIndexInformer[T]) periodLocked(logger klog.Logger, asked time.Dur
 	switch {
 	case period == 0:
 		return 0
-	case s.checks.every == 0:
+	case s.every == 0:
 		period = 0
 	case s.started:
-		period = max(period, minResync, s.checks.every)
+		period = max(period, minResync, s.every)
 	default:
 		period = max(period, minResync)
-		s.checks.every = min(s.checks.every, period)
+		s.every = min(s.every, period)
 	}
 	if period != asked {
 		s.logger(logger).Info("A handler is not resynced as often as it asks for", "asked", asked, "period", period)
@@ -197,16 +199,17 @@ func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {
 // GetController returns what client-go calls of no use: it cannot be run.
 func (s *sharedIndexInformer[T]) GetController() cache.Controller { return sharedController[T]{s} }
 
-type sharedController[T Object] struct{ *sharedIndexInformer[T] }
+type sharedController[T Object] struct{ of *sharedIndexInformer[T] }
 
-func (sharedController[T]) Run(<-chan struct{})            {}
-func (sharedController[T]) RunWithContext(context.Context) {}
+func (sharedController[T]) Run(<-chan struct{})                   {}
+func (sharedController[T]) RunWithContext(context.Context)        {}
+func (c sharedController[T]) HasSynced() bool                     { return c.of.HasSynced() }
+func (c sharedController[T]) HasSyncedChecker() cache.DoneChecker { return c.of.HasSyncedChecker() }
+func (c sharedController[T]) LastSyncResourceVersion() string     { return c.of.LastSyncResourceVersion() }
 
 // registeredHandler is the handle of a handler.
 type registeredHandler[T Object] struct {
 	of       *sharedIndexInformer[T]
-	asked    time.Duration // as the period of its resyncs
-	handler  *handler[T]
 	listener *informerProcessorListener[T]
 }
 

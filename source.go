@@ -51,9 +51,11 @@ type source struct {
 	lastList, lastContact moment
 	watching              atomic.Int32 // watches that are open
 
-	// Of the client-go view. The hook is set before run, if at all.
+	// Of the client-go view. All but reflector are set before run, if at all.
 	reflector   atomic.Pointer[cache.Reflector]
 	watchFailed cache.WatchErrorHandlerWithContext
+	lookEvery   time.Duration // 0 for never
+	look        func()        // is called that often while a watch is open
 
 	calls       callGroup
 	lastWatch   time.Time    // of the reflector's goroutine
@@ -89,7 +91,9 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 		Clock:           stopClock{ctx: ctx},
 		Backoff:         &backoff,
 		MinWatchTimeout: s.minWatchTimeout,
+		ResyncPeriod:    s.lookEvery,
 	})
+	reflector.ShouldResync = func() bool { s.look(); return false }
 	reflector.WatchListPageSize = s.pageSize
 	s.reflector.Store(reflector)
 

@@ -24,6 +24,7 @@
 // controller-runtime's fake client works with ListWatch, also inside an interceptor:
 // informers over it sync at once, and see each change that is made through it. Its
 // watches ignore selectors; ListWatch makes up for that with label selectors, but
-// not with field selectors, which hold for the first state only. The fake counts
+// not with field selectors, which hold for the first state only. Each informer needs a
+// ListWatch of its own then. The fake counts
 // versions for each object by itself, so that WaitForResourceVersion is of no use.
 package controllerruntime

@@ -38,7 +38,8 @@ func isFake(c client.WithWatch) bool {
 // fakeResource does for the fake client what an API server does by itself.
 //
 // The fake's watch knows nothing of versions: what happens between a list and the
-// watch after it would be lost. So the watch is opened first.
+// watch after it would be lost. So the watch is opened first, for the one informer that
+// reads from here.
 //
 // It does not wait for its reader either, but panics when 100 events are unread. So
 // they are read at once, and kept.
@@ -46,7 +47,13 @@ type fakeResource[L client.ObjectList] struct {
 	*resource[L]
 
 	mu    sync.Mutex // protects ahead
-	ahead watch.Interface
+	ahead *kept
+}
+
+// kept is a watch that has been opened for the next Watch.
+type kept struct {
+	watch.Interface
+	forget func() bool // does not stop it when the ctx of the list ends
 }
 
 // IsWatchListSemanticsUnSupported is how client-go asks whether a client is unable
@@ -65,20 +72,23 @@ func (f *fakeResource[L]) List(ctx context.Context, request metav1.ListOptions) 
 	if list.GetResourceVersion() == "" {
 		list.SetResourceVersion("1") // any will do, as the watch has begun; an empty one would be reported
 	}
-	f.keep(w)
-	context.AfterFunc(ctx, w.Stop) // there may be no Watch after this
+	if before := f.keep(&kept{w, context.AfterFunc(ctx, w.Stop)}); before != nil { // there may be no Watch after a List
+		before.forget()
+		before.Stop()
+	}
 	return list, nil
 }
 
 func (f *fakeResource[L]) Watch(ctx context.Context, request metav1.ListOptions) (watch.Interface, error) {
 	if w := f.keep(nil); w != nil {
-		return w, nil
+		w.forget()
+		return w.Interface, nil
 	}
 	return f.open(ctx, request)
 }
 
 // keep keeps w for the next Watch, and returns what was kept until now.
-func (f *fakeResource[L]) keep(w watch.Interface) (before watch.Interface) {
+func (f *fakeResource[L]) keep(w *kept) (before *kept) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, f.ahead = f.ahead, w

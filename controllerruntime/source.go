@@ -8,7 +8,7 @@ import (
 )
 
 // Synced returns a source that a controller waits for, until the informer behind it
-// has synced, before it reconciles anything:
+// has synced, and src too if it can say so, before it reconciles anything:
 //
 //	controllerruntime.Synced(&source.Informer{Informer: inf.SharedIndexInformer(), Handler: h}, inf)
 //
@@ -31,4 +31,11 @@ type syncedSource struct {
 func (s syncedSource) String() string { return fmt.Sprint(s.Source) }
 
 // WaitForSync is how the controller waits.
-func (s syncedSource) WaitForSync(ctx context.Context) error { return s.member.WaitForSync(ctx) }
+func (s syncedSource) WaitForSync(ctx context.Context) error {
+	if inner, ok := s.Source.(source.SyncingSource); ok {
+		if err := inner.WaitForSync(ctx); err != nil {
+			return err
+		}
+	}
+	return s.member.WaitForSync(ctx)
+}
