@@ -28,12 +28,7 @@ func TestDifferences(t *testing.T) {
 }
 
 func deleteOfAStranger(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, _, h := settled(t, s)
 	stranger := object("c", "1")
 	stranger.ResourceVersion = "1009"
 	src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})

@@ -229,12 +229,7 @@ func hearByTheCache(t *testing.T, s shared) {
 }
 
 func hearNothingOfBookmarks(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, _, h := settled(t, s)
 	src.Bookmark()
 	sleepBubble(time.Minute) // a watch that ends at once is taken for a fault
 	src.Disconnect()         // it is watched again from where it was

@@ -86,12 +86,7 @@ func relistForALateHandler(t *testing.T, s shared) {
 }
 
 func relistFindsAnother(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, inf, h := settled(t, s)
 	missing(src, func() {
 		remove(t, src, "a")
 		src.Apply(object("a", "another"))
@@ -107,12 +102,7 @@ func relistFindsAnother(t *testing.T, s shared) {
 }
 
 func relistOfTheUnseen(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, _, h := settled(t, s)
 	missing(src, func() {
 		src.Apply(object("c", "1"))
 		remove(t, src, "c")
@@ -123,12 +113,7 @@ func relistOfTheUnseen(t *testing.T, s shared) {
 }
 
 func relistAfterRefusals(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, inf, h := settled(t, s)
 	refuseLists(src, 5)
 	missMuch(t, src)
 	sleepBubble(hour)

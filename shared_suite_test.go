@@ -136,6 +136,18 @@ func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	return stop
 }
 
+// settled runs an informer of two objects that a handler has heard of.
+func settled(t *testing.T, s shared) (*source, cache.SharedIndexInformer, *heard) {
+	t.Helper()
+	src := two()
+	inf := s.new(src, 0)
+	h := &heard{}
+	handle(t, inf, h)
+	runShared(t, inf)
+	h.take()
+	return src, inf, h
+}
+
 type sharedRegistration = cache.ResourceEventHandlerRegistration
 
 // handle adds h with the informer's own resync period.

@@ -159,12 +159,7 @@ func objectsWithoutANamespace(t *testing.T, s shared) {
 }
 
 func otherTypes(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take()
+	src, inf, h := settled(t, s)
 	inject(src, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret"}})
 	src.Inject(watch.Event{Type: watch.Deleted, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}})
 	inject(src, unstructuredOf(widgetKind, "widget", "1"))
