@@ -33,6 +33,7 @@ type witness struct {
 	also func() // if set before the handler is added, is called in each call
 
 	mu     sync.Mutex // protects the rest
+	called bool       // and has not returned
 	view   map[string]string
 	broken error
 	closed bool
@@ -52,6 +53,7 @@ func (w *witness) OnDelete(obj any) {
 
 func (w *witness) follow(what string, before, obj any) {
 	w.mu.Lock()
+	w.called = true
 	if err := w.apply(what, before, obj); err != nil {
 		w.broken = errors.Join(w.broken, fmt.Errorf("%s %s: %w", what, stateOf(obj), err))
 	}
@@ -61,6 +63,7 @@ func (w *witness) follow(what string, before, obj any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.called = false
 	w.check()
 }
 
@@ -96,7 +99,7 @@ func (w *witness) apply(what string, before, obj any) error {
 }
 
 func (w *witness) check() {
-	if w.target != nil && maps.Equal(w.target, w.view) {
+	if !w.called && w.target != nil && maps.Equal(w.target, w.view) {
 		close(w.done)
 		w.target = nil
 	}
