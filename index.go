@@ -59,9 +59,8 @@ func (x *index[T]) add(indexers cache.Indexers) error {
 	return nil
 }
 
+// addNative holds no lock while the store indexes what it has.
 func (x *index[T]) addNative(indexers cache.Indexers) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if x.native.GetIndexers() == nil && len(indexers) > 0 {
 		return errors.New("the store was made without a map of indexers, so that it cannot be given any: use cache.Indexers{}")
 	}
@@ -72,6 +71,8 @@ func (x *index[T]) addNative(indexers cache.Indexers) error {
 	if err := x.native.AddIndexers(guarded); err != nil {
 		return err
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.know(indexers)
 	return nil
 }
