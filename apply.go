@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -29,11 +31,13 @@ type change[T Object] struct {
 	uid   types.UID // of what was known before
 
 	write  write
-	stored T // what write puts into the store, or takes out
+	stored T    // what write puts into the store, or takes out
+	old    T    // what the store has
+	ends   bool // that object is no more
 }
 
-// asks reports whether anything is asked for: not so by a bookmark, the end of a
-// list, or an object for which Transform failed.
+// asks reports whether the item asks for a change: not so an object for which
+// Transform failed.
 func (it *item[T]) asks() bool {
 	switch it.kind {
 	case itemUpsert:
@@ -47,14 +51,17 @@ func (it *item[T]) asks() bool {
 // applier takes changes from the queue, applies them to the store one by one and
 // tells the processor: one goroutine, that holds no lock meanwhile. What happens is
 // decided once, from a Get that succeeded; then only the write is retried, until it
-// succeeds or the informer stops.
+// succeeds or the informer stops. A durable store is written to once for all that is
+// told at once.
 type applier[T Object] struct {
 	queue     cache.Queue
 	inlet     *inlet[T]
 	store     cache.Store
+	scan      scan
+	batch     *batch[T] // nil unless the store is durable
 	index     *index[T]
 	processor *informerProcessor[T]
-	known     map[string]types.UID // what exists, by key; nil if the store is not the user's
+	known     map[string]types.UID // what exists, by key; nil if the store is relied upon for that
 	report    func(context.Context, error)
 	observer  *Observer
 	name      string // Options.Name
@@ -77,6 +84,8 @@ type applier[T Object] struct {
 	observed []ApplyInfo
 	first    bool // the first list is done
 	bookmark bool // all of a list is done, or the source says that there is no more
+
+	resumed bool // all since the start was of a watch
 }
 
 // newApplier returns an applier with a queue of the kind that opts ask for. The
@@ -84,6 +93,8 @@ type applier[T Object] struct {
 func newApplier[T Object](store cache.Store, index *index[T], processor *informerProcessor[T], tombstone func(string, types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		store:     store,
+		scan:      newScan(store),
+		batch:     newBatch[T](store),
 		tombstone: tombstone,
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		index:     index,
@@ -94,7 +105,7 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 		call:      &storeCall{clock: processor.stopwatch},
 		synced:    make(chan struct{}),
 	}
-	if opts.Store != nil {
+	if opts.Store != nil && a.batch == nil {
 		a.known = map[string]types.UID{}
 	}
 	if opts.Queue == RealFIFO {
@@ -113,7 +124,7 @@ func (a *applier[T]) run(ctx context.Context) {
 				break
 			}
 		}
-		if a.inlet.full.Load() { // then another comes as soon as there is room
+		if a.inlet.full.Load() && a.batch == nil { // then another comes as soon as there is room
 			a.release()
 		} else {
 			a.tell(ctx)
@@ -157,44 +168,102 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	now := a.processor.now()
 	if len(a.records) == 0 {
 		a.since = now
-	} else if len(a.records) >= applyBatch || now-a.since >= applyTime {
+	} else if a.full(now) {
 		a.tell(ctx)
 		a.since = now
 	}
-	if it.asks() {
-		c := change[T]{item: it}
-		c.uid, c.known = a.known[it.key]
-		old, exists, err := a.get(ctx, it.key, now)
-		switch {
-		case err == nil:
-			a.decide(&c, old, exists)
-			if !a.write(ctx, &c, now) {
-				return false
-			}
-		case errors.Is(err, ErrPermanent):
-			a.refused.Add(1)
-		default:
+	done := true
+	switch {
+	case it.asks():
+		done = a.change(ctx, it, now)
+	case it.kind == itemList:
+		done = a.endLacking(ctx, it)
+	case it.kind == itemForget:
+		a.forget(ctx)
+	}
+	if done {
+		a.leave(ctx, it)
+	}
+	return done
+}
+
+// full reports whether what is done has waited for long enough.
+func (a *applier[T]) full(now time.Duration) bool {
+	if a.batch != nil {
+		return len(a.records) >= batchSize
+	}
+	return len(a.records) >= applyBatch || now-a.since >= applyTime
+}
+
+// change makes the change that an item asks for. It returns false if ctx ended before
+// that was done.
+func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
+	c := change[T]{item: it}
+	c.uid, c.known = a.known[it.key]
+	old, exists, err := a.get(ctx, it.key, now)
+	switch {
+	case err == nil:
+		if a.resumed && exists && !it.listed && !newer(it.rv, old.GetResourceVersion()) {
+			return true
+		}
+		a.decide(&c, old, exists)
+		return a.write(ctx, &c, now)
+	case errors.Is(err, ErrPermanent):
+		a.refused.Add(1)
+		if a.batch != nil {
+			a.batch.place.spoil()
+		}
+		return true
+	}
+	return false
+}
+
+// newer reports whether a version comes after one that is stored. The watch of a store
+// that has kept its bookmark may begin before what is in it.
+func newer(version, stored string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, stored)
+	return err != nil || order > 0
+}
+
+// endLacking makes the changes that a list asks for by what it lacks.
+func (a *applier[T]) endLacking(ctx context.Context, list *item[T]) bool {
+	a.resumed = false
+	listed := list.listing
+	list.listing = nil // should it be applied again
+	if listed == nil {
+		return true
+	}
+	for key := range a.knownKeys(ctx) {
+		if _, there := listed[key]; there {
+			continue
+		}
+		if !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true}) {
 			return false
 		}
 	}
-	a.leave(ctx, it)
-	return true
+	return ctx.Err() == nil
 }
 
 // leave notes that an item is applied.
 func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
-	if it.kind == itemListed && !a.processor.hasSynced() {
+	ends := it.kind == itemListed || it.kind == itemResumed
+	if ends && !a.processor.hasSynced() {
 		a.tell(ctx) // who joins once Synced is closed finds all of the list told
-		a.processor.log.begun.Add(1)
+		if a.batch == nil {
+			a.processor.log.begun.Add(1)
+		}
 		a.processor.willSync()
 		a.records = append(a.records, record[T]{kind: recordMarker})
 		a.done, a.first = 1, true
 	}
+	if a.batch != nil {
+		a.batch.place.pass(it.kind, it.listed, it.broken && it.kind != itemDelete, it.rv)
+	}
 	a.leaving = append(a.leaving, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
-	if it.kind == itemListed {
+	if ends {
 		a.tell(ctx) // nothing that comes behind a list may delay Synced
 	}
 }
@@ -215,12 +284,15 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 }
 
-// tell makes known what is done: to those who wait for a version or for Synced, to
-// the watchers, to the observer and to the store.
+// tell makes known what is done: to a durable store, to those who wait for a version or
+// for Synced, to the watchers, to the observer, and to the store that all of it is done.
 func (a *applier[T]) tell(ctx context.Context) {
+	if a.batch != nil && !a.commit(ctx) {
+		return
+	}
 	rv := a.release()
 	if a.first {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", rv)
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", rv, "resumed", a.resumed)
 		close(a.synced)
 		a.first = false
 	}
@@ -229,18 +301,27 @@ func (a *applier[T]) tell(ctx context.Context) {
 			a.detector.AddObject(r.event.New)
 		}
 	}
-	a.processor.distribute(a.records[:a.done])
-	for _, info := range a.observed {
-		a.observer.Apply(info)
-	}
-	if a.bookmark && rv != "" {
+	a.distribute()
+	if a.bookmark && rv != "" && a.batch == nil {
 		a.call.enter("bookmark", "", a.processor.now())
 		a.store.Bookmark(rv)
 		a.call.leave()
 	}
 	a.bookmark = false
+}
+
+// distribute tells the watchers and the observer what is done.
+func (a *applier[T]) distribute() {
+	a.processor.distribute(a.records[:a.done])
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
+	for _, info := range a.observed {
+		a.observer.Apply(info)
+	}
 	a.observed = a.observed[:0]
+	if a.batch != nil {
+		a.batch.tombstones.add(a.batch.left, a.processor.log.end())
+		a.batch.left = a.batch.left[:0]
+	}
 }
 
 // release makes room in the inlet for as many items as are applied. It returns the
@@ -256,7 +337,9 @@ func (a *applier[T]) release() string {
 func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 	var none T
 	origin := a.origin(c)
+	c.old = old
 	if c.kind != itemUpsert {
+		c.ends = exists
 		unknown := c.kind == itemGone
 		switch {
 		case exists:
@@ -285,7 +368,7 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 		a.record(c.key, Event[T]{New: obj, Type: EventAdded, Origin: origin})
 		return
 	}
-	if c.listed && sameVersion(old, obj) {
+	if c.listed && !c.restored && sameVersion(old, obj) {
 		a.record(c.key, Event[T]{Old: old, New: old, Type: EventUpdated, Origin: origin})
 		a.records[len(a.records)-1].unchanged = true
 		return
@@ -293,6 +376,7 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 	c.write, c.stored = writeUpdate, obj
 	if old.GetUID() != "" && obj.GetUID() != "" && old.GetUID() != obj.GetUID() {
 		// Deleted and created again while nobody was looking.
+		c.ends = true
 		a.record(c.key, Event[T]{Old: old, Type: EventDeleted, Origin: origin, FinalStateUnknown: true})
 		old = none
 	}
@@ -324,40 +408,21 @@ func sameVersion[T Object](a, b T) bool {
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// knownKeys returns the keys of what the informer knows to exist. A store of the
-// user's is not asked: it may fail or be slow, or have lost something that watchers
-// were told of.
-func (a *applier[T]) knownKeys() []string {
-	if a.known == nil {
-		return a.store.ListKeys()
+// knownKeys yields the keys of what the informer knows to exist, and ends early if ctx
+// does. A store that cannot say so when it fails is not asked: it may be slow, or have lost something that
+// watchers were told of.
+func (a *applier[T]) knownKeys(ctx context.Context) iter.Seq[string] {
+	switch {
+	case a.batch != nil:
+		return func(yield func(string) bool) { a.storedKeys(ctx, yield) }
+	case a.known != nil:
+		return maps.Keys(a.known)
 	}
-	return slices.AppendSeq(make([]string, 0, len(a.known)), maps.Keys(a.known))
+	return slices.Values(a.store.ListKeys())
 }
 
 func (a *applier[T]) noteKnown(key string, uid types.UID) {
 	if a.known != nil {
 		a.known[key] = uid
 	}
-}
-
-// fill takes over what the store holds at the start, before anything is applied.
-func (a *applier[T]) fill(ctx context.Context) {
-	filled := a.index.begin()
-	a.call.enter("list", "", a.processor.now())
-	all := a.store.List()
-	a.call.leave()
-	for _, stored := range all {
-		obj, err := acceptT[T](stored)
-		if err != nil {
-			a.report(ctx, &ObjectError{Op: "store", Err: err})
-			continue
-		}
-		key := objectKey(obj)
-		a.noteKnown(key, obj.GetUID())
-		a.index.wrote(key, obj, true)
-		a.reportIndex(ctx, key, failures(*a.index.funcs.Load(), obj))
-		a.processor.seeded = true
-	}
-	filled()
-	close(a.processor.filled)
 }

@@ -54,7 +54,7 @@ type distribution struct {
 
 func newDistribution() *distribution {
 	opts := Options[pod]{}.withDefaults()
-	d := &distribution{informerProcessor: newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)}
+	d := &distribution{informerProcessor: newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch{time.Now()}, opts)}
 	close(d.filled)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d

@@ -169,7 +169,7 @@
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live
 //	V(2)   The informer has synced
-//	       once
+//	       once; "resumed" if the store is a Durable and nothing had to be listed
 //	V(2)   The source has stopped
 //	       as the first thing of a stop, before the watchers
 //

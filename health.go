@@ -46,6 +46,9 @@ type Health struct {
 	StoreBusy time.Duration
 	// Refused is how many changes the store has refused, see ErrPermanent.
 	Refused int
+	// Tombstones is how many deleted objects a Durable store keeps because some watcher
+	// has not handled their end.
+	Tombstones int
 	// Watchers are figures about the watchers that are registered, or were when the
 	// informer stopped, by name.
 	Watchers []WatcherStats
@@ -70,6 +73,9 @@ func (i *CustomCacheInformer[T]) Health() Health {
 		StoreBusy:       i.applier.call.lasts(),
 		Refused:         int(i.applier.refused.Load()),
 		Watchers:        []WatcherStats{},
+	}
+	if b := i.applier.batch; b != nil {
+		h.Tombstones = int(b.tombstones.count.Load())
 	}
 	if failing != nil {
 		h.StoreError = failing
@@ -141,10 +147,11 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		StoreError       string         `json:"storeError,omitempty"`
 		StoreBusySeconds float64        `json:"storeBusySeconds,omitempty"`
 		Refused          int            `json:"refused,omitempty"`
+		Tombstones       int            `json:"tombstones,omitempty"`
 		Watchers         []WatcherStats `json:"watchers"`
 	}{
 		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
-		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, append([]WatcherStats{}, h.Watchers...),
+		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Tombstones, append([]WatcherStats{}, h.Watchers...),
 	})
 }
 

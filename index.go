@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 // cache.Indexer, else by overlays.
 type index[T Object] struct {
 	store  cache.Store
+	scan   scan
 	native cache.Indexer // the store, or nil
 	// failed says that a function may have failed on the object that was written last.
 	failed atomic.Bool
@@ -29,7 +31,7 @@ type index[T Object] struct {
 // newIndex adds indexers to store, if it is an Indexer. One by namespace that it
 // has already is left alone.
 func newIndex[T Object](store cache.Store, indexers cache.Indexers) (*index[T], error) {
-	x := &index[T]{store: store}
+	x := &index[T]{store: store, scan: newScan(store)}
 	x.native, _ = store.(cache.Indexer)
 	x.funcs.Store(&cache.Indexers{})
 	x.own.Store(&[]*overlay{})
@@ -50,10 +52,15 @@ func (x *index[T]) add(indexers cache.Indexers) error {
 	if err != nil || !live {
 		return err
 	}
-	for _, stored := range x.store.List() {
+	err = x.scan.each(context.Background(), func(stored any) bool {
 		if obj, ok := stored.(T); ok {
 			o.fill(objectKey(obj), x.evaluateAll(o.funcs, obj))
 		}
+		return true
+	})
+	if err != nil {
+		x.drop(o)
+		return err
 	}
 	o.complete()
 	return nil
@@ -99,6 +106,19 @@ func (x *index[T]) overlay(indexers cache.Indexers) (o *overlay, live bool, err 
 func (x *index[T]) know(indexers cache.Indexers) {
 	funcs := maps.Clone(*x.funcs.Load())
 	maps.Copy(funcs, indexers)
+	x.funcs.Store(&funcs)
+}
+
+// drop takes an overlay out that could not be filled.
+func (x *index[T]) drop(o *overlay) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	own := slices.DeleteFunc(slices.Clone(*x.own.Load()), func(other *overlay) bool { return other == o })
+	x.own.Store(&own)
+	funcs := maps.Clone(*x.funcs.Load())
+	for name := range o.funcs {
+		delete(funcs, name)
+	}
 	x.funcs.Store(&funcs)
 }
 
@@ -181,7 +201,7 @@ func (x *index[T]) find(name, value string) ([]T, error) {
 	}
 	keys, complete := o.keys(name, value)
 	if !complete {
-		found, err := typed[T](x.store.List())
+		found, err := all[T](context.Background(), x.scan)
 		return slices.DeleteFunc(found, func(obj T) bool { return !x.matches(obj, name, value) }), err
 	}
 	objs := make([]T, 0, len(keys))

@@ -85,9 +85,10 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 	opts.ErrorHandler = i.report
 	made := stopwatch{time.Now()}
 	i.source = newSource(lw, made, opts)
-	i.processor = newProcessor(i.store.List, made, opts)
+	i.processor = newProcessor(newScan(i.store), made, opts)
 	i.applier = newApplier(i.store, i.index, i.processor, tombstone, opts)
-	i.inlet = newInlet(i.applier.queue, i.applier.knownKeys, i.source, accept, opts)
+	i.inlet = newInlet(i.applier.queue, i.source, accept, opts)
+	i.source.resumed = i.inlet.resumed
 	i.applier.inlet = i.inlet
 	i.shared = sync.OnceValue(func() *sharedIndexInformer[T] { return newView(i, 0) })
 	return i, nil
@@ -188,6 +189,7 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	i.processor.stop()
 	stopCalls()
 	i.await(ctx, watchers.Wait)
+	i.await(ctx, func() { i.applier.forgetLast(ctx) })
 	return nil
 }
 
@@ -241,11 +243,19 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("The informer starts")
 	defer logger.V(2).Info("The source has stopped")
-	i.applier.fill(ctx)
+	version, ok := i.applier.fill(ctx)
+	if !ok {
+		return
+	}
+	i.inlet.any = i.processor.seeded
+	i.source.resumption.begin(version)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { i.source.run(ctx, i.inlet) })
 	wg.Go(func() { i.applier.run(ctx) })
+	if b := i.applier.batch; b != nil {
+		wg.Go(func() { b.tombstones.follow(ctx, i.processor.handledByAll, i.inlet.forget) })
+	}
 	<-ctx.Done()
 	i.applier.queue.Close()
 }

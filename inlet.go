@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,22 +37,30 @@ const (
 	itemUpsert itemKind = iota
 	itemDelete
 	itemGone     // a list lacks what is known; there is no object
-	itemBookmark // nothing has changed up to rv
+	itemList     // a list follows, of these keys
 	itemListed   // everything of a list has gone before
+	itemBookmark // nothing has changed up to rv
+	itemResumed  // the source goes on where a durable store stands
+	itemForget   // a durable store may forget tombstones
 )
 
 // item is what the queue carries. It wraps the object so that the key is
 // computed once, and so that what has been applied can be told in order.
 type item[T Object] struct {
-	kind    itemKind
-	broken  bool // Transform failed: only the key may be used
-	listed  bool // a list says so
-	done    bool // applied; protected by inlet.mu
-	key     string
-	obj     T
-	rv      string        // reached when this item and all before it are applied
-	arrived time.Duration // if an observer wants to know
-	next    *item[T]      // that has entered after it; protected by inlet.mu
+	kind   itemKind
+	broken bool // Transform failed: only the key may be used; or the store has refused it
+	listed bool // a list says so
+	own    bool // made by the applier
+	done   bool // applied; protected by inlet.mu
+	// restored says that the server has gone back in time: versions may mean something
+	// else than they did.
+	restored bool
+	key      string
+	obj      T
+	listing  map[string]struct{} // the keys of the list
+	rv       string              // reached when this item and all before it are applied
+	arrived  time.Duration       // if an observer wants to know
+	next     *item[T]            // that has entered after it; protected by inlet.mu
 }
 
 // itemKey is the queue's key function.
@@ -76,14 +83,16 @@ func itemKey[T Object](obj any) (string, error) {
 // objects peaked a fifth higher, and 80 B per object were never given back.
 type inlet[T Object] struct {
 	queue     cache.Queue
-	known     func() []string // the keys of what exists, once nothing waits
 	accept    func(any) (T, error)
 	transform func(T) (T, error)
 	source    *source
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
-	ordered bool // events come in the order of their versions: not so the objects that a watch from no version begins with
+	listing int    // how many objects of a list may wait
+	any     bool   // something may be known
+	highest string // the version that was seen last
+	ordered bool   // events come in the order of their versions: not so the objects that a watch from no version begins with
 
 	queued atomic.Int64 // items in the queue, but for one that is just being put there
 	full   atomic.Bool  // an item waits for room
@@ -97,12 +106,16 @@ type inlet[T Object] struct {
 	moved   chan struct{} // closed when rv changes; nil if nobody waits
 }
 
-func newInlet[T Object](queue cache.Queue, known func() []string, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
+func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
-	return &inlet[T]{
-		queue: queue, known: known, source: s, accept: accept, transform: opts.Transform,
+	in := &inlet[T]{
+		queue: queue, source: s, accept: accept, transform: opts.Transform, listing: listBound,
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
+	if opts.durable() {
+		in.listing = inletBound // what waits is a batch
+	}
+	return in
 }
 
 // Add, Update and Delete take one event of a watch. They never return an error,
@@ -116,9 +129,13 @@ func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.source.report(in.ctx, err)
+		in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}, inletBound)
 		return
 	}
-	if !in.ordered {
+	in.any = true
+	if in.ordered {
+		in.highest = it.rv
+	} else {
 		it.rv = ""
 	}
 	in.enter(in.ctx, it, inletBound)
@@ -126,15 +143,30 @@ func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
 
 // Bookmark takes the news that nothing has changed up to rv.
 func (in *inlet[T]) Bookmark(rv string) error {
-	in.ordered = true
+	in.ordered, in.highest = true, rv
 	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: rv}, inletBound)
 	return nil
+}
+
+// resumed takes the news that the source goes on at a version at which the store is
+// already. It comes from the watch's goroutine, before anything else does.
+func (in *inlet[T]) resumed(rv string) {
+	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: rv}, inletBound)
+}
+
+// forget has the applier look for tombstones to forget.
+func (in *inlet[T]) forget() {
+	in.enter(in.ctx, &item[T]{kind: itemForget, key: ownPrefix + "forget"}, inletBound)
 }
 
 // Replace takes a list. It refuses the whole of it if it holds an object of
 // another type, so that such a list never passes for an empty one. Nil and
 // nameless objects are dropped.
 func (in *inlet[T]) Replace(list []any, rv string) error {
+	if in.source.resumption.taken() {
+		in.ordered, in.any, in.highest = true, true, rv
+		return nil // the store has what the source did not list
+	}
 	for _, obj := range list {
 		if err := in.checkType(obj); err != nil {
 			in.source.failed(in.ctx, "list", err)
@@ -143,49 +175,55 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 	}
 	in.source.lastList.set(in.source.stopwatch)
 	in.source.worked("list")
-	// What a list lacks is known when everything before it is applied.
-	if !in.waitFor(in.ctx, 1) {
-		return nil
+	in.source.suspect.Store(false)
+	restored := in.source.wentBack.Swap(false) || older(rv, in.highest)
+	if restored {
+		in.source.report(in.ctx, &WatchError{Op: "list", Resource: in.source.name, Err: fmt.Errorf(
+			"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", rv, in.highest)})
 	}
-	in.mu.Unlock()
+	in.highest = rv
 	patience, stop := context.WithTimeout(in.ctx, listPatience)
 	defer stop()
-	for _, key := range in.lacking(list) {
-		in.enter(patience, &item[T]{kind: itemGone, key: key, listed: true}, listBound)
+	// The beginning and the end of the list are items of their own, because a list may
+	// be empty. Their keys are used once, or a DeltaFIFO would put them in the place of
+	// older ones.
+	in.lists++
+	own := ownPrefix + "list/" + strconv.Itoa(in.lists)
+	begin := &item[T]{kind: itemList, key: own}
+	if in.any {
+		begin.listing = keysOf(list)
 	}
+	in.any = true
+	in.enter(patience, begin, inletBound)
 	for _, obj := range list {
 		it, err := in.item("list", itemUpsert, obj)
 		if err != nil {
 			in.source.report(in.ctx, err)
 			continue
 		}
-		it.listed, it.rv = true, ""
-		in.enter(patience, it, listBound)
+		it.listed, it.restored, it.rv = true, restored, ""
+		in.enter(patience, it, in.listing)
 	}
-	// The end of the list is an item of its own, because a list may be empty. Its
-	// key is used once, or a DeltaFIFO would put it in the place of an older one.
-	in.lists++
 	in.ordered = rv != "" && rv != "0"
-	in.enter(patience, &item[T]{kind: itemListed, key: ownPrefix + "list/" + strconv.Itoa(in.lists), rv: rv}, inletBound)
+	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
 	return nil
 }
 
-// lacking returns what is known and not in a list.
-func (in *inlet[T]) lacking(list []any) []string {
-	known := in.known()
-	if len(known) == 0 {
-		return nil
-	}
-	listed := make(map[string]struct{}, len(list))
+// older reports whether a version comes before another one.
+func older(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
+}
+
+// keysOf returns the keys of the objects in a list.
+func keysOf(list []any) map[string]struct{} {
+	keys := make(map[string]struct{}, len(list))
 	for _, obj := range list {
 		if m, err := checkMeta(obj); err == nil {
-			listed[objectKey(m)] = struct{}{}
+			keys[objectKey(m)] = struct{}{}
 		}
 	}
-	return slices.DeleteFunc(known, func(key string) bool {
-		_, there := listed[key]
-		return there
-	})
+	return keys
 }
 
 // checkType returns an error if obj is an object, but not of the informer's type.
@@ -288,8 +326,10 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	var none T
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.waiting -= len(items)
 	for _, it := range items {
+		if !it.own {
+			in.waiting--
+		}
 		it.done = true
 		it.obj = none // the chain may hold it for longer than the store does
 	}

@@ -1,27 +1,48 @@
 package informer
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // join returns the state at the listener's cursor, which was taken when it was
 // added, and after it the synced marker if the log has it behind the cursor.
-func (l *informerProcessorListener[T]) join() (*state[T], bool) {
+func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], bool) {
+	p := l.processor
+	select {
+	case <-p.filled:
+	case <-p.draining: // which may come first
+	case <-l.removed:
+		return nil, false
+	}
+	if !closed(p.filled) {
+		return nil, true
+	}
+	recovered := l.recovered()
 	from := l.cursor.position()
-	if from == 0 {
-		// The state before the first event is what the store held before Run.
-		select {
-		case <-l.processor.filled:
-		case <-l.processor.draining: // which may come first
-		case <-l.removed:
-			return nil, false
-		}
-		if !closed(l.processor.filled) || !l.processor.seeded {
-			return nil, true
+	if from == p.recovered && !p.seeded {
+		// Before the first change there was nothing.
+		return &state[T]{since: p.now(), recovered: recovered}, true
+	}
+	s, ok := l.snapshot(ctx, OriginInitial)
+	at := p.syncedAt.Load()
+	s.recovered, s.marker = recovered, at >= 0 && at < from
+	return s, ok
+}
+
+// recovered moves the cursor past what the log tells of the time before, and returns
+// that if it is to be told to this listener.
+func (l *informerProcessorListener[T]) recovered() (told []segment[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for left := l.processor.recovered - l.cursor.position(); left > 0; left = l.processor.recovered - l.cursor.position() {
+		s, _ := l.cursor.next(int(min(left, maxChunk)))
+		if l.founder {
+			told = append(told, s)
 		}
 	}
-	s, ok := l.snapshot(OriginInitial)
-	at := l.processor.syncedAt.Load()
-	s.marker = at >= 0 && at < from
-	return s, ok
+	l.counts.read.Store(l.cursor.events)
+	return told
 }
 
 // snapshot returns the state at the listener's cursor without a lock that the
@@ -29,65 +50,145 @@ func (l *informerProcessorListener[T]) join() (*state[T], bool) {
 // taken some of the changes after the cursor, and no others than those that the
 // log holds once it has reached begun. So for every object that the log changes
 // after the cursor, the Old of its first event is put back. A store that hangs
-// holds up this listener alone.
-func (l *informerProcessorListener[T]) snapshot(origin Origin) (*state[T], bool) {
-	l.listing.Store(true)
-	s := &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), objs: l.processor.list()}
-	l.listing.Store(false)
+// holds up this listener alone. Of a store that is read in pages, the state has the
+// first; see turn.
+func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (*state[T], bool) {
+	s := &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), scan: l.cursor.clone(), more: true}
+	return s, l.turn(ctx, s)
+}
+
+// turn reads the next page of a state. Nobody else may use it meanwhile. The keys of
+// one page come after those of the page before: so what changes after its page was
+// read needs no more than its events, and what changes before is put back when its
+// page comes.
+func (l *informerProcessorListener[T]) turn(ctx context.Context, s *state[T]) bool {
+	objs, last, ok := l.page(ctx, s)
+	if !ok {
+		s.close()
+		return false
+	}
 	begun := l.processor.log.begun.Load()
-	scan := l.cursor.clone()
-	defer scan.close()
-	for scan.position() < begun {
-		seg, ok := scan.next(maxChunk)
-		if ok {
-			s.putBack(seg.records)
-			continue
-		}
-		if !scan.sleep() {
+	for s.scan.position() < begun {
+		if s.follow() || !s.scan.sleep() {
 			continue
 		}
 		select {
-		case <-scan.wake:
+		case <-s.scan.wake:
 		case <-l.processor.draining: // what is missing was given up
-			return s, false
+			s.close()
+			return false
 		case <-l.removed:
-			return s, false
+			s.close()
+			return false
 		}
 	}
-	for _, old := range s.changed {
-		if old != nil {
-			s.olds = append(s.olds, old)
+	s.open(objs, last)
+	return true
+}
+
+// page reads the next page of a state, and tries again if that fails.
+func (l *informerProcessorListener[T]) page(ctx context.Context, s *state[T]) (objs []any, last string, ok bool) {
+	backoff := storeBackoff
+	for failures := 1; ; failures++ {
+		l.listing.Store(true)
+		objs, last, err := l.processor.scan.page(ctx, s.last)
+		l.listing.Store(false)
+		if err == nil {
+			return objs, last, true
 		}
+		if failures == 1 && !l.gone.Load() {
+			l.processor.report(ctx, &StoreError{Op: "scan", Failures: failures, Err: err})
+		}
+		timer := time.NewTimer(backoff.Step())
+		select {
+		case <-timer.C:
+			l.keepUp(ctx) // the log must not wait for the store
+			s.followAll()
+			continue
+		case <-l.processor.draining:
+		case <-l.removed:
+		}
+		timer.Stop()
+		return nil, "", false
 	}
-	return s, true
 }
 
 // state is what a listener is told before it follows the log. It makes its
 // records when they are asked for, so that a large state costs little more than
 // the listing.
 type state[T Object] struct {
-	since   time.Duration
-	origin  Origin
-	end     int64
-	objs    []any          // as listed
+	since     time.Duration
+	origin    Origin
+	end       int64
+	recovered []segment[T] // of the log, to be told first
+
+	// The page at hand.
+	objs []any  // as listed
+	olds []any  // what was there at end of what has changed since
+	last string // nothing up to this key is of a later page
+	more bool   // there is another page
+
+	scan    *cursor[T]     // has read the log so far; nil after the last page
 	changed map[string]any // by key: what was there at end, nil for nothing; instead of what is listed
-	olds    []any          // those of changed that were there
-	marker  bool           // to be followed by the synced marker
+
+	marker bool // to be followed by the synced marker
 }
 
-// left returns how many objects may still be told.
+// left returns how many objects may still be told, as far as they were read.
 func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
 	}
-	return int64(len(s.objs) + len(s.olds))
+	n := len(s.objs) + len(s.olds)
+	for _, r := range s.recovered {
+		n += r.events
+	}
+	return int64(n)
+}
+
+// open begins the page that ends with the key last, or the last page.
+func (s *state[T]) open(objs []any, last string) {
+	for key := range s.changed {
+		if key <= s.last {
+			delete(s.changed, key)
+		}
+	}
+	s.objs, s.last, s.more = objs, last, last != ""
+	for key, old := range s.changed {
+		if old != nil && (key <= last || !s.more) {
+			s.olds = append(s.olds, old)
+		}
+	}
+	if !s.more {
+		s.close()
+	}
+}
+
+// close lets go of the log.
+func (s *state[T]) close() {
+	s.scan.close()
+	s.scan = nil
+}
+
+// follow reads on in the log, and reports whether there was anything.
+func (s *state[T]) follow() bool {
+	seg, ok := s.scan.next(maxChunk)
+	if ok {
+		s.putBack(seg.records)
+	}
+	return ok
+}
+
+func (s *state[T]) followAll() {
+	for s.scan != nil && s.follow() {
+	}
 }
 
 // putBack notes what the first event of each object found.
 func (s *state[T]) putBack(records []record[T]) {
 	for i := range records {
 		r := &records[i]
-		if r.kind != recordEvent {
+		if r.kind != recordEvent || r.key <= s.last {
 			continue
 		}
 		if _, seen := s.changed[r.key]; seen {
@@ -104,8 +205,13 @@ func (s *state[T]) putBack(records []record[T]) {
 	}
 }
 
-// next returns the next part of the state, or false after the last.
+// next returns the next part of the page, or false after the last.
 func (s *state[T]) next() (segment[T], bool) {
+	if len(s.recovered) > 0 {
+		told := s.recovered[0]
+		s.recovered = s.recovered[1:]
+		return told, true
+	}
 	records := make([]record[T], 0, min(len(s.objs)+len(s.olds)+1, maxChunk))
 	for len(records) < cap(records) && len(s.objs) > 0 {
 		if obj, ok := s.objs[0].(T); ok {
@@ -121,7 +227,7 @@ func (s *state[T]) next() (segment[T], bool) {
 		records = append(records, s.record(objectKey(obj), obj))
 		s.olds = s.olds[1:]
 	}
-	if len(records) < cap(records) && s.marker {
+	if len(records) < cap(records) && s.marker && !s.more {
 		records = append(records, record[T]{kind: recordMarker, since: s.since})
 		s.marker = false
 	}

@@ -53,6 +53,7 @@ type informerProcessorListener[T Object] struct {
 	hands   hands[T]
 	listing atomic.Bool // the store, for a state
 	syncing atomic.Bool // OnSynced is being called
+	founder bool        // registered before the informer ran
 	crew    *crew[T]    // nil if run calls the watcher itself
 	handler *handler[T] // the watcher, if it is client-go's
 

@@ -1,6 +1,8 @@
 package informer
 
 import (
+	"k8s.io/client-go/tools/cache"
+
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -244,7 +246,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	opts := Options[pod]{}.withDefaults()
-	p := newProcessor(func() []any { return nil }, stopwatch{time.Now()}, opts)
+	p := newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch{time.Now()}, opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2})
 	c := l.crew
 	c.queue = workqueue.NewTypedDelayingQueue[string]()

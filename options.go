@@ -17,7 +17,8 @@ import (
 type QueueKind int
 
 const (
-	// QueueAuto chooses DeltaFIFO. It is the zero value.
+	// QueueAuto chooses RealFIFO for a store that is a Durable, and DeltaFIFO for all
+	// others. It is the zero value.
 	QueueAuto QueueKind = iota
 	// DeltaFIFO is client-go's DeltaFIFO: while the store is behind, the waiting
 	// changes of one object are taken together, past those of other objects.
@@ -202,6 +203,9 @@ const DefaultMaxBacklog = 10_000
 // withDefaults returns a copy of o in which every default is filled in.
 func (o Options[T]) withDefaults() Options[T] {
 	o.Name = cmp.Or(o.Name, typeName(reflect.TypeFor[T]()))
+	if o.durable() {
+		o.Queue = RealFIFO
+	}
 	o.Queue = cmp.Or(o.Queue, DeltaFIFO)
 	if o.Backoff == nil {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
@@ -220,12 +224,19 @@ func (o Options[T]) withDefaults() Options[T] {
 	return o
 }
 
+func (o Options[T]) durable() bool {
+	_, ok := o.Store.(Durable)
+	return ok
+}
+
 func (o Options[T]) check() error {
 	switch {
 	case o.Store != nil && isNil(o.Store):
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
 	case o.Queue < QueueAuto || o.Queue > RealFIFO:
 		return fmt.Errorf("Options.Queue is %d, which is no QueueKind", o.Queue)
+	case o.Queue == DeltaFIFO && o.durable():
+		return fmt.Errorf("Options.Queue is DeltaFIFO, which cannot say what the Options.Store is exactly: a %T is a Durable, which needs RealFIFO", o.Store)
 	case o.WatchList < WatchListAuto || o.WatchList > WatchListOff:
 		return fmt.Errorf("Options.WatchList is %d, which is no WatchListMode", o.WatchList)
 	case o.PageSize < 0:

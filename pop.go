@@ -14,13 +14,16 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	defer l.processor.log.forget(&l.news)
 	defer l.lag.stop()
 	defer l.resync.stop()
-	if !l.begin(l.join()) {
+	if !l.begin(l.join(ctx)) {
 		return
 	}
 	for {
 		l.keepUp(ctx)
-		l.replay()
-		if l.gone.Load() || closed(l.processor.draining) {
+		if s := l.unread(); s != nil && !l.begin(s, l.turn(ctx, s)) {
+			return
+		}
+		l.replay(ctx)
+		if l.gone.Load() || closed(l.processor.draining) && !l.pages() {
 			return
 		}
 		// All that happens but seldom is told by one channel: each further one that
@@ -48,6 +51,23 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	return ok
 }
 
+// unread returns the state if its next page is wanted.
+func (l *informerProcessorListener[T]) unread() *state[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.joining {
+		return l.state
+	}
+	return nil
+}
+
+// pages reports whether the state has further pages.
+func (l *informerProcessorListener[T]) pages() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state != nil && l.state.more
+}
+
 // keepUp takes what waits from the log if it is more than the backlog's limit, sees
 // to it that there are news when it will be, and follows whether run is behind.
 func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
@@ -66,6 +86,9 @@ func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	defer l.mu.Unlock()
 	if l.opts.MaxBacklog < 0 { // all of it may wait in the log
 		return 0, true
+	}
+	if l.state != nil {
+		l.state.followAll()
 	}
 	for {
 		if l.processor.log.sleep(&l.news, l.cursor.position()+int64(max(0, l.waiting.room()))+1) {
@@ -90,11 +113,11 @@ func (l *informerProcessorListener[T]) merged(away int) {
 
 // replay has the watcher told the state again if that is due and there is nothing
 // else to tell it.
-func (l *informerProcessorListener[T]) replay() {
+func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	if !l.resync.due || !l.pause() {
 		return
 	}
-	s, ok := l.snapshot(OriginResync)
+	s, ok := l.snapshot(ctx, OriginResync)
 	if !ok {
 		s = nil
 	}
@@ -147,8 +170,8 @@ func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 		portion = min(portion, l.opts.MaxBacklog)
 	}
 	for {
-		if s, ok := l.stateLocked(); ok {
-			return s, true
+		if s, ok := l.stateLocked(); ok || l.joining {
+			return s, ok
 		}
 		if s, ok := l.waiting.pop(); ok {
 			return s, true
@@ -170,7 +193,12 @@ func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
 	part, ok := l.state.next()
 	l.counts.taken.Add(int64(part.events))
 	l.counts.untold.Store(l.state.left())
-	if !ok {
+	switch {
+	case ok:
+	case l.state.more:
+		l.joining = true
+		l.news.poke()
+	default:
 		l.state = nil
 	}
 	return part, ok
@@ -194,6 +222,7 @@ func (l *informerProcessorListener[T]) countUntold() {
 	for more := true; more; {
 		_, more = l.stateLocked()
 	}
+	l.state = nil
 	for more := true; more; {
 		_, more = l.readLocked(maxChunk)
 	}

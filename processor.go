@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ const idleSeal = 10 * time.Second
 type informerProcessor[T Object] struct {
 	name     string // Options.Name
 	log      *eventLog[T]
-	list     func() []any // the store's objects; may block
+	scan     scan // of the store
 	report   func(context.Context, error)
 	observer *Observer
 	stopwatch
@@ -37,6 +38,9 @@ type informerProcessor[T Object] struct {
 	// the first record; seeded says so.
 	filled chan struct{}
 	seeded bool
+	// recovered is the position in the log up to which it tells what a durable store
+	// has kept of the time before. Only who was registered when that began is told.
+	recovered int64
 	// draining is closed when nothing will be appended any more and the
 	// listeners are to tell what is left, until drained.
 	draining chan struct{}
@@ -63,11 +67,11 @@ const (
 	processorStopped // no new listeners, while those there are may go on
 )
 
-func newProcessor[T Object](list func() []any, s stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](store scan, s stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
 		name:      opts.Name,
 		log:       newEventLog[T](),
-		list:      list,
+		scan:      store,
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
 		stopwatch: s,
@@ -112,6 +116,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts)
+	l.founder = p.state == processorNew
 	p.listeners[l] = struct{}{}
 	if p.state == processorRunning {
 		p.startLocked(l)
@@ -204,6 +209,25 @@ func (p *informerProcessor[T]) allLocked() []*informerProcessorListener[T] {
 
 func byName[T Object](a, b *informerProcessorListener[T]) int {
 	return strings.Compare(a.opts.Name, b.opts.Name)
+}
+
+// handledByAll returns the position up to which every registered listener has handled
+// the log, or those that were when the informer stopped. It is -1 if there is none.
+func (p *informerProcessor[T]) handledByAll() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listeners := p.left
+	if listeners == nil {
+		listeners = slices.Collect(maps.Keys(p.listeners))
+	}
+	if len(listeners) == 0 {
+		return -1
+	}
+	least := int64(math.MaxInt64)
+	for _, l := range listeners {
+		least = min(least, l.handled.Load())
+	}
+	return least
 }
 
 // start starts the listeners, whose calls get ctx. It does not wait for them:

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"fmt"
 	"iter"
 
@@ -58,7 +59,7 @@ func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	if namespace != "" {
 		return i.index.find(cache.NamespaceIndex, namespace)
 	}
-	return typed[T](i.store.List())
+	return all[T](context.Background(), i.processor.scan)
 }
 
 // ByIndex returns the objects with that value of an index, see [Reader].
@@ -71,14 +72,16 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 }
 
 // All yields every object, see [Reader]. Objects of another type that somebody
-// else has put into the store are passed over.
+// else has put into the store are passed over. If a store that is a Scanner fails, the
+// error goes to Options.ErrorHandler, and no further object is yielded.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
-		for _, stored := range i.store.List() {
+		err := i.processor.scan.each(context.Background(), func(stored any) bool {
 			obj, ok := stored.(T)
-			if ok && !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
-				return
-			}
+			return !ok || yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj)
+		})
+		if err != nil {
+			i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
 		}
 	}
 }

@@ -34,6 +34,7 @@ type relay struct {
 	inner     watch.Interface
 	out       chan watch.Event
 	streaming bool // the first state is still coming in
+	resuming  bool // it goes on from an old version, and may yet be refused
 	asked     time.Time
 	once      sync.Once
 	stopped   chan struct{}
@@ -41,15 +42,17 @@ type relay struct {
 	// Of run's goroutine.
 	info         WatchInfo
 	opened       time.Time
-	lasts, quiet *time.Timer // of shortWatch and of quietStream
+	lasts, quiet *time.Timer      // of shortWatch and of quietStream
+	settled      <-chan time.Time // of resumeWait; nil unless resuming
 }
 
-func newRelay(s *source, inner watch.Interface, asked time.Time, streaming bool) *relay {
+func newRelay(s *source, inner watch.Interface, asked time.Time, streaming, resuming bool) *relay {
 	return &relay{
 		source:    s,
 		inner:     inner,
 		out:       make(chan watch.Event, relayBuffer),
 		streaming: streaming,
+		resuming:  resuming,
 		asked:     asked,
 		info:      WatchInfo{Streaming: streaming},
 		stopped:   make(chan struct{}),
@@ -83,6 +86,9 @@ func (r *relay) run(ctx context.Context) {
 	r.lasts, r.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
 	defer r.lasts.Stop()
 	defer r.quiet.Stop()
+	if r.resuming {
+		r.settled = time.After(resumeWait)
+	}
 	for {
 		e, ok := r.next(ctx, in)
 		if !ok || !r.pass(ctx, e) {
@@ -121,6 +127,9 @@ func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event,
 				if !r.streaming {
 					r.source.worked("watch")
 				}
+				continue
+			case <-r.settled:
+				r.accept()
 				continue
 			case <-silent:
 				klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
@@ -208,9 +217,12 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 		}
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
 			r.source.failed(ctx, "watch", err)
+		} else if r.resuming {
+			r.source.resumption.end() // and a list follows
 		}
 		return true
 	}
+	r.accept()
 	obj, err := checkMeta(e.Object)
 	if err == nil && e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted && e.Type != watch.Bookmark {
 		err = fmt.Errorf("unknown type of watch event %q", e.Type)
@@ -226,6 +238,14 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 		r.source.worked("watch")
 	}
 	return true
+}
+
+// accept notes that a watch from an old version was not refused.
+func (r *relay) accept() {
+	if r.resuming {
+		r.resuming, r.settled = false, nil
+		r.source.accepted()
+	}
 }
 
 // checkMeta returns the metadata of obj, or an error if it has none.

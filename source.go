@@ -57,11 +57,17 @@ type source struct {
 	lookEvery   time.Duration // 0 for never
 	look        func()        // is called that often while a watch is open
 
+	// Of a durable store: where to begin, and what is told that it has.
+	resumption resumption
+	resumed    func(version string)
+
 	calls       callGroup
 	lastWatch   time.Time    // of the reflector's goroutine
 	short       atomic.Int32 // watches in a row that ended at once
 	streamless  atomic.Bool  // a stream of the first state has stayed silent
 	versionless atomic.Bool  // a list without a version was reported
+	suspect     atomic.Bool  // the server was away: it may be another that comes back
+	wentBack    atomic.Bool  // it is one with a past state, not listed yet
 }
 
 func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T]) *source {
@@ -139,6 +145,22 @@ func (s *source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 }
 
 func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	list, err := s.resume(ctx)
+	if list == nil && err == nil {
+		s.afresh(&opts)
+		list, err = s.list(ctx, opts)
+	}
+	if err != nil {
+		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
+			s.failed(ctx, "list", err)
+		}
+		return nil, err
+	}
+	return list, nil
+}
+
+// list makes one request.
+func (s *source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if !s.calls.enter("list") {
 		return nil, context.Canceled
 	}
@@ -157,9 +179,6 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 		s.observer.List(info)
 	}
 	if err != nil {
-		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
-			s.failed(ctx, "list", err)
-		}
 		return nil, err
 	}
 	s.lastContact.set(s.stopwatch)
@@ -172,11 +191,17 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 
 func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	streaming := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	if streaming && s.streamless.Load() {
+	resuming := s.resumption.version() != ""
+	if streaming && (resuming || s.streamless.Load()) {
 		return nil, errStreamless // the reflector then lists
 	}
-	if !streaming {
+	if streaming {
+		s.afresh(&opts)
+	} else {
 		s.pace(ctx)
+		if err := s.checkSuspect(ctx, opts.ResourceVersion); err != nil {
+			return nil, err
+		}
 	}
 	if !s.calls.enter("watch") {
 		return nil, context.Canceled
@@ -190,6 +215,10 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if err != nil {
 		s.calls.leave("watch")
 		s.watchOver(WatchInfo{Streaming: streaming, Err: err}, begun)
+		if resuming && isExpired(err) {
+			s.resumption.end()
+		}
+		s.suspect.Store(s.suspect.Load() || isConnectionError(err))
 		listFollows := isExpired(err) || streaming && cannotStream(err)
 		if !listFollows {
 			s.failed(ctx, "watch", err)
@@ -197,12 +226,26 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		return nil, err
 	}
 	s.lastContact.set(s.stopwatch)
-	r := newRelay(s, w, begun, streaming)
+	r := newRelay(s, w, begun, streaming, resuming)
 	go func() {
 		defer s.calls.leave("watch")
 		r.run(ctx)
 	}()
 	return r, nil
+}
+
+// checkSuspect probes a server that was away before it is asked for a watch from version.
+func (s *source) checkSuspect(ctx context.Context, version string) error {
+	if version == "" || version == "0" || !s.suspect.Load() {
+		return nil
+	}
+	err := s.probe(ctx, version)
+	if err == nil || isExpired(err) {
+		s.suspect.Store(false)
+	} else {
+		s.failed(ctx, "watch", err)
+	}
+	return err
 }
 
 // What a relay tells the reflector, to make it list. They must be none of the

@@ -30,11 +30,16 @@ const (
 // write does to the store what was decided on, and takes the records back if the
 // store refuses it. It returns false if ctx ended before it was done.
 func (a *applier[T]) write(ctx context.Context, c *change[T], now time.Duration) bool {
+	if a.batch != nil {
+		a.batch.add(c)
+		return true
+	}
 	a.processor.log.begun.Add(int64(len(a.records) - a.done))
 	var err error
 	if op := c.write.String(); c.write != writeNothing {
 		err = a.do(op, c.key, now, 1, func() error { return a.tryWrite(c.write, c.stored) })
 		if err != nil {
+			a.tell(ctx)
 			err = a.retry(ctx, op, c.key, err, func() error { return a.tryAgain(c) })
 		}
 	}
@@ -149,6 +154,11 @@ func (w write) String() string {
 // another type is one: fill has reported it, and it is written over. The error that
 // get returns in the end wraps ErrPermanent, or is that of ctx.
 func (a *applier[T]) get(ctx context.Context, key string, now time.Duration) (old T, exists bool, err error) {
+	if a.batch != nil {
+		if obj, exists, changed := a.batch.get(key); changed {
+			return obj, exists, nil
+		}
+	}
 	try := func() (err error) {
 		old, exists, err = storeGet[T](a.store, key)
 		if errors.Is(err, errWrongType) {
@@ -157,9 +167,18 @@ func (a *applier[T]) get(ctx context.Context, key string, now time.Duration) (ol
 		return err
 	}
 	if err := a.do("get", key, now, 1, try); err != nil {
+		a.tell(ctx)
 		return old, exists, a.retry(ctx, "get", key, err, try)
 	}
 	return old, exists, nil
+}
+
+// insist does an operation on the store, again and again if it fails, as retry does.
+func (a *applier[T]) insist(ctx context.Context, op, key string, try func() error) error {
+	if err := a.do(op, key, a.processor.now(), 1, try); err != nil {
+		return a.retry(ctx, op, key, err, try)
+	}
+	return nil
 }
 
 // do makes one attempt at an operation on the store, now. failures counts it, should
@@ -181,11 +200,10 @@ func (a *applier[T]) do(op, key string, now time.Duration, failures int, try fun
 	return err
 }
 
-// retry repeats an operation that has failed once with err until it succeeds,
-// after it has told what was done before. It returns an error that wraps ErrPermanent if the store refuses it, and that of
-// ctx if that ends first.
+// retry repeats an operation that has failed once with err until it succeeds. What was
+// done before should have been told. It returns an error that wraps ErrPermanent if the
+// store refuses it, and that of ctx if that ends first.
 func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) error {
-	a.tell(ctx)
 	backoff, begun := storeBackoff, time.Now()
 	for failures := 1; ; failures++ {
 		refused := errors.Is(err, ErrPermanent)

@@ -95,6 +95,9 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 			return fmt.Errorf("has a New")
 		}
 	}
+	if tombstone := e.Type == informer.EventDeleted && e.Origin == informer.OriginInitial && e.FinalStateUnknown; tombstone && !there {
+		return nil // a durable store has kept it for whoever was not told
+	}
 	if !there {
 		return fmt.Errorf("was not there")
 	}

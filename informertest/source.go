@@ -25,7 +25,8 @@ const firstVersion = 1000
 //     counter; every object has a UID that no other object of the source ever had.
 //   - A watch that starts at a resourceVersion delivers every change after it, in
 //     order, each once. One that starts at none, or at "0", or asks for the
-//     initial events, is first told of what there is.
+//     initial events, is first told of what there is. One that starts at a
+//     resourceVersion to come is told of nothing until that is past.
 //   - LIST is paginated, answers older versions, and refuses those to come.
 //   - Label selectors work, and the field selectors metadata.name and
 //     metadata.namespace. An object that a change brings into the selection of a
@@ -45,8 +46,8 @@ const firstVersion = 1000
 // WaitForWatches tell what the readers of the source are doing.
 //
 // The other methods make something go wrong. Some do it once: Disconnect,
-// Expire, Compact, Inject and Bookmark. Others stay until Heal: Fail, Mute,
-// SlowList, HoldList, InjectListItem and OmitListVersion. SetWatchList and
+// Expire, Compact, Restore, Inject and Bookmark. Others stay until Heal: Fail,
+// Mute, SlowList, HoldList, InjectListItem and OmitListVersion. SetWatchList and
 // RefuseExpired say what kind of server it is; Heal leaves that alone.
 //
 // Any method may be called from any goroutine at any time. Only LIST, where
@@ -56,12 +57,13 @@ const firstVersion = 1000
 // A source runs a goroutine for each open watch and none of its own: there is
 // nothing to close, as long as watches are stopped or their ctx ends. It takes
 // time only from package time; to use it in a testing/synctest bubble, create it
-// there. It keeps all changes until Compact or Expire.
+// there. It keeps all changes until Compact or Expire, or Restore to before them.
 type Source[T informer.Object] struct {
 	mu      sync.Mutex
 	version uint64
 	objects map[types.NamespacedName]T // never changed in place
 	uids    map[types.UID]bool         // all that were ever in use
+	lastUID uint64                     // the number in the latest that was made
 	kind    schema.GroupVersionKind    // of the first object that says its own
 	goType  reflect.Type               // of the first object; T may be an interface
 
@@ -195,7 +197,8 @@ func (s *Source[T]) Objects() []T {
 }
 
 // ResourceVersion returns the current resourceVersion, a decimal number: that of
-// the last write, or a newer one after Compact and Expire. It does not block.
+// the last write, or a newer one after Compact and Expire, or the one of Restore. It
+// does not block.
 func (s *Source[T]) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +214,10 @@ func (s *Source[T]) create(obj T) (T, error) {
 		})
 	}
 	after := copyOf(obj)
-	if uid := after.GetUID(); uid == "" || s.uids[uid] {
-		after.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.version+1)))
+	for uid := after.GetUID(); uid == "" || s.uids[uid]; uid = after.GetUID() {
+		// Not the resourceVersion, which Restore brings back.
+		s.lastUID++
+		after.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.lastUID)))
 	}
 	s.uids[after.GetUID()] = true
 	s.write(keyOf(obj), none, after)

@@ -18,14 +18,16 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 
 // WatchWithContext opens a watch. It does not block. The watch ends, and its
 // channel is closed, when it is stopped, when ctx ends, when TimeoutSeconds are
-// over, and by Disconnect and Expire. It must be brought to one of these ends,
-// or its goroutine leaks.
+// over, and by Disconnect, Expire and Restore. It must be brought to one of these
+// ends, or its goroutine leaks.
 //
 // Events have the type T. Bookmarks are sent only to watches that allow them:
 // one after the initial events if these were asked for by SendInitialEvents, and
 // further ones only by Bookmark. A watch at a resourceVersion that is no longer
 // known gets 410 Expired as an event, whose object is a *metav1.Status; see
-// RefuseExpired.
+// RefuseExpired. One at a resourceVersion that is not known yet, without initial
+// events, is opened; it delivers neither changes nor bookmarks up to and including
+// that version, as if nothing happened.
 //
 // The errors are that of ctx, what Fail asks for, Timeout with the cause
 // ResourceVersionTooLarge for initial events of a version that is not known yet,
@@ -67,6 +69,7 @@ type stream[T informer.Object] struct {
 	source   *Source[T]
 	query    query
 	position uint64 // in the history at the time it was opened
+	silent   uint64 // up to this resourceVersion; 0 unless it was to come at the time
 	result   chan watch.Event
 	// request ends with the reader's interest: it has stopped the watch, its ctx
 	// has ended, or the time is up.
@@ -97,6 +100,8 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	switch {
 	case q.wantsInitial():
 		initial = st.initialEvents()
+	case q.version > s.version:
+		st.silent = q.version
 	case q.version != 0:
 		start = s.history.after(q.version)
 	}
@@ -218,10 +223,12 @@ func (st *stream[T]) deliver(event watch.Event) bool {
 
 // event returns what the reader is told of e, if anything.
 func (st *stream[T]) event(e *entry[T]) (watch.Event, bool) {
-	switch e.kind {
-	case entryChange:
-		return st.changeEvent(e)
-	case entryBookmark:
+	switch {
+	case e.kind == entryRaw:
+		return e.event, st.position < e.position
+	case e.version <= st.silent:
+		return watch.Event{}, false
+	case e.kind == entryBookmark:
 		if st.position >= e.position || !st.query.AllowWatchBookmarks {
 			return watch.Event{}, false
 		}
@@ -229,7 +236,7 @@ func (st *stream[T]) event(e *entry[T]) (watch.Event, bool) {
 		defer st.source.mu.Unlock()
 		return watch.Event{Type: watch.Bookmark, Object: st.source.newBookmark(e.version)}, true
 	}
-	return e.event, st.position < e.position
+	return st.changeEvent(e)
 }
 
 func (st *stream[T]) changeEvent(e *entry[T]) (watch.Event, bool) {
@@ -237,9 +244,6 @@ func (st *stream[T]) changeEvent(e *entry[T]) (watch.Event, bool) {
 	before := e.before != none && st.query.selects(e.before)
 	after := e.after != none && st.query.selects(e.after)
 	switch {
-	case e.version <= st.query.version:
-		// The watch starts at a version that was still to come.
-		return watch.Event{}, false
 	case before && after:
 		return watch.Event{Type: watch.Modified, Object: copyOf(e.after)}, true
 	case after:

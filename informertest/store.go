@@ -1,11 +1,9 @@
 package informertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
-	"time"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -34,16 +32,8 @@ import (
 // from package time; to use it in a testing/synctest bubble, create it there. A
 // Store is made by [NewStore] and must not be copied.
 type Store struct {
+	storeFaults
 	inner cache.Store
-
-	mu      sync.Mutex // protects the rest
-	fail    func(op, key string) error
-	after   func(op, key string) error
-	hangs   map[chan struct{}]bool // closed when released
-	delay   time.Duration
-	calls   map[string]int
-	writing map[string]bool // the keys of the writes under way
-	misuse  error           // the first
 }
 
 var _ cache.Store = (*Store)(nil)
@@ -56,107 +46,7 @@ func NewStore(inner cache.Store) *Store {
 	if inner == nil {
 		inner = cache.NewStore(cache.MetaNamespaceKeyFunc)
 	}
-	return &Store{
-		inner:   inner,
-		hangs:   map[chan struct{}]bool{},
-		calls:   map[string]int{},
-		writing: map[string]bool{},
-	}
-}
-
-// Fail lets f decide, from now on, which operations fail: if it returns an error,
-// that is what the operation returns, without any effect. It is called once for
-// each operation that can return an error, after it has waited for Hang and Delay.
-// The key of "replace" and "resync" is empty. f is called from as many goroutines
-// at once as use the store; it may block, and may call the Store, but not write the
-// object of that key. nil, the default, lets them work. It does not block.
-func (s *Store) Fail(f func(op, key string) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = f
-}
-
-// FailAfter is as Fail, but f is called when the operation has taken effect, which
-// stays. It is not called for an operation that has failed. It does not block.
-func (s *Store) FailAfter(f func(op, key string) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after = f
-}
-
-// FailRandomly lets operations fail with that probability, from 0 to 1, half of
-// them without any effect and half after it. It takes the place of what Fail and
-// FailAfter were given. The same seed makes the same operations fail, if they are
-// the same in the same order. It does not block.
-func (s *Store) FailRandomly(seed uint64, probability float64) {
-	random := lockedRand{rand: rand.New(rand.NewPCG(seed, 0))}
-	failing := func(probability float64, when string) func(op, key string) error {
-		return func(op, key string) error {
-			if random.Float64() >= probability {
-				return nil
-			}
-			return fmt.Errorf("informertest: %s of %q failed by chance %s its effect", op, key, when)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = failing(probability/2, "before")
-	s.after = failing(probability/(2-probability), "after") // of those that did not fail before
-}
-
-// Hang lets each operation that begins from now on wait until release is called,
-// which may be done more than once. If there are several hangs, it waits until all
-// are released. An informer that is stopped waits for its store: release before
-// that. Neither Hang nor release blocks.
-func (s *Store) Hang() (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hang := make(chan struct{})
-	s.hangs[hang] = true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.hangs[hang] {
-			delete(s.hangs, hang)
-			close(hang)
-		}
-	}
-}
-
-// Delay lets each operation that begins from now on take d, or no time if d is 0,
-// the default. It does not block.
-func (s *Store) Delay(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.delay = d
-}
-
-// Heal ends all that Fail, FailAfter, FailRandomly, Hang and Delay have begun, but
-// for the time that an operation is already waiting for. It does not block.
-func (s *Store) Heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail, s.after, s.delay = nil, nil, 0
-	for hang := range s.hangs {
-		close(hang)
-	}
-	clear(s.hangs)
-}
-
-// Calls returns how many operations of that name have begun, which includes those
-// that wait and those that failed. It does not block.
-func (s *Store) Calls(op string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[op]
-}
-
-// Err returns the first error of an operation that was wrong to ask for, as the
-// operation itself did, or nil if there was none. It does not block.
-func (s *Store) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.misuse
+	return &Store{inner: inner}
 }
 
 // Add stores an object that is not there.
@@ -179,86 +69,39 @@ func (s *Store) GetByKey(key string) (item any, exists bool, err error) { return
 
 // List returns all objects.
 func (s *Store) List() []any {
-	s.begin("list")
+	_ = s.begin(context.Background(), "list")
 	return s.inner.List()
 }
 
 // ListKeys returns the keys of all objects.
 func (s *Store) ListKeys() []string {
-	s.begin("list keys")
+	_ = s.begin(context.Background(), "list keys")
 	return s.inner.ListKeys()
 }
 
 // Replace stores the objects of a list in place of all others.
 func (s *Store) Replace(objs []any, rv string) error {
-	return s.do("replace", "", func() error { return s.inner.Replace(objs, rv) })
+	return s.do(context.Background(), "replace", "", func() error { return s.inner.Replace(objs, rv) })
 }
 
 // Resync does what it does to the store behind.
-func (s *Store) Resync() error { return s.do("resync", "", s.inner.Resync) }
+func (s *Store) Resync() error { return s.do(context.Background(), "resync", "", s.inner.Resync) }
 
 // Bookmark notes a resourceVersion.
 func (s *Store) Bookmark(rv string) {
-	s.begin("bookmark")
+	_ = s.begin(context.Background(), "bookmark")
 	s.inner.Bookmark(rv)
 }
 
 // LastStoreSyncResourceVersion returns the resourceVersion that the store behind
 // has noted. client-go's own return "" unless its feature AtomicFIFO is on.
 func (s *Store) LastStoreSyncResourceVersion() string {
-	s.begin("last version")
+	_ = s.begin(context.Background(), "last version")
 	return s.inner.LastStoreSyncResourceVersion()
 }
 
-// begin counts an operation and waits for as long as it is to take.
-func (s *Store) begin(op string) {
-	s.mu.Lock()
-	s.calls[op]++
-	s.mu.Unlock()
-	for hang := s.hang(); hang != nil; hang = s.hang() {
-		<-hang
-	}
-	s.mu.Lock()
-	delay := s.delay
-	s.mu.Unlock()
-	time.Sleep(delay)
-}
-
-// hang returns one of the hangs, or nil.
-func (s *Store) hang() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for hang := range s.hangs {
-		return hang
-	}
-	return nil
-}
-
-// do makes an operation that can fail.
-func (s *Store) do(op, key string, effect func() error) error {
-	s.begin(op)
-	if err := s.ask(&s.fail, op, key); err != nil {
-		return err
-	}
-	if err := effect(); err != nil {
-		return err
-	}
-	return s.ask(&s.after, op, key)
-}
-
-// ask calls s.fail or s.after.
-func (s *Store) ask(f *func(op, key string) error, op, key string) error {
-	s.mu.Lock()
-	ask := *f
-	s.mu.Unlock()
-	if ask == nil {
-		return nil
-	}
-	return ask(op, key)
-}
-
 func (s *Store) get(key string, wrong error) (item any, exists bool, err error) {
-	err = s.do("get", key, func() (err error) {
+	err = s.do(context.Background(), "get", key, func() (err error) {
 		if wrong != nil {
 			return s.refuse("get", key, wrong)
 		}
@@ -281,7 +124,7 @@ func (s *Store) write(op string, obj any, mustExist bool, effect func(any) error
 			wrong = errors.New("another write of it is under way")
 		}
 	}
-	return s.do(op, key, func() error {
+	return s.do(context.Background(), op, key, func() error {
 		if wrong != nil {
 			return s.refuse(op, key, wrong)
 		}
@@ -298,35 +141,6 @@ func (s *Store) write(op string, obj any, mustExist bool, effect func(any) error
 	})
 }
 
-// claim returns false if a write of that key is under way. Without it two writers
-// could find the same state and both write.
-func (s *Store) claim(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.writing[key] {
-		return false
-	}
-	s.writing[key] = true
-	return true
-}
-
-func (s *Store) unclaim(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.writing, key)
-}
-
-// refuse returns the error of an operation that was wrong to ask for, and notes it.
-func (s *Store) refuse(op, key string, why error) error {
-	err := fmt.Errorf("informertest: %s of %q: %w", op, key, why)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.misuse == nil {
-		s.misuse = err
-	}
-	return err
-}
-
 // keyOfAny returns the key of an object. If it is none, the error says what it is,
 // and the key is what is known of it.
 func keyOfAny(obj any) (string, error) {
@@ -338,16 +152,4 @@ func keyOfAny(obj any) (string, error) {
 		return "", fmt.Errorf("it was given a %T: %w", obj, err)
 	}
 	return name.String(), nil
-}
-
-// lockedRand is a source of random numbers for several goroutines.
-type lockedRand struct {
-	mu   sync.Mutex
-	rand *rand.Rand
-}
-
-func (r *lockedRand) Float64() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rand.Float64()
 }

@@ -1,0 +1,149 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+)
+
+// fill takes over what the store holds at the start, before anything is applied. It
+// returns the version at which the source may go on from there, "" if there is none,
+// and false if ctx ended before that was done.
+func (a *applier[T]) fill(ctx context.Context) (version string, ok bool) {
+	filled := a.index.begin()
+	if a.batch != nil && !a.recover(ctx) {
+		return "", false
+	}
+	for after, more := "", true; more; {
+		objs, last, ok := a.page(ctx, after)
+		if !ok {
+			return "", false
+		}
+		for _, stored := range objs {
+			a.take(ctx, stored)
+		}
+		// A durable store that has indexes of its own need not be read through.
+		more = last != "" && (a.batch == nil || a.index.native == nil)
+		after = last
+	}
+	filled()
+	close(a.processor.filled)
+	if a.batch == nil {
+		return "", true
+	}
+	return a.batch.bookmark, true
+}
+
+// take takes over one object.
+func (a *applier[T]) take(ctx context.Context, stored any) {
+	obj, err := acceptT[T](stored)
+	if err != nil {
+		a.report(ctx, &ObjectError{Op: "store", Err: err})
+		return
+	}
+	key := objectKey(obj)
+	a.noteKnown(key, obj.GetUID())
+	a.index.wrote(key, obj, true)
+	a.reportIndex(ctx, key, failures(*a.index.funcs.Load(), obj))
+	a.processor.seeded = true
+}
+
+// recover takes over the bookmark and the tombstones. What these stand for is told
+// before all else.
+func (a *applier[T]) recover(ctx context.Context) bool {
+	b := a.batch
+	var tombs []any
+	if !a.read(ctx, "resume", func() (err error) { b.bookmark, err = b.store.Resume(ctx); return err }) ||
+		!a.read(ctx, "tombstones", func() (err error) { tombs, err = b.store.Tombstones(ctx); return err }) {
+		return false
+	}
+	b.place = place{version: b.bookmark, exact: b.bookmark != ""}
+	b.settled, a.resumed = b.place, b.place.exact
+	for _, stored := range tombs {
+		obj, err := acceptT[T](stored)
+		if err != nil {
+			a.report(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
+			continue
+		}
+		b.left = append(b.left, tombstoneID{objectKey(obj), obj.GetUID()})
+		a.record(objectKey(obj), Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true})
+	}
+	a.done = len(a.records)
+	a.processor.log.begun.Add(int64(a.done))
+	a.distribute()
+	a.processor.recovered = a.processor.log.end()
+	return true
+}
+
+// page reads a page of the store, with retry. It returns false if ctx ended before.
+func (a *applier[T]) page(ctx context.Context, after string) (objs []any, last string, ok bool) {
+	if a.scan.scanner == nil {
+		a.call.enter("list", "", a.processor.now())
+		defer a.call.leave()
+		return a.store.List(), "", true
+	}
+	ok = a.read(ctx, "scan", func() (err error) { objs, last, err = a.scan.page(ctx, after); return err })
+	return objs, last, ok
+}
+
+// storedKeys yields the keys of the store until ctx ends.
+func (a *applier[T]) storedKeys(ctx context.Context, yield func(string) bool) {
+	for after, more := "", true; more; {
+		objs, last, ok := a.page(ctx, after)
+		if !ok {
+			return
+		}
+		for _, stored := range objs {
+			if m, err := checkMeta(stored); err == nil && !yield(objectKey(m)) {
+				return
+			}
+		}
+		after, more = last, last != ""
+	}
+}
+
+// read insists on an operation that only reads. There is no going on without it, so
+// that none is a refusal.
+func (a *applier[T]) read(ctx context.Context, op string, try func() error) bool {
+	return a.insist(ctx, op, "", func() error {
+		if err := try(); err != nil {
+			return unrefused{err}
+		}
+		return nil
+	}) == nil
+}
+
+// unrefused is an error that does not wrap ErrPermanent.
+type unrefused struct{ error }
+
+// forget removes the tombstones that every watcher has handled.
+func (a *applier[T]) forget(ctx context.Context) {
+	t := a.batch.tombstones
+	gone := t.passed(a.processor.handledByAll())
+	if len(gone) == 0 {
+		return
+	}
+	a.tell(ctx)
+	if err := a.insist(ctx, "forget", "", func() error { return a.batch.store.Forget(ctx, gone) }); err == nil {
+		t.remove(gone)
+	}
+}
+
+// forgetLast makes one attempt at it when all has stopped. What is left then is told
+// again at the next start.
+func (a *applier[T]) forgetLast(ctx context.Context) {
+	if a.batch == nil {
+		return
+	}
+	t := a.batch.tombstones
+	gone := t.passed(a.processor.handledByAll())
+	if len(gone) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hungCall)
+	defer cancel()
+	if err := a.do("forget", "", a.processor.now(), 1, func() error { return a.batch.store.Forget(ctx, gone) }); err != nil {
+		a.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
+		return
+	}
+	t.remove(gone)
+}

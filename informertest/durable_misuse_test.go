@@ -1,0 +1,138 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "default/a", Obj: configMap("a", "1")}
+	apply := func(changes ...cache.Transaction) func(ctx context.Context, d *informertest.Durable) error {
+		return func(ctx context.Context, d *informertest.Durable) error { return d.Apply(ctx, changes, "20") }
+	}
+	one := func(typ cache.TransactionType, obj any) func(ctx context.Context, d *informertest.Durable) error {
+		return apply(add("c", "1"), cache.Transaction{Type: typ, Object: obj})
+	}
+	none := (*corev1.ConfigMap)(nil)
+	for name, c := range map[string]struct {
+		do   func(ctx context.Context, d *informertest.Durable) error
+		want []string // to be found in the error
+	}{
+		"apply of nil":                     {one(cache.TransactionTypeAdd, nil), []string{"apply", "change 1", "nil"}},
+		"apply of a nil pointer":           {one(cache.TransactionTypeAdd, none), []string{"apply", "change 1", "nil"}},
+		"apply of a tombstone":             {one(cache.TransactionTypeDelete, tombstone), []string{"apply", "default/a", "DeletedFinalStateUnknown"}},
+		"apply of what is no object":       {one(cache.TransactionTypeAdd, "text"), []string{"apply", "string"}},
+		"apply of what has no name":        {one(cache.TransactionTypeUpdate, configMap("", "1")), []string{"apply", "no name"}},
+		"a change of another type":         {one("Patch", configMap("a", "1")), []string{"apply", "default/a", "Patch"}},
+		"a delete of another object":       {one(cache.TransactionTypeDelete, incarnation("a", "", "-other")), []string{"default/a", "uid-a-other", `"uid-a"`}},
+		"a delete of one before the added": {apply(add("d", "1"), cache.Transaction{Type: cache.TransactionTypeDelete, Object: incarnation("d", "", "-other")}), []string{"default/d", "uid-d-other"}},
+		"a scan of nothing":                {func(ctx context.Context, d *informertest.Durable) error { _, err := d.Scan(ctx, "x", 0); return err }, []string{"scan", `"x"`, "limit"}},
+		"add of nil":                       {func(_ context.Context, d *informertest.Durable) error { return d.Add(nil) }, []string{"add", "nil"}},
+		"update to a tombstone":            {func(_ context.Context, d *informertest.Durable) error { return d.Update(tombstone) }, []string{"update", "default/a", "DeletedFinalStateUnknown"}},
+		"delete of a tombstone":            {func(_ context.Context, d *informertest.Durable) error { return d.Delete(tombstone) }, []string{"delete", "default/a", "DeletedFinalStateUnknown"}},
+		"replace with nil":                 {func(_ context.Context, d *informertest.Durable) error { return d.Replace([]any{nil}, "") }, []string{"replace", "nil"}},
+		"get of nil":                       {func(_ context.Context, d *informertest.Durable) error { _, _, err := d.Get(nil); return err }, []string{"get", "nil"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := durableOf(t)
+			if err := d.Err(); err != nil {
+				t.Fatal(err)
+			}
+			err := c.do(t.Context(), d)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, which does not say %q", err, want)
+				}
+			}
+			wantHeld(t, d, asMade)
+			_ = d.Add(nil)
+			if got := d.Err(); !errors.Is(got, err) {
+				t.Errorf("the first error is remembered as %v", got)
+			}
+			if got := d.Reopen().Err(); !errors.Is(got, err) {
+				t.Errorf("when it is reopened the first error is %v", got)
+			}
+		})
+	}
+}
+
+func TestADeleteMayBeOfWhatIsNotThere(t *testing.T) {
+	d := durableOf(t)
+	again := cache.Transaction{Type: cache.TransactionTypeAdd, Object: incarnation("d", "2", "-again")}
+	if err := d.Apply(t.Context(), []cache.Transaction{del("c"), add("d", "1"), del("d"), again}, "20"); err != nil {
+		t.Error(err)
+	}
+	wantHeld(t, d, "20: a=1 b=1 d=2, gone: uid-c uid-d uid-gone")
+}
+
+func TestAnApplyThatHasFailedMustBeMadeAgain(t *testing.T) {
+	failing := errors.New("mine")
+	for name, c := range map[string]struct {
+		err   error
+		first func(d *informertest.Durable) // before another Apply is made
+		want  bool                          // that it is refused
+	}{
+		"another one is refused":              {failing, func(*informertest.Durable) {}, true},
+		"with another bookmark it is refused": {failing, nil, true},
+		"until it has succeeded":              {failing, func(d *informertest.Durable) { _ = d.Apply(context.Background(), nil, "20") }, false},
+		"until another informer begins":       {failing, func(d *informertest.Durable) { _, _ = d.Resume(context.Background()) }, false},
+		"but not if it was refused for good":  {fmt.Errorf("%w", informer.ErrPermanent), func(*informertest.Durable) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := durableOf(t)
+			d.Fail(func(string, string) error { return c.err })
+			_ = d.Apply(t.Context(), nil, "20")
+			d.Heal()
+			changes := []cache.Transaction{add("c", "1")}
+			if c.first != nil {
+				c.first(d)
+			} else {
+				changes = nil
+			}
+			err := d.Apply(t.Context(), changes, "30")
+			if refused := err != nil && strings.Contains(err.Error(), "must be made again"); refused != c.want || !errors.Is(d.Err(), err) {
+				t.Errorf("apply returned %v, remembered is %v", err, d.Err())
+			}
+		})
+	}
+}
+
+func TestApplyAndForgetAtOnceAreRefused(t *testing.T) {
+	for _, first := range durableOps {
+		for _, second := range durableOps {
+			if alone := []string{"apply", "forget"}; !slices.Contains(alone, first.op) || !slices.Contains(alone, second.op) {
+				continue
+			}
+			t.Run(first.op+" and "+second.op, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := durableOf(t)
+					d.Delay(time.Minute)
+					done := make(chan error, 1)
+					go func() { done <- first.do(t.Context(), d) }()
+					synctest.Wait()
+					if err := second.do(t.Context(), d); err == nil || !strings.Contains(err.Error(), "under way") {
+						t.Errorf("the second returned %v", err)
+					}
+					if err := <-done; err != nil {
+						t.Errorf("the first returned %v", err)
+					}
+					if err := d.Err(); err == nil || !strings.Contains(err.Error(), second.op) {
+						t.Errorf("remembered is %v", err)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,394 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// durableOps are all operations of a durable store, by the names that it has for
+// them, such that each works on a store of durableOf.
+var durableOps = []struct {
+	op  string
+	key string // "-" if it cannot fail
+	do  func(ctx context.Context, d *informertest.Durable) error
+}{
+	{"resume", "", func(ctx context.Context, d *informertest.Durable) error { _, err := d.Resume(ctx); return err }},
+	{"scan", "default/a", func(ctx context.Context, d *informertest.Durable) error {
+		_, err := d.Scan(ctx, "default/a", 7)
+		return err
+	}},
+	{"apply", "default/c", func(ctx context.Context, d *informertest.Durable) error {
+		return d.Apply(ctx, []cache.Transaction{add("c", "1")}, "20")
+	}},
+	{"tombstones", "", func(ctx context.Context, d *informertest.Durable) error { _, err := d.Tombstones(ctx); return err }},
+	{"forget", "", func(ctx context.Context, d *informertest.Durable) error {
+		return d.Forget(ctx, map[string][]types.UID{"default/gone": {"uid-gone"}})
+	}},
+	{"get", "default/a", func(_ context.Context, d *informertest.Durable) error {
+		_, _, err := d.GetByKey("default/a")
+		return err
+	}},
+	{"get", "default/a", func(_ context.Context, d *informertest.Durable) error {
+		_, _, err := d.Get(configMap("a", ""))
+		return err
+	}},
+	{"add", "default/c", func(_ context.Context, d *informertest.Durable) error { return d.Add(configMap("c", "1")) }},
+	{"update", "default/a", func(_ context.Context, d *informertest.Durable) error { return d.Update(configMap("a", "2")) }},
+	{"delete", "default/b", func(_ context.Context, d *informertest.Durable) error { return d.Delete(configMap("b", "")) }},
+	{"replace", "", func(_ context.Context, d *informertest.Durable) error {
+		return d.Replace([]any{configMap("d", "1")}, "7")
+	}},
+	{"resync", "", func(_ context.Context, d *informertest.Durable) error { return d.Resync() }},
+	{"list", "-", func(_ context.Context, d *informertest.Durable) error { d.List(); return nil }},
+	{"list keys", "-", func(_ context.Context, d *informertest.Durable) error { d.ListKeys(); return nil }},
+	{"bookmark", "-", func(_ context.Context, d *informertest.Durable) error { d.Bookmark("7"); return nil }},
+	{"last version", "-", func(_ context.Context, d *informertest.Durable) error { d.LastStoreSyncResourceVersion(); return nil }},
+}
+
+// takesCtx says which of them are given a ctx.
+var takesCtx = []string{"resume", "scan", "apply", "tombstones", "forget"}
+
+// incarnation returns an object whose UID is made of its name and a number.
+func incarnation(name, value, number string) *corev1.ConfigMap {
+	obj := configMap(name, value)
+	obj.UID = types.UID("uid-" + name + number)
+	return obj
+}
+
+func add(name, value string) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: incarnation(name, value, "")}
+}
+
+func del(name string) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: incarnation(name, "", "")}
+}
+
+// durableOf returns a store that holds a=1 and b=1 at version 10 and a tombstone of
+// one that is gone.
+func durableOf(t *testing.T) *informertest.Durable {
+	t.Helper()
+	d := informertest.NewDurable()
+	if err := d.Apply(t.Context(), []cache.Transaction{add("a", "1"), add("b", "1"), del("gone")}, "10"); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+const asMade = "10: a=1 b=1, gone: uid-gone" // what durableOf holds
+
+// heldBy returns all that a store holds: "bookmark: name=value …, gone: uid …".
+func heldBy(t *testing.T, d *informertest.Durable) string {
+	t.Helper()
+	text := must(d.Resume(t.Context())) + ":"
+	for _, obj := range must(d.Scan(t.Context(), "", 100)) {
+		text += " " + obj.(*corev1.ConfigMap).Name + "=" + obj.(*corev1.ConfigMap).Data["value"]
+	}
+	var gone []string
+	for _, obj := range must(d.Tombstones(t.Context())) {
+		gone = append(gone, " "+string(obj.(*corev1.ConfigMap).UID))
+	}
+	slices.Sort(gone)
+	return text + ", gone:" + strings.Join(gone, "")
+}
+
+func wantHeld(t *testing.T, d *informertest.Durable, want string) {
+	t.Helper()
+	if got := heldBy(t, d); got != want {
+		t.Errorf("it holds %q, want %q", got, want)
+	}
+}
+
+func TestADurableThatHasCrashedDoesNothing(t *testing.T) {
+	for _, o := range durableOps {
+		t.Run(o.op, func(t *testing.T) {
+			d := durableOf(t)
+			d.Crash()
+			d.Crash()
+			err := o.do(t.Context(), d)
+			if o.key != "-" && (!errors.Is(err, informertest.ErrCrashed) || !strings.Contains(err.Error(), o.op) || !strings.Contains(err.Error(), o.key)) {
+				t.Errorf("it returned %v", err)
+			}
+			if d.List() != nil || d.ListKeys() != nil {
+				t.Error("it lists something")
+			}
+			wantHeld(t, d.Reopen(), asMade)
+		})
+	}
+}
+
+func TestADurableMayCrashBeforeOrAfterAnyEffect(t *testing.T) {
+	changed := map[string]string{
+		"apply":   "20: a=1 b=1 c=1, gone: uid-gone",
+		"forget":  "10: a=1 b=1, gone:",
+		"add":     "10: a=1 b=1 c=1, gone: uid-gone",
+		"update":  "10: a=2 b=1, gone: uid-gone",
+		"delete":  "10: a=1, gone: uid-gone",
+		"replace": "10: d=1, gone: uid-gone",
+	}
+	for _, o := range durableOps {
+		if o.key == "-" {
+			continue
+		}
+		t.Run(o.op, func(t *testing.T) {
+			for _, returned := range []error{nil, errors.New("mine")} {
+				before, after := durableOf(t), durableOf(t)
+				crash := func(d *informertest.Durable) func(op, key string) error {
+					return func(op, key string) error {
+						if op != o.op || key != o.key {
+							t.Errorf("asked about %s of %q", op, key)
+						}
+						d.Crash()
+						return returned
+					}
+				}
+				before.Fail(crash(before))
+				after.FailAfter(crash(after))
+				for _, d := range []*informertest.Durable{before, after} {
+					if err := o.do(t.Context(), d); !errors.Is(err, informertest.ErrCrashed) {
+						t.Errorf("it returned %v", err)
+					}
+				}
+				want := asMade
+				wantHeld(t, before.Reopen(), want)
+				if effect := changed[o.op]; effect != "" {
+					want = effect
+				}
+				wantHeld(t, after.Reopen(), want)
+			}
+		})
+	}
+}
+
+func TestWhatFailsAfterItsEffectHasHappenedAllTheSame(t *testing.T) {
+	mine := errors.New("mine")
+	d := durableOf(t)
+	d.FailAfter(func(string, string) error { return mine })
+	changes := []cache.Transaction{del("a"), {Type: cache.TransactionTypeAdd, Object: incarnation("a", "2", "-again")}}
+	if err := d.Apply(t.Context(), changes, "20"); !errors.Is(err, mine) {
+		t.Errorf("apply returned %v", err)
+	}
+	d.Heal()
+	const want = "20: a=2 b=1, gone: uid-a uid-gone"
+	wantHeld(t, d, want)
+	if err := errors.Join(d.Apply(t.Context(), changes, "20"), d.Err()); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+	wantHeld(t, d, want)
+}
+
+func TestOperationsThatFailReturnNothing(t *testing.T) {
+	d := durableOf(t)
+	d.FailAfter(func(string, string) error { return errors.New("mine") })
+	rv, err := d.Resume(t.Context())
+	objs, scanErr := d.Scan(t.Context(), "", 9)
+	gone, goneErr := d.Tombstones(t.Context())
+	item, exists, getErr := d.GetByKey("default/a")
+	if rv != "" || objs != nil || gone != nil || item != nil || exists {
+		t.Errorf("got %q, %v, %v, %v, %v", rv, objs, gone, item, exists)
+	}
+	if err == nil || scanErr == nil || goneErr == nil || getErr == nil {
+		t.Errorf("got %v, %v, %v, %v", err, scanErr, goneErr, getErr)
+	}
+}
+
+func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
+	d := durableOf(t)
+	first := must(d.Scan(t.Context(), "", 1))[0]
+	if again, _, err := d.GetByKey("default/a"); again != first {
+		t.Errorf("one process is handed two objects: %v, %v", again, err)
+	}
+	d.FailRandomly(1, 1)
+	d.Hang()
+	d.Delay(time.Hour)
+	d.LoseOnCrash(9)
+	next := d.Reopen()
+	if err := next.Add(configMap("c", "1")); err != nil {
+		t.Fatal(err)
+	}
+	second := must(next.Scan(t.Context(), "", 1))[0]
+	if second == first || !cmp.Equal(first, second) {
+		t.Errorf("the next process finds %p %v, want another than %p %v", second, second, first, first)
+	}
+	gone := must(next.Tombstones(t.Context()))[0]
+	if third := next.Reopen(); must(third.Tombstones(t.Context()))[0] == gone {
+		t.Error("the next process finds the very tombstone")
+	} else {
+		wantHeld(t, third, "10: a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
+	}
+	if _, err := next.Resume(t.Context()); !errors.Is(err, informertest.ErrCrashed) {
+		t.Errorf("the one that was reopened returned %v", err)
+	}
+	wantHeld(t, d.Reopen(), asMade) // not what became of the first that it returned
+}
+
+func TestACrashTakesTheLastWritesAlong(t *testing.T) {
+	states := []string{
+		asMade,
+		"20: a=1 b=1 c=1, gone: uid-gone",
+		"20: a=1 b=1 c=1, gone:",
+		"30: a=1 b=1 c=1, gone:",
+		"30: a=1 b=1 c=1 d=1, gone:",
+	}
+	for lost := range 6 {
+		d := durableOf(t)
+		d.LoseOnCrash(lost)
+		for _, err := range []error{
+			d.Apply(t.Context(), []cache.Transaction{add("c", "1")}, "20"),
+			d.Forget(t.Context(), map[string][]types.UID{"default/gone": {"uid-gone"}}),
+			d.Apply(t.Context(), nil, "30"),
+			d.Add(configMap("d", "1")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantHeld(t, d, states[4])
+		wantHeld(t, d.Reopen(), states[max(0, 4-lost)])
+	}
+}
+
+func TestWhatWasWrittenBeforeLoseOnCrashIsNotLost(t *testing.T) {
+	d := informertest.NewDurable()
+	d.LoseOnCrash(5)
+	_ = d.Apply(t.Context(), []cache.Transaction{add("a", "1")}, "10")
+	d.LoseOnCrash(5)
+	_ = d.Apply(t.Context(), []cache.Transaction{add("b", "1")}, "20")
+	wantHeld(t, d.Reopen(), "10: a=1, gone:")
+
+	d = informertest.NewDurable()
+	d.LoseOnCrash(5)
+	_ = d.Apply(t.Context(), []cache.Transaction{add("a", "1")}, "10")
+	d.LoseOnCrash(0)
+	wantHeld(t, d.Reopen(), "10: a=1, gone:")
+}
+
+func TestWhatWaitsReturnsWhenItsCtxEnds(t *testing.T) {
+	for _, o := range durableOps {
+		if !slices.Contains(takesCtx, o.op) {
+			continue
+		}
+		t.Run(o.op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, wait := range []func(d *informertest.Durable){
+					func(d *informertest.Durable) { d.Hang() },
+					func(d *informertest.Durable) { d.Delay(time.Hour) },
+				} {
+					d := durableOf(t)
+					wait(d)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					begin := time.Now()
+					if err := o.do(ctx, d); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Minute {
+						t.Errorf("it returned %v after %v", err, time.Since(begin))
+					}
+					cancel()
+					d.Heal()
+					if err := o.do(ctx, d); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("with a ctx that has ended it returned %v", err)
+					}
+					wantHeld(t, d, asMade)
+				}
+			})
+		})
+	}
+}
+
+func TestACrashEndsWhatHangs(t *testing.T) {
+	for _, o := range durableOps {
+		t.Run(o.op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := durableOf(t)
+				d.Hang()
+				done := make(chan error)
+				go func() { done <- o.do(t.Context(), d) }()
+				time.Sleep(time.Hour) // which passes only if it is durably blocked
+				begin := time.Now()
+				d.Crash()
+				if err := <-done; time.Since(begin) > 0 || o.key != "-" && !errors.Is(err, informertest.ErrCrashed) {
+					t.Errorf("it returned %v after %v", err, time.Since(begin))
+				}
+				wantHeld(t, d.Reopen(), asMade)
+			})
+		})
+	}
+}
+
+func TestADurableCountsCalls(t *testing.T) {
+	d := durableOf(t)
+	want := map[string]int{"apply": 1}
+	for _, o := range durableOps {
+		_ = o.do(t.Context(), d)
+		want[o.op]++
+	}
+	d.Crash()
+	for _, o := range durableOps {
+		_ = o.do(t.Context(), d)
+		want[o.op]++
+	}
+	for op, n := range want {
+		if got := d.Calls(op); got != n {
+			t.Errorf("%d calls of %q, want %d", got, op, n)
+		}
+	}
+}
+
+func TestADurableIsNoIndexer(t *testing.T) {
+	var s cache.Store = informertest.NewDurable()
+	if _, is := s.(cache.Indexer); is {
+		t.Error("it is an Indexer")
+	}
+}
+
+func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := durableOf(t)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i := range 200 {
+				change := []cache.Transaction{add(fmt.Sprint("o", i%7), fmt.Sprint(i))}
+				for d.Apply(t.Context(), change, fmt.Sprint(i)) != nil {
+					time.Sleep(time.Second)
+				}
+			}
+		})
+		for range 3 {
+			all.Go(func() {
+				for range 50 {
+					for _, o := range durableOps {
+						if !slices.Contains([]string{"apply", "forget", "replace"}, o.op) {
+							_ = o.do(t.Context(), d)
+						}
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			for i := range uint64(50) {
+				d.FailRandomly(i, 0.3)
+				d.LoseOnCrash(int(i % 3))
+				release := d.Hang()
+				d.Delay(time.Duration(i%3) * time.Second)
+				time.Sleep(time.Second)
+				release()
+			}
+			d.Heal()
+		})
+		all.Wait()
+		if err := d.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package informertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// storeFaults is what makes a [Store] or a [Durable] fail, hang or be slow, and what
+// notes how it is used.
+type storeFaults struct {
+	mu      sync.Mutex // protects the rest
+	fail    func(op, key string) error
+	after   func(op, key string) error
+	hangs   map[chan struct{}]bool // closed when released
+	delay   time.Duration
+	calls   map[string]int
+	writing map[string]bool // what the writes under way have claimed
+	misuse  error           // the first
+}
+
+// Fail lets fail decide, from now on, which operations fail: if it returns an error,
+// that is what the operation returns, without any effect. It is called once for
+// each operation that can return an error, after it has waited for Hang and Delay.
+// The key of an operation that is not about one object is empty. fail is called from
+// as many goroutines at once as use the store; it may block, and may call the store,
+// but not write what that operation writes. nil, the default, lets them work. It does
+// not block.
+func (f *storeFaults) Fail(fail func(op, key string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+// FailAfter is as Fail, but fail is called when the operation has taken effect, which
+// stays. It is not called for an operation that has failed. It does not block.
+func (f *storeFaults) FailAfter(fail func(op, key string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.after = fail
+}
+
+// FailRandomly lets operations fail with that probability, from 0 to 1, half of
+// them without any effect and half after it. It takes the place of what Fail and
+// FailAfter were given. The same seed makes the same operations fail, if they are
+// the same in the same order. It does not block.
+func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
+	random := lockedRand{rand: rand.New(rand.NewPCG(seed, 0))}
+	failing := func(probability float64, when string) func(op, key string) error {
+		return func(op, key string) error {
+			if random.Float64() >= probability {
+				return nil
+			}
+			return fmt.Errorf("informertest: %s of %q failed by chance %s its effect", op, key, when)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = failing(probability/2, "before")
+	f.after = failing(probability/(2-probability), "after") // of those that did not fail before
+}
+
+// Hang lets each operation that begins from now on wait until release is called,
+// which may be done more than once. If there are several hangs, it waits until all
+// are released. An informer that is stopped waits for its store: release before
+// that. Neither Hang nor release blocks.
+func (f *storeFaults) Hang() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	hang := make(chan struct{})
+	if f.hangs == nil {
+		f.hangs = map[chan struct{}]bool{}
+	}
+	f.hangs[hang] = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.hangs[hang] {
+			delete(f.hangs, hang)
+			close(hang)
+		}
+	}
+}
+
+// Delay lets each operation that begins from now on take d, or no time if d is 0,
+// the default. It does not block.
+func (f *storeFaults) Delay(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delay = d
+}
+
+// Heal ends all that Fail, FailAfter, FailRandomly, Hang and Delay have begun, but
+// for the time that an operation is already waiting for. It does not block.
+func (f *storeFaults) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail, f.after, f.delay = nil, nil, 0
+	for hang := range f.hangs {
+		close(hang)
+	}
+	clear(f.hangs)
+}
+
+// Calls returns how many operations of that name have begun, which includes those
+// that wait and those that failed. It does not block.
+func (f *storeFaults) Calls(op string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[op]
+}
+
+// Err returns the first error of an operation that was wrong to ask for, as the
+// operation itself did, or nil if there was none. It does not block.
+func (f *storeFaults) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.misuse
+}
+
+// begin counts an operation and waits for as long as it is to take, but not after
+// the end of ctx, whose error it returns.
+func (f *storeFaults) begin(ctx context.Context, op string) error {
+	f.mu.Lock()
+	if f.calls == nil {
+		f.calls = map[string]int{}
+	}
+	f.calls[op]++
+	f.mu.Unlock()
+	for hang := f.hang(); hang != nil; hang = f.hang() {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	f.mu.Lock()
+	delay := f.delay
+	f.mu.Unlock()
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// hang returns one of the hangs, or nil.
+func (f *storeFaults) hang() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for hang := range f.hangs {
+		return hang
+	}
+	return nil
+}
+
+// do makes an operation that can fail.
+func (f *storeFaults) do(ctx context.Context, op, key string, effect func() error) error {
+	if err := f.begin(ctx, op); err != nil {
+		return err
+	}
+	if err := f.ask(&f.fail, op, key); err != nil {
+		return err
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	return f.ask(&f.after, op, key)
+}
+
+// ask calls f.fail or f.after.
+func (f *storeFaults) ask(which *func(op, key string) error, op, key string) error {
+	f.mu.Lock()
+	ask := *which
+	f.mu.Unlock()
+	if ask == nil {
+		return nil
+	}
+	return ask(op, key)
+}
+
+// claim returns false if a write of that is under way. Without it two writers
+// could find the same state and both write.
+func (f *storeFaults) claim(what string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.writing[what] {
+		return false
+	}
+	if f.writing == nil {
+		f.writing = map[string]bool{}
+	}
+	f.writing[what] = true
+	return true
+}
+
+func (f *storeFaults) unclaim(what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.writing, what)
+}
+
+// misuse is the error of an operation that was wrong to ask for.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+// refuse returns the error of an operation that was wrong to ask for, and notes it.
+func (f *storeFaults) refuse(op, key string, why error) error {
+	err := misuse{fmt.Errorf("informertest: %s of %q: %w", op, key, why)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.misuse == nil {
+		f.misuse = err
+	}
+	return err
+}
+
+// lockedRand is a source of random numbers for several goroutines.
+type lockedRand struct {
+	mu   sync.Mutex
+	rand *rand.Rand
+}
+
+func (r *lockedRand) Float64() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rand.Float64()
+}

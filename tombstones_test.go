@@ -1,0 +1,158 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		store := informertest.NewDurable()
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		block := make(chan struct{})
+		slow := &recorder{Hook: func(ctx context.Context, e event) error {
+			if e.Type == informer.EventDeleted {
+				<-block
+			}
+			return nil
+		}}
+		fast := &recorder{}
+		addWatcher(t, inf, slow, informer.WatcherOptions{})
+		addWatcher(t, inf, fast, informer.WatcherOptions{})
+		stop := informertest.Run(t, inf)
+		for _, name := range []string{"a", "b"} {
+			_, _ = src.Delete(keyOf(name))
+			synctest.Wait()
+		}
+		_, _ = src.Create(object("a", "2")) // another one of that name
+		sleepBubble(time.Minute)
+		if got := inf.Health().Tombstones; got != 2 {
+			t.Errorf("Health has %d tombstones", got)
+		}
+		checkKept(t, store, src.ResourceVersion(), "a", "b")
+		store.Crash()
+		close(block)
+		stop()
+		if got := errs.take(); len(got) != 1 || !errors.Is(got[0], informertest.ErrCrashed) {
+			t.Errorf("reported: %v", got)
+		}
+
+		store = store.Reopen()
+		inf = newInformer(t, src, options{Store: store})
+		founder, late := &recorder{}, &recorder{}
+		addWatcher(t, inf, founder, informer.WatcherOptions{})
+		stop = informertest.Run(t, inf)
+		addWatcher(t, inf, late, informer.WatcherOptions{})
+		sleepBubble(time.Minute)
+		got := told(founder)
+		slices.Sort(got[:2])
+		slices.Sort(got[2:])
+		if diff := cmp.Diff([]string{"initial deleted a", "initial deleted b", "initial added a", "initial added c"}, got); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+		checkView(t, founder, src)
+		checkView(t, late, src)
+		if len(late.Events()) != 2 {
+			t.Errorf("who joined late was told %v", told(late))
+		}
+		if got := inf.Health().Tombstones; got != 0 {
+			t.Errorf("Health has %d tombstones", got)
+		}
+		stop()
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
+	for name, opts := range map[string]informer.WatcherOptions{
+		"plain":   {},
+		"workers": {Workers: 4},
+		"retry":   {Retry: informer.Backoff(time.Minute, time.Minute, 10)},
+		"merging": {MaxBacklog: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("a", "1"), object("b", "1"))
+				store := informertest.NewDurable()
+				var errs errorLog
+				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+				var broken atomic.Bool
+				block := make(chan struct{})
+				w := &recorder{Hook: func(ctx context.Context, e event) error {
+					if broken.Load() && e.Type == informer.EventDeleted {
+						if opts.Retry != nil {
+							return errors.New("not yet")
+						}
+						<-block
+					}
+					return nil
+				}}
+				reg := addWatcher(t, inf, w, opts)
+				other := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+				informertest.Run(t, inf)
+				broken.Store(true)
+				_, _ = src.Delete(keyOf("a"))
+				sleepBubble(10 * time.Second)
+				checkKept(t, store, src.ResourceVersion(), "a")
+				other.Remove()
+				sleepBubble(10 * time.Second)
+				checkKept(t, store, src.ResourceVersion(), "a")
+				broken.Store(false)
+				close(block)
+				sleepBubble(2 * time.Minute)
+				checkKept(t, store, src.ResourceVersion())
+				block = make(chan struct{})
+				broken.Store(true)
+				_, _ = src.Delete(keyOf("b"))
+				sleepBubble(10 * time.Second)
+				checkKept(t, store, src.ResourceVersion(), "b")
+				reg.Remove() // nobody is left to be told
+				sleepBubble(10 * time.Second)
+				checkKept(t, store, src.ResourceVersion(), "b")
+				addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+				sleepBubble(10 * time.Second)
+				checkKept(t, store, src.ResourceVersion())
+				close(block)
+			})
+		})
+	}
+}
+
+func TestACleanStopForgetsWhatWasHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		store := informertest.NewDurable()
+		inf := newInformer(t, src, options{Store: store})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		stop := informertest.Run(t, inf)
+		_, _ = src.Delete(keyOf("a"))
+		synctest.Wait()
+		stop()
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		store := informertest.NewDurable()
+		inf := newInformer(t, src, options{Store: store})
+		stop := informertest.Run(t, inf)
+		_, _ = src.Delete(keyOf("a"))
+		sleepBubble(time.Minute)
+		stop()
+		checkKept(t, store, src.ResourceVersion(), "a")
+	})
+}

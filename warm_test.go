@@ -1,0 +1,469 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Restarts over a store that outlives the process.
+
+type durable = informertest.Durable
+
+// asked returns what a source was asked for after the first n requests, in words:
+// "probe", "list", "stream" or "watch", with "from" a version, and "gone" if that was
+// answered with a 410.
+func asked(src *source, n int) string {
+	var all []string
+	for _, r := range src.Requests()[n:] {
+		what := string(r.Verb)
+		switch {
+		case r.Verb == informertest.VerbList && r.Options.Limit == 1:
+			what = "probe"
+		case r.Options.SendInitialEvents != nil && *r.Options.SendInitialEvents:
+			what = "stream"
+		case r.Verb == informertest.VerbWatch:
+			what += " from " + r.Options.ResourceVersion
+		}
+		if r.Err != nil {
+			what += " gone"
+		}
+		all = append(all, what)
+	}
+	return strings.Join(all, ", ")
+}
+
+// oneRun lets an informer with one watcher run over the store until it has synced and
+// nothing happens any more, and stops it.
+func oneRun(t *testing.T, src *source, store *durable, opts options) *recorder {
+	t.Helper()
+	opts.Store = store
+	inf := newInformer(t, src, opts)
+	r := &recorder{}
+	addWatcher(t, inf, r, informer.WatcherOptions{})
+	stop := informertest.Run(t, inf)
+	sleepBubble(time.Minute)
+	checkView(t, r, src)
+	checkStore(t, inf, src)
+	stop()
+	if err := store.Err(); err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+// told returns what a recorder was told, such as "initial added a".
+func told(r *recorder) []string {
+	var all []string
+	for _, e := range r.Events() {
+		all = append(all, fmt.Sprintf("%s %s %s", e.Origin, e.Type, e.Key().Name))
+	}
+	return all
+}
+
+// checkKept fails the test unless the store has that bookmark and tombstones of these
+// names.
+func checkKept(t *testing.T, store *durable, bookmark string, names ...string) {
+	t.Helper()
+	got, err := store.Resume(t.Context())
+	if err != nil || got != bookmark {
+		t.Errorf("the bookmark is %q (%v), not %q", got, err, bookmark)
+	}
+	tombs, err := store.Tombstones(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, tomb := range tombs {
+		kept = append(kept, tomb.(configMap).Name)
+	}
+	slices.Sort(kept)
+	if diff := cmp.Diff(names, kept); diff != "" {
+		t.Errorf("tombstones (-want +got):\n%s", diff)
+	}
+}
+
+// bothWays runs a test with streams of the first state and with lists.
+func bothWays(t *testing.T, test func(t *testing.T, opts options, full string)) {
+	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
+		t.Run(full, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, options{WatchList: mode}, full) })
+		})
+	}
+}
+
+func TestAWarmStartListsNothing(t *testing.T) {
+	bothWays(t, func(t *testing.T, opts options, full string) {
+		src := informertest.NewSource(object("kept", "1"), object("changed", "1"), object("deleted", "1"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, opts)
+		at := src.ResourceVersion()
+		checkKept(t, store, at)
+		n := len(src.Requests())
+
+		_, _ = src.Update(object("changed", "2"))
+		_, _ = src.Delete(keyOf("deleted"))
+		_, _ = src.Create(object("created", "1"))
+		store.LoseOnCrash(0)
+		store = store.Reopen()
+		r := oneRun(t, src, store, opts)
+		if got, want := asked(src, n), "probe, watch from "+at; got != want {
+			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
+		}
+		got := told(r)
+		slices.Sort(got[:3]) // the state is told in no order
+		if diff := cmp.Diff([]string{
+			"initial added changed", "initial added deleted", "initial added kept",
+			"watch updated changed", "watch deleted deleted", "watch added created",
+		}, got); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		src.Fail(informertest.VerbWatch, errors.New("no"), 1)
+		store = store.Reopen()
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		start(t, inf)
+		synctest.Wait()
+		checkStore(t, inf, src) // what is there can be read
+		if inf.HasSynced() {
+			t.Error("synced without a watch")
+		}
+		begun := time.Now()
+		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("synced after %v", took)
+		}
+		if got := inf.ResourceVersion(); got != src.ResourceVersion() {
+			t.Errorf("ResourceVersion is %q, not %q", got, src.ResourceVersion())
+		}
+		if got := errs.take(); len(got) != 1 {
+			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
+	for name, refuse := range map[string]bool{"in the stream": false, "as the answer": true} {
+		t.Run(name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, opts options, full string) {
+				src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))
+				store := informertest.NewDurable()
+				oneRun(t, src, store, opts)
+				at := src.ResourceVersion()
+				n := len(src.Requests())
+				_, _ = src.Delete(keyOf("deleted"))
+				_, _ = src.Create(object("created", "1"))
+				src.Compact()
+				src.RefuseExpired(refuse)
+				store = store.Reopen()
+				r := oneRun(t, src, store, opts)
+				want := "probe, watch from " + at + " gone, " + full
+				if full == "list" {
+					want += ", watch from " + src.ResourceVersion()
+				}
+				if got := asked(src, n); got != want {
+					t.Errorf("the source was asked for: %s\nwant: %s", got, want)
+				}
+				got := told(r)
+				slices.Sort(got[:2])
+				if diff := cmp.Diff([]string{"initial added deleted", "initial added kept", "initial deleted deleted", "initial added created"}, got); diff != "" {
+					t.Errorf("the watcher was told (-want +got):\n%s", diff)
+				}
+				checkKept(t, store, src.ResourceVersion())
+			})
+		})
+	}
+}
+
+func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
+	bothWays(t, func(t *testing.T, opts options, full string) {
+		src := informertest.NewSource(object("kept", "1"), object("changed", "1"), object("deleted", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Update(object("changed", "2"))
+		_, _ = src.Delete(keyOf("deleted"))
+		_, _ = src.Create(object("undone", "1"))
+		_, _ = src.Update(object("kept", "2"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, opts)
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		// The version of the update that was undone, and another content.
+		_, _ = src.Update(object("changed", "3"))
+		n := len(src.Requests())
+		var errs errorLog
+		opts.ErrorHandler = errs.handle
+		store = store.Reopen()
+		r := oneRun(t, src, store, opts)
+		if got := asked(src, n); !strings.HasPrefix(got, "probe, list, watch") {
+			t.Errorf("the source was asked for: %s", got)
+		}
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "gone back in time") {
+			t.Errorf("reported: %v", got)
+		}
+		if got := r.View()[keyOf("changed")].Data["value"]; got != "3" {
+			t.Errorf("changed is %q", got)
+		}
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+// away is a source that cannot be reached until it is back.
+type away struct {
+	*source
+	gone  atomic.Bool
+	cause error
+}
+
+func (a *away) err() error {
+	if !a.gone.Load() {
+		return nil
+	}
+	return &net.OpError{Op: "dial", Net: "tcp", Err: a.cause}
+}
+
+func (a *away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	return a.source.WatchWithContext(ctx, opts)
+}
+
+func (a *away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	return a.source.ListWithContext(ctx, opts)
+}
+
+func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
+	for name, cause := range map[string]error{
+		"the watch is tried again": syscall.ECONNREFUSED, // by the reflector
+		"listed first":             errors.New("no route"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				src := informertest.NewSource(object("a", "1"), object("b", "1"))
+				backup := src.ResourceVersion()
+				_, _ = src.Update(object("a", "2"))
+				_, _ = src.Delete(keyOf("b"))
+				server := &away{source: src, cause: cause}
+				var errs errorLog
+				inf := newInformer(t, server, options{Queue: queue, ErrorHandler: errs.handle})
+				r := &recorder{}
+				addWatcher(t, inf, r, informer.WatcherOptions{})
+				informertest.Run(t, inf)
+
+				server.gone.Store(true)
+				if err := src.Restore(backup); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = src.Update(object("a", "3")) // again the version that "a" is known with
+				sleepBubble(10 * time.Second)
+				server.gone.Store(false)
+				sleepBubble(2 * time.Minute)
+				checkView(t, r, src)
+				checkStore(t, inf, src)
+				if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
+					t.Errorf("a is %q", got)
+				}
+				got := errs.take()
+				if !strings.Contains(got[len(got)-1].Error(), "gone back in time") {
+					t.Errorf("reported: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		server := &away{source: src, cause: syscall.ECONNREFUSED}
+		var errs errorLog
+		inf := newInformer(t, server, options{ErrorHandler: errs.handle})
+		informertest.Run(t, inf)
+		sleepBubble(10 * time.Second)
+		at, n := src.ResourceVersion(), len(src.Requests())
+		server.gone.Store(true)
+		src.Disconnect()
+		sleepBubble(10 * time.Second)
+		server.gone.Store(false)
+		sleepBubble(hour)
+		if got, want := asked(src, n), "probe, watch from "+at; !strings.HasPrefix(got, want) || strings.Count(got, "probe") > 1 {
+			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
+		}
+		if got := errs.take(); len(got) != 1 {
+			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("bad", "1"), object("c", "1"))
+		store := &pickyDurable{durable: informertest.NewDurable()}
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		stop := informertest.Run(t, inf)
+		_, _ = src.Update(object("a", "2"))
+		_, _ = src.Update(object("bad", "2"))
+		sleepBubble(time.Minute)
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+		got := told(r)
+		slices.Sort(got[:2])
+		if diff := cmp.Diff([]string{"initial added a", "initial added c", "watch updated a"}, got); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+		for _, err := range errs.take() {
+			var serr *informer.StoreError
+			if !errors.As(err, &serr) || serr.Op != "apply" || serr.Key != "default/bad" || !serr.GaveUp {
+				t.Errorf("reported: %v", err)
+			}
+		}
+		if got := inf.Health().Refused; got != 2 {
+			t.Errorf("%d were refused", got)
+		}
+		late := &recorder{} // finds that the log has all that was announced
+		reg := addWatcher(t, inf, late, informer.WatcherOptions{})
+		<-reg.Synced()
+		stop()
+		// Something is missing, so that it must be listed again.
+		checkKept(t, store.durable, "")
+		store.durable = store.Reopen()
+		store.takes = true
+		n := len(src.Requests())
+		inf = newInformer(t, src, options{Store: store})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		checkStore(t, inf, src)
+		if got := asked(src, n); got != "stream" {
+			t.Errorf("the source was asked for: %s", got)
+		}
+		checkKept(t, store.durable, src.ResourceVersion())
+	})
+}
+
+// pickyDurable refuses the object "bad".
+type pickyDurable struct {
+	*durable
+	takes bool
+}
+
+func (s *pickyDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	for _, c := range changes {
+		if c.Object.(configMap).Name == "bad" && !s.takes {
+			return fmt.Errorf("does not like it: %w", informer.ErrPermanent)
+		}
+	}
+	return s.durable.Apply(ctx, changes, bookmark)
+}
+
+// lagging is a store with a bookmark of before some of its objects.
+type lagging struct {
+	*durable
+	at string
+}
+
+func (s lagging) Resume(context.Context) (string, error) { return s.at, nil }
+
+func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		at := src.ResourceVersion()
+		_, _ = src.Update(object("a", "2"))
+		_, _ = src.Delete(keyOf("b"))
+		_, _ = src.Create(object("b", "2"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		_, _ = src.Update(object("a", "3"))
+		inf := newInformer(t, src, options{Store: lagging{store.Reopen(), at}})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		checkView(t, r, src)
+		got := told(r)
+		slices.Sort(got[:2])
+		if diff := cmp.Diff([]string{"initial added a", "initial added b", "watch updated a"}, got); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestADurableNeedsRealFIFO(t *testing.T) {
+	_, err := informer.New(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.DeltaFIFO})
+	if err == nil || !strings.Contains(err.Error(), "Options.Queue") {
+		t.Errorf("New: %v", err)
+	}
+}
+
+func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
+	for _, op := range []string{"resume", "tombstones", "scan"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("a", "1"))
+				store := informertest.NewDurable()
+				oneRun(t, src, store, options{})
+				store = store.Reopen()
+				store.Fail(func(o, _ string) error {
+					if o == op {
+						return fmt.Errorf("cannot %s: %w", op, informer.ErrPermanent)
+					}
+					return nil
+				})
+				n := len(src.Requests())
+				var errs errorLog
+				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+				start(t, inf)
+				sleepBubble(time.Minute)
+				if inf.HasSynced() || len(src.Requests()) > n {
+					t.Error("went on without the store")
+				}
+				if err := inf.Health().StoreError; err == nil || !strings.Contains(err.Error(), "cannot "+op) {
+					t.Errorf("Health.StoreError: %v", err)
+				}
+				store.Heal()
+				if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+				checkStore(t, inf, src)
+				if got := errs.take(); len(got) != 1 {
+					t.Errorf("reported: %v", got)
+				}
+			})
+		})
+	}
+}
