@@ -172,19 +172,14 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 		a.tell(ctx)
 		a.since = now
 	}
-	done := true
-	switch {
-	case it.asks():
-		done = a.change(ctx, it, now)
-	case it.kind == itemList:
-		done = a.endLacking(ctx, it)
-	case it.kind == itemForget:
+	if it.asks() && !a.change(ctx, it, now) {
+		return false
+	}
+	if it.kind == itemForget {
 		a.forget(ctx)
 	}
-	if done {
-		a.leave(ctx, it)
-	}
-	return done
+	a.leave(ctx, it)
+	return it.kind != itemList || a.endLacking(ctx, it)
 }
 
 // full reports whether what is done has waited for long enough.
@@ -259,7 +254,7 @@ func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 		a.done, a.first = 1, true
 	}
 	if a.batch != nil {
-		a.batch.place.pass(it.kind, it.listed, it.broken && it.kind != itemDelete, it.rv)
+		a.batch.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 	}
 	a.leaving = append(a.leaving, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed

@@ -67,7 +67,7 @@ func (b *batch[T]) get(key string) (obj T, exists, changed bool) {
 // pass notes that an item is done with. A list leads from one exact state to another
 // through states that never were; and what could not be taken in is missing until the
 // next list.
-func (p *place) pass(kind itemKind, listed, broken bool, version string) {
+func (p *place) pass(kind itemKind, broken bool, version string) {
 	if broken {
 		p.spoil()
 	}
@@ -81,9 +81,7 @@ func (p *place) pass(kind itemKind, listed, broken bool, version string) {
 	case itemResumed:
 		p.exact = true
 	default:
-		if !listed && version == "" {
-			p.exact = false // nobody knows when this was
-		}
+		p.exact = p.exact && version != "" // else it is of a list, or nobody knows when it was
 	}
 	if version != "" {
 		p.version = version
@@ -142,6 +140,9 @@ func (a *applier[T]) commit(ctx context.Context) bool {
 	key := ""
 	if len(b.changes) > 0 {
 		key = b.changes[0].key
+	}
+	if ctx.Err() != nil {
+		return false
 	}
 	changes, left := b.transactions()
 	refused := false

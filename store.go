@@ -206,6 +206,9 @@ func (a *applier[T]) do(op, key string, now time.Duration, failures int, try fun
 func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try func() error) error {
 	backoff, begun := storeBackoff, time.Now()
 	for failures := 1; ; failures++ {
+		if interrupted(ctx, err) {
+			return err
+		}
 		refused := errors.Is(err, ErrPermanent)
 		failed := &StoreError{Op: op, Key: key, Failures: failures, GaveUp: refused, Err: err}
 		a.failing.Store(failed)

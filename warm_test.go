@@ -467,3 +467,72 @@ func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
+	const n = 1500 // more than one batch
+	for name, change := range map[string]func(src *source, name string){
+		"of what it lacks": func(src *source, name string) { _, _ = src.Delete(keyOf(name)) },
+		"of what it has":   func(src *source, name string) { src.Apply(object(name, "2")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource[configMap]()
+				for i := range n {
+					src.Apply(object(fmt.Sprintf("o%04d", i), "1"))
+				}
+				store := informertest.NewDurable()
+				oneRun(t, src, store, options{})
+				store = store.Reopen()
+				for i := range n {
+					change(src, fmt.Sprintf("o%04d", i))
+				}
+				src.Expire()
+				store.FailAfter(func(op, _ string) error {
+					if op == "apply" {
+						store.Crash()
+					}
+					return nil
+				})
+				inf := newInformer(t, src, options{Store: store, ErrorHandler: func(context.Context, error) {}})
+				stop := start(t, inf)
+				sleepBubble(time.Minute)
+				stop()
+				store = store.Reopen()
+				if got, err := store.Resume(t.Context()); got != "" || err != nil {
+					t.Errorf("the bookmark is %q (%v)", got, err)
+				}
+				if tombs, _ := store.Tombstones(t.Context()); name == "of what it lacks" && len(tombs) == 0 {
+					t.Error("nothing was applied")
+				}
+				oneRun(t, src, store, options{})
+			})
+		})
+	}
+}
+
+// endless is a store that applies changes until the informer stops.
+type endless struct{ *durable }
+
+func (s endless) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	if len(changes) == 0 {
+		return s.durable.Apply(ctx, changes, bookmark)
+	}
+	<-ctx.Done()
+	return fmt.Errorf("interrupted: %w", ctx.Err())
+}
+
+func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{Store: endless{informertest.NewDurable()}})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		stop := informertest.Run(t, inf)
+		src.Apply(object("a", "1"))
+		synctest.Wait()
+		stop()
+		if got := told(r); len(got) > 0 {
+			t.Errorf("the watcher was told %v", got)
+		}
+	})
+}
