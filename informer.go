@@ -247,7 +247,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	if !ok {
 		return
 	}
-	i.inlet.any = i.processor.seeded
+	i.inlet.any, i.inlet.highest = i.processor.seeded, version
 	i.source.resumption.begin(version)
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -164,7 +164,7 @@ func (in *inlet[T]) forget() {
 // nameless objects are dropped.
 func (in *inlet[T]) Replace(list []any, rv string) error {
 	if in.source.resumption.taken() {
-		in.ordered, in.any, in.highest = true, true, rv
+		in.ordered = true
 		return nil // the store has what the source did not list
 	}
 	for _, obj := range list {

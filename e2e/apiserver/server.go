@@ -74,29 +74,38 @@ type Server struct {
 // must call. On failure everything that was started is down again when Start
 // returns.
 func Start(ctx context.Context) (*Server, error) {
+	dir, err := os.MkdirTemp("", "apiserver-")
+	if err != nil {
+		return nil, fmt.Errorf("starting API server: %w", err)
+	}
 	s := &Server{}
-	if err := s.start(ctx); err != nil {
+	s.onStop(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			klog.ErrorS(err, "Files of the API server remain", "dir", dir)
+		}
+	})
+	return s.started(ctx, dir)
+}
+
+// StartIn is Start with the files of etcd in the directory "etcd" of dir, which
+// stay after Stop and may be there already: so a server goes on where another has
+// stopped or, from a copy that was made while none ran, where one once was.
+func StartIn(ctx context.Context, dir string) (*Server, error) {
+	return (&Server{}).started(ctx, dir)
+}
+
+func (s *Server) started(ctx context.Context, dir string) (*Server, error) {
+	if err := s.start(ctx, dir); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("starting API server: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context) error {
+func (s *Server) start(ctx context.Context, dir string) (err error) {
 	if err := setUpLogs(); err != nil {
 		return err
 	}
-
-	dir, err := os.MkdirTemp("", "apiserver-")
-	if err != nil {
-		return err
-	}
-	s.onStop(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			klog.ErrorS(err, "Files of the API server remain", "dir", dir)
-		}
-	})
-
 	if s.etcd, err = startEtcd(ctx, dir); err != nil {
 		return err
 	}
