@@ -28,7 +28,7 @@ demo: ## run the same watchers against a real API server inside the process
 	cd e2e && go run ./demo
 
 .PHONY: bench
-bench: ## compare with client-go, for some twelve minutes; writes bench/RESULTS.md and its plot
+bench: ## compare with client-go, for some seventeen minutes; writes bench/RESULTS.md and its plot
 	cd bench && go run . -write .
 
 .PHONY: bench-quick

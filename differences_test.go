@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": deleteOfAStranger,
+		"in a server that comes back with an older state":  serverThatWentBack,
 		"in a handler that is nil":                         nilHandler,
 		"in a list with an object of another type":         listOfAnotherType,
 		"in an index function that fails":                  failingIndexFunction,
@@ -36,6 +38,29 @@ func deleteOfAStranger(t *testing.T, s shared) {
 		h.expect(t)
 	} else {
 		h.expect(t, "delete c@9")
+	}
+}
+
+func serverThatWentBack(t *testing.T, s shared) {
+	server := &away{source: two(), cause: syscall.ECONNREFUSED}
+	backup := server.ResourceVersion()
+	server.Apply(object("a", "undone"))
+	inf := s.new(server, 0)
+	runShared(t, inf)
+	sleepBubble(10 * time.Second)
+	server.gone.Store(true)
+	if err := server.Restore(backup); err != nil {
+		t.Fatal(err)
+	}
+	sleepBubble(5 * time.Second)
+	server.gone.Store(false)
+	sleepBubble(24 * hour)
+	obj, exists, err := inf.GetStore().GetByKey("default/a")
+	if err != nil || !exists {
+		t.Fatal(err)
+	}
+	if noticed := obj.(configMap).Data["value"] != "undone"; noticed != s.ours() {
+		t.Errorf("noticed: %t", noticed)
 	}
 }
 

@@ -68,7 +68,11 @@
 //  5. Deletes are not missed while the informer runs, also not across a relist. An
 //     object that was deleted and created again meanwhile, so that its UID is
 //     another, is a delete and an add. Old of a delete is never nil; if it was not
-//     seen happening, FinalStateUnknown is set.
+//     seen happening, FinalStateUnknown is set. With a store that is a [Durable] they
+//     are not missed across a restart or a crash either: what some watcher has not
+//     handled is told at the next start, before all else, to those that are registered
+//     when Run is called, and may then come for the second time. An object that was
+//     added and deleted while it waited to be merged is not told at all.
 //
 //  6. A store that fails loses nothing. What a change is, is decided once, from a
 //     Get that succeeded: an error is not an absence. Then the write is tried
@@ -115,12 +119,20 @@
 // object that a relist finds unchanged. Deletes that happened while no informer was
 // running are found if the store was kept, see Options.Store.
 //
-// A plain store cannot do everything. It is not asked again which keys it has, and
+// A plain store cannot do everything; docs/stores.md has the table. It is not asked again which keys it has, and
 // a listing whose errors it swallows is taken for the truth. What it loses by
 // itself is noticed only when the object's next event comes, which is then an add
 // of something that watchers know, or a delete of something that one which joined
 // later does not. While a write is being retried, a watcher that joins, or is due
 // for a resync, waits for it.
+//
+// # A server that goes back in time
+//
+// When etcd is restored from a backup, resourceVersions go back, and a watch from a later
+// one is answered with silence, for ever. So after an outage in which the server could not
+// be reached, and at a start from a Durable, the source is asked for one object: if the
+// version of the answer has gone back, that is reported, and all is listed anew. A
+// restore without such an outage is noticed at the next list.
 //
 // # Beside client-go and controller-runtime
 //

@@ -75,8 +75,11 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // the informer is stopped before it has succeeded, once more with GaveUp set. In
 // between it is retried with growing pauses, and everything behind it waits.
 type StoreError struct {
-	Op       string // what began to fail: "get", "add", "update" or "delete"; in Health "list" or "bookmark" too
-	Key      string // as the store has it: "namespace/name" or "name"
+	// Op is what began to fail: "get", "add", "update" or "delete"; of a Scanner "scan",
+	// of a Durable "apply", "forget", "resume" or "tombstones"; in Health "list" or
+	// "bookmark" too.
+	Op       string
+	Key      string // as the store has it: "namespace/name" or "name"; of "apply" the first, empty if there is none
 	Failures int    // in a row, this one included
 	GaveUp   bool   // it will not be tried again: the change is refused
 	Err      error
@@ -145,7 +148,7 @@ func (e *PanicError) Unwrap() error {
 // delivered something that is no object of the informer's type, or one of the
 // user's functions failed on it.
 type ObjectError struct {
-	Op  string // "list", "watch", "transform", "index", "store" (found in it at the start)
+	Op  string // "list", "watch", "transform", "index", "store" (found in it at the start, maybe as a tombstone)
 	Key string // as the store has it; empty if the object has no name
 	Err error
 }

@@ -20,7 +20,8 @@ type Observer struct {
 	List func(ListInfo)
 	// Watch is called when a watch has ended, or could not be opened.
 	Watch func(WatchInfo)
-	// Store is called after each attempt to get, add, update or delete something.
+	// Store is called after each attempt to get, add, update or delete something, and
+	// after each call of a Scanner's or a Durable's own methods by the apply loop.
 	Store func(StoreInfo)
 	// Apply is called for each event when it is in the store and every watcher
 	// will be told of it.
@@ -61,8 +62,8 @@ type WatchInfo struct {
 // StoreInfo says how one attempt at an operation on the store went.
 type StoreInfo struct {
 	Informer string // Options.Name
-	Op       string // "get", "add", "update" or "delete"
-	Key      string // as the store has it
+	Op       string // as in StoreError
+	Key      string // as in StoreError
 	Took     time.Duration
 	Err      error
 	Failures int // in a row, this one included

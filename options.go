@@ -70,8 +70,12 @@ type Options[T Object] struct {
 	// What it holds when Run is called is told to the watchers as their initial
 	// state, and what of it no longer exists is deleted. Old in an event is what
 	// GetByKey returned: if that is not the very object that was stored, Old
-	// equals the New of the event before without being identical to it. Defaults
-	// to client-go's indexer, in memory.
+	// equals the New of the event before without being identical to it.
+	//
+	// A store that is a [Scanner] is read in pages, with retry, in the place of List. One
+	// that is a [Durable] is changed by Apply alone, and a restart over it neither lists
+	// nor misses deletes. docs/stores.md compares them, says how to need less memory, and
+	// package storetest checks a store. Defaults to client-go's indexer, in memory.
 	Store cache.Store
 
 	// Indexers are served by ByIndex, by the Store's own indexes if it is a
@@ -82,8 +86,8 @@ type Options[T Object] struct {
 	// Defaults to none.
 	Indexers cache.TypedIndexers[T]
 
-	// Queue chooses client-go's queue in front of the store. Defaults to
-	// DeltaFIFO.
+	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and
+	// to RealFIFO for a Durable, for which DeltaFIFO is an error.
 	Queue QueueKind
 
 	// Transform is called once for every object before anybody else sees it, and

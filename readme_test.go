@@ -6,11 +6,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
-// TestTheCodeInTheReadmeIsTested compares each Go block of the README with the
-// examples, which run as tests.
-func TestTheCodeInTheReadmeIsTested(t *testing.T) {
-	blocks := migrating.Check(t, "README.md", nil, "example_test.go")
-	if blocks["go"] < 2 {
-		t.Fatalf("the README has %d blocks of Go", blocks["go"])
+// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of a
+// guide with the examples, which run as tests.
+func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
+	for document, example := range map[string]string{"README.md": "example_test.go", "docs/stores.md": "example_store_test.go"} {
+		blocks := migrating.Check(t, document, nil, example)
+		if blocks["go"] < 2 {
+			t.Fatalf("%s has %d blocks of Go", document, blocks["go"])
+		}
 	}
 }

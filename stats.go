@@ -20,7 +20,7 @@ type WatcherStats struct {
 	// Pending is how many events wait for the watcher now, the one that it is
 	// being called for included. After Stopped it is how many were never
 	// delivered. While the watcher is being told a state, it may be a little
-	// too high; in a burst, by the last 15 events, which are counted together.
+	// too high, or too low by what a Scanner has not been asked for yet; in a burst, by the last 15 events, which are counted together.
 	Pending int
 	// Delivered is how many events the watcher has handled without an error.
 	Delivered int

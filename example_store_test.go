@@ -1,0 +1,53 @@
+package informer_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store/storetest"
+)
+
+// These are in docs/stores.md.
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(*testing.T) cache.Store {
+		return cache.NewStore(cache.MetaNamespaceKeyFunc)
+	}, storetest.Options{})
+}
+
+func namedConfigMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+func TestRestart(t *testing.T) {
+	src := informertest.NewSource(namedConfigMap("kept"), namedConfigMap("deleted"))
+	store := informertest.NewDurable()
+	inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := informertest.Run(t, inf)
+	stop()
+
+	// While no informer runs.
+	if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "deleted"}); err != nil {
+		t.Fatal(err)
+	}
+
+	inf, err = informer.New(src, informer.Options[*corev1.ConfigMap]{Store: store.Reopen()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen informertest.Recorder[*corev1.ConfigMap]
+	if _, err := inf.AddWatcher(&seen, informer.WatcherOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	informertest.Run(t, inf)
+	seen.Expect(t, "added default/kept", "added default/deleted", "deleted default/deleted")
+}
