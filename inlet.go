@@ -89,7 +89,7 @@ type inlet[T Object] struct {
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
-	listing int    // how many objects of a list may wait
+	bound   int    // how many objects of a list may wait
 	any     bool   // something may be known
 	highest string // the version that was seen last
 	ordered bool   // events come in the order of their versions: not so the objects that a watch from no version begins with
@@ -109,11 +109,11 @@ type inlet[T Object] struct {
 func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	in := &inlet[T]{
-		queue: queue, source: s, accept: accept, transform: opts.Transform, listing: listBound,
+		queue: queue, source: s, accept: accept, transform: opts.Transform, bound: listBound,
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 	if opts.durable() {
-		in.listing = inletBound // what waits is a batch
+		in.bound = inletBound // what waits is a batch
 	}
 	return in
 }
@@ -129,7 +129,7 @@ func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.source.report(in.ctx, err)
-		in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}, inletBound)
+		in.enter(in.ctx, in.lost(), inletBound)
 		return
 	}
 	in.any = true
@@ -175,18 +175,29 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 	}
 	in.source.lastList.set(in.source.stopwatch)
 	in.source.worked("list")
+	in.enterList(list, rv, in.restored(rv))
+	return nil
+}
+
+// restored reports whether a list shows that the server has gone back in time.
+func (in *inlet[T]) restored(rv string) bool {
 	in.source.suspect.Store(false)
-	restored := in.source.wentBack.Swap(false) || older(rv, in.highest)
-	if restored {
-		in.source.report(in.ctx, &WatchError{Op: "list", Resource: in.source.name, Err: fmt.Errorf(
-			"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", rv, in.highest)})
-	}
+	before := in.highest
 	in.highest = rv
+	if !in.source.wentBack.Swap(false) && !older(rv, before) {
+		return false
+	}
+	in.source.report(in.ctx, &WatchError{Op: "list", Resource: in.source.name, Err: fmt.Errorf(
+		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", rv, before)})
+	return true
+}
+
+// enterList enters the objects of a list. Its beginning and its end are items of their
+// own, because a list may be empty. Their keys are used once, or a DeltaFIFO would put
+// them in the place of older ones.
+func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 	patience, stop := context.WithTimeout(in.ctx, listPatience)
 	defer stop()
-	// The beginning and the end of the list are items of their own, because a list may
-	// be empty. Their keys are used once, or a DeltaFIFO would put them in the place of
-	// older ones.
 	in.lists++
 	own := ownPrefix + "list/" + strconv.Itoa(in.lists)
 	begin := &item[T]{kind: itemList, key: own}
@@ -199,14 +210,18 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 		it, err := in.item("list", itemUpsert, obj)
 		if err != nil {
 			in.source.report(in.ctx, err)
-			continue
+			it = in.lost()
 		}
 		it.listed, it.restored, it.rv = true, restored, ""
-		in.enter(patience, it, in.listing)
+		in.enter(patience, it, in.bound)
 	}
 	in.ordered = rv != "" && rv != "0"
 	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
-	return nil
+}
+
+// lost returns an item that stands for something of which not even the key is known.
+func (in *inlet[T]) lost() *item[T] {
+	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }
 
 // older reports whether a version comes before another one.

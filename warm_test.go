@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -201,130 +198,6 @@ func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
-	bothWays(t, func(t *testing.T, opts options, full string) {
-		src := informertest.NewSource(object("kept", "1"), object("changed", "1"), object("deleted", "1"))
-		backup := src.ResourceVersion()
-		_, _ = src.Update(object("changed", "2"))
-		_, _ = src.Delete(keyOf("deleted"))
-		_, _ = src.Create(object("undone", "1"))
-		_, _ = src.Update(object("kept", "2"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, opts)
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		// The version of the update that was undone, and another content.
-		_, _ = src.Update(object("changed", "3"))
-		n := len(src.Requests())
-		var errs errorLog
-		opts.ErrorHandler = errs.handle
-		store = store.Reopen()
-		r := oneRun(t, src, store, opts)
-		if got := asked(src, n); !strings.HasPrefix(got, "probe, list, watch") {
-			t.Errorf("the source was asked for: %s", got)
-		}
-		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "gone back in time") {
-			t.Errorf("reported: %v", got)
-		}
-		if got := r.View()[keyOf("changed")].Data["value"]; got != "3" {
-			t.Errorf("changed is %q", got)
-		}
-		checkKept(t, store, src.ResourceVersion())
-	})
-}
-
-// away is a source that cannot be reached until it is back.
-type away struct {
-	*source
-	gone  atomic.Bool
-	cause error
-}
-
-func (a *away) err() error {
-	if !a.gone.Load() {
-		return nil
-	}
-	return &net.OpError{Op: "dial", Net: "tcp", Err: a.cause}
-}
-
-func (a *away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if err := a.err(); err != nil {
-		return nil, err
-	}
-	return a.source.WatchWithContext(ctx, opts)
-}
-
-func (a *away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if err := a.err(); err != nil {
-		return nil, err
-	}
-	return a.source.ListWithContext(ctx, opts)
-}
-
-func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
-	for name, cause := range map[string]error{
-		"the watch is tried again": syscall.ECONNREFUSED, // by the reflector
-		"listed first":             errors.New("no route"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("a", "1"), object("b", "1"))
-				backup := src.ResourceVersion()
-				_, _ = src.Update(object("a", "2"))
-				_, _ = src.Delete(keyOf("b"))
-				server := &away{source: src, cause: cause}
-				var errs errorLog
-				inf := newInformer(t, server, options{Queue: queue, ErrorHandler: errs.handle})
-				r := &recorder{}
-				addWatcher(t, inf, r, informer.WatcherOptions{})
-				informertest.Run(t, inf)
-
-				server.gone.Store(true)
-				if err := src.Restore(backup); err != nil {
-					t.Fatal(err)
-				}
-				_, _ = src.Update(object("a", "3")) // again the version that "a" is known with
-				sleepBubble(10 * time.Second)
-				server.gone.Store(false)
-				sleepBubble(2 * time.Minute)
-				checkView(t, r, src)
-				checkStore(t, inf, src)
-				if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
-					t.Errorf("a is %q", got)
-				}
-				got := errs.take()
-				if !strings.Contains(got[len(got)-1].Error(), "gone back in time") {
-					t.Errorf("reported: %v", got)
-				}
-			})
-		})
-	}
-}
-
-func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		server := &away{source: src, cause: syscall.ECONNREFUSED}
-		var errs errorLog
-		inf := newInformer(t, server, options{ErrorHandler: errs.handle})
-		informertest.Run(t, inf)
-		sleepBubble(10 * time.Second)
-		at, n := src.ResourceVersion(), len(src.Requests())
-		server.gone.Store(true)
-		src.Disconnect()
-		sleepBubble(10 * time.Second)
-		server.gone.Store(false)
-		sleepBubble(hour)
-		if got, want := asked(src, n), "probe, watch from "+at; !strings.HasPrefix(got, want) || strings.Count(got, "probe") > 1 {
-			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
-		}
-		if got := errs.take(); len(got) != 1 {
-			t.Errorf("reported: %v", got)
-		}
-	})
 }
 
 func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
@@ -535,4 +408,59 @@ func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 			t.Errorf("the watcher was told %v", got)
 		}
 	})
+}
+
+// What cannot be taken in whole leaves no bookmark, and the next start lists.
+func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
+	broken := func(obj configMap) (configMap, error) {
+		if obj.Data["value"] == "bad" {
+			return nil, errors.New("it is bad")
+		}
+		return obj, nil
+	}
+	for name, c := range map[string]struct {
+		opts   options
+		before func(src *source)
+		while  func(src *source)
+	}{
+		"a transform fails":            {opts: options{Transform: broken}, while: func(src *source) { src.Apply(object("a", "bad")) }},
+		"a transform fails for a list": {opts: options{Transform: broken}, before: func(src *source) { src.Apply(object("b", "bad")) }},
+		"a list has something else": {before: func(src *source) {
+			src.SetWatchList(informertest.WatchListRejected)
+			src.InjectListItem(&corev1.ConfigMap{})
+		}},
+		"a watch has something else": {while: func(src *source) {
+			src.Inject(watch.Event{Type: watch.Modified, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x", ResourceVersion: "1003"}}})
+		}},
+		"a list has no version": {before: func(src *source) {
+			src.SetWatchList(informertest.WatchListRejected)
+			src.OmitListVersion(true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("a", "1"))
+				if c.before != nil {
+					c.before(src)
+				}
+				c.opts.Store = informertest.NewDurable()
+				var errs errorLog
+				c.opts.ErrorHandler = errs.handle
+				stop := informertest.Run(t, newInformer(t, src, c.opts))
+				if c.while != nil {
+					synctest.Wait()
+					checkKept(t, c.opts.Store.(*durable), src.ResourceVersion())
+					c.while(src)
+				}
+				synctest.Wait()
+				src.Apply(object("c", "1"))
+				synctest.Wait()
+				stop()
+				checkKept(t, c.opts.Store.(*durable), "")
+				if len(errs.take()) == 0 {
+					t.Error("nothing was reported")
+				}
+			})
+		})
+	}
 }
