@@ -41,8 +41,8 @@ bench-manager: ## compare controller-runtime managers; writes e2e/manager/compar
 
 .PHONY: stress
 stress: ## run the root module's tests 100 times, also on one processor
-	go test -race -short -count=100 -timeout=60m .  ./informertest
-	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest
+	go test -race -short -count=100 -timeout=60m . ./informertest ./store/...
+	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest ./store/...
 
 # The linter is a module of its own, so that nothing of it is in anybody's build.
 $(LINT): tools/go.mod

@@ -314,7 +314,7 @@ func (a *applier[T]) distribute() {
 	}
 	a.observed = a.observed[:0]
 	if a.batch != nil {
-		a.batch.tombstones.add(a.batch.left, a.processor.log.end())
+		a.processor.tombstones.add(a.batch.left, a.processor.log.end())
 		a.batch.left = a.batch.left[:0]
 	}
 }

@@ -24,8 +24,7 @@ type batch[T Object] struct {
 	settled  place  // before them
 	bookmark string // that the store has
 
-	tombstones *tombstones
-	left       []tombstoneID // by what was applied and is still to be told
+	left []tombstoneID // by what was applied and is still to be told
 }
 
 // place is where the store stands in the history of the source.
@@ -41,7 +40,7 @@ func newBatch[T Object](store cache.Store) *batch[T] {
 	if !ok {
 		return nil
 	}
-	return &batch[T]{store: durable, next: map[string]T{}, tombstones: newTombstones()}
+	return &batch[T]{store: durable, next: map[string]T{}}
 }
 
 // add takes in a change that was decided on.

@@ -70,9 +70,10 @@
 //     another, is a delete and an add. Old of a delete is never nil; if it was not
 //     seen happening, FinalStateUnknown is set. With a store that is a [Durable] they
 //     are not missed across a restart or a crash either: what some watcher has not
-//     handled is told at the next start, before all else, to those that are registered
-//     when Run is called, and may then come for the second time. An object that was
-//     added and deleted while it waited to be merged is not told at all.
+//     handled, and what happened while none was registered, is told before all else to
+//     those that are registered when Run is called and to whoever registers up to a
+//     minute after the first, perhaps for the second time. An object that was added and
+//     deleted while it waited to be merged is not told at all.
 //
 //  6. A store that fails loses nothing. What a change is, is decided once, from a
 //     Get that succeeded: an error is not an absence. Then the write is tried

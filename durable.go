@@ -25,8 +25,8 @@ type Scanner interface {
 // Durable is what a store implements that outlives the process. An informer whose
 // Options.Store is one begins where the store stands: it does not list what it has
 // already, and misses no delete, neither across a restart nor across a crash. All
-// names in it are of the standard library and of Kubernetes, so that a store need not
-// import this package.
+// types in it are of the standard library and of Kubernetes, so that a store need not
+// import this package, but for ErrPermanent, if it refuses anything.
 //
 // Beside what GetByKey and Scan return, such a store keeps a bookmark and tombstones.
 // The bookmark is a resourceVersion, or "": when it is not "", the objects are exactly
@@ -35,11 +35,13 @@ type Scanner interface {
 // with different UIDs.
 //
 // While an informer runs, it changes the store by Apply and Forget alone, from one
-// goroutine; Add, Update, Delete and Replace are for others, before it runs, and must
-// not touch the bookmark, nor leave tombstones. All methods may be called while others
-// are under way. An error means that the call may have taken effect or not; the
-// informer calls it again with the same arguments until it succeeds. See
-// storetest.Run for a check of all of this.
+// goroutine. Add, Update, Delete and Replace are for others, before it runs; they remove
+// the bookmark, because the objects are no longer what the source has, and leave no
+// tombstones. All methods may be called while others are under way; a Scan may see a
+// part of an Apply. An error means that the call may have taken effect or not: the
+// informer makes the same call again until it succeeds. A crash may take the last calls
+// along, if what is left is all that there was after an earlier one: objects, bookmark
+// and tombstones. Package storetest checks all of this.
 type Durable interface {
 	cache.Store
 	Scanner
@@ -51,14 +53,14 @@ type Durable interface {
 	// step: whenever the process ends, after it all of that has happened or nothing.
 	// There may be no changes, or several of one object. An Add or an Update stores
 	// the object whether or not its key is there. A Delete removes what has the key
-	// of its object and keeps that object, which is what GetByKey returned for it, as
+	// of its object, which is what GetByKey would return at that moment, and keeps it as
 	// a tombstone, by key and UID, in the place of one with both the same; if
 	// nothing has the key, it keeps the tombstone all the same. Objects must not be
 	// changed.
 	//
-	// An error that wraps ErrPermanent, errors.Is(err, informer.ErrPermanent), says
-	// that nothing has happened and that trying again cannot help. The informer then
-	// applies the changes one by one, to find the one that the store refuses.
+	// An error that wraps ErrPermanent says that nothing has happened, neither now nor
+	// in an earlier attempt at the same, and that trying again cannot help. The informer
+	// then applies the changes one by one, to find the one that the store refuses.
 	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error
 
 	// Tombstones returns all tombstones, in any order.

@@ -47,8 +47,7 @@ func (a *applier[T]) take(ctx context.Context, stored any) {
 	a.processor.seeded = true
 }
 
-// recover takes over the bookmark and the tombstones. What these stand for is told
-// before all else.
+// recover takes over the bookmark and the tombstones.
 func (a *applier[T]) recover(ctx context.Context) bool {
 	b := a.batch
 	var tombs []any
@@ -58,19 +57,16 @@ func (a *applier[T]) recover(ctx context.Context) bool {
 	}
 	b.place = place{version: b.bookmark, exact: b.bookmark != ""}
 	b.settled, a.resumed = b.place, b.place.exact
+	var ids []tombstoneID
 	for _, stored := range tombs {
 		obj, err := acceptT[T](stored)
 		if err != nil {
 			a.report(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
 			continue
 		}
-		b.left = append(b.left, tombstoneID{objectKey(obj), obj.GetUID()})
-		a.record(objectKey(obj), Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true})
+		ids = append(ids, tombstoneID{objectKey(obj), obj.GetUID()})
 	}
-	a.done = len(a.records)
-	a.processor.log.begun.Add(int64(a.done))
-	a.distribute()
-	a.processor.recovered = a.processor.log.end()
+	a.processor.tombstones.add(ids, 0)
 	return true
 }
 
@@ -115,15 +111,19 @@ func (a *applier[T]) read(ctx context.Context, op string, try func() error) bool
 // unrefused is an error that does not wrap ErrPermanent.
 type unrefused struct{ error }
 
-// forget removes the tombstones that every watcher has handled.
-func (a *applier[T]) forget(ctx context.Context) {
-	t := a.batch.tombstones
-	gone := t.passed(a.processor.handledByAll())
-	if len(gone) == 0 {
-		return
+// mayForget has the apply loop forget tombstones if there are any to forget.
+func (a *applier[T]) mayForget() {
+	if len(a.processor.tombstones.passed(a.processor.handled())) > 0 {
+		a.inlet.forget()
 	}
+}
+
+// forget removes the tombstones that nobody needs any more.
+func (a *applier[T]) forget(ctx context.Context) {
 	a.tell(ctx)
-	if err := a.insist(ctx, "forget", "", func() error { return a.batch.store.Forget(ctx, gone) }); err == nil {
+	t := a.processor.tombstones
+	gone := t.passed(a.processor.handled())
+	if a.insist(ctx, "forget", "", func() error { return a.batch.store.Forget(ctx, gone) }) == nil {
 		t.remove(gone)
 	}
 }
@@ -134,8 +134,7 @@ func (a *applier[T]) forgetLast(ctx context.Context) {
 	if a.batch == nil {
 		return
 	}
-	t := a.batch.tombstones
-	gone := t.passed(a.processor.handledByAll())
+	gone := a.processor.tombstones.passed(a.processor.handled())
 	if len(gone) == 0 {
 		return
 	}
@@ -143,7 +142,5 @@ func (a *applier[T]) forgetLast(ctx context.Context) {
 	defer cancel()
 	if err := a.do("forget", "", a.processor.now(), 1, func() error { return a.batch.store.Forget(ctx, gone) }); err != nil {
 		a.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
-		return
 	}
-	t.remove(gone)
 }

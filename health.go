@@ -72,10 +72,8 @@ func (i *CustomCacheInformer[T]) Health() Health {
 		SourceFailures:  s.failures,
 		StoreBusy:       i.applier.call.lasts(),
 		Refused:         int(i.applier.refused.Load()),
+		Tombstones:      i.processor.tombstones.count(),
 		Watchers:        []WatcherStats{},
-	}
-	if b := i.applier.batch; b != nil {
-		h.Tombstones = int(b.tombstones.count.Load())
 	}
 	if failing != nil {
 		h.StoreError = failing

@@ -29,7 +29,7 @@ func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
 	}
 
 	library := regexp.MustCompile(`^(k8s\.io/(client-go|apimachinery|utils|klog/v2)|github\.com/customcacheinformer/informer)(/|$)`)
-	for _, pkg := range []string{".", "./informertest"} {
+	for _, pkg := range []string{".", "./informertest", "./store", "./store/storetest"} {
 		for _, path := range goList("-f", `{{join .Imports "\n"}}`, pkg) {
 			first, _, _ := strings.Cut(path, "/")
 			if strings.Contains(first, ".") && !library.MatchString(path) {

@@ -253,8 +253,8 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { i.source.run(ctx, i.inlet) })
 	wg.Go(func() { i.applier.run(ctx) })
-	if b := i.applier.batch; b != nil {
-		wg.Go(func() { b.tombstones.follow(ctx, i.processor.handledByAll, i.inlet.forget) })
+	if t := i.processor.tombstones; t != nil {
+		wg.Go(func() { t.follow(ctx, i.applier.mayForget) })
 	}
 	<-ctx.Done()
 	i.applier.queue.Close()

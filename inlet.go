@@ -175,7 +175,13 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 	}
 	in.source.lastList.set(in.source.stopwatch)
 	in.source.worked("list")
-	in.enterList(list, rv, in.restored(rv))
+	restored := in.restored(rv)
+	// What a list lacks is known when everything before it is applied. A DeltaFIFO would
+	// put what comes after the list before it, in the place of an older change.
+	if in.waitFor(in.ctx, 1) {
+		in.mu.Unlock()
+		in.enterList(list, rv, restored)
+	}
 	return nil
 }
 

@@ -18,31 +18,30 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	if !closed(p.filled) {
 		return nil, true
 	}
-	recovered := l.recovered()
-	from := l.cursor.position()
-	if from == p.recovered && !p.seeded {
-		// Before the first change there was nothing.
-		return &state[T]{since: p.now(), recovered: recovered}, true
+	gone, ok := l.inherited(ctx)
+	if !ok {
+		return nil, false
 	}
-	s, ok := l.snapshot(ctx, OriginInitial)
+	from := l.cursor.position()
+	s := &state[T]{since: p.now(), end: from}
+	if from > 0 || p.seeded { // else there was nothing before the first change
+		s, ok = l.snapshot(ctx, OriginInitial)
+	}
 	at := p.syncedAt.Load()
-	s.recovered, s.marker = recovered, at >= 0 && at < from
+	s.heir, s.gone, s.marker = l.heir, gone, at >= 0 && at < from
 	return s, ok
 }
 
-// recovered moves the cursor past what the log tells of the time before, and returns
-// that if it is to be told to this listener.
-func (l *informerProcessorListener[T]) recovered() (told []segment[T]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for left := l.processor.recovered - l.cursor.position(); left > 0; left = l.processor.recovered - l.cursor.position() {
-		s, _ := l.cursor.next(int(min(left, maxChunk)))
-		if l.founder {
-			told = append(told, s)
-		}
+// inherited returns what the listener is to be told of what nobody was told.
+func (l *informerProcessorListener[T]) inherited(ctx context.Context) (gone []any, ok bool) {
+	if !l.heir {
+		return nil, true
 	}
-	l.counts.read.Store(l.cursor.events)
-	return told
+	ok = l.insist(ctx, "tombstones", func() (err error) {
+		gone, err = l.processor.tombstones.read(ctx, l.unheard)
+		return err
+	}, func() {})
+	return gone, ok
 }
 
 // snapshot returns the state at the listener's cursor without a lock that the
@@ -86,30 +85,40 @@ func (l *informerProcessorListener[T]) turn(ctx context.Context, s *state[T]) bo
 	return true
 }
 
-// page reads the next page of a state, and tries again if that fails.
+// page reads the next page of a state.
 func (l *informerProcessorListener[T]) page(ctx context.Context, s *state[T]) (objs []any, last string, ok bool) {
+	ok = l.insist(ctx, "scan", func() (err error) {
+		objs, last, err = l.processor.scan.page(ctx, s.last)
+		return err
+	}, s.followAll)
+	return objs, last, ok
+}
+
+// insist reads something of the store, and tries again if that fails, until the listener
+// is removed or there is no time left. In between the log does not wait for the store.
+func (l *informerProcessorListener[T]) insist(ctx context.Context, op string, try func() error, between func()) bool {
 	backoff := storeBackoff
 	for failures := 1; ; failures++ {
 		l.listing.Store(true)
-		objs, last, err := l.processor.scan.page(ctx, s.last)
+		err := try()
 		l.listing.Store(false)
 		if err == nil {
-			return objs, last, true
+			return true
 		}
 		if failures == 1 && !l.gone.Load() {
-			l.processor.report(ctx, &StoreError{Op: "scan", Failures: failures, Err: err})
+			l.processor.report(ctx, &StoreError{Op: op, Failures: failures, Err: err})
 		}
 		timer := time.NewTimer(backoff.Step())
 		select {
 		case <-timer.C:
-			l.keepUp(ctx) // the log must not wait for the store
-			s.followAll()
+			l.keepUp(ctx)
+			between()
 			continue
 		case <-l.processor.draining:
 		case <-l.removed:
 		}
 		timer.Stop()
-		return nil, "", false
+		return false
 	}
 }
 
@@ -117,10 +126,11 @@ func (l *informerProcessorListener[T]) page(ctx context.Context, s *state[T]) (o
 // records when they are asked for, so that a large state costs little more than
 // the listing.
 type state[T Object] struct {
-	since     time.Duration
-	origin    Origin
-	end       int64
-	recovered []segment[T] // of the log, to be told first
+	since  time.Duration
+	origin Origin
+	end    int64
+	heir   bool  // gone is still to be told, before all else
+	gone   []any // what a durable store has kept
 
 	// The page at hand.
 	objs []any  // as listed
@@ -139,11 +149,7 @@ func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
 	}
-	n := len(s.objs) + len(s.olds)
-	for _, r := range s.recovered {
-		n += r.events
-	}
-	return int64(n)
+	return int64(len(s.gone) + len(s.objs) + len(s.olds))
 }
 
 // open begins the page that ends with the key last, or the last page.
@@ -207,10 +213,8 @@ func (s *state[T]) putBack(records []record[T]) {
 
 // next returns the next part of the page, or false after the last.
 func (s *state[T]) next() (segment[T], bool) {
-	if len(s.recovered) > 0 {
-		told := s.recovered[0]
-		s.recovered = s.recovered[1:]
-		return told, true
+	if s.heir {
+		return s.nextGone(), true
 	}
 	records := make([]record[T], 0, min(len(s.objs)+len(s.olds)+1, maxChunk))
 	for len(records) < cap(records) && len(s.objs) > 0 {
@@ -235,6 +239,22 @@ func (s *state[T]) next() (segment[T], bool) {
 		return segment[T]{}, false
 	}
 	return segment[T]{records: records, events: countEvents(records), end: s.end}, true
+}
+
+// nextGone returns the next part of what is gone, with the last of which the position of
+// the state is reached; it may be empty.
+func (s *state[T]) nextGone() segment[T] {
+	n := min(len(s.gone), maxChunk)
+	told := segment[T]{events: n, end: -1}
+	for _, stored := range s.gone[:n] {
+		obj := stored.(T)
+		e := Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
+		told.records = append(told.records, record[T]{key: objectKey(obj), event: e, since: s.since})
+	}
+	if s.gone = s.gone[n:]; len(s.gone) == 0 {
+		s.heir, told.end = false, s.end
+	}
+	return told
 }
 
 func (s *state[T]) record(key string, obj T) record[T] {

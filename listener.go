@@ -53,7 +53,8 @@ type informerProcessorListener[T Object] struct {
 	hands   hands[T]
 	listing atomic.Bool // the store, for a state
 	syncing atomic.Bool // OnSynced is being called
-	founder bool        // registered before the informer ran
+	heir    bool        // it is told first what nobody was there to be told of,
+	unheard int64       // up to this position of the log
 	crew    *crew[T]    // nil if run calls the watcher itself
 	handler *handler[T] // the watcher, if it is client-go's
 
@@ -100,6 +101,16 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		l.crew = newCrew(l)
 	}
 	return l
+}
+
+// inherit has the listener told first what a durable store has kept up to a position.
+// Until then, it has handled nothing.
+func (l *informerProcessorListener[T]) inherit(unheard int64) {
+	l.heir, l.unheard = true, unheard
+	l.handled.Store(-1)
+	if l.crew != nil {
+		l.crew.waiting.end = -1
+	}
 }
 
 // resyncEvery sets the period of the resyncs, 0 for none. It must not be called once

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -22,11 +21,12 @@ const idleSeal = 10 * time.Second
 // informerProcessor owns the event log and the listeners that follow it. What is
 // distributed is appended to the log once; the listeners help themselves.
 type informerProcessor[T Object] struct {
-	name     string // Options.Name
-	log      *eventLog[T]
-	scan     scan // of the store
-	report   func(context.Context, error)
-	observer *Observer
+	name       string // Options.Name
+	log        *eventLog[T]
+	scan       scan        // of the store
+	tombstones *tombstones // nil unless the store is durable
+	report     func(context.Context, error)
+	observer   *Observer
 	stopwatch
 
 	// startedCh is closed once the pop and run goroutines of every listener
@@ -38,9 +38,6 @@ type informerProcessor[T Object] struct {
 	// the first record; seeded says so.
 	filled chan struct{}
 	seeded bool
-	// recovered is the position in the log up to which it tells what a durable store
-	// has kept of the time before. Only who was registered when that began is told.
-	recovered int64
 	// draining is closed when nothing will be appended any more and the
 	// listeners are to tell what is left, until drained.
 	draining chan struct{}
@@ -55,6 +52,8 @@ type informerProcessor[T Object] struct {
 	listeners map[*informerProcessorListener[T]]struct{}
 	alive     map[*informerProcessorListener[T]]struct{} // those that run, also once they are removed
 	added     int                                        // how many there ever were
+	unheard   int64                                      // the position up to which nobody was registered
+	listening time.Duration                              // since when somebody has been
 	starting  int                                        // goroutines that are started and not yet live
 	left      []*informerProcessorListener[T]            // those there were at the stop
 }
@@ -69,17 +68,18 @@ const (
 
 func newProcessor[T Object](store scan, s stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
-		name:      opts.Name,
-		log:       newEventLog[T](),
-		scan:      store,
-		report:    opts.ErrorHandler,
-		observer:  opts.Observer,
-		stopwatch: s,
-		draining:  make(chan struct{}),
-		startedCh: make(chan struct{}),
-		filled:    make(chan struct{}),
-		listeners: map[*informerProcessorListener[T]]struct{}{},
-		alive:     map[*informerProcessorListener[T]]struct{}{},
+		name:       opts.Name,
+		log:        newEventLog[T](),
+		scan:       store,
+		tombstones: newTombstones(store.store),
+		report:     opts.ErrorHandler,
+		observer:   opts.Observer,
+		stopwatch:  s,
+		draining:   make(chan struct{}),
+		startedCh:  make(chan struct{}),
+		filled:     make(chan struct{}),
+		listeners:  map[*informerProcessorListener[T]]struct{}{},
+		alive:      map[*informerProcessorListener[T]]struct{}{},
 	}
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
@@ -116,7 +116,12 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts)
-	l.founder = p.state == processorNew
+	if len(p.listeners) == 0 {
+		p.unheard, p.listening = l.cursor.position(), p.now()
+	}
+	if p.inheritsLocked() {
+		l.inherit(p.unheard)
+	}
 	p.listeners[l] = struct{}{}
 	if p.state == processorRunning {
 		p.startLocked(l)
@@ -211,31 +216,12 @@ func byName[T Object](a, b *informerProcessorListener[T]) int {
 	return strings.Compare(a.opts.Name, b.opts.Name)
 }
 
-// handledByAll returns the position up to which every registered listener has handled
-// the log, or those that were when the informer stopped. It is -1 if there is none.
-func (p *informerProcessor[T]) handledByAll() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	listeners := p.left
-	if listeners == nil {
-		listeners = slices.Collect(maps.Keys(p.listeners))
-	}
-	if len(listeners) == 0 {
-		return -1
-	}
-	least := int64(math.MaxInt64)
-	for _, l := range listeners {
-		least = min(least, l.handled.Load())
-	}
-	return least
-}
-
 // start starts the listeners, whose calls get ctx. It does not wait for them:
 // startedCh does.
 func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state, p.ctx = processorRunning, ctx
+	p.state, p.ctx, p.listening = processorRunning, ctx, p.now()
 	for l := range p.listeners {
 		p.startLocked(l)
 	}

@@ -3,24 +3,32 @@ package informer
 import (
 	"context"
 	"math"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// forgetEvery is how often it is looked whether tombstones can be forgotten. A crash
-// in between means that what they stand for is told once more.
-const forgetEvery = time.Second
+const (
+	// forgetEvery is how often it is looked whether tombstones can be forgotten. A
+	// crash in between means that what they stand for is told once more.
+	forgetEvery = time.Second
+	// inherit is for how long after the first watcher others may register to be told
+	// what nobody was there to be told of. The controllers of a manager register one
+	// by one, after the informer has synced.
+	inherit = time.Minute
+)
 
 // tombstones are those of a durable store that are still needed: some watcher has not
-// handled the delete. The store has their objects; here is only when each can go. It
-// belongs to the apply loop, but for what is atomic.
+// handled the delete. The store has their objects; here is only when each can go.
 type tombstones struct {
-	at    map[tombstoneID]int64 // the position in the log that every watcher must have handled
-	count atomic.Int64          // len(at)
-	first atomic.Int64          // none of at is less
-	added chan struct{}         // gets a token when there is a new one
+	store Durable
+	added chan struct{} // gets a token when there is a new one
+
+	mu sync.Mutex // protects the rest
+	// at is the position in the log that every watcher must have handled. It is 0 for
+	// those of the time before.
+	at map[tombstoneID]int64
 }
 
 type tombstoneID struct {
@@ -28,8 +36,13 @@ type tombstoneID struct {
 	uid types.UID
 }
 
-func newTombstones() *tombstones {
-	return &tombstones{at: map[tombstoneID]int64{}, added: make(chan struct{}, 1)}
+// newTombstones returns nil for a store that is not durable.
+func newTombstones(store any) *tombstones {
+	durable, ok := store.(Durable)
+	if !ok {
+		return nil
+	}
+	return &tombstones{store: durable, at: map[tombstoneID]int64{}, added: make(chan struct{}, 1)}
 }
 
 // add notes what was deleted by records that the log has up to a position.
@@ -37,25 +50,25 @@ func (t *tombstones) add(ids []tombstoneID, position int64) {
 	if len(ids) == 0 {
 		return
 	}
-	if len(t.at) == 0 {
-		t.first.Store(position)
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, id := range ids {
 		t.at[id] = position
 	}
-	t.count.Store(int64(len(t.at)))
 	select {
 	case t.added <- struct{}{}:
 	default:
 	}
 }
 
-// passed returns those that everybody has handled who has handled the log up to a
-// position, in the shape that Durable.Forget takes.
-func (t *tombstones) passed(handled int64) map[string][]types.UID {
+// passed returns those after one position and up to another, in the shape that
+// Durable.Forget takes.
+func (t *tombstones) passed(after, upTo int64) map[string][]types.UID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	gone := map[string][]types.UID{}
 	for id, position := range t.at {
-		if position <= handled {
+		if position > after && position <= upTo {
 			gone[id.key] = append(gone[id.key], id.uid)
 		}
 	}
@@ -64,22 +77,47 @@ func (t *tombstones) passed(handled int64) map[string][]types.UID {
 
 // remove drops what passed has returned.
 func (t *tombstones) remove(gone map[string][]types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for key, uids := range gone {
 		for _, uid := range uids {
 			delete(t.at, tombstoneID{key, uid})
 		}
 	}
-	first := int64(math.MaxInt64)
-	for _, position := range t.at {
-		first = min(first, position)
-	}
-	t.first.Store(first)
-	t.count.Store(int64(len(t.at)))
 }
 
-// follow calls forget, now and then, when handled says that some can go, until ctx
-// ends. It is a goroutine of its own, so that what a watcher handles costs nothing.
-func (t *tombstones) follow(ctx context.Context, handled func() int64, forget func()) {
+// count returns how many there are. There may be no tombstones at all.
+func (t *tombstones) count() int {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.at)
+}
+
+// read returns the objects of those up to a position.
+func (t *tombstones) read(ctx context.Context, upTo int64) ([]any, error) {
+	all, err := t.store.Tombstones(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	objs := all[:0:0]
+	for _, obj := range all {
+		if m, err := checkMeta(obj); err == nil {
+			if position, ok := t.at[tombstoneID{objectKey(m), m.GetUID()}]; ok && position <= upTo {
+				objs = append(objs, obj)
+			}
+		}
+	}
+	return objs, nil
+}
+
+// follow calls forget from time to time as long as there are any, until ctx ends. It is
+// a goroutine of its own, so that what a watcher handles costs nothing.
+func (t *tombstones) follow(ctx context.Context, forget func()) {
 	for {
 		select {
 		case <-t.added:
@@ -87,15 +125,42 @@ func (t *tombstones) follow(ctx context.Context, handled func() int64, forget fu
 			return
 		}
 		ticker := time.NewTicker(forgetEvery)
-		for t.count.Load() > 0 && ctx.Err() == nil {
+		for t.count() > 0 && ctx.Err() == nil {
 			select {
 			case <-ticker.C:
-			case <-ctx.Done():
-			}
-			if handled() >= t.first.Load() {
 				forget()
+			case <-ctx.Done():
 			}
 		}
 		ticker.Stop()
 	}
+}
+
+// handled returns which tombstones can go: those after one position of the log and up to
+// another, which every registered listener has handled, or every one that was when the
+// informer stopped. Without a listener there are none.
+func (p *informerProcessor[T]) handled() (after, upTo int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listeners := p.left
+	if listeners == nil {
+		listeners = p.allLocked()
+	}
+	after, upTo = -1, math.MaxInt64
+	if p.inheritsLocked() {
+		after = p.unheard
+	}
+	for _, l := range listeners {
+		upTo = min(upTo, l.handled.Load())
+	}
+	if len(listeners) == 0 {
+		upTo = -1
+	}
+	return after, upTo
+}
+
+// inheritsLocked reports whether who registers now is told what nobody was there to be
+// told of.
+func (p *informerProcessor[T]) inheritsLocked() bool {
+	return p.tombstones != nil && (p.state == processorNew || p.now()-p.listening < inherit)
 }

@@ -54,18 +54,24 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 		founder, late := &recorder{}, &recorder{}
 		addWatcher(t, inf, founder, informer.WatcherOptions{})
 		stop = informertest.Run(t, inf)
+		sleepBubble(30 * time.Second)
 		addWatcher(t, inf, late, informer.WatcherOptions{})
 		sleepBubble(time.Minute)
-		got := told(founder)
-		slices.Sort(got[:2])
-		slices.Sort(got[2:])
-		if diff := cmp.Diff([]string{"initial deleted a", "initial deleted b", "initial added a", "initial added c"}, got); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		later := &recorder{}
+		addWatcher(t, inf, later, informer.WatcherOptions{})
+		synctest.Wait()
+		for _, r := range []*recorder{founder, late} {
+			got := told(r)
+			slices.Sort(got[:2])
+			slices.Sort(got[2:])
+			if diff := cmp.Diff([]string{"initial deleted a", "initial deleted b", "initial added a", "initial added c"}, got); diff != "" {
+				t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			}
+			checkView(t, r, src)
 		}
-		checkView(t, founder, src)
-		checkView(t, late, src)
-		if len(late.Events()) != 2 {
-			t.Errorf("who joined late was told %v", told(late))
+		checkView(t, later, src)
+		if len(later.Events()) != 2 {
+			t.Errorf("who joined later was told %v", told(later))
 		}
 		if got := inf.Health().Tombstones; got != 0 {
 			t.Errorf("Health has %d tombstones", got)
@@ -121,13 +127,77 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 				reg.Remove() // nobody is left to be told
 				sleepBubble(10 * time.Second)
 				checkKept(t, store, src.ResourceVersion(), "b")
-				addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+				heir := &recorder{}
+				addWatcher(t, inf, heir, opts)
 				sleepBubble(10 * time.Second)
+				if diff := cmp.Diff([]string{"initial deleted b"}, told(heir)); diff != "" {
+					t.Errorf("the next watcher was told (-want +got):\n%s", diff)
+				}
+				checkKept(t, store, src.ResourceVersion(), "b")
+				sleepBubble(time.Minute)
 				checkKept(t, store, src.ResourceVersion())
 				close(block)
 			})
 		})
 	}
+}
+
+// In a manager, the controllers register after the informer has synced.
+func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		_, _ = src.Delete(keyOf("a"))
+		store = store.Reopen()
+		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		sleepBubble(time.Hour)
+		stop()
+		checkKept(t, store, src.ResourceVersion(), "a")
+
+		_, _ = src.Delete(keyOf("b"))
+		store = store.Reopen()
+		inf := newInformer(t, src, options{Store: store})
+		stop = informertest.Run(t, inf)
+		sleepBubble(time.Hour)
+		var handlers []*heard
+		for range 2 {
+			h := &heard{}
+			handle(t, inf.SharedIndexInformer(), h)
+			handlers = append(handlers, h)
+			sleepBubble(20 * time.Second)
+		}
+		_, _ = src.Delete(keyOf("c"))
+		sleepBubble(time.Minute)
+		for _, h := range handlers {
+			got := h.take()
+			slices.Sort(got[:2])
+			if diff := cmp.Diff([]string{"tombstone a@1", "tombstone b@2", "add c@3 initial", "delete c@6"}, got); diff != "" {
+				t.Errorf("a handler was told (-want +got):\n%s", diff)
+			}
+		}
+		stop()
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		_, _ = src.Delete(keyOf("a"))
+		store = store.Reopen()
+		informertest.Run(t, newInformer(t, src, options{Store: store}))()
+		store = store.Reopen()
+		inf := newInformer(t, src, options{Store: store})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		stop := informertest.Run(t, inf)
+		_, _ = src.Delete(keyOf("b"))
+		synctest.Wait()
+		stop()
+		checkKept(t, store, src.ResourceVersion(), "a") // not all may have registered
+	})
 }
 
 func TestACleanStopForgetsWhatWasHandled(t *testing.T) {

@@ -23,6 +23,9 @@ type section struct {
 	// oneQueue says that the queue plays no part: DeltaFIFO is measured, and its
 	// figures stand in both of our columns.
 	oneQueue bool
+	// still says that the figures hardly vary, and take long: one round is measured,
+	// without one to warm up.
+	still bool
 }
 
 // measurement measures one side once and returns a value for each of its rows.
@@ -64,7 +67,8 @@ type figures struct {
 // runSection measures every case of a section in as many rounds, and once before
 // to warm up, which is not counted. Within a round the sides take turns, and the
 // round after begins with another one, so that neither drift of the machine nor
-// what a side leaves behind falls on the same one each time.
+// what a side leaves behind falls on the same one each time. One round is enough for
+// figures that stand still.
 func runSection(ctx context.Context, s section, rounds int, progress func(round int)) (res result) {
 	res = result{section: s, rows: s.figures()}
 	if s.open != nil {
@@ -79,7 +83,11 @@ func runSection(ctx context.Context, s section, rounds int, progress func(round 
 			}
 		}()
 	}
-	for round := range rounds + 1 {
+	first := 0
+	if s.still {
+		first, rounds = 1, 1
+	}
+	for round := first; round <= rounds; round++ {
 		progress(round)
 		at := 0
 		for _, c := range s.cases {

@@ -14,6 +14,7 @@ var tinySizes = sizes{
 	trickle:   50,
 	load:      50,
 	cached:    500,
+	pods:      500,
 	idle:      50,
 	joins:     2,
 	syncing:   []int{1, 10},
@@ -100,6 +101,18 @@ func TestSidesTakeTurns(t *testing.T) {
 	// The first three were to warm up.
 	if got, want := fmt.Sprint(r.rows[0].samples), "[[6 8] [4 9] [5 7]]"; got != want {
 		t.Errorf("samples %s, want %s", got, want)
+	}
+}
+
+func TestASectionThatStandsStillIsMeasuredOnce(t *testing.T) {
+	calls := 0
+	s := section{still: true, cases: []measurement{{
+		rows:    []row{{name: "row"}},
+		measure: func(context.Context, side) ([]float64, error) { calls++; return []float64{1}, nil },
+	}}}
+	r := runSection(t.Context(), s, 5, func(int) {})
+	if got := fmt.Sprint(r.rows[0].samples); r.err != nil || calls != len(sides) || got != "[[1] [1] [1]]" {
+		t.Errorf("%d calls, samples %s, %v, want one for each side", calls, got, r.err)
 	}
 }
 

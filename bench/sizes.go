@@ -12,6 +12,7 @@ type sizes struct {
 	trickle  int // events of the latency section's trickle
 	load     int // milliseconds of its load
 	cached   int // objects of the sections about the first list, joining and memory
+	pods     int // as real ones
 	idle     int // watchers
 	joins    int // in each round
 	syncing  []int
@@ -28,6 +29,7 @@ var fullSizes = sizes{
 	trickle:   2000,
 	load:      2000,
 	cached:    100_000,
+	pods:      100_000,
 	idle:      1000,
 	joins:     5,
 	syncing:   []int{1, 10, 100},
@@ -44,6 +46,7 @@ var quickSizes = sizes{
 	trickle:   250,
 	load:      250,
 	cached:    20_000,
+	pods:      5000,
 	idle:      300,
 	joins:     3,
 	syncing:   []int{1, 10, 100},
@@ -59,6 +62,7 @@ func sections(sz sizes, distribution benchmark) []section {
 		wholeWaySection(sz),
 		latencySection(sz),
 		memorySection(sz),
+		podsSection(sz),
 		firstListSection(sz),
 		joiningSection(sz),
 		distributionSection(sz, distribution),

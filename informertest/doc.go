@@ -5,8 +5,8 @@
 // API server in memory: it has real resourceVersions, remembers deletes, and can
 // be told to fail in every way that an API server fails. [Recorder] is a watcher
 // that remembers and checks what it was told. [Store] is a store that fails, hangs
-// or is slow on demand and says when it is used wrongly. [NewReader] is for
-// functions that only read.
+// or is slow on demand and says when it is used wrongly; [Durable] is one that crashes
+// and is found again. [NewReader] is for functions that only read.
 //
 // Everything here works inside testing/synctest, where a back-off of minutes
 // takes no time; a package that does so should call [Main] from its TestMain.

@@ -191,7 +191,7 @@ func (d *Durable) Forget(ctx context.Context, tombstones map[string][]types.UID)
 	})
 }
 
-// Add stores an object.
+// Add stores an object. As all writes but Apply and Forget, it removes the bookmark.
 func (d *Durable) Add(obj any) error {
 	return d.write("add", obj, func(key string) { d.now.set(key, obj) })
 }
@@ -227,8 +227,8 @@ func (d *Durable) ListKeys() (keys []string) {
 	return keys
 }
 
-// Replace stores the objects of a list in place of all others. The bookmark and the
-// tombstones stay.
+// Replace stores the objects of a list in place of all others. It removes the bookmark,
+// while the tombstones stay.
 func (d *Durable) Replace(objs []any, _ string) error {
 	return d.operate(context.Background(), "replace", "", func() error {
 		for _, obj := range objs {
@@ -237,7 +237,7 @@ func (d *Durable) Replace(objs []any, _ string) error {
 			}
 		}
 		d.keepPast()
-		d.now.keys, d.now.objects = nil, map[string]any{}
+		d.now.keys, d.now.objects, d.now.bookmark = nil, map[string]any{}, ""
 		for _, obj := range objs {
 			key, _ := storable(obj)
 			d.now.set(key, obj)
@@ -303,6 +303,7 @@ func (d *Durable) write(op string, obj any, effect func(key string)) error {
 		}
 		d.keepPast()
 		effect(key)
+		d.now.bookmark = ""
 		return nil
 	})
 }

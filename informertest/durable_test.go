@@ -134,10 +134,10 @@ func TestADurableMayCrashBeforeOrAfterAnyEffect(t *testing.T) {
 	changed := map[string]string{
 		"apply":   "20: a=1 b=1 c=1, gone: uid-gone",
 		"forget":  "10: a=1 b=1, gone:",
-		"add":     "10: a=1 b=1 c=1, gone: uid-gone",
-		"update":  "10: a=2 b=1, gone: uid-gone",
-		"delete":  "10: a=1, gone: uid-gone",
-		"replace": "10: d=1, gone: uid-gone",
+		"add":     ": a=1 b=1 c=1, gone: uid-gone",
+		"update":  ": a=2 b=1, gone: uid-gone",
+		"delete":  ": a=1, gone: uid-gone",
+		"replace": ": d=1, gone: uid-gone",
 	}
 	for _, o := range durableOps {
 		if o.key == "-" {
@@ -227,7 +227,7 @@ func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
 	if third := next.Reopen(); must(third.Tombstones(t.Context()))[0] == gone {
 		t.Error("the next process finds the very tombstone")
 	} else {
-		wantHeld(t, third, "10: a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
+		wantHeld(t, third, ": a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
 	}
 	if _, err := next.Resume(t.Context()); !errors.Is(err, informertest.ErrCrashed) {
 		t.Errorf("the one that was reopened returned %v", err)
@@ -241,7 +241,7 @@ func TestACrashTakesTheLastWritesAlong(t *testing.T) {
 		"20: a=1 b=1 c=1, gone: uid-gone",
 		"20: a=1 b=1 c=1, gone:",
 		"30: a=1 b=1 c=1, gone:",
-		"30: a=1 b=1 c=1 d=1, gone:",
+		": a=1 b=1 c=1 d=1, gone:",
 	}
 	for lost := range 6 {
 		d := durableOf(t)

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// realPod is a running Pod of a Deployment, with a sidecar, an init container and the
+// managed fields of kube-controller-manager and kubelet.
+//
+//go:embed pod.json
+var realPod []byte
+
+// What the Pods of a cluster have in common.
+const (
+	podsPerReplicaSet = 20
+	podsPerNode       = 50
+	replicaSetsPerNS  = 10
+)
+
+// metadata is what a source that serves nothing else has of an object.
+type metadata = *metav1.PartialObjectMetadata
+
+// readPod returns the Pod that all others are made from.
+func readPod() (pod, error) {
+	// Or the managed fields, which are kept as they are written, would have the file's
+	// indentation.
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, realPod); err != nil {
+		return nil, err
+	}
+	p := &corev1.Pod{}
+	err := json.Unmarshal(compact.Bytes(), p)
+	return p, err
+}
+
+// vary makes p the i-th Pod of a cluster: with the names, UIDs and addresses of its
+// own, and those that it shares with the Pods of its ReplicaSet, namespace or node.
+func vary(p pod, i int) pod {
+	own, set, node := numbers(i), numbers(-1-i/podsPerReplicaSet), i/podsPerNode
+	p.Namespace = fmt.Sprintf("team-%04d", i/podsPerReplicaSet/replicaSetsPerNS)
+	app := fmt.Sprintf("app-%05d", i/podsPerReplicaSet)
+	hash := letters(set, 10)
+	owner := &p.OwnerReferences[0]
+	owner.Name, owner.UID = app+"-"+hash, uid(set)
+	p.GenerateName = owner.Name + "-"
+	p.Name, p.UID = p.GenerateName+letters(own, 5), uid(own)
+	p.ResourceVersion = strconv.Itoa(184_000_000 + i)
+	p.Labels["app.kubernetes.io/name"], p.Labels["app.kubernetes.io/instance"] = app, app
+	p.Labels["pod-template-hash"] = hash
+	p.Spec.NodeName = fmt.Sprintf("ip-10-12-%d-%d.eu-central-1.compute.internal", node/250, node%250)
+	p.Status.HostIP = fmt.Sprintf("10.12.%d.%d", node/250, node%250)
+	p.Status.HostIPs = []corev1.HostIP{{IP: p.Status.HostIP}}
+	p.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", 128+i/62500, i/250%250, i%250)
+	p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for k := range statuses {
+			statuses[k].ContainerID = fmt.Sprintf("containerd://%016x%016x%016x%016x", own.Uint64(), own.Uint64(), own.Uint64(), own.Uint64())
+		}
+	}
+	return p
+}
+
+// numbers are the same each time for one seed.
+func numbers(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
+
+func uid(r *rand.Rand) types.UID {
+	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48)))
+}
+
+// letters returns a suffix as Kubernetes makes them.
+func letters(r *rand.Rand, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "bcdfghjklmnpqrstvwxz2456789"[r.IntN(27)]
+	}
+	return string(b)
+}
+
+// decodePod returns a Pod as a client gets it: decoded from protobuf, it shares nothing
+// with any other.
+func decodePod(sent pod) pod {
+	p := &corev1.Pod{}
+	pass(sent, p)
+	return p
+}
+
+// decodeMetadata is decodePod for a client that asks for the metadata alone.
+func decodeMetadata(sent pod) metadata {
+	m := &metav1.PartialObjectMetadata{}
+	pass(&metav1.PartialObjectMetadata{ObjectMeta: sent.ObjectMeta}, m)
+	return m
+}
+
+// pass encodes one and decodes the other from that.
+func pass(from interface{ Marshal() ([]byte, error) }, to interface{ Unmarshal([]byte) error }) {
+	wire, err := from.Marshal()
+	if err == nil {
+		err = to.Unmarshal(wire)
+	}
+	if err != nil {
+		panic(err) // of an object of this program
+	}
+}
+
+// wireSource returns a source that streams n objects, each made when it is its turn, and
+// after them nothing. It keeps none of them.
+func wireSource[T informer.Object](n int, object func(i int) T) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return nil, errors.New("the source only streams")
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+				return nil, errors.New("the source streams but once")
+			}
+			events := make(chan watch.Event, watchBuffer)
+			w := watch.NewProxyWatcher(events)
+			go sendInitial(events, w.StopChan(), n, object)
+			return w, nil
+		},
+	}
+}
+
+// sendInitial sends n objects and the bookmark that says that these are all. It returns
+// when the watch is stopped.
+func sendInitial[T informer.Object](events chan<- watch.Event, stopped <-chan struct{}, n int, object func(i int) T) {
+	defer close(events)
+	for i := range n + 1 {
+		e := watch.Event{Type: watch.Added}
+		if i < n {
+			e.Object = object(i)
+		} else {
+			e = watch.Event{Type: watch.Bookmark, Object: endOfInitial[T]()}
+		}
+		select {
+		case events <- e:
+		case <-stopped:
+			return
+		}
+	}
+	<-stopped
+}
+
+// endOfInitial returns the bookmark at the end of the initial events.
+func endOfInitial[T informer.Object]() T {
+	bookmark := example[T]().(T)
+	bookmark.SetResourceVersion("999999999")
+	bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	return bookmark
+}

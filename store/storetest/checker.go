@@ -1,0 +1,267 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// checker is what a check works with.
+type checker struct {
+	*testing.T
+	*suite
+	store cache.Store
+}
+
+// newChecker returns a checker with a new store.
+func newChecker(t *testing.T, s *suite) *checker {
+	t.Helper()
+	c := &checker{T: t, suite: s, store: s.newStore(t)}
+	if keys := c.store.ListKeys(); len(keys) > 0 {
+		t.Fatalf("newStore returned a store that is not empty: it holds %s", short(keys))
+	}
+	return c
+}
+
+// object returns an object of a key in some version, by which the checks tell its
+// states apart. Its UID depends on the key alone.
+func (c *checker) object(key string, version int) informer.AnyObject {
+	return c.incarnation(key, "1", version)
+}
+
+// incarnation is as object, with a UID that depends on number too.
+func (c *checker) incarnation(key, number string, version int) informer.AnyObject {
+	c.Helper()
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		c.Fatal(err)
+	}
+	obj := c.Object(namespace, name)
+	obj.SetUID(types.UID("uid-" + key + "-" + number))
+	obj.SetResourceVersion(fmt.Sprint(version))
+	return obj
+}
+
+// full returns an object with all the metadata that there can be.
+func (c *checker) full(key string, version int) informer.AnyObject {
+	c.Helper()
+	obj := c.object(key, version)
+	moment := metav1.NewTime(time.Date(2026, 3, 29, 1, 59, 59, 0, time.UTC))
+	grace, yes := int64(30), true
+	obj.SetGenerateName("generated-")
+	obj.SetGeneration(1 << 60)
+	obj.SetCreationTimestamp(moment)
+	obj.SetDeletionTimestamp(&moment)
+	obj.SetDeletionGracePeriodSeconds(&grace)
+	obj.SetLabels(map[string]string{"app.kubernetes.io/name": "web", "empty": ""})
+	obj.SetAnnotations(map[string]string{"note": "<ü> & \"quotes\"\n\x00 \u2028", "long": strings.Repeat("0123456789", 10_000)})
+	obj.SetFinalizers([]string{"example.com/b", "example.com/a"})
+	obj.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "owner", Controller: &yes, BlockOwnerDeletion: &yes,
+	}})
+	obj.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &moment,
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{}}}}`), Subresource: "status",
+	}})
+	return obj
+}
+
+// add adds objects that are not there.
+func (c *checker) add(objs ...informer.AnyObject) {
+	c.Helper()
+	for _, obj := range objs {
+		if err := c.store.Add(obj); err != nil {
+			c.Fatalf("Add of %s: %v", describe(obj), err)
+		}
+	}
+}
+
+// update updates objects that are there.
+func (c *checker) update(objs ...informer.AnyObject) {
+	c.Helper()
+	for _, obj := range objs {
+		if err := c.store.Update(obj); err != nil {
+			c.Fatalf("Update of %s: %v", describe(obj), err)
+		}
+	}
+}
+
+// delete deletes objects that are there.
+func (c *checker) delete(objs ...informer.AnyObject) {
+	c.Helper()
+	for _, obj := range objs {
+		if err := c.store.Delete(obj); err != nil {
+			c.Fatalf("Delete of %s: %v", describe(obj), err)
+		}
+	}
+}
+
+// get returns what is stored under a key; it must be there.
+func (c *checker) get(key string) any {
+	c.Helper()
+	obj, exists, err := c.store.GetByKey(key)
+	if err != nil || !exists {
+		c.Fatalf("GetByKey(%q): exists %v, %v", key, exists, err)
+	}
+	return obj
+}
+
+// wantAbsent fails the check unless there is nothing under a key, which is no error.
+func (c *checker) wantAbsent(key string) {
+	c.Helper()
+	obj, exists, err := c.store.GetByKey(key)
+	if obj != nil || exists || err != nil {
+		c.Errorf("GetByKey(%q), which is not there: %v, %v, %v, want nil, false and no error", key, describe(obj), exists, err)
+	}
+}
+
+// want fails the check unless the store holds just objs, in whatever way it is read.
+func (c *checker) want(objs ...informer.AnyObject) {
+	c.Helper()
+	want, keys := describeAll(objs), []string{}
+	for _, obj := range objs {
+		key := keyOf(obj)
+		keys = append(keys, key)
+		if got := describe(c.get(key)); got != describe(obj) {
+			c.Errorf("GetByKey(%q) returned %s, want %s", key, got, describe(obj))
+		}
+	}
+	c.same("List", want, describeAll(c.store.List()))
+	c.same("ListKeys", keys, c.store.ListKeys())
+	if _, ok := c.store.(informer.Scanner); ok {
+		c.same("Scan", want, describeAll(c.scan(7)))
+	}
+}
+
+// wantEqual fails the check unless got, which how has returned, is what the store
+// keeps of want.
+func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
+	c.Helper()
+	kept := c.Kept(want)
+	if equality.Semantic.DeepEqual(kept, got) {
+		return
+	}
+	c.Errorf("%s: it is not what was stored", how)
+	other, ok := got.(informer.AnyObject)
+	if !ok || fmt.Sprintf("%T", kept) != fmt.Sprintf("%T", got) {
+		c.Errorf("it is a %T, want a %T", got, kept)
+		return
+	}
+	wants, gots := fields(kept), fields(other)
+	for _, field := range slices.Sorted(maps.Keys(wants)) {
+		if !equality.Semantic.DeepEqual(wants[field], gots[field]) {
+			c.Errorf("%s is %s, want %s", field, cut(gots[field]), cut(wants[field]))
+		}
+	}
+}
+
+// fields returns the parts of an object that can be compared by themselves.
+func fields(obj informer.AnyObject) map[string]any {
+	all := map[string]any{
+		"apiVersion and kind": obj.GetObjectKind().GroupVersionKind().String(), "namespace": obj.GetNamespace(), "name": obj.GetName(),
+		"generateName": obj.GetGenerateName(), "UID": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(),
+		"generation": obj.GetGeneration(), "creationTimestamp": obj.GetCreationTimestamp(),
+		"deletionTimestamp": obj.GetDeletionTimestamp(), "deletionGracePeriodSeconds": obj.GetDeletionGracePeriodSeconds(),
+		"labels": obj.GetLabels(), "annotations": obj.GetAnnotations(), "finalizers": obj.GetFinalizers(),
+		"ownerReferences": obj.GetOwnerReferences(), "managedFields": obj.GetManagedFields(),
+	}
+	return all
+}
+
+// same fails the check unless two lists hold the same, in any order.
+func (c *checker) same(what string, want, got []string) {
+	c.Helper()
+	if d := difference(want, got); d != "" {
+		c.Errorf("%s: %s", what, d)
+	}
+}
+
+// difference says in words what two lists differ in, but for their order.
+func difference(want, got []string) string {
+	count := map[string]int{}
+	for _, w := range want {
+		count[w]++
+	}
+	var extra, missing []string
+	for _, g := range got {
+		if count[g]--; count[g] < 0 {
+			extra = append(extra, g)
+		}
+	}
+	for _, w := range want {
+		if count[w] > 0 {
+			missing = append(missing, w)
+			count[w]--
+		}
+	}
+	switch {
+	case len(missing) > 0 && len(extra) > 0:
+		return "missing is " + short(missing) + "; too much is " + short(extra)
+	case len(missing) > 0:
+		return "missing is " + short(missing)
+	case len(extra) > 0:
+		return "too much is " + short(extra)
+	}
+	return ""
+}
+
+// short returns the first of a list.
+func short(list []string) string {
+	const most = 5
+	text := ""
+	for i, item := range list {
+		if i == most {
+			return fmt.Sprintf("%s and %d more", text, len(list)-most)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += cut(item)
+	}
+	return text
+}
+
+// cut returns something as a text that is not too long to be read.
+func cut(v any) string {
+	text := fmt.Sprintf("%+v", v)
+	if len(text) > 200 {
+		return text[:200] + "…"
+	}
+	return text
+}
+
+// describe returns an object in a few words: its key, UID and version.
+func describe(obj any) string {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Sprintf("%v (%T)", obj, obj)
+	}
+	return keyOf(object) + " (" + string(object.GetUID()) + "@" + object.GetResourceVersion() + ")"
+}
+
+func describeAll[T any](objs []T) []string {
+	all := make([]string, 0, len(objs))
+	for _, obj := range objs {
+		all = append(all, describe(obj))
+	}
+	return all
+}
+
+func keyOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }
+
+// copyOf returns an object that can be compared with obj later.
+func copyOf(obj runtime.Object) informer.AnyObject {
+	return obj.DeepCopyObject().(informer.AnyObject)
+}

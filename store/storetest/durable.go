@@ -1,0 +1,352 @@
+package storetest
+
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// durableChecks are for an informer.Durable.
+var durableChecks = []check{
+	{"has no bookmark and no tombstones at first", "An informer that finds a bookmark does not list.", beginsEmpty},
+	{"applies changes in their order and sets the bookmark", whyApply, appliesInOrder},
+	{"applies a large list", "A first list is applied in large steps.", appliesMuch},
+	{"sets a bookmark without changes, and takes it away", "A bookmark that the server sends comes without a change; before a relist it is taken away, because the objects are not the state at any version until its end.", appliesBookmarks},
+	{"applies the same again without a difference", "What has failed may have taken effect, and is asked for again.", appliesAgain},
+	{"adds what is there and updates what is not", "What has failed may have taken effect, in part of the calls before.", appliesAnything},
+	{"keeps what is deleted as a tombstone", whyTombstones, keepsTombstones},
+	{"keeps a tombstone of what was not there", "What has failed may have taken effect: the object is gone, and the tombstone must still be there.", buriesAbsent},
+	{"tells tombstones apart by key and UID", "An object that was deleted, created again and deleted is two deletes to tell.", buriesEach},
+	{"deletes and adds one key in one step, in either order", "An object may be created again, and deleted again, within one step.", appliesBoth},
+	{"forgets tombstones by key and UID", "A tombstone that is not forgotten is told after each restart; one that is forgotten too early is not told.", forgets},
+	{"does not change what it is given to apply", "The same objects are handed to all watchers, at the same time.", appliesUnchanged},
+	{"removes the bookmark in all other writes, and leaves the tombstones alone", "Others fill a store, or mend it, before an informer runs: the objects are then no state of the source, and what they delete no watcher waits for.", othersRemoveBookmark},
+	{"applies all or nothing if the ctx ends", "The informer may be stopped at any moment, and the next one believes the bookmark.", appliesAllOrNothing},
+	{"may be read while changes are applied", "Watchers, readers and the writer are goroutines of their own.", appliedWhileRead},
+	{"finds everything again when it is reopened", "That is what it is for.", findsAgain},
+	{"finds a whole state again after a crash", whyCrash, findsAgainAfterCrash},
+	{"is right after any history", "All of the above, in whatever order.", durableHistories},
+}
+
+const (
+	whyApply      = "The objects are the state of the source at the bookmark, whenever the process ends."
+	whyTombstones = "A watcher that was not told of the delete before the process ended is told by the next one, from the tombstone."
+	whyCrash      = "The informer watches from the bookmark on: what is not in the store at that version, or is newer, is missed or told twice. A bookmark that is ahead of the objects loses changes for ever."
+)
+
+// durable returns the store as what it is.
+func (c *checker) durable() informer.Durable { return c.store.(informer.Durable) }
+
+func adding(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+}
+
+func updating(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}
+}
+
+func deleting(obj any) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+}
+
+// apply applies changes to the store and to a model of it.
+func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction) {
+	c.Helper()
+	if err := c.durable().Apply(c.Context(), changes, bookmark); err != nil {
+		c.Fatalf("Apply of %s: %v", describeChanges(changes, bookmark), err)
+	}
+	m.apply(changes, bookmark)
+}
+
+// forget removes tombstones of the store and of a model of it.
+func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
+	c.Helper()
+	if err := c.durable().Forget(c.Context(), tombstones); err != nil {
+		c.Fatalf("Forget of %v: %v", tombstones, err)
+	}
+	m.forget(tombstones)
+}
+
+func beginsEmpty(c *checker) { c.wantModel(newModel()) }
+
+func appliesInOrder(c *checker) {
+	m := newModel()
+	a, b := c.object("default/a", 1), c.object("b", 2)
+	c.apply(m, "2", adding(a), adding(b))
+	c.wantModel(m)
+	c.apply(m, "4", updating(c.object("b", 3)), updating(c.object("b", 4)), deleting(a), adding(c.object("default/c", 4)))
+	c.wantModel(m)
+	if got, exists, err := c.store.GetByKey("default/a"); got != nil || exists || err != nil {
+		c.Errorf("GetByKey of what an Apply has deleted: %v, %v, %v, want nil, false and no error", describe(got), exists, err)
+	}
+}
+
+func appliesMuch(c *checker) {
+	m := newModel()
+	var first, second []cache.Transaction
+	for i := range c.rounds(3000) {
+		key := "default/o-" + string(rune('a'+i%26)) + "-" + strconv.Itoa(i)
+		first = append(first, adding(c.object(key, i+1)))
+		if i%3 == 0 {
+			second = append(second, deleting(c.object(key, i+1)))
+		} else {
+			second = append(second, updating(c.object(key, i+10_000)))
+		}
+	}
+	c.apply(m, "3000", first...)
+	c.wantModel(m)
+	c.apply(m, "13000", second...)
+	c.wantModel(m)
+	var all = map[string][]types.UID{}
+	for _, change := range second {
+		obj := change.Object.(informer.AnyObject)
+		all[keyOf(obj)] = append(all[keyOf(obj)], obj.GetUID())
+	}
+	c.forget(m, all)
+	c.wantModel(m)
+}
+
+func appliesBookmarks(c *checker) {
+	m := newModel()
+	c.apply(m, "10")
+	c.wantModel(m)
+	c.apply(m, "")
+	c.wantModel(m)
+	c.apply(m, "11", adding(c.object("default/a", 11)))
+	c.apply(m, "", updating(c.object("default/a", 12)))
+	c.wantModel(m)
+	c.apply(m, "9") // a server that was restored counts from before
+	c.apply(m, "18446744073709551616")
+	c.wantModel(m)
+}
+
+func appliesAgain(c *checker) {
+	m := newModel()
+	a := c.object("default/a", 1)
+	again := c.incarnation("default/a", "2", 3)
+	steps := [][]cache.Transaction{
+		{adding(a), adding(c.object("default/b", 2))},
+		{updating(c.object("default/b", 3))},
+		{deleting(a), adding(again)},
+		{deleting(again), deleting(c.object("default/b", 3))},
+		{},
+	}
+	for i, changes := range steps {
+		for range 3 {
+			c.apply(m, strconv.Itoa(i+1), changes...)
+			c.wantModel(m)
+		}
+	}
+}
+
+func appliesAnything(c *checker) {
+	m := newModel()
+	c.apply(m, "1", updating(c.object("default/a", 1)))
+	c.apply(m, "2", adding(c.object("default/a", 2)))
+	c.wantModel(m)
+	c.apply(m, "3", adding(c.incarnation("default/a", "2", 3)))
+	c.wantModel(m)
+}
+
+func keepsTombstones(c *checker) {
+	m := newModel()
+	want := c.full("default/a", 1)
+	c.apply(m, "2", adding(copyOf(want)), adding(c.object("default/b", 2)))
+	c.apply(m, "3", deleting(c.get("default/a")))
+	c.wantModel(m)
+	tombstones := func() []any {
+		got, err := c.durable().Tombstones(c.Context())
+		if err != nil || len(got) != 1 {
+			c.Fatalf("Tombstones: %v, %v", describeAll(got), err)
+		}
+		return got
+	}
+	c.wantEqual("Tombstones", want, tombstones()[0])
+	clear(tombstones())
+	c.wantModel(m)
+	c.apply(m, "4", adding(c.incarnation("default/a", "2", 4)))
+	c.wantModel(m)
+	c.store = c.Reopen(c.T, c.store)
+	c.wantEqual("Tombstones, when it is reopened", want, tombstones()[0])
+}
+
+func buriesAbsent(c *checker) {
+	m := newModel()
+	c.apply(m, "1", deleting(c.object("default/a", 1)))
+	c.wantModel(m)
+}
+
+func buriesEach(c *checker) {
+	m := newModel()
+	one, two, other := c.incarnation("default/a", "1", 1), c.incarnation("default/a", "2", 3), c.object("default/b", 5)
+	other.SetUID(one.GetUID())
+	none := c.object("default/c", 6)
+	none.SetUID("") // as with fakes
+	c.apply(m, "1", adding(one))
+	c.apply(m, "2", deleting(one))
+	c.apply(m, "3", adding(two))
+	c.apply(m, "4", deleting(two))
+	c.apply(m, "6", adding(other), adding(none))
+	c.apply(m, "7", deleting(other), deleting(none))
+	c.wantModel(m)
+	c.apply(m, "8", adding(c.incarnation("default/a", "2", 8)))
+	c.apply(m, "9", deleting(c.incarnation("default/a", "2", 8))) // in the place of the other
+	c.wantModel(m)
+}
+
+func appliesBoth(c *checker) {
+	m := newModel()
+	one, two := c.incarnation("default/a", "1", 1), c.incarnation("default/a", "2", 2)
+	c.apply(m, "1", adding(one))
+	c.apply(m, "2", deleting(one), adding(two))
+	c.wantModel(m)
+	fleeting := c.object("default/b", 3)
+	c.apply(m, "4", adding(fleeting), deleting(fleeting))
+	c.wantModel(m)
+	three := c.incarnation("default/a", "3", 5)
+	c.apply(m, "7", deleting(two), adding(three), updating(c.incarnation("default/a", "3", 6)), deleting(c.incarnation("default/a", "3", 6)), adding(c.incarnation("default/a", "4", 7)))
+	c.wantModel(m)
+}
+
+func forgets(c *checker) {
+	m := newModel()
+	for i, obj := range []informer.AnyObject{
+		c.incarnation("default/a", "1", 1), c.incarnation("default/a", "2", 2), c.incarnation("default/a", "3", 3),
+		c.object("default/b", 4), c.object("c", 5), c.object("default/a-b", 6),
+	} {
+		c.apply(m, strconv.Itoa(i+1), adding(obj))
+		c.apply(m, strconv.Itoa(i+1), deleting(obj))
+	}
+	c.apply(m, "7", adding(c.incarnation("default/a", "2", 7)))
+	for _, tombstones := range []map[string][]types.UID{
+		nil,
+		{"default/a": {}},
+		{"default/a": {"none"}, "none": {"uid-default/b-1"}, "default/b": {""}},
+		{"default/a": {"uid-default/a-2"}}, // of an object that is there
+		{"default/a": {"uid-default/a-2"}},
+		{"default/a": {"uid-default/a-1", "uid-default/a-3"}, "c": {"uid-c-1"}},
+	} {
+		c.forget(m, tombstones)
+		c.wantModel(m)
+	}
+}
+
+func appliesUnchanged(c *checker) {
+	one, two := c.full("default/a", 1), c.full("default/a", 2)
+	changes := []cache.Transaction{adding(one), updating(two), deleting(two), adding(c.incarnation("default/a", "2", 3))}
+	before := slices.Clone(changes)
+	wereOne, wereTwo := copyOf(one), copyOf(two)
+	c.apply(newModel(), "3", changes...)
+	if !slices.Equal(before, changes) {
+		c.Error("Apply has changed the slice that it was given")
+	}
+	if !equality.Semantic.DeepEqual([]any{wereOne, wereTwo}, []any{one, two}) {
+		c.Error("Apply has changed an object that it was given")
+	}
+}
+
+func othersRemoveBookmark(c *checker) {
+	m := newModel()
+	c.apply(m, "2", adding(c.object("default/a", 1)), adding(c.object("default/b", 2)))
+	c.apply(m, "3", deleting(c.object("default/b", 2)))
+	c.store.Bookmark("70") // which is none of these
+	c.wantModel(m)
+	removed := func(model func()) {
+		c.Helper()
+		model()
+		m.bookmark = ""
+		c.wantModel(m)
+		c.apply(m, "4")
+	}
+	c.add(c.object("default/c", 40))
+	removed(func() { m.put(c.object("default/c", 40)) })
+	c.update(c.object("default/a", 50))
+	removed(func() { m.put(c.object("default/a", 50)) })
+	c.delete(c.object("default/c", 40))
+	removed(func() { m.remove("default/c") })
+	if err := c.store.Replace([]any{c.object("default/b", 60)}, "60"); err != nil {
+		c.Fatal(err)
+	}
+	removed(func() {
+		m.objects = map[string]string{}
+		m.put(c.object("default/b", 60))
+	})
+}
+
+func appliesAllOrNothing(c *checker) {
+	m := newModel()
+	gone := c.object("default/gone", 1)
+	c.apply(m, "2", adding(gone), adding(c.object("default/o-0", 2)))
+	changes := []cache.Transaction{deleting(gone)}
+	for i := range 5 {
+		changes = append(changes, updating(c.object("default/o-"+strconv.Itoa(i), 10+i)))
+	}
+	after := m.clone()
+	after.apply(changes, "14")
+	for n := range 30 {
+		err := c.durable().Apply(endsWhenAskedFor(c.Context(), n), changes, "14")
+		state := c.readModel()
+		switch {
+		case after.same(state):
+			m = after // and what comes now is to be no difference
+		case err == nil:
+			c.Fatalf("Apply with a ctx that ends returned no error, but: %s", after.difference(state))
+		case !m.same(state):
+			c.Fatalf("Apply with a ctx that ends, when it is asked the %d. time, has done a part: of what was before, %s; of what was to be, %s",
+				n+1, m.difference(state), after.difference(state))
+		}
+	}
+	c.apply(after, "14", changes...)
+	c.wantModel(after)
+}
+
+func appliedWhileRead(c *checker) {
+	throughout := c.throughout()
+	var bookmark atomic.Int64
+	bookmark.Store(-1) // as number has it of none
+	write := func(i int) {
+		obj := c.object("default/t-"+strconv.Itoa(i%13), i)
+		changes := []cache.Transaction{updating(c.object(keyOf(throughout[i%len(throughout)]), i+100)), adding(obj)}
+		if i%2 == 1 {
+			changes = []cache.Transaction{deleting(c.object("default/t-"+strconv.Itoa((i-1)%13), i-1))}
+		}
+		if err := c.durable().Apply(c.Context(), changes, strconv.Itoa(i)); err != nil {
+			c.Errorf("Apply: %v", err)
+		}
+		bookmark.Store(int64(i))
+		if err := c.durable().Forget(c.Context(), map[string][]types.UID{keyOf(obj): {obj.GetUID()}}); err != nil {
+			c.Errorf("Forget: %v", err)
+		}
+	}
+	c.writesWhileRead(throughout, write,
+		func() {
+			reached := bookmark.Load()
+			if rv, err := c.durable().Resume(c.Context()); err != nil || number(rv) < reached {
+				c.Errorf("Resume returned %q, %v, after Apply had set %d", rv, err, reached)
+			}
+			if _, err := c.durable().Tombstones(c.Context()); err != nil {
+				c.Errorf("Tombstones: %v", err)
+			}
+		},
+		func() {
+			page, err := c.scanner().Scan(c.Context(), "", 1000)
+			if err != nil {
+				c.Errorf("Scan: %v", err)
+			}
+			c.wantThroughout(throughout, page)
+		},
+		func() {
+			for _, obj := range throughout {
+				if _, exists, err := c.store.GetByKey(keyOf(obj)); err != nil || !exists {
+					c.Errorf("GetByKey(%q): %v, %v", keyOf(obj), exists, err)
+				}
+			}
+		},
+	)
+}

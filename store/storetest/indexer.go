@@ -1,0 +1,231 @@
+package storetest
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// indexerChecks are for a cache.Indexer. An informer over one uses its indexes.
+var indexerChecks = []check{
+	{"finds by the indexes that it had while it was empty", whyIndexes, func(c *checker) { findsByIndex(c, false) }},
+	{"finds by the indexes that it got when it was filled", "Handlers and controllers add indexes while the informer runs.", func(c *checker) { findsByIndex(c, true) }},
+	{"indexes the last state of an object", whyIndexes, indexesTheLast},
+	{"indexes what replaces everything", whyIndexes, indexesReplaced},
+	{"finds an object under all of its values", whyIndexes, findsAllValues},
+	{"finds by the values of an object", "Listers by namespace ask so.", findsLikeAnObject},
+	{"says that there is no such index", "A reader that has misspelt a name would take the empty answer for the truth.", unknownIndex},
+	{"does not take a second index of one name", "The informer, which adds its own by namespace, relies on being told.", takenIndex},
+	{"keeps an object that has no value", "An index function that does not apply to an object says so by no values.", noValue},
+	{"may be asked by index while it is written", "Readers and the writer are goroutines of their own.", indexedWhileWritten},
+}
+
+const whyIndexes = "ByIndex of the informer and of the SharedIndexInformer is what the store answers."
+
+// byVersion indexes by the resourceVersion; byTags by the UID, and all under "all",
+// but nothing of version 7.
+var (
+	byVersion = cache.IndexFunc(func(obj any) ([]string, error) {
+		object, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, err
+		}
+		return []string{object.GetResourceVersion()}, nil
+	})
+	byTags = cache.IndexFunc(func(obj any) ([]string, error) {
+		object, err := meta.Accessor(obj)
+		if err != nil || object.GetResourceVersion() == "7" {
+			return nil, err
+		}
+		return []string{"all", string(object.GetUID())}, nil
+	})
+)
+
+// indexer returns the store as what it is.
+func (c *checker) indexer() cache.Indexer { return c.store.(cache.Indexer) }
+
+// addIndexes adds the two indexes.
+func (c *checker) addIndexes() {
+	c.Helper()
+	if c.indexer().GetIndexers() == nil {
+		c.Fatal("GetIndexers returned nil: an informer cannot add any. client-go's NewIndexer must be given a map: cache.Indexers{}")
+	}
+	if err := c.indexer().AddIndexers(cache.Indexers{"version": byVersion, "tags": byTags}); err != nil {
+		c.Fatalf("AddIndexers: %v", err)
+	}
+	for _, name := range []string{"version", "tags"} {
+		if c.indexer().GetIndexers()[name] == nil {
+			c.Errorf("GetIndexers does not return %q, which was added", name)
+		}
+	}
+}
+
+// wantIndexed fails the check unless just objs are found under a value.
+func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
+	c.Helper()
+	what := "(" + index + ", " + value + ")"
+	found, err := c.indexer().ByIndex(index, value)
+	if err != nil {
+		c.Errorf("ByIndex%s: %v", what, err)
+	}
+	c.same("ByIndex"+what, describeAll(objs), describeAll(found))
+	keys, err := c.indexer().IndexKeys(index, value)
+	if err != nil {
+		c.Errorf("IndexKeys%s: %v", what, err)
+	}
+	wanted := []string{}
+	for _, obj := range objs {
+		wanted = append(wanted, keyOf(obj))
+	}
+	c.same("IndexKeys"+what, wanted, keys)
+}
+
+// wantValues fails the check unless an index has just these values.
+func (c *checker) wantValues(index string, values ...string) {
+	c.Helper()
+	c.same("ListIndexFuncValues("+index+")", values, c.indexer().ListIndexFuncValues(index))
+}
+
+func findsByIndex(c *checker, filled bool) {
+	a, b, cluster := c.object("default/a", 1), c.object("default/b", 1), c.object("system:node", 2)
+	if !filled {
+		c.addIndexes()
+		c.wantIndexed("version", "1")
+		c.wantValues("version")
+	}
+	c.add(a, b, cluster)
+	if filled {
+		c.addIndexes()
+	}
+	c.wantIndexed("version", "1", a, b)
+	c.wantIndexed("version", "2", cluster)
+	c.wantIndexed("version", "3")
+	c.wantIndexed("tags", "all", a, b, cluster)
+	c.wantValues("version", "1", "2")
+	c.add(c.object("default/c", 3))
+	c.wantIndexed("version", "3", c.object("default/c", 3))
+}
+
+func indexesTheLast(c *checker) {
+	c.addIndexes()
+	a, b := c.object("default/a", 1), c.object("default/b", 1)
+	c.add(a, b)
+	newer := c.object("default/a", 2)
+	c.update(newer)
+	c.wantIndexed("version", "1", b)
+	c.wantIndexed("version", "2", newer)
+	c.wantIndexed("tags", "all", newer, b)
+	c.delete(b)
+	c.wantIndexed("version", "1")
+	c.wantIndexed("tags", "all", newer)
+	c.wantValues("version", "2")
+	again := c.incarnation("default/a", "2", 3)
+	c.update(again)
+	c.wantIndexed("tags", string(newer.GetUID()))
+	c.wantIndexed("tags", string(again.GetUID()), again)
+}
+
+func indexesReplaced(c *checker) {
+	c.addIndexes()
+	c.add(c.object("default/a", 1), c.object("default/b", 1))
+	if err := c.store.Replace([]any{c.object("default/b", 2)}, "2"); err != nil {
+		c.Fatal(err)
+	}
+	c.wantIndexed("version", "1")
+	c.wantIndexed("version", "2", c.object("default/b", 2))
+	c.wantIndexed("tags", "all", c.object("default/b", 2))
+}
+
+func findsAllValues(c *checker) {
+	c.addIndexes()
+	a, b := c.object("default/a", 1), c.object("default/b", 2)
+	c.add(a, b)
+	c.wantIndexed("tags", "all", a, b)
+	c.wantIndexed("tags", string(a.GetUID()), a)
+	c.wantIndexed("tags", string(b.GetUID()), b)
+	c.wantValues("tags", "all", string(a.GetUID()), string(b.GetUID()))
+}
+
+func findsLikeAnObject(c *checker) {
+	c.addIndexes()
+	a, b := c.object("default/a", 1), c.object("default/b", 1)
+	c.add(a, b, c.object("default/c", 2))
+	for index, want := range map[string][]informer.AnyObject{
+		"version": {a, b},
+		"tags":    {a, b, c.object("default/c", 2)}, // each once, though a has two of its values
+	} {
+		found, err := c.indexer().Index(index, a)
+		if err != nil {
+			c.Errorf("Index(%s): %v", index, err)
+		}
+		c.same("Index("+index+") of "+describe(a), describeAll(want), describeAll(found))
+	}
+}
+
+func unknownIndex(c *checker) {
+	c.addIndexes()
+	c.add(c.object("default/a", 1))
+	if found, err := c.indexer().ByIndex("none", "1"); err == nil {
+		c.Errorf("ByIndex of an index that there is not: %v and no error", found)
+	}
+	if keys, err := c.indexer().IndexKeys("none", "1"); err == nil {
+		c.Errorf("IndexKeys of an index that there is not: %v and no error", keys)
+	}
+	if found, err := c.indexer().Index("none", c.object("default/a", 1)); err == nil {
+		c.Errorf("Index of an index that there is not: %v and no error", found)
+	}
+	if values := c.indexer().ListIndexFuncValues("none"); len(values) > 0 {
+		c.Errorf("ListIndexFuncValues of an index that there is not: %v", values)
+	}
+}
+
+func takenIndex(c *checker) {
+	c.addIndexes()
+	c.add(c.object("default/a", 1))
+	if err := c.indexer().AddIndexers(cache.Indexers{"version": byTags}); err == nil {
+		c.Error("AddIndexers of a name that is taken returned no error")
+	}
+	c.wantIndexed("version", "1", c.object("default/a", 1))
+	c.wantIndexed("version", "all")
+}
+
+func noValue(c *checker) {
+	c.addIndexes()
+	c.add(c.object("default/a", 7))
+	c.want(c.object("default/a", 7))
+	c.wantIndexed("tags", "all")
+	c.update(c.object("default/a", 8))
+	c.wantIndexed("tags", "all", c.object("default/a", 8))
+	c.update(c.object("default/a", 7))
+	c.wantIndexed("tags", "all")
+	c.wantValues("tags")
+}
+
+func indexedWhileWritten(c *checker) {
+	c.addIndexes()
+	throughout := c.throughout()
+	uids := map[string]informer.AnyObject{}
+	for _, obj := range throughout {
+		uids[string(obj.GetUID())] = obj
+	}
+	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
+		func() {
+			for uid, obj := range uids {
+				if found, err := c.indexer().ByIndex("tags", uid); err != nil || len(found) != 1 || keysOf(found)[0] != keyOf(obj) {
+					c.Errorf("while others were written, ByIndex(tags, %s) has returned %v, %v", uid, describeAll(found), err)
+				}
+			}
+		},
+		func() {
+			if _, err := c.indexer().Index("tags", throughout[0]); err != nil {
+				c.Error(err)
+			}
+			if keys, err := c.indexer().IndexKeys("tags", "all"); err != nil || len(keys) < len(throughout) {
+				c.Errorf("while others were written, IndexKeys(tags, all) has returned %d keys, %v", len(keys), err)
+			}
+			c.indexer().ListIndexFuncValues("tags")
+			c.indexer().GetIndexers()
+		},
+	)
+}

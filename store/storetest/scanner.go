@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// scannerChecks are for an informer.Scanner.
+var scannerChecks = []check{
+	{"gives everything once and in order, whatever the size of the pages", whyPages, pagesOfAnySize},
+	{"gives what comes after a key, also if that is not there", "The object that ended a page may be deleted before the next page is asked for.", scansAfter},
+	{"gives nothing of an empty store", "An empty result says that there is no more; an error would be tried again for ever.", scansEmpty},
+	{"gives the objects as they were stored", "Watchers that join are handed what Scan returns.", scansWhole},
+	{"gives a page that does not change any more", "The page is read while the store is written.", scansSnapshots},
+	{"does not take the end of a ctx for the end of the objects", "What is left out after that would be taken for deleted.", scansWithoutCtx},
+	{"misses and doubles nothing if it is written between pages", whyWritten, writesBetweenPages},
+	{"misses and doubles nothing if it is written meanwhile", whyWritten, scansWhileWritten},
+}
+
+const (
+	whyPages   = "A watcher that joins is told the pages, and what is in none of them it never hears of."
+	whyWritten = "The informer goes on writing while it reads. It corrects what has changed since it began, and takes the rest from the pages."
+)
+
+// scanner returns the store as what it is.
+func (c *checker) scanner() informer.Scanner { return c.store.(informer.Scanner) }
+
+// page returns one page, and fails the check at once if that is not possible.
+func (c *checker) page(after string, limit int) []any {
+	c.Helper()
+	objs, err := c.tryPage(after, limit)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return objs
+}
+
+// tryPage returns one page, or an error if it is larger than asked for or not in order.
+func (c *checker) tryPage(after string, limit int) ([]any, error) {
+	objs, err := c.scanner().Scan(c.Context(), after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("Scan(%q, %d): %w", after, limit, err)
+	}
+	if len(objs) > limit {
+		return nil, fmt.Errorf("Scan(%q, %d) returned %d objects, which is more", after, limit, len(objs))
+	}
+	last := after
+	for _, key := range keysOf(objs) {
+		if key <= last {
+			return nil, fmt.Errorf("Scan(%q, %d): %q comes after %q, which is not the order of keys as strings", after, limit, key, last)
+		}
+		last = key
+	}
+	return objs, nil
+}
+
+// tryScan returns all objects that come after a key, by pages, and calls between after
+// each.
+func (c *checker) tryScan(after string, limit int, between func(last string)) (all []any, err error) {
+	for {
+		page, err := c.tryPage(after, limit)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		after = keysOf(page)[len(page)-1]
+		between(after)
+	}
+}
+
+// scan returns all objects, by pages, and fails the check at once if that is not
+// possible.
+func (c *checker) scan(limit int) []any {
+	c.Helper()
+	all, err := c.tryScan("", limit, func(string) {})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return all
+}
+
+func pagesOfAnySize(c *checker) {
+	objs := c.odd()
+	for _, i := range []int{7, 3, 11} { // in another order than that of the keys
+		for j := range objs {
+			k := (j*i + i) % len(objs)
+			objs[j], objs[k] = objs[k], objs[j]
+		}
+	}
+	c.add(objs...)
+	want := describeAll(objs)
+	slices.Sort(want)
+	for _, limit := range []int{1, 2, 3, 7, len(objs) - 1, len(objs), len(objs) + 1, 100_000, 1<<31 - 1} {
+		c.same(fmt.Sprintf("Scan in pages of %d", limit), want, describeAll(c.scan(limit)))
+	}
+	c.delete(objs[:len(objs)/2]...)
+	c.same("Scan after half was deleted", describeAll(objs[len(objs)/2:]), describeAll(c.scan(3)))
+}
+
+func scansAfter(c *checker) {
+	c.add(c.object("b", 1), c.object("b/a", 2), c.object("b/c", 3), c.object("b-b/a", 4), c.object("d", 5))
+	for after, want := range map[string][]string{
+		"":       {"b", "b-b/a", "b/a", "b/c", "d"},
+		"a":      {"b", "b-b/a", "b/a", "b/c", "d"},
+		"b":      {"b-b/a", "b/a", "b/c", "d"},
+		"b-":     {"b-b/a", "b/a", "b/c", "d"},
+		"b-b/a":  {"b/a", "b/c", "d"},
+		"b/":     {"b/a", "b/c", "d"},
+		"b/a":    {"b/c", "d"},
+		"b/b":    {"b/c", "d"},
+		"c":      {"d"},
+		"d":      {},
+		"e/f":    {},
+		"\uffff": {},
+	} {
+		objs, err := c.tryScan(after, 2, func(string) {})
+		if got := keysOf(objs); err != nil || !slices.Equal(got, want) {
+			c.Errorf("after %q come %q, %v, want %q", after, got, err, want)
+		}
+	}
+}
+
+func scansEmpty(c *checker) {
+	for range 2 {
+		for _, after := range []string{"", "default/a"} {
+			if page := c.page(after, 10); len(page) > 0 {
+				c.Errorf("Scan(%q) of an empty store returned %v", after, describeAll(page))
+			}
+		}
+		c.add(c.object("default/a", 1))
+		c.delete(c.object("default/a", 1))
+	}
+}
+
+func scansWhole(c *checker) {
+	want := c.full("default/a", 1)
+	c.add(copyOf(want))
+	page := c.page("", 2)
+	if len(page) != 1 {
+		c.Fatalf("Scan returned %s, want one object", short(describeAll(page)))
+	}
+	c.wantEqual("Scan", want, page[0])
+}
+
+func scansSnapshots(c *checker) {
+	c.add(c.object("default/a", 1), c.object("default/b", 2))
+	page := c.page("", 5)
+	before := describeAll(page)
+	c.update(c.object("default/a", 3))
+	c.delete(c.object("default/b", 2))
+	c.same("the slice that Scan returned, after later writes", before, describeAll(page))
+	clear(page)
+	c.same("Scan, after the caller has changed its slice", []string{describe(c.object("default/a", 3))}, describeAll(c.page("", 5)))
+}
+
+// A store may answer all the same, but then it must be the whole answer.
+func scansWithoutCtx(c *checker) {
+	c.add(c.odd()...)
+	want := describeAll(c.page("", 1000))
+	ended, cancel := context.WithCancel(c.Context())
+	cancel()
+	ctxs := []context.Context{ended}
+	for n := range 20 {
+		ctxs = append(ctxs, endsWhenAskedFor(c.Context(), n))
+	}
+	for _, ctx := range ctxs {
+		if page, err := c.scanner().Scan(ctx, "", 1000); err == nil {
+			c.same("Scan with a ctx that ends, without an error", want, describeAll(page))
+		}
+	}
+}
+
+func writesBetweenPages(c *checker) {
+	for _, limit := range []int{1, 2, 3, 5} {
+		throughout := c.throughout()
+		c.add(throughout...)
+		passing := []string{"default/s", "default/u"} // and before and behind each of throughout
+		for _, obj := range throughout {
+			passing = append(passing, keyOf(obj)+"x", strings.TrimSuffix(keyOf(obj), "x"))
+		}
+		n := 0
+		read, err := c.tryScan("", limit, func(last string) {
+			n++
+			for i, key := range passing {
+				if key == last || i%3 == n%3 { // the one that ended the page goes
+					c.comeOrGo(c.object(key, n+1000))
+				}
+			}
+			c.update(c.object(keyOf(throughout[n%len(throughout)]), n+1000))
+		})
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.wantThroughout(throughout, read)
+		for _, key := range c.store.ListKeys() {
+			c.delete(c.object(key, 1))
+		}
+	}
+}
+
+// wantThroughout fails the check unless what was read has each of throughout once.
+func (c *checker) wantThroughout(throughout []informer.AnyObject, read []any) {
+	c.Helper()
+	count := map[string]int{}
+	for _, key := range keysOf(read) {
+		count[key]++
+	}
+	for _, obj := range throughout {
+		if n := count[keyOf(obj)]; n != 1 {
+			c.Errorf("%s was there all the time, and Scan has returned it %d times", keyOf(obj), n)
+		}
+	}
+}
+
+func scansWhileWritten(c *checker) {
+	throughout := c.throughout()
+	read := func(limit int) func() {
+		return func() {
+			all, err := c.tryScan("", limit, func(string) {})
+			if err != nil {
+				c.Error(err)
+				return
+			}
+			c.wantThroughout(throughout, all)
+		}
+	}
+	c.writesWhileRead(throughout, c.comesAndGoes(throughout), read(1), read(7), read(1000))
+}

@@ -1,0 +1,304 @@
+package storetest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// storeChecks are for every store.
+var storeChecks = []check{
+	{"finds what was added under its key", "An informer asks by key whether an object is there. One that it does not find it adds again at every relist.", findsByKey},
+	{"says that what is not there is not there", "An error is no absence: the informer would try again for ever and tell nobody.", absentIsNoError},
+	{"keeps the last state of an object", "Get, a watcher that joins, and the Old of the next event are what the store returns.", keepsTheLast},
+	{"does not find what was deleted", "A watcher that joins would be told of what is gone.", forgetsDeleted},
+	{"returns what it was given", "Watchers are handed what the store returns, as Old and as the state that they join, and a relist tells by UID and resourceVersion what has changed.", returnsAll},
+	{"does not change what it is given", "The same object is handed to all watchers, at the same time.", changesNothing},
+	{"finds an object by an object of its key", "cache.Store says so, and listers rely on it.", findsByObject},
+	{"lists everything", "What List leaves out at the start, no watcher is told of, nor of its delete; what ListKeys leaves out, client-go's own code takes for deleted.", listsAll},
+	{"lists what does not change any more", "The list is read while the store is written.", listsSnapshots},
+	{"replaces everything", "cache.Store says so; programs fill a store that way before the informer runs.", replacesAll},
+	{"keeps its objects when it is told of a bookmark", "An informer tells every store of bookmarks, several times a minute.", bearsBookmarks},
+	{"may be read while it is written", "Watchers, readers and the writer are goroutines of their own. An object that is missing from a list for a moment is told as if it were new.", bearsReaders},
+	{"is right after any history", "All of the above, in whatever order.", plainHistories},
+}
+
+// oddKeys returns keys that a store may stumble over: cluster-scoped ones, those of
+// RBAC with colons, long ones, and those whose order is not that of namespace and name.
+func oddKeys() []string {
+	var keys []string
+	for _, namespace := range []string{"", "a/", "a-b/", "default/", strings.Repeat("n", 63) + "/"} {
+		for _, name := range []string{"a", "b", "a.b", "a-b", "system:node", "system:controller:b", "10.0.0.1", "a%2fb", "UPPER", strings.Repeat("x", 253)} {
+			keys = append(keys, namespace+name)
+		}
+	}
+	return keys
+}
+
+func (c *checker) odd() []informer.AnyObject {
+	var objs []informer.AnyObject
+	for i, key := range oddKeys() {
+		objs = append(objs, c.object(key, i+1))
+	}
+	return objs
+}
+
+func findsByKey(c *checker) {
+	objs := c.odd()
+	for i, obj := range objs {
+		c.wantAbsent(keyOf(obj))
+		c.add(obj)
+		if got := describe(c.get(keyOf(obj))); got != describe(obj) {
+			c.Fatalf("under %q is %s right after %s was added", keyOf(obj), got, describe(objs[i]))
+		}
+	}
+	c.want(objs...)
+}
+
+func absentIsNoError(c *checker) {
+	c.add(c.object("default/a", 1))
+	for _, key := range []string{"default/b", "a", "b", "b/a", "default", "default/", ""} {
+		c.wantAbsent(key)
+	}
+	obj, exists, err := c.store.Get(c.object("default/b", 1))
+	if obj != nil || exists || err != nil {
+		c.Errorf("Get of what is not there: %v, %v, %v, want nil, false and no error", obj, exists, err)
+	}
+}
+
+func keepsTheLast(c *checker) {
+	c.add(c.object("default/a", 1), c.object("default/b", 2))
+	c.update(c.object("default/a", 3))
+	c.want(c.object("default/a", 3), c.object("default/b", 2))
+	again := c.incarnation("default/a", "2", 4) // deleted and created again while the watch was cut
+	c.update(again)
+	c.want(again, c.object("default/b", 2))
+}
+
+func forgetsDeleted(c *checker) {
+	c.add(c.object("default/a", 1), c.object("default/b", 2), c.object("other/a", 3), c.object("a", 4))
+	c.delete(c.object("default/a", 1))
+	c.wantAbsent("default/a")
+	c.want(c.object("default/b", 2), c.object("other/a", 3), c.object("a", 4))
+	c.delete(c.object("a", 5)) // with the version of the delete, as a watch sends it
+	c.want(c.object("default/b", 2), c.object("other/a", 3))
+	again := c.incarnation("default/a", "2", 6)
+	c.add(again)
+	c.want(again, c.object("default/b", 2), c.object("other/a", 3))
+	c.delete(again, c.object("default/b", 2), c.object("other/a", 3))
+	c.want()
+}
+
+func returnsAll(c *checker) {
+	added, updated, bare := c.full("default/a", 1), c.full("default/a", 2), c.object("default/b", 3)
+	updated.SetLabels(map[string]string{"app": "other"})
+	c.add(copyOf(added), copyOf(bare))
+	c.wantEqual("GetByKey after Add", added, c.get("default/a"))
+	c.wantEqual("GetByKey of an object with little metadata", bare, c.get("default/b"))
+	c.update(copyOf(updated))
+	c.wantEqual("GetByKey after Update", updated, c.get("default/a"))
+	for _, got := range c.store.List() {
+		if obj, ok := got.(informer.AnyObject); ok && keyOf(obj) == "default/a" {
+			c.wantEqual("List", updated, got)
+		}
+	}
+}
+
+func changesNothing(c *checker) {
+	added, updated, replaced := c.full("default/a", 1), c.full("default/a", 2), c.full("default/a", 3)
+	wereAdded, wereUpdated, wereReplaced := copyOf(added), copyOf(updated), copyOf(replaced)
+	unchanged := func(after string) {
+		c.Helper()
+		if !equality.Semantic.DeepEqual([]any{wereAdded, wereUpdated, wereReplaced}, []any{added, updated, replaced}) {
+			c.Fatalf("%s has changed an object that the store was given", after)
+		}
+	}
+	c.add(added)
+	unchanged("Add")
+	c.update(updated)
+	unchanged("Update")
+	if _, _, err := c.store.Get(updated); err != nil {
+		c.Error(err)
+	}
+	unchanged("Get")
+	c.delete(updated)
+	unchanged("Delete")
+	if err := c.store.Replace([]any{replaced}, "3"); err != nil {
+		c.Error(err)
+	}
+	unchanged("Replace")
+}
+
+func findsByObject(c *checker) {
+	c.add(c.object("default/a", 1), c.object("a", 2))
+	for _, want := range []informer.AnyObject{c.object("default/a", 1), c.object("a", 2)} {
+		got, exists, err := c.store.Get(c.Object(want.GetNamespace(), want.GetName()))
+		if !exists || err != nil || describe(got) != describe(want) {
+			c.Errorf("Get of %s: %v, %v, %v", describe(want), describe(got), exists, err)
+		}
+	}
+}
+
+func listsAll(c *checker) {
+	c.want()
+	var objs []informer.AnyObject
+	for i := range c.rounds(1600) {
+		obj := c.object(fmt.Sprintf("default/o-%d", i*i), i+1)
+		objs = append(objs, obj)
+		c.add(obj)
+	}
+	c.want(objs...)
+	half := len(objs) / 2
+	c.delete(objs[:half]...)
+	c.want(objs[half:]...)
+}
+
+func listsSnapshots(c *checker) {
+	objs := []informer.AnyObject{c.object("default/a", 1), c.object("default/b", 2), c.object("default/c", 3)}
+	c.add(objs...)
+	listed, keys := c.store.List(), c.store.ListKeys()
+	before, keysBefore := describeAll(listed), append([]string(nil), keys...)
+	c.update(c.object("default/a", 4))
+	c.delete(objs[1])
+	c.add(c.object("default/d", 5))
+	c.same("the slice that List returned, after later writes", before, describeAll(listed))
+	c.same("the slice that ListKeys returned, after later writes", keysBefore, keys)
+	clear(listed)
+	clear(keys)
+	_, _ = append(listed[:0], "mine"), append(keys[:0], "mine")
+	c.want(c.object("default/a", 4), objs[2], c.object("default/d", 5)) // not what the caller has made of its slices
+}
+
+func replacesAll(c *checker) {
+	c.add(c.object("default/a", 1), c.object("default/b", 2))
+	for _, objs := range [][]informer.AnyObject{
+		{c.object("default/b", 3), c.object("c", 4)},
+		{},
+		{c.object("default/a", 5)},
+	} {
+		var list []any
+		for _, obj := range objs {
+			list = append(list, obj)
+		}
+		if err := c.store.Replace(list, "6"); err != nil {
+			c.Fatalf("Replace: %v", err)
+		}
+		c.want(objs...)
+	}
+}
+
+func bearsBookmarks(c *checker) {
+	c.store.Bookmark("1")
+	c.add(c.object("default/a", 2))
+	for _, rv := range []string{"3", "10", ""} {
+		c.store.Bookmark(rv)
+		_ = c.store.LastStoreSyncResourceVersion() // client-go's stores return "" unless its feature AtomicFIFO is on
+	}
+	if err := c.store.Resync(); err != nil {
+		c.Errorf("Resync: %v", err)
+	}
+	c.want(c.object("default/a", 2))
+}
+
+// writesWhileRead adds objects that are there throughout, and then calls write while
+// all of readers are called over and over, each for a few times at least.
+func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i int), readers ...func()) {
+	c.Helper()
+	c.add(throughout...)
+	var done atomic.Bool
+	var all sync.WaitGroup
+	var late atomic.Int64 // readers that were not called for a few times
+	late.Store(int64(len(readers)))
+	for _, read := range readers {
+		all.Go(func() {
+			for n := 1; !done.Load() && !c.Failed(); n++ {
+				if read(); n == 3 {
+					late.Add(-1)
+				}
+				runtime.Gosched() // on one processor, they take turns
+			}
+		})
+	}
+	defer all.Wait()
+	defer done.Store(true)
+	for i := 0; !c.Failed() && (i < c.rounds(240) || late.Load() > 0); i++ {
+		write(i)
+		runtime.Gosched()
+	}
+}
+
+// comesAndGoes is a writer for writesWhileRead: of a few other objects, and of the
+// states of those that are there throughout.
+func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
+	return func(i int) {
+		c.update(c.object(keyOf(throughout[i%len(throughout)]), i+100))
+		c.comeOrGo(c.object(fmt.Sprintf("default/t-%d", i%13), i+100))
+	}
+}
+
+// comeOrGo deletes an object if there is one of its key, else adds it.
+func (c *checker) comeOrGo(obj informer.AnyObject) {
+	c.Helper()
+	_, exists, err := c.store.GetByKey(keyOf(obj))
+	switch {
+	case err != nil:
+		c.Fatalf("GetByKey(%q): %v", keyOf(obj), err)
+	case exists:
+		c.delete(obj)
+	default:
+		c.add(obj)
+	}
+}
+
+// throughout returns objects whose keys stand among those of comesAndGoes.
+func (c *checker) throughout() []informer.AnyObject {
+	var objs []informer.AnyObject
+	for i := range 20 {
+		objs = append(objs, c.object(fmt.Sprintf("default/t-%d-x", i), i+50))
+	}
+	return objs
+}
+
+func bearsReaders(c *checker) {
+	throughout := c.throughout()
+	missing := func(what string, got []string) {
+		found := map[string]int{}
+		for _, key := range got {
+			found[key]++
+		}
+		for _, obj := range throughout {
+			if n := found[keyOf(obj)]; n != 1 {
+				c.Errorf("while others were written, %s has returned %s %d times", what, keyOf(obj), n)
+			}
+		}
+	}
+	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
+		func() { missing("List", keysOf(c.store.List())) },
+		func() { missing("ListKeys", c.store.ListKeys()) },
+		func() {
+			for _, obj := range throughout {
+				if got, exists, err := c.store.GetByKey(keyOf(obj)); err != nil || !exists || keysOf([]any{got})[0] != keyOf(obj) {
+					c.Errorf("while others were written, GetByKey(%q) has returned %v, %v, %v", keyOf(obj), describe(got), exists, err)
+				}
+			}
+			c.store.Bookmark("1")
+			c.store.LastStoreSyncResourceVersion()
+		},
+	)
+}
+
+// keysOf returns the keys of objects.
+func keysOf(objs []any) []string {
+	keys := make([]string, 0, len(objs))
+	for _, obj := range objs {
+		key, _, _ := strings.Cut(describe(obj), " (")
+		keys = append(keys, key)
+	}
+	return keys
+}
