@@ -25,6 +25,7 @@ type batch[T Object] struct {
 	bookmark string // that the store has
 
 	left []tombstoneID // by what was applied and is still to be told
+	over bool          // the informer stops, and something was decided on that is not applied
 }
 
 // place is where the store stands in the history of the source.
@@ -130,6 +131,9 @@ func (b *batch[T]) settle() {
 // that was done; then nobody is told any of it.
 func (a *applier[T]) commit(ctx context.Context) bool {
 	b := a.batch
+	if b.over {
+		return false // or what follows would pass for all there is
+	}
 	a.processor.log.begun.Add(int64(a.done))
 	defer b.settle()
 	bookmark := b.place.bookmark()
@@ -140,7 +144,7 @@ func (a *applier[T]) commit(ctx context.Context) bool {
 	if len(b.changes) > 0 {
 		key = b.changes[0].key
 	}
-	if ctx.Err() != nil {
+	if b.over = ctx.Err() != nil; b.over {
 		return false
 	}
 	changes, left := b.transactions()
@@ -166,9 +170,9 @@ func (a *applier[T]) commit(ctx context.Context) bool {
 		a.void()
 		b.place.spoil()
 	default:
-		return false
+		b.over = true
 	}
-	return true
+	return !b.over
 }
 
 // splitUp applies the items of a batch that was refused one by one. What was announced

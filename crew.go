@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type crew[T Object] struct {
 	marked   bool                 // the synced marker has come
 	initial  int                  // entries from before it that were not attempted yet
 	draining bool
+	missed   int64         // the position before the first event that was given up because of the stop
 	idle     chan struct{} // closed when nothing is left, once draining
 }
 
@@ -38,6 +40,7 @@ func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
 		waiting:  newMerged[T](),
 		busy:     map[string]*entry[T]{},
 		idle:     make(chan struct{}),
+		missed:   math.MaxInt64,
 	}
 	c.waiting.end = l.cursor.position()
 	return c
@@ -92,7 +95,7 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 		}
 	}
 	c.waiting.end = s.end
-	c.listener.finished(c.waiting.reached())
+	c.listener.finished(c.reachedLocked())
 	return away
 }
 
@@ -166,7 +169,7 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 		wait, again = c.again(&a)
 		l.settle(ctx, a)
 	}
-	l.merged(c.end(e, event.New, wait, again, draining))
+	l.merged(c.end(e, &a, wait, again, draining))
 }
 
 // again decides whether a failure is worth another attempt, and when. An attempt
@@ -188,15 +191,18 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 	return wait, true
 }
 
-// end puts back what is left of e, of which told is the New that the watcher was
-// told, with what has come meanwhile, and returns how many events were merged away.
+// reachedLocked returns the position up to which everything has been handled.
+func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.missed) }
+
+// end puts back what is left of e after an attempt, with what has come meanwhile, and
+// returns how many events were merged away.
 // A wait that was decided before a drain has begun is cut short by it.
-func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, draining bool) (away int) {
+func (c *crew[T]) end(e *entry[T], a *attempt[T], wait time.Duration, again, draining bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attemptedLocked(e)
 	delete(c.busy, e.key)
-	c.putBackLocked(e, told, again)
+	c.putBackLocked(e, a.event.New, again)
 	if newer := c.waiting.byKey[e.key]; newer != nil {
 		if len(e.events) > 0 { // else newer keeps its own place
 			c.attemptedLocked(newer)
@@ -214,7 +220,10 @@ func (c *crew[T]) end(e *entry[T], told T, wait time.Duration, again, draining b
 		c.waiting.byKey[e.key] = e
 		c.queue.Add(e.key)
 	}
-	c.listener.finished(c.waiting.reached())
+	if a.stopped {
+		c.missed = min(c.missed, e.first)
+	}
+	c.listener.finished(c.reachedLocked())
 	c.checkIdleLocked()
 	return away
 }
@@ -236,10 +245,9 @@ func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
 // joinLocked merges what came while e was in a worker's hands into e, and returns
 // how many events were merged away.
 func (c *crew[T]) joinLocked(newer, e *entry[T]) (away int) {
-	var none T
 	n := len(e.events) + len(newer.events)
 	for _, event := range newer.events {
-		e.events = fold(e.events, event, e.tried != none)
+		e.events = fold(e.events, event, c.waiting.seen(e))
 	}
 	e.failures = 0
 	c.waiting.remove(newer)

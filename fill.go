@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -101,10 +102,11 @@ func (a *applier[T]) storedKeys(ctx context.Context, yield func(string) bool) {
 // that none is a refusal.
 func (a *applier[T]) read(ctx context.Context, op string, try func() error) bool {
 	return a.insist(ctx, op, "", func() error {
-		if err := try(); err != nil {
+		err := try()
+		if errors.Is(err, ErrPermanent) {
 			return unrefused{err}
 		}
-		return nil
+		return err
 	}) == nil
 }
 

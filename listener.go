@@ -109,7 +109,7 @@ func (l *informerProcessorListener[T]) inherit(unheard int64) {
 	l.heir, l.unheard = true, unheard
 	l.handled.Store(-1)
 	if l.crew != nil {
-		l.crew.waiting.end = -1
+		l.crew.waiting.end, l.crew.waiting.inherits = -1, true
 	}
 }
 
@@ -152,7 +152,8 @@ func (l *informerProcessorListener[T]) finished(position int64) {
 const exactly = 16
 
 // handle calls the watcher for each event of a segment and returns the position
-// it has reached. What is left when the listener is removed is dropped.
+// it has reached. What is left when the listener is removed, or a call was interrupted
+// because of that, is dropped and not handled.
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
 	l.hands.take(s, l.counts.done())
 	defer l.hands.empty()
@@ -179,6 +180,9 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 			} else if err := l.methods.tell(ctx, &r.event); err != nil {
 				count()
 				l.settle(ctx, attempt[T]{event: r.event, err: err, failures: 1, gaveUp: true})
+				if interrupted(ctx, err) {
+					return l.handled.Load()
+				}
 				continue
 			}
 			if delivered++; i < exactly || delivered == exactly {
@@ -187,6 +191,9 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		default:
 			took, err := l.call(ctx, &r.event)
 			l.settle(ctx, attempt[T]{event: r.event, took: took, err: err, failures: 1, gaveUp: true})
+			if interrupted(ctx, err) {
+				return l.handled.Load()
+			}
 		}
 	}
 	return s.end

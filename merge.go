@@ -12,6 +12,9 @@ type merged[T Object] struct {
 	byKey map[string]*entry[T]
 	order list.List // of *entry[T]
 	end   int64     // the position that is reached when nothing is left
+	// inherits says that the watcher may know what it is told at first from the time
+	// before.
+	inherits bool
 }
 
 // entry is what waits of one object. One without a key is the synced marker.
@@ -49,13 +52,25 @@ func (m *merged[T]) add(r *record[T], at int64) (e *entry[T], away int) {
 
 // fold merges an event into e and returns how many were merged away.
 func (m *merged[T]) fold(e *entry[T], event Event[T]) int {
-	var none T
 	before := len(e.events) + 1
-	e.events = fold(e.events, event, e.tried != none)
+	e.events = fold(e.events, event, m.seen(e))
 	if len(e.events) == 0 {
 		m.remove(e)
 	}
 	return before - len(e.events)
+}
+
+// seen reports whether the watcher may know of the last event that waits in e.
+func (m *merged[T]) seen(e *entry[T]) bool {
+	var none T
+	switch n := len(e.events); n {
+	case 0:
+		return false
+	case 1:
+		return e.tried != none || m.inherits && e.events[0].Origin == OriginInitial
+	default:
+		return m.inherits && e.events[n-1].Origin == OriginInitial
+	}
 }
 
 // remove takes e out.
@@ -112,21 +127,23 @@ func (m *merged[T]) take(n int) segment[T] {
 // fold adds an event to what waits of an object, so that a watcher who has seen
 // none of it ends in the same state, and returns what waits then. Old stays what
 // that watcher knows. Of an object that was created again, the delete is kept: it
-// is another one. An add that has been attempted is not taken back, because its
-// failure may have left something behind.
-func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
+// is another one. An add of what the watcher has seen is not taken back: an attempt that
+// has failed may have left something behind, or it knows the object from before.
+func fold[T Object](waiting []Event[T], e Event[T], seen bool) []Event[T] {
 	var none T
 	if len(waiting) == 0 {
 		return append(waiting, e)
 	}
 	last := &waiting[len(waiting)-1]
 	switch {
-	case last.Type == EventDeleted && e.Type == EventDeleted:
+	case last.Type == EventDeleted && e.Type == EventDeleted && last.Old.GetUID() == e.Old.GetUID():
 		return waiting // the store has lost it twice
+	case last.Type == EventDeleted && e.Type == EventDeleted:
+		return append(waiting, e) // what was kept of several of that name
 	case last.Type == EventDeleted:
 		e.Type, e.Old = EventAdded, none
 		return append(waiting, e)
-	case e.Type == EventDeleted && last.Type == EventAdded && (!attempted || len(waiting) > 1):
+	case e.Type == EventDeleted && last.Type == EventAdded && !seen:
 		return waiting[:len(waiting)-1]
 	case e.Type == EventDeleted:
 		if last.Type == EventUpdated {
