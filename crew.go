@@ -247,7 +247,7 @@ func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
 func (c *crew[T]) joinLocked(newer, e *entry[T]) (away int) {
 	n := len(e.events) + len(newer.events)
 	for _, event := range newer.events {
-		e.events = fold(e.events, event, c.waiting.seen(e))
+		c.waiting.join(e, event)
 	}
 	e.failures = 0
 	c.waiting.remove(newer)

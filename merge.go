@@ -53,24 +53,26 @@ func (m *merged[T]) add(r *record[T], at int64) (e *entry[T], away int) {
 // fold merges an event into e and returns how many were merged away.
 func (m *merged[T]) fold(e *entry[T], event Event[T]) int {
 	before := len(e.events) + 1
-	e.events = fold(e.events, event, m.seen(e))
+	m.join(e, event)
 	if len(e.events) == 0 {
 		m.remove(e)
 	}
 	return before - len(e.events)
 }
 
-// seen reports whether the watcher may know of the last event that waits in e.
-func (m *merged[T]) seen(e *entry[T]) bool {
+// join adds an event to those of e. The end of an object that the watcher may know from
+// the time before is told in any case, after the add that it was to begin with.
+func (m *merged[T]) join(e *entry[T], event Event[T]) {
 	var none T
-	switch n := len(e.events); n {
-	case 0:
-		return false
-	case 1:
-		return e.tried != none || m.inherits && e.events[0].Origin == OriginInitial
-	default:
-		return m.inherits && e.events[n-1].Origin == OriginInitial
+	n := len(e.events)
+	tried := n == 1 && e.tried != none
+	if m.inherits && !tried && n > 0 && event.Type == EventDeleted {
+		if last := e.events[n-1]; last.Type == EventAdded && last.Origin == OriginInitial {
+			e.events = append(e.events, event)
+			return
+		}
 	}
+	e.events = fold(e.events, event, tried)
 }
 
 // remove takes e out.
@@ -127,9 +129,9 @@ func (m *merged[T]) take(n int) segment[T] {
 // fold adds an event to what waits of an object, so that a watcher who has seen
 // none of it ends in the same state, and returns what waits then. Old stays what
 // that watcher knows. Of an object that was created again, the delete is kept: it
-// is another one. An add of what the watcher has seen is not taken back: an attempt that
-// has failed may have left something behind, or it knows the object from before.
-func fold[T Object](waiting []Event[T], e Event[T], seen bool) []Event[T] {
+// is another one. An add that has been attempted is not taken back, because its
+// failure may have left something behind.
+func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	var none T
 	if len(waiting) == 0 {
 		return append(waiting, e)
@@ -143,7 +145,7 @@ func fold[T Object](waiting []Event[T], e Event[T], seen bool) []Event[T] {
 	case last.Type == EventDeleted:
 		e.Type, e.Old = EventAdded, none
 		return append(waiting, e)
-	case e.Type == EventDeleted && last.Type == EventAdded && !seen:
+	case e.Type == EventDeleted && last.Type == EventAdded && !attempted:
 		return waiting[:len(waiting)-1]
 	case e.Type == EventDeleted:
 		if last.Type == EventUpdated {
