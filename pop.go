@@ -129,7 +129,8 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.joining = l.state == nil && l.handled.Load() == l.cursor.position()
+	at := l.cursor.position()
+	l.joining = l.state == nil && l.handled.Load() == at && l.processor.log.end() == at
 	return l.joining
 }
 
