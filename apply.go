@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -86,6 +87,7 @@ type applier[T Object] struct {
 	bookmark bool // all of a list is done, or the source says that there is no more
 
 	resumed bool // all since the start was of a watch
+	doubted bool // a durable store had no bookmark at the start, and nothing was listed yet
 }
 
 // newApplier returns an applier with a queue of the kind that opts ask for. The
@@ -244,6 +246,7 @@ func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
 	ends := it.kind == itemListed || it.kind == itemResumed
+	a.doubted = a.doubted && !ends
 	if ends && !a.processor.hasSynced() {
 		a.tell(ctx) // who joins once Synced is closed finds all of the list told
 		if a.batch == nil {
@@ -363,7 +366,7 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 		a.record(c.key, Event[T]{New: obj, Type: EventAdded, Origin: origin})
 		return
 	}
-	if c.listed && !c.restored && sameVersion(old, obj) {
+	if c.listed && a.unchanged(c, old) {
 		a.record(c.key, Event[T]{Old: old, New: old, Type: EventUpdated, Origin: origin})
 		a.records[len(a.records)-1].unchanged = true
 		return
@@ -397,7 +400,13 @@ func (a *applier[T]) origin(c *change[T]) Origin {
 	return OriginWatch
 }
 
-// sameVersion reports whether a list brought what is stored already.
+// unchanged reports whether a list brought what is stored already. A version says so,
+// unless it may be of a past that a server which was restored from a backup has undone.
+func (a *applier[T]) unchanged(c *change[T], old T) bool {
+	return sameVersion(old, c.obj) && (!c.restored && !a.doubted || equality.Semantic.DeepEqual(old, c.obj))
+}
+
+// sameVersion reports whether two objects are one in one state.
 func sameVersion[T Object](a, b T) bool {
 	return a.GetUID() != "" && a.GetUID() == b.GetUID() &&
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()

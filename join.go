@@ -18,30 +18,31 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	if !closed(p.filled) {
 		return nil, true
 	}
-	gone, ok := l.inherited(ctx)
-	if !ok {
+	s := l.newState(OriginInitial)
+	if !l.inherited(ctx, s) {
+		s.close()
 		return nil, false
 	}
-	from := l.cursor.position()
-	s := &state[T]{since: p.now(), end: from}
-	if from > 0 || p.seeded { // else there was nothing before the first change
-		s, ok = l.snapshot(ctx, OriginInitial)
+	ok := true
+	if s.end > 0 || p.seeded {
+		ok = l.turn(ctx, s)
+	} else { // before the first change there was nothing
+		s.open(nil, "")
 	}
 	at := p.syncedAt.Load()
-	s.heir, s.gone, s.marker = l.heir, gone, at >= 0 && at < from
+	s.marker = at >= 0 && at < s.end
 	return s, ok
 }
 
-// inherited returns what the listener is to be told of what nobody was told.
-func (l *informerProcessorListener[T]) inherited(ctx context.Context) (gone []any, ok bool) {
-	if !l.heir {
-		return nil, true
+// inherited puts into the state what the listener is to be told of what nobody was told.
+func (l *informerProcessorListener[T]) inherited(ctx context.Context, s *state[T]) bool {
+	if s.heir = l.heir; !s.heir {
+		return true
 	}
-	ok = l.insist(ctx, "tombstones", func() (err error) {
-		gone, err = l.processor.tombstones.read(ctx, l.unheard)
+	return l.insist(ctx, "tombstones", func() (err error) {
+		s.gone, err = l.processor.tombstones.read(ctx, l.unheard)
 		return err
-	}, func() {})
-	return gone, ok
+	}, s.followAll)
 }
 
 // snapshot returns the state at the listener's cursor without a lock that the
@@ -52,8 +53,14 @@ func (l *informerProcessorListener[T]) inherited(ctx context.Context) (gone []an
 // holds up this listener alone. Of a store that is read in pages, the state has the
 // first; see turn.
 func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (*state[T], bool) {
-	s := &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), scan: l.cursor.clone(), more: true}
+	s := l.newState(origin)
 	return s, l.turn(ctx, s)
+}
+
+// newState returns a state at the listener's cursor, nothing of which is read. It is made
+// before the store is waited for, because the cursor may move on meanwhile.
+func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
+	return &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), scan: l.cursor.clone(), more: true}
 }
 
 // turn reads the next page of a state. Nobody else may use it meanwhile. The keys of
