@@ -87,7 +87,7 @@ type applier[T Object] struct {
 	bookmark bool // all of a list is done, or the source says that there is no more
 
 	resumed bool // all since the start was of a watch
-	doubted bool // a durable store had no bookmark at the start, and nothing was listed yet
+	doubted bool // what a durable store has may have been undone, until it has a bookmark
 }
 
 // newApplier returns an applier with a queue of the kind that opts ask for. The
@@ -200,6 +200,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	old, exists, err := a.get(ctx, it.key, now)
 	switch {
 	case err == nil:
+		a.doubted = a.doubted || it.restored && a.batch != nil
 		if a.resumed && exists && !it.listed && !newer(it.rv, old.GetResourceVersion()) {
 			return true
 		}
@@ -246,7 +247,6 @@ func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
 	ends := it.kind == itemListed || it.kind == itemResumed
-	a.doubted = a.doubted && !ends
 	if ends && !a.processor.hasSynced() {
 		a.tell(ctx) // who joins once Synced is closed finds all of the list told
 		if a.batch == nil {

@@ -161,6 +161,7 @@ func (a *applier[T]) commit(ctx context.Context) bool {
 		a.splitUp(ctx)
 	case err == nil:
 		b.bookmark = bookmark
+		a.doubted = a.doubted && bookmark == ""
 		b.left = append(b.left, left...)
 		for i := range b.changes {
 			a.wrote(ctx, &b.changes[i])

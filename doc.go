@@ -72,8 +72,9 @@
 //     are not missed across a restart or a crash either: what some watcher has not
 //     handled, and what happened while none was registered, is told before all else to
 //     those that are registered when Run is called and to whoever registers up to a
-//     minute after the first, perhaps for the second time. An object that was added and
-//     deleted while it waited to be merged is not told at all.
+//     minute after the first of them, perhaps for the second time. An object that was
+//     added and deleted while it waited to be merged is not told at all, nor is one that
+//     a store has lost which loses its last writes in a crash, see Durable.
 //
 //  6. A store that fails loses nothing. What a change is, is decided once, from a
 //     Get that succeeded: an error is not an absence. Then the write is tried
@@ -180,7 +181,7 @@
 //	INFO   The informer cannot be run a second time
 //	       by Run of a SharedIndexInformer, which has no error to return
 //	V(2)   The informer starts
-//	       the watchers' goroutines are live
+//	       the watchers' goroutines are live; "durable" if the store is a Durable
 //	V(2)   The informer has synced
 //	       once; "resumed" if the store is a Durable and nothing had to be listed
 //	V(2)   The source has stopped

@@ -39,9 +39,15 @@ type Scanner interface {
 // the bookmark, because the objects are no longer what the source has, and leave no
 // tombstones. All methods may be called while others are under way; a Scan may see a
 // part of an Apply. An error means that the call may have taken effect or not: the
-// informer makes the same call again until it succeeds. A crash may take the last calls
-// along, if what is left is all that there was after an earlier one: objects, bookmark
-// and tombstones. Package storetest checks all of this.
+// informer makes the same call again until it succeeds.
+//
+// A crash may take the last calls along, if what is left is all that there was after an
+// earlier one: objects, bookmark and tombstones. Then an object that only the lost calls
+// had, and that was deleted meanwhile, is not told as deleted if the next start has to
+// list; watched from the older bookmark it is told as added and deleted.
+//
+// Package storetest checks all of this, but for what becomes of a call in the middle of
+// which the process is killed.
 type Durable interface {
 	cache.Store
 	Scanner
@@ -52,11 +58,11 @@ type Durable interface {
 	// Apply makes changes, in their order, and sets the bookmark, all of it in one
 	// step: whenever the process ends, after it all of that has happened or nothing.
 	// There may be no changes, or several of one object. An Add or an Update stores
-	// the object whether or not its key is there. A Delete removes what has the key
-	// of its object, which is what GetByKey would return at that moment, and keeps it as
-	// a tombstone, by key and UID, in the place of one with both the same; if
-	// nothing has the key, it keeps the tombstone all the same. Objects must not be
-	// changed.
+	// the object whether or not its key is there. A Delete removes what has the key of
+	// its object, and keeps the object that it was given as a tombstone, by key and UID,
+	// in the place of one with both the same; if nothing has the key, it keeps the
+	// tombstone all the same. That object is what GetByKey would return at that moment,
+	// also if the watch has sent a later state of it. Objects must not be changed.
 	//
 	// An error that wraps ErrPermanent says that nothing has happened, neither now nor
 	// in an earlier attempt at the same, and that trying again cannot help. The informer

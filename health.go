@@ -86,7 +86,8 @@ func (i *CustomCacheInformer[T]) Health() Health {
 
 // Ready returns nil if what the informer knows can be relied on: it has synced,
 // is not stopped, and its store takes writes at this moment: a probe should fail more
-// than once before it counts. An API server that cannot be
+// than once before it counts. Single changes that the store has refused do not count; see
+// Refused. An API server that cannot be
 // reached afterwards, or a slow watcher, does not count.
 func (h Health) Ready() error {
 	var err error

@@ -241,7 +241,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("The informer starts")
+	logger.V(2).Info("The informer starts", "durable", i.opts.durable())
 	defer logger.V(2).Info("The source has stopped")
 	version, ok := i.applier.fill(ctx)
 	if !ok {

@@ -233,10 +233,20 @@ func (o Options[T]) durable() bool {
 	return ok
 }
 
+// halfDurable reports whether the store was meant to be a Durable, and is none.
+func (o Options[T]) halfDurable() bool {
+	_, applies := o.Store.(interface {
+		Apply(context.Context, []cache.Transaction, string) error
+	})
+	return applies && !o.durable()
+}
+
 func (o Options[T]) check() error {
 	switch {
 	case o.Store != nil && isNil(o.Store):
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
+	case o.halfDurable():
+		return fmt.Errorf("Options.Store is a %T, which has the method Apply of a Durable and not all others: see storetest.Run", o.Store)
 	case o.Queue < QueueAuto || o.Queue > RealFIFO:
 		return fmt.Errorf("Options.Queue is %d, which is no QueueKind", o.Queue)
 	case o.Queue == DeltaFIFO && o.durable():

@@ -303,6 +303,21 @@ func TestADurableNeedsRealFIFO(t *testing.T) {
 	}
 }
 
+func TestAStoreThatIsAlmostADurableIsRefused(t *testing.T) {
+	almost := struct {
+		cache.Store
+		applies
+	}{cache.NewStore(cache.MetaNamespaceKeyFunc), informertest.NewDurable()}
+	_, err := informer.New(informertest.NewSource[configMap](), options{Store: almost})
+	if err == nil || !strings.Contains(err.Error(), "Options.Store") {
+		t.Errorf("New: %v", err)
+	}
+}
+
+type applies interface {
+	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error
+}
+
 func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 	for _, op := range []string{"resume", "tombstones", "scan"} {
 		t.Run(op, func(t *testing.T) {

@@ -34,7 +34,8 @@ var ErrCrashed = errors.New("the process that has the store has crashed")
 //	… // run another one
 //
 // With Fail in the place of FailAfter it crashes before the effect. What is stored can
-// be looked at with Resume, List and Tombstones.
+// be looked at with Resume, List and Tombstones, after a crash those of what Reopen
+// returns.
 //
 // It is always strict. These are errors that name the operation and the key, and have
 // no effect: an Apply or Forget while another one is under way; an Apply that is not
@@ -95,7 +96,7 @@ func (d *Durable) Crash() {
 // LoseOnCrash lets a crash take along the last n writes, of those that are made from
 // now on, as a store does that commits several at once: what is found then is what
 // there was before them. A write is an Apply, Forget, Add, Update, Delete or Replace
-// that took effect. n is 0 by default. What was written before a call is safe: call it
+// that took effect. n is 0 by default. See informer.Durable for what an informer misses then. What was written before a call is safe: call it
 // with 0 before Reopen for what a process leaves that ends well. With an n that is not
 // 0 a write takes as long as to copy a map of all that is stored. It does not block.
 func (d *Durable) LoseOnCrash(n int) {

@@ -133,7 +133,8 @@ func (r *Recorder[T]) View() map[types.NamespacedName]T {
 
 // Err returns the first event that contradicts those before it: an object that
 // was added twice, one that was updated or deleted without being there, or an
-// Old that is not the New of the event before.
+// Old that is not the New of the event before, by UID and resourceVersion: with objects
+// of a client-go fake, which have none, any Old will do.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

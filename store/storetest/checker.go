@@ -160,6 +160,9 @@ func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 		return
 	}
 	wants, gots := fields(kept), fields(other)
+	if equality.Semantic.DeepEqual(wants, gots) {
+		c.Errorf("its metadata are right, and the rest is not: %s, want %s", cut(got), cut(kept))
+	}
 	for _, field := range slices.Sorted(maps.Keys(wants)) {
 		if !equality.Semantic.DeepEqual(wants[field], gots[field]) {
 			c.Errorf("%s is %s, want %s", field, cut(gots[field]), cut(wants[field]))

@@ -19,7 +19,8 @@
 //		},
 //	}
 //
-// Each requirement is a subtest. One that fails says what an informer needs it for.
+// Each requirement is a subtest. One that fails says what an informer needs it for. What
+// becomes of a call in the middle of which the process is killed is not checked.
 // Run the tests with -race: some checks use the store from several goroutines.
 package storetest
 
@@ -40,7 +41,9 @@ import (
 type Options struct {
 	// Object returns a new object of the type that the store keeps, with that
 	// namespace, "" for cluster-scoped, and name. The suite sets the rest of the
-	// metadata. Defaults to a *metav1.PartialObjectMetadata.
+	// metadata; put something into the rest of the object, or nobody will notice that
+	// the store drops it. A store that decodes what it keeps needs it. Defaults to a
+	// *metav1.PartialObjectMetadata.
 	Object func(namespace, name string) informer.AnyObject
 
 	// Kept returns what the store keeps of an object, which it must not change: the
@@ -59,7 +62,8 @@ type Options struct {
 	Crash func(t *testing.T, s cache.Store) cache.Store
 
 	// LosesLast says that a crash may take the last calls along, which an informer
-	// can do with, as long as what is left is a whole earlier state. By default
+	// can do with, as long as what is left is a whole earlier state; see
+	// informer.Durable for what it misses then. By default
 	// everything must be there for which a call has returned.
 	LosesLast bool
 
@@ -70,10 +74,16 @@ type Options struct {
 // Run checks the stores that newStore returns, in subtests of t. newStore is called
 // for each of them and returns an empty store; to clean up after it, use t.Cleanup of
 // the t that it is given. Run blocks until all checks have ended. Without -short it
-// takes some seconds, more if a write takes long: there are some ten thousand.
+// takes some seconds, more if a write takes long: there are some ten thousand; and with
+// -race several times as long.
 func Run(t *testing.T, newStore func(t *testing.T) cache.Store, opts Options) {
 	t.Helper()
 	if opts.Object == nil {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log("Options.Object is nil: if the store takes only objects of one type, set it")
+			}
+		})
 		opts.Object = func(namespace, name string) informer.AnyObject {
 			return &metav1.PartialObjectMetadata{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
@@ -122,7 +132,7 @@ func (s *suite) group(t *testing.T, name, without string, checks []check) {
 		case !claims:
 			t.Skip(without)
 		case name == "Durable" && s.Reopen == nil:
-			t.Fatal("Options.Reopen is nil: what the store is for cannot be checked")
+			t.Fatal("Options.Reopen is nil: set it, or what a Durable is for cannot be checked")
 		}
 		for _, check := range checks {
 			t.Run(check.name, func(t *testing.T) {
