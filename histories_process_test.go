@@ -198,11 +198,9 @@ func (h *history) checkDeletes(l *life, left standing) {
 	note(l.before.objects)
 	note(l.before.tombstones)
 	for _, k := range l.keepers {
-		if l.lose == 0 { // else the crash may have taken along that there was one
-			k.mu.Lock()
-			note(k.told)
-			k.mu.Unlock()
-		}
+		k.mu.Lock()
+		note(k.told)
+		k.mu.Unlock()
 	}
 	for uid := range gone {
 		for _, k := range l.keepers {

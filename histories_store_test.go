@@ -35,6 +35,7 @@ type storeFault struct {
 	kind         faultKind
 	after        bool // it has its effect
 	first, times int64
+	last         int64 // if not 0, the process crashes after so many Applies that follow a refusal
 }
 
 func (f *storeFault) String() string {
@@ -42,7 +43,11 @@ func (f *storeFault) String() string {
 	if f.after {
 		when = "after"
 	}
-	return fmt.Sprintf("at %s %d from now, and %d times: %s %s the effect", f.op, f.first, f.times, f.kind, when)
+	text := fmt.Sprintf("at %s %d from now, and %d times: %s %s the effect", f.op, f.first, f.times, f.kind, when)
+	if f.last > 0 {
+		text += fmt.Sprintf(", and the process crashes at Apply %d after that", f.last)
+	}
+	return text
 }
 
 // arm lets it happen, in the place of another one.
@@ -69,8 +74,17 @@ func (f *storeFault) arm(l *life) {
 	}
 	if f.after {
 		l.store.FailAfter(fail)
-	} else {
-		l.store.Fail(fail)
+		return
+	}
+	l.store.Fail(fail)
+	if f.last > 0 {
+		var applied atomic.Int64
+		l.store.FailAfter(func(op, _ string) error {
+			if op == "apply" && calls.Load() >= f.first && applied.Add(1) == f.last {
+				l.crash()
+			}
+			return nil
+		})
 	}
 }
 

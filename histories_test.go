@@ -291,7 +291,7 @@ func (h *history) restore(r *rand.Rand) {
 
 func (h *history) pause(r *rand.Rand) {
 	h.ensure(r, nil)
-	d := []time.Duration{0, time.Millisecond, 150 * time.Millisecond, 3 * time.Second, 20 * time.Second}[r.IntN(5)]
+	d := []time.Duration{0, time.Millisecond, 150 * time.Millisecond, 3 * time.Second, 20 * time.Second, 90 * time.Second}[r.IntN(6)]
 	h.say("%v pass", d)
 	sleepBubble(d)
 }
@@ -306,7 +306,10 @@ func (h *history) fault(r *rand.Rand) {
 		first: 1 + r.Int64N(3),
 		times: 1 + r.Int64N(3),
 	}
-	f.after = f.after && f.kind != faultRefuse // a refusal has no effect
+	if f.kind == faultRefuse {
+		f.after = false // it has no effect
+		f.last = r.Int64N(4)
+	}
 	h.ensure(r, f)
 }
 

@@ -158,7 +158,7 @@ func (k *keeper) note(e event) (blocked chan struct{}, fails bool) {
 		}
 	} else {
 		for tomb := range k.inherits {
-			if !k.crew() && len(k.told) == 0 && !k.ended[tomb] && k.isHeirOf(tomb) {
+			if !k.crew() && len(k.told) == 0 && !k.ended[tomb] && !k.life.wasAlive(tomb) {
 				k.history.problem("%s was told of %s before it was told of the end of %s", k.name, idOf(uid), idOf(tomb))
 			}
 		}
@@ -176,18 +176,20 @@ func (k *keeper) note(e event) (blocked chan struct{}, fails bool) {
 // crew says whether it may be called for several objects at once.
 func (k *keeper) crew() bool { return k.opts.Workers > 1 || k.opts.Retry != nil }
 
-// owedLocked reports whether it is to be told of the end of an object.
+// owedLocked reports whether it is to be told of the end of an object. That it was told
+// that there is one does not count if a crash may have taken that along.
 func (k *keeper) owedLocked(uid types.UID) bool {
-	return k.told[uid] || k.isHeirOf(uid) || k.founder && k.life.before.objects[uid]
+	return k.told[uid] && k.life.lose == 0 || k.founder && k.life.before.objects[uid] ||
+		k.inherits[uid] && (k.founder || !k.life.wasAlive(uid))
 }
 
-// isHeirOf reports whether it is to be told first of the end of an object. One that has
-// come back, because the source was restored, and is deleted again is news to those who
-// are there, so that who registers later need not be told.
-func (k *keeper) isHeirOf(uid types.UID) bool {
-	k.life.mu.Lock()
-	defer k.life.mu.Unlock()
-	return k.inherits[uid] && (k.founder || !k.life.alive[uid])
+// wasAlive reports whether an object was stored. If there is a tombstone too, it has come
+// back, because the source was restored. When it is deleted again that is news to those
+// who are there, and need not be told first, nor to who registers later.
+func (l *life) wasAlive(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.alive[uid]
 }
 
 func (k *keeper) trouble(deletes, fails bool) {
