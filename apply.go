@@ -152,12 +152,17 @@ func (a *applier[T]) pop() error {
 	}
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
+	pop := func() error { _, err := a.queue.Pop(single); return err }
+	most := applyBatch
 	if q, ok := a.queue.(*cache.RealFIFO); ok {
-		return q.PopBatch(batch, single)
+		pop, most = func() error { return q.PopBatch(batch, single) }, 1
+	}
+	if a.batch != nil {
+		most = batchSize // a RealFIFO gives no object twice at once
 	}
 	for {
 		// The queue does not say whether it is empty, and Pop would wait.
-		if _, err := a.queue.Pop(single); err != nil || a.inlet.queued.Load() <= 0 || len(a.popped) >= applyBatch {
+		if err := pop(); err != nil || a.inlet.queued.Load() <= 0 || len(a.popped) >= most {
 			return err
 		}
 	}

@@ -21,7 +21,6 @@ type batch[T Object] struct {
 	next    map[string]T // what there will be, by key; the zero T for nothing
 
 	place    place  // in the history of the source, after the changes
-	settled  place  // before them
 	bookmark string // that the store has
 
 	left []tombstoneID // by what was applied and is still to be told
@@ -62,6 +61,15 @@ func (b *batch[T]) get(key string) (obj T, exists, changed bool) {
 	var none T
 	obj, changed = b.next[key]
 	return obj, obj != none, changed
+}
+
+// leaves reports whether what was added under key is there after the batch, or without one.
+func (b *batch[T]) leaves(key string) bool {
+	if b == nil {
+		return true
+	}
+	_, exists, _ := b.get(key)
+	return exists
 }
 
 // pass notes that an item is done with. A list leads from one exact state to another
@@ -121,7 +129,6 @@ func (b *batch[T]) transactions() (all []cache.Transaction, left []tombstoneID) 
 
 // settle begins the next batch.
 func (b *batch[T]) settle() {
-	b.settled = b.place
 	clear(b.changes)
 	b.changes = b.changes[:0]
 	clear(b.next)
@@ -182,7 +189,6 @@ func (a *applier[T]) splitUp(ctx context.Context) {
 	items := slices.Clone(a.leaving)
 	a.leaving = a.leaving[:0]
 	a.void()
-	a.batch.place = a.batch.settled
 	a.batch.settle()
 	a.distribute()
 	for _, it := range items {

@@ -57,7 +57,7 @@ func (a *applier[T]) recover(ctx context.Context) bool {
 		return false
 	}
 	b.place = place{version: b.bookmark, exact: b.bookmark != ""}
-	b.settled, a.resumed, a.doubted = b.place, b.place.exact, !b.place.exact
+	a.resumed, a.doubted = b.place.exact, !b.place.exact
 	var ids []tombstoneID
 	for _, stored := range tombs {
 		obj, err := acceptT[T](stored)

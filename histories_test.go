@@ -218,15 +218,15 @@ func (h *history) bookmark(*rand.Rand) {
 
 // expire makes a run list again. If nothing else is going on, it lists once.
 func (h *history) expire(r *rand.Rand) {
-	if !h.mayMove(1) {
-		return
-	}
 	calm, before := h.calm && h.life != nil, len(h.src.Requests())
 	if !calm && r.IntN(2) == 0 {
 		h.src.Mute(true)
 		h.change(r)
 		h.change(r)
 		defer h.src.Mute(false)
+	}
+	if !h.mayMove(1) {
+		return
 	}
 	h.src.Expire()
 	h.since = h.version()

@@ -72,7 +72,7 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 	default:
 		a.index.wrote(c.key, c.stored, true)
 		a.reportIndex(ctx, c.key, a.index.check(c.stored))
-		if c.write == writeAdd && !a.keyFound {
+		if c.write == writeAdd && !a.keyFound && a.batch.leaves(c.key) {
 			a.checkKey(ctx, c.key)
 		}
 	}
