@@ -152,20 +152,26 @@ func (a *applier[T]) pop() error {
 	}
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
-	pop := func() error { _, err := a.queue.Pop(single); return err }
-	most := applyBatch
-	if q, ok := a.queue.(*cache.RealFIFO); ok {
-		pop, most = func() error { return q.PopBatch(batch, single) }, 1
+	ordered, ok := a.queue.(*cache.RealFIFO)
+	if ok && a.batch == nil {
+		return ordered.PopBatch(batch, single)
 	}
-	if a.batch != nil {
-		most = batchSize // a RealFIFO gives no object twice at once
-	}
-	for {
-		// The queue does not say whether it is empty, and Pop would wait.
-		if err := pop(); err != nil || a.inlet.queued.Load() <= 0 || len(a.popped) >= most {
+	// The queue does not say whether it is empty, and Pop would wait.
+	for more := true; more; {
+		var err error
+		if ok {
+			err = ordered.PopBatch(batch, single) // which gives no object twice
+			more = len(a.popped) < batchSize
+		} else {
+			_, err = a.queue.Pop(single)
+			more = len(a.popped) < applyBatch
+		}
+		if err != nil {
 			return err
 		}
+		more = more && a.inlet.queued.Load() > 0
 	}
+	return nil
 }
 
 // apply decides on what an item asks for, writes it, and tells the changes before

@@ -18,7 +18,7 @@ import (
 // left. The model is in histories_model_test.go.
 
 var (
-	histories   = flag.Int("histories", 5000, "how many histories are played; a tenth of that with -short")
+	histories   = flag.Int("histories", 3000, "how many histories are played; a tenth of that with -short")
 	historySeed = flag.Int("history-seed", -1, "the only history that is played")
 )
 
