@@ -26,10 +26,13 @@ type tombstones struct {
 	added chan struct{} // gets a token when there is a new one
 
 	mu sync.Mutex // protects the rest
-	// at is the position in the log that every watcher must have handled. It is 0 for
-	// those of the time before.
-	at map[tombstoneID]int64
+	at map[tombstoneID]ends
 }
+
+// ends are where the log tells of the end of one object: at 0 if that was in the time
+// before, and more than once if a server has gone back in time. Every watcher must have
+// handled the last.
+type ends struct{ first, last int64 }
 
 type tombstoneID struct {
 	key string
@@ -42,7 +45,7 @@ func newTombstones(store any) *tombstones {
 	if !ok {
 		return nil
 	}
-	return &tombstones{store: durable, at: map[tombstoneID]int64{}, added: make(chan struct{}, 1)}
+	return &tombstones{store: durable, at: map[tombstoneID]ends{}, added: make(chan struct{}, 1)}
 }
 
 // add notes what was deleted by records that the log has up to a position.
@@ -53,7 +56,11 @@ func (t *tombstones) add(ids []tombstoneID, position int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, id := range ids {
-		t.at[id] = position
+		first := position
+		if before, again := t.at[id]; again {
+			first = before.first
+		}
+		t.at[id] = ends{first, position}
 	}
 	select {
 	case t.added <- struct{}{}:
@@ -61,14 +68,14 @@ func (t *tombstones) add(ids []tombstoneID, position int64) {
 	}
 }
 
-// passed returns those after one position and up to another, in the shape that
-// Durable.Forget takes.
+// passed returns those that begin after one position and end up to another, in the shape
+// that Durable.Forget takes.
 func (t *tombstones) passed(after, upTo int64) map[string][]types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	gone := map[string][]types.UID{}
-	for id, position := range t.at {
-		if position > after && position <= upTo {
+	for id, at := range t.at {
+		if at.first > after && at.last <= upTo {
 			gone[id.key] = append(gone[id.key], id.uid)
 		}
 	}
@@ -107,7 +114,7 @@ func (t *tombstones) read(ctx context.Context, upTo int64) ([]any, error) {
 	objs := all[:0:0]
 	for _, obj := range all {
 		if m, err := checkMeta(obj); err == nil {
-			if position, ok := t.at[tombstoneID{objectKey(m), m.GetUID()}]; ok && position <= upTo {
+			if at, ok := t.at[tombstoneID{objectKey(m), m.GetUID()}]; ok && at.first <= upTo {
 				objs = append(objs, obj)
 			}
 		}

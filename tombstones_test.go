@@ -228,3 +228,38 @@ func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
 		checkKept(t, store, src.ResourceVersion(), "a")
 	})
 }
+
+// The same object is deleted, comes back with an older state of the server, and is
+// deleted again.
+func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		backup := src.ResourceVersion()
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		_, _ = src.Delete(keyOf("a"))
+		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		synctest.Wait()
+		stop()
+		checkKept(t, store, src.ResourceVersion(), "a")
+
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		store = store.Reopen()
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		_, _ = src.Delete(keyOf("a"))
+		sleepBubble(30 * time.Second)
+		heir := &recorder{}
+		addWatcher(t, inf, heir, informer.WatcherOptions{})
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"initial deleted a"}, told(heir)); diff != "" {
+			t.Errorf("the next watcher was told (-want +got):\n%s", diff)
+		}
+		sleepBubble(2 * time.Minute)
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
