@@ -36,7 +36,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 
 // inherited puts into the state what the listener is to be told of what nobody was told.
 func (l *informerProcessorListener[T]) inherited(ctx context.Context, s *state[T]) bool {
-	if s.heir = l.heir; !s.heir {
+	if s.heir = l.unheard >= 0; !s.heir {
 		return true
 	}
 	return l.insist(ctx, "tombstones", func() (err error) {

@@ -53,8 +53,7 @@ type informerProcessorListener[T Object] struct {
 	hands   hands[T]
 	listing atomic.Bool // the store, for a state
 	syncing atomic.Bool // OnSynced is being called
-	heir    bool        // it is told first what nobody was there to be told of,
-	unheard int64       // up to this position of the log
+	unheard int64       // it is told first what nobody was there to be told of up to here; -1 for nothing
 	crew    *crew[T]    // nil if run calls the watcher itself
 	handler *handler[T] // the watcher, if it is client-go's
 
@@ -82,6 +81,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	l := &informerProcessorListener[T]{
 		processor: p,
 		watcher:   w,
+		unheard:   -1,
 		methods:   methodsOf(w),
 		opts:      opts,
 		joining:   true,
@@ -106,7 +106,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 // inherit has the listener told first what a durable store has kept up to a position.
 // Until then, it has handled nothing.
 func (l *informerProcessorListener[T]) inherit(unheard int64) {
-	l.heir, l.unheard = true, unheard
+	l.unheard = unheard
 	l.handled.Store(-1)
 	if l.crew != nil {
 		l.crew.waiting.end, l.crew.waiting.inherits = -1, true
