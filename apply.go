@@ -424,8 +424,8 @@ func sameVersion[T Object](a, b T) bool {
 }
 
 // knownKeys yields the keys of what the informer knows to exist, and ends early if ctx
-// does. A store that cannot say so when it fails is not asked: it may be slow, or have lost something that
-// watchers were told of.
+// does. A store that cannot say so when it fails is not asked: it may be slow, or have
+// lost something that watchers were told of.
 func (a *applier[T]) knownKeys(ctx context.Context) iter.Seq[string] {
 	switch {
 	case a.batch != nil:

@@ -121,8 +121,9 @@
 // object that a relist finds unchanged. Deletes that happened while no informer was
 // running are found if the store was kept, see Options.Store.
 //
-// A plain store cannot do everything; docs/stores.md has the table. It is not asked again which keys it has, and
-// a listing whose errors it swallows is taken for the truth. What it loses by
+// A plain store cannot do everything; docs/stores.md has the table. It is not asked
+// again which keys it has, and a listing whose errors it swallows is taken for the
+// truth. What it loses by
 // itself is noticed only when the object's next event comes, which is then an add
 // of something that watchers know, or a delete of something that one which joined
 // later does not. While a write is being retried, a watcher that joins, or is due

@@ -125,6 +125,9 @@ func (a *applier[T]) forget(ctx context.Context) {
 	a.tell(ctx)
 	t := a.processor.tombstones
 	gone := t.passed(a.processor.handled())
+	if len(gone) == 0 {
+		return // somebody has registered meanwhile
+	}
 	if a.insist(ctx, "forget", "", func() error { return a.batch.store.Forget(ctx, gone) }) == nil {
 		t.remove(gone)
 	}

@@ -268,6 +268,33 @@ func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
 	})
 }
 
+// indexing is what a cache.Indexer has beside a cache.Store.
+type indexing interface {
+	Index(name string, obj any) ([]any, error)
+	IndexKeys(name, value string) ([]string, error)
+	ListIndexFuncValues(name string) []string
+	ByIndex(name, value string) ([]any, error)
+	GetIndexers() cache.Indexers
+	AddIndexers(cache.Indexers) error
+}
+
+func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(numbered(2000)...)
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		store = store.Reopen()
+		indexed := struct {
+			*durable
+			indexing
+		}{store, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+		informertest.Run(t, newInformer(t, src, options{Store: indexed}))
+		if got := store.Calls("scan"); got != 1 { // whether there is anything
+			t.Errorf("read in %d parts", got)
+		}
+	})
+}
+
 // stuckScanner returns the same page for ever.
 type stuckScanner struct{ cache.Store }
 

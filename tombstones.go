@@ -2,7 +2,9 @@ package informer
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,7 +153,7 @@ func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	defer p.mu.Unlock()
 	listeners := p.left
 	if listeners == nil {
-		listeners = p.allLocked()
+		listeners = slices.Collect(maps.Keys(p.listeners))
 	}
 	after, upTo = -1, math.MaxInt64
 	if p.inheritsLocked() {
