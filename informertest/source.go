@@ -163,6 +163,10 @@ func (s *Source[T]) Apply(obj T) T {
 func (s *Source[T]) Delete(key types.NamespacedName) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.delete(key)
+}
+
+func (s *Source[T]) delete(key types.NamespacedName) (T, error) {
 	var none T
 	before, exists := s.objects[key]
 	if !exists {

@@ -25,22 +25,26 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(VerbList, options)
-	err := s.delayList(ctx)
+	list, err := s.answerList(request, s.delayList(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
 
+// answerList answers a LIST that has waited for as long as it had to, with err if it
+// must fail.
+func (s *Source[T]) answerList(request *Request, err error) (list *metav1.List, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		err = s.faults.failure(VerbList)
 	}
-	var list *metav1.List
 	if err == nil {
-		list, err = s.list(options)
+		list, err = s.list(request.Options)
 	}
 	request.Err = err
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return list, err
 }
 
 // delayList waits for as long as a LIST is to take.

@@ -1,0 +1,56 @@
+package enqueue
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Change reports whether an update, from old to new, is one that matters. It is called
+// from the watcher's goroutine, must not change the objects, and should not block.
+//
+// A watcher of this package that is given several lets an update pass if any of them
+// wants it, and without any every update passes, resyncs among them. What no Change can
+// keep out is an object that is added or deleted, or that begins to be deleted: one that
+// has finalizers must be looked at then.
+//
+// old is what the watcher was told last. Where updates were merged because the watcher
+// was behind, a Change compares what was before the first of them with what was after
+// the last, so that nothing that differs in the end is missed.
+type Change func(old, new metav1.Object) bool
+
+// Generation wants updates that change metadata.generation, which the API server counts
+// up when the desired state, in most kinds the spec, changes, and not when the status, labels or
+// annotations do. For kinds whose objects have no generation, such as ConfigMaps and
+// Secrets, it wants every update but resyncs.
+func Generation(old, new metav1.Object) bool {
+	if new.GetGeneration() == 0 {
+		return !Resync(old, new)
+	}
+	return old.GetGeneration() != new.GetGeneration()
+}
+
+// Labels wants updates that change metadata.labels.
+func Labels(old, new metav1.Object) bool { return !maps.Equal(old.GetLabels(), new.GetLabels()) }
+
+// Annotations wants updates that change metadata.annotations.
+func Annotations(old, new metav1.Object) bool {
+	return !maps.Equal(old.GetAnnotations(), new.GetAnnotations())
+}
+
+// Resync wants the updates that are no change at all, but the replay that
+// WatcherOptions.ResyncPeriod asks for. With other Changes, which do not want them, it
+// has all objects put into the queue from time to time.
+func Resync(old, new metav1.Object) bool { return old == new }
+
+func passes(changes []Change, old, new metav1.Object) bool {
+	if len(changes) == 0 || old.GetDeletionTimestamp() == nil && new.GetDeletionTimestamp() != nil {
+		return true
+	}
+	for _, wanted := range changes {
+		if wanted(old, new) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,17 @@
+package enqueue_test
+
+import (
+	"io"
+	"testing"
+
+	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
+	klog.LogToStderr(false)                                   // what is to be logged has a test of its own
+	klog.SetOutput(io.Discard)
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,181 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer/enqueue"
+)
+
+// Who shuts the queue down has Run reconcile what is in it, under load too, and return.
+func TestAQueueThatIsShutDownIsEmptied(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0)) // for who has mu
+			var mu sync.Mutex
+			seen, bad := map[string]bool{}, 0
+			chance := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			r := start(t, enqueue.Options{Workers: 1 + chance(8)}, func(ctx context.Context, key string) (time.Duration, error) {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if ctx.Err() != nil {
+					bad++
+				}
+				seen[key] = true
+				if random.IntN(4) == 0 {
+					return 0, errors.New("no")
+				}
+				return time.Duration(random.IntN(3) - 1), nil
+			})
+			added := map[string]bool{}
+			for range 300 {
+				key := fmt.Sprint(chance(100))
+				r.queue.Add(key)
+				added[key] = true
+				time.Sleep(time.Duration(chance(300)) * time.Microsecond)
+			}
+			r.queue.ShutDown()
+			if err := <-r.done; err != nil {
+				t.Error(err)
+			}
+			if len(seen) != len(added) || bad > 0 {
+				t.Errorf("seed %d: %d keys of %d were reconciled, and %d calls had a ctx that had ended", seed, len(seen), len(added), bad)
+			}
+		})
+	}
+}
+
+// Without DrainTimeout the end of ctx ends calls and queue, whatever waits for a retry,
+// for its time or for a worker.
+func TestAStopDuringARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, enqueue.Options{}, func(ctx context.Context, key string) (time.Duration, error) {
+			switch key {
+			case "fails":
+				return 0, errors.New("no")
+			case "later":
+				return time.Minute, nil
+			}
+			<-ctx.Done()
+			return 0, fmt.Errorf("asking: %w", ctx.Err())
+		})
+		for _, key := range []string{"fails", "later", "blocks", "waits"} {
+			r.queue.Add(key)
+		}
+		r.expect(t, "fails@0", "later@0", "blocks@0")
+		r.expectErrors(t, "reconcile fails: no")
+		r.stopped(t)
+		r.expect(t)
+		r.expectErrors(t) // to be cancelled is no failure
+	})
+}
+
+// With DrainTimeout calls go on, and what is in the queue is reconciled; what waits
+// for another time is not.
+func TestAStopThatDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, enqueue.Options{DrainTimeout: 10 * time.Second}, func(ctx context.Context, key string) (time.Duration, error) {
+			if key == "fails" {
+				return 0, errors.New("no")
+			}
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+			}
+			return 0, ctx.Err()
+		})
+		for _, key := range []string{"a", "b", "c", "fails"} {
+			r.queue.Add(key)
+		}
+		r.expect(t, "a@0")
+		r.stop()
+		synctest.Wait()
+		r.queue.Add("too late")
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.expect(t, "b@2", "c@4", "fails@6")
+		r.expectErrors(t, "reconcile fails: no (given up)")
+	})
+}
+
+func TestADrainThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, enqueue.Options{DrainTimeout: 3 * time.Second}, func(ctx context.Context, _ string) (time.Duration, error) {
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+			}
+			return 0, ctx.Err()
+		})
+		for _, key := range []string{"a", "b", "c"} {
+			r.queue.Add(key)
+		}
+		synctest.Wait()
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.expect(t, "a@0", "b@2") // b is cancelled after 3 s, and c is not begun
+		r.expectErrors(t)
+		if after := time.Since(r.born); after != 3*time.Second {
+			t.Errorf("Run returned after %v", after)
+		}
+	})
+}
+
+// A call that does not return is named, and waited for.
+func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		release := make(chan struct{})
+		done := make(chan error)
+		go func() {
+			done <- enqueue.Run(ctx, synced{}, queue, func(ctx context.Context, key string) (time.Duration, error) {
+				klog.FromContext(ctx).Info("In reconcile")
+				<-release
+				return 0, nil
+			}, enqueue.Options{Name: "pod", Workers: 2})
+		}()
+		queue.Add("ns/stuck")
+		synctest.Wait()
+		stop()
+		time.Sleep(11 * time.Second)
+		select {
+		case err := <-done:
+			t.Errorf("Run has returned %v", err)
+		default:
+		}
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		for _, want := range []string{
+			`In reconcile queue="pod" key="ns/stuck"`,
+			`The workers cannot stop until calls return queue="pod" keys=["ns/stuck"]`,
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("the log lacks %s:\n%s", want, log)
+			}
+		}
+	})
+}

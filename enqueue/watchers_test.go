@@ -1,0 +1,317 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// keys is a queue that keeps everything.
+type keys[K comparable] struct {
+	mu    sync.Mutex
+	added []K
+}
+
+func (q *keys[K]) Add(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.added = append(q.added, key)
+}
+
+// take returns what was added since the last call.
+func (q *keys[K]) take() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	text := fmt.Sprint(q.added)
+	q.added = nil
+	return strings.Trim(text, "[]")
+}
+
+func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func ownedBy(refs ...metav1.OwnerReference) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences = refs }
+}
+
+func owner(version, kind, name string, controller bool) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, Controller: &controller}
+}
+
+// tell has w told of an add, an update and a delete.
+func tell(t *testing.T, w informer.ResourceWatcher[*corev1.Pod], old, new *corev1.Pod) {
+	t.Helper()
+	var err error
+	switch {
+	case old == nil:
+		err = w.Add(t.Context(), informer.Event[*corev1.Pod]{New: new, Type: informer.EventAdded})
+	case new == nil:
+		err = w.Delete(t.Context(), informer.Event[*corev1.Pod]{Old: old, Type: informer.EventDeleted})
+	default:
+		err = w.Update(t.Context(), informer.Event[*corev1.Pod]{Old: old, New: new, Type: informer.EventUpdated})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestObjectEnqueuesItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var queue keys[types.NamespacedName]
+		src := informertest.NewSource(pod("a"))
+		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](&queue), informer.WatcherOptions{ResyncPeriod: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		check := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := queue.take(); got != want {
+				t.Errorf("enqueued %q, want %q", got, want)
+			}
+		}
+		check("ns/a")
+		src.Apply(pod("b"))
+		check("ns/b")
+		src.Apply(pod("b", func(p *corev1.Pod) { p.Spec.NodeName = "n" }))
+		check("ns/b")
+		_, _ = src.Delete(types.NamespacedName{Namespace: "ns", Name: "b"})
+		check("ns/b")
+		time.Sleep(61 * time.Minute)
+		check("ns/a") // the resync
+	})
+}
+
+func TestOwnerEnqueuesItsOwners(t *testing.T) {
+	kind := schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	web, db := owner("apps/v1", "ReplicaSet", "web", true), owner("apps/v1beta1", "ReplicaSet", "db", true)
+	other := owner("apps/v1", "ReplicaSet", "other", false)
+	for _, test := range []struct {
+		what     string
+		owners   enqueue.Owners
+		old, new *corev1.Pod
+		want     string
+	}{
+		{"added", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(web)), "ns/web"},
+		{"deleted", enqueue.Owners{Kind: kind}, pod("p", ownedBy(web)), nil, "ns/web"},
+		{"updated, once", enqueue.Owners{Kind: kind}, pod("p", ownedBy(web)), pod("p", ownedBy(web)), "ns/web"},
+		{"another version of the API", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(db)), "ns/db"},
+		{"changes hands", enqueue.Owners{Kind: kind}, pod("p", ownedBy(web)), pod("p", ownedBy(db)), "ns/db ns/web"},
+		{"is adopted", enqueue.Owners{Kind: kind}, pod("p"), pod("p", ownedBy(web)), "ns/web"},
+		{"is released", enqueue.Owners{Kind: kind}, pod("p", ownedBy(web)), pod("p"), "ns/web"},
+		{"nobody's", enqueue.Owners{Kind: kind}, nil, pod("p"), ""},
+		{"no controller", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(other)), ""},
+		{"the controller is not said", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x"})), ""},
+		{"all owners", enqueue.Owners{Kind: kind, All: true}, nil, pod("p", ownedBy(web, other)), "ns/web ns/other"},
+		{"another group", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("example.com/v1", "ReplicaSet", "x", true))), ""},
+		{"another kind", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("apps/v1", "StatefulSet", "x", true))), ""},
+		{"no version at all", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("a/b/c", "ReplicaSet", "x", true))), ""},
+		{"the core group", enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}, nil, pod("p", ownedBy(owner("v1", "Node", "n", true))), "/n"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			var queue keys[types.NamespacedName]
+			tell(t, enqueue.Owner[*corev1.Pod](&queue, test.owners), test.old, test.new)
+			if got := queue.take(); got != test.want {
+				t.Errorf("enqueued %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMapEnqueuesWhatTheFunctionReturns(t *testing.T) {
+	type node string // a key of the user's own
+	var queue keys[node]
+	w := enqueue.Map(&queue, func(_ context.Context, p *corev1.Pod) ([]node, error) {
+		if p.Spec.NodeName == "bad" {
+			return []node{"never"}, errors.New("no such node")
+		}
+		return fields[node](p.Spec.NodeName), nil
+	})
+	on := func(nodes string) *corev1.Pod { return pod("p", func(p *corev1.Pod) { p.Spec.NodeName = nodes }) }
+	for _, test := range []struct {
+		old, new *corev1.Pod
+		want     string
+	}{
+		{nil, on("a"), "a"},
+		{on("a"), on("b"), "b a"},
+		{on("a b"), on("b c"), "b c a"},
+		{on("a a"), nil, "a"},
+		{nil, on(""), ""},
+	} {
+		tell(t, w, test.old, test.new)
+		if got := queue.take(); got != test.want {
+			t.Errorf("enqueued %q, want %q", got, test.want)
+		}
+	}
+	err := w.Update(t.Context(), informer.Event[*corev1.Pod]{Old: on("bad"), New: on("a"), Type: informer.EventUpdated})
+	if got := queue.take(); err == nil || err.Error() != "no such node" || got != "" {
+		t.Errorf("a function that fails: %v, and %q is enqueued", err, got)
+	}
+}
+
+func fields[K ~string](text string) (keys []K) {
+	for _, s := range strings.Fields(text) {
+		keys = append(keys, K(s))
+	}
+	return keys
+}
+
+// An event whose function fails comes again, if the watcher is added with Retry.
+func TestAMapThatFailsIsCalledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var queue keys[string]
+		failures := 3
+		w := enqueue.Map(&queue, func(_ context.Context, p *corev1.Pod) ([]string, error) {
+			if failures--; failures >= 0 {
+				return nil, errors.New("not now")
+			}
+			return []string{p.Name}, nil
+		})
+		inf, err := informer.New(informertest.NewSource(pod("a")), informer.Options[*corev1.Pod]{
+			ErrorHandler: func(context.Context, error) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inf.AddWatcher(w, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)}); err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := queue.take(); got != "a" {
+			t.Errorf("enqueued %q, want a", got)
+		}
+	})
+}
+
+func TestChanges(t *testing.T) {
+	base := pod("p", func(p *corev1.Pod) {
+		p.Generation, p.Labels, p.Annotations = 1, map[string]string{"l": "1"}, map[string]string{"a": "1"}
+	})
+	changed := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := base.DeepCopy()
+		change(p)
+		return p
+	}
+	now := metav1.Now()
+	states := map[string]*corev1.Pod{
+		"status":     changed(func(p *corev1.Pod) { p.Status.Phase = "Running" }),
+		"generation": changed(func(p *corev1.Pod) { p.Generation = 2 }),
+		"label":      changed(func(p *corev1.Pod) { p.Labels["l"] = "2" }),
+		"no labels":  changed(func(p *corev1.Pod) { p.Labels = nil }),
+		"annotation": changed(func(p *corev1.Pod) { p.Annotations["b"] = "1" }),
+		"deletion":   changed(func(p *corev1.Pod) { p.DeletionTimestamp = &now }),
+		"resync":     base,
+	}
+	running := func(_, new metav1.Object) bool { return new.(*corev1.Pod).Status.Phase == "Running" }
+	for _, test := range []struct {
+		what    string
+		changes []enqueue.Change
+		want    string // the states that pass, sorted
+	}{
+		{"none", nil, "annotation, deletion, generation, label, no labels, resync, status"},
+		{"Generation", []enqueue.Change{enqueue.Generation}, "deletion, generation"},
+		{"Labels", []enqueue.Change{enqueue.Labels}, "deletion, label, no labels"},
+		{"Annotations", []enqueue.Change{enqueue.Annotations}, "annotation, deletion"},
+		{"Resync", []enqueue.Change{enqueue.Resync}, "deletion, resync"},
+		{"any of several", []enqueue.Change{enqueue.Generation, enqueue.Annotations, enqueue.Resync}, "annotation, deletion, generation, resync"},
+		{"the user's own", []enqueue.Change{running}, "deletion, status"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			var queue keys[types.NamespacedName]
+			w := enqueue.Object[*corev1.Pod](&queue, test.changes...)
+			var passed []string
+			for what, state := range states {
+				tell(t, w, base, state)
+				if queue.take() != "" {
+					passed = append(passed, what)
+				}
+			}
+			slices.Sort(passed)
+			if got := strings.Join(passed, ", "); got != test.want {
+				t.Errorf("updates of %s pass, want %s", got, test.want)
+			}
+			tell(t, w, nil, base)
+			tell(t, w, base, nil)
+			if got := queue.take(); got != "ns/p ns/p" {
+				t.Errorf("an add and a delete enqueue %q", got)
+			}
+		})
+	}
+}
+
+// An object that is being deleted already is like any other.
+func TestADeletionThatGoesOnIsNoReason(t *testing.T) {
+	var queue keys[types.NamespacedName]
+	now := metav1.Now()
+	old := pod("p", func(p *corev1.Pod) { p.Generation, p.DeletionTimestamp = 1, &now })
+	tell(t, enqueue.Object[*corev1.Pod](&queue, enqueue.Generation), old, old.DeepCopy())
+	if got := queue.take(); got != "" {
+		t.Errorf("enqueued %q", got)
+	}
+}
+
+// Kinds whose objects have no generation are not silenced by Generation.
+func TestGenerationOfAnObjectWithoutOne(t *testing.T) {
+	var queue keys[types.NamespacedName]
+	w := enqueue.Object[*corev1.Pod](&queue, enqueue.Generation)
+	old := pod("p")
+	tell(t, w, old, pod("p"))
+	if got := queue.take(); got != "ns/p" {
+		t.Errorf("an update enqueues %q", got)
+	}
+	tell(t, w, old, old)
+	if got := queue.take(); got != "" {
+		t.Errorf("a resync enqueues %q", got)
+	}
+}
+
+func TestWatchersRefuseNil(t *testing.T) {
+	var queue keys[types.NamespacedName]
+	kind := enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}}
+	none := func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil }
+	for want, f := range map[string]func(){
+		"enqueue: Object: queue is nil":           func() { enqueue.Object[*corev1.Pod](nil) },
+		"enqueue: Object: one of changes is nil":  func() { enqueue.Object[*corev1.Pod](&queue, enqueue.Labels, nil) },
+		"enqueue: Owner: queue is nil":            func() { enqueue.Owner[*corev1.Pod](nil, kind) },
+		"enqueue: Owner: one of changes is nil":   func() { enqueue.Owner[*corev1.Pod](&queue, kind, nil) },
+		"enqueue: Owner: Owners.Kind has no kind": func() { enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{}) },
+		"enqueue: Map: queue is nil":              func() { enqueue.Map(nil, none) },
+		"enqueue: Map: keys is nil":               func() { enqueue.Map[*corev1.Pod](&queue, nil) },
+		"enqueue: Map: one of changes is nil":     func() { enqueue.Map(&queue, none, nil) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic %v", got)
+				}
+			}()
+			f()
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package enqueue
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// worker reconciles one key after the other.
+type worker[K comparable] struct {
+	queue     workqueue.TypedRateLimitingInterface[K]
+	reconcile func(context.Context, K) (time.Duration, error)
+	opts      *Options
+	busy      atomic.Pointer[K] // what it is called for now
+}
+
+// run returns when the queue is shut down and empty. What is in it when ctx has ended is
+// taken out, and that is all.
+func (w *worker[K]) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		key, shutdown := w.queue.Get()
+		if shutdown {
+			return
+		}
+		if ctx.Err() == nil {
+			w.busy.Store(&key)
+			w.handle(klog.NewContext(ctx, klog.LoggerWithValues(logger, "key", key)), key)
+			w.busy.Store(nil)
+		}
+		w.queue.Done(key)
+	}
+}
+
+// handle makes one attempt at key, and says to the queue when it wants another.
+func (w *worker[K]) handle(ctx context.Context, key K) {
+	again, err := w.call(ctx, key)
+	switch {
+	case err != nil:
+		w.fail(ctx, key, err)
+		return
+	case again > 0:
+		w.queue.AddAfter(key, again)
+	case again < 0: // the time has come already
+		w.queue.Add(key)
+	}
+	w.queue.Forget(key)
+}
+
+func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
+	if w.opts.RecoverPanics {
+		defer func() {
+			if v := recover(); v != nil {
+				err = &informer.PanicError{Value: v, Stack: debug.Stack()}
+			}
+		}()
+	}
+	return w.reconcile(ctx, key)
+}
+
+// fail has a key tried again after a failure, if that may help, and reports it.
+func (w *worker[K]) fail(ctx context.Context, key K, err error) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return // it was cancelled, which is no failure
+	}
+	e := &Error{Name: w.opts.Name, Key: key, Failures: w.queue.NumRequeues(key) + 1, Err: err}
+	e.GaveUp = errors.Is(err, informer.ErrPermanent) || w.queue.ShuttingDown()
+	if e.GaveUp {
+		w.queue.Forget(key)
+	} else {
+		w.queue.AddRateLimited(key)
+	}
+	if e.GaveUp || e.Failures > 1 || !apierrors.IsConflict(err) {
+		w.opts.ErrorHandler(ctx, e)
+	}
+}
+
+// busy returns the keys that workers are called for now.
+func busy[K comparable](workers []worker[K]) (keys []K) {
+	for i := range workers {
+		if key := workers[i].busy.Load(); key != nil {
+			keys = append(keys, *key)
+		}
+	}
+	return keys
+}

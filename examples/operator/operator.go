@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	netv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/examples/operator/website"
+)
+
+// operator gives each Website an Ingress of the same name, and says in its status where
+// it can be reached. It reads from informers and writes through clients.
+type operator struct {
+	websites  informer.Reader[*website.Website]
+	ingresses informer.Reader[*netv1.Ingress]
+	sites     website.Interface
+	kube      kubernetes.Interface
+}
+
+// run operates on all Websites until ctx ends.
+func run(ctx context.Context, sites website.Interface, kube kubernetes.Interface, workers int) error {
+	websites, err := informer.New(informer.ListWatch(sites.Websites("")), informer.Options[*website.Website]{})
+	if err != nil {
+		return err
+	}
+	ingresses, err := informer.New(informer.ListWatch(kube.NetworkingV1().Ingresses("")), informer.Options[*netv1.Ingress]{})
+	if err != nil {
+		return err
+	}
+
+	// An event of a Website, or of an Ingress that belongs to one, is about the key of
+	// the Website. Its status is the operator's own, so only a new generation matters.
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	_, err1 := websites.AddWatcher(enqueue.Object[*website.Website](queue, enqueue.Generation), informer.WatcherOptions{})
+	_, err2 := ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: website.Kind.GroupKind()}), informer.WatcherOptions{})
+	var group informer.Group
+	if err := errors.Join(err1, err2, group.Add(websites), group.Add(ingresses)); err != nil {
+		return err
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	var informers sync.WaitGroup
+	informers.Go(func() { err = group.Run(ctx) })
+	o := &operator{websites, ingresses, sites, kube}
+	failed := enqueue.Run(ctx, &group, queue, o.reconcile, enqueue.Options{Name: "website", Workers: workers})
+	stop()
+	informers.Wait()
+	return errors.Join(failed, err)
+}
+
+// reconcile does what is to be done for one Website. Whatever fails is tried again.
+func (o *operator) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	site, exists, err := o.websites.Get(key)
+	if err != nil || !exists || site.DeletionTimestamp != nil {
+		return 0, err // of one that is deleted, the cluster collects what it owns
+	}
+	expired := false
+	if site.Spec.Expires != nil {
+		again = max(0, time.Until(site.Spec.Expires.Time))
+		expired = again == 0
+	}
+	ingress, err := o.ensureIngress(ctx, site, !expired)
+	if err != nil {
+		return 0, err
+	}
+
+	status := website.Status{ObservedGeneration: site.Generation, Phase: website.Pending}
+	if expired {
+		status.Phase = website.Expired
+	} else if addresses := ingress.Status.LoadBalancer.Ingress; len(addresses) > 0 {
+		status.Phase, status.Address = website.Online, cmp.Or(addresses[0].IP, addresses[0].Hostname)
+	}
+	if site.Status == status {
+		return again, nil
+	}
+	site = site.DeepCopy() // what an informer returns is shared
+	site.Status = status
+	_, err = o.sites.Websites(key.Namespace).UpdateStatus(ctx, site, metav1.UpdateOptions{})
+	return again, err
+}
+
+// ensureIngress creates, mends or deletes the Ingress of site, and returns it.
+func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wanted bool) (*netv1.Ingress, error) {
+	client := o.kube.NetworkingV1().Ingresses(site.Namespace)
+	desired := ingressFor(site)
+	found, exists, err := o.ingresses.Get(types.NamespacedName{Namespace: site.Namespace, Name: site.Name})
+	switch {
+	case err != nil:
+		return nil, err
+	case exists && !metav1.IsControlledBy(found, site):
+		return nil, fmt.Errorf("there is an Ingress %s that is not this Website's", site.Name)
+	case !wanted && exists:
+		return nil, client.Delete(ctx, site.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+	case !wanted:
+		return nil, nil
+	case !exists:
+		return client.Create(ctx, desired, metav1.CreateOptions{})
+	case equality.Semantic.DeepEqual(found.Spec, desired.Spec):
+		return found, nil
+	}
+	found = found.DeepCopy()
+	found.Spec = desired.Spec
+	return client.Update(ctx, found, metav1.UpdateOptions{})
+}
+
+// ingressFor returns the Ingress that site asks for.
+func ingressFor(site *website.Website) *netv1.Ingress {
+	everything := netv1.PathTypePrefix
+	return &netv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       site.Namespace,
+			Name:            site.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(site, website.Kind)},
+		},
+		Spec: netv1.IngressSpec{Rules: []netv1.IngressRule{{
+			Host: site.Spec.Host,
+			IngressRuleValue: netv1.IngressRuleValue{HTTP: &netv1.HTTPIngressRuleValue{Paths: []netv1.HTTPIngressPath{{
+				Path: "/", PathType: &everything,
+				Backend: netv1.IngressBackend{Service: &netv1.IngressServiceBackend{
+					Name: site.Spec.Service, Port: netv1.ServiceBackendPort{Number: site.Spec.Port},
+				}},
+			}}}},
+		}}},
+	}
+}

@@ -1,0 +1,140 @@
+package informertest
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Serve has the source answer what a fake clientset of client-go is asked about a
+// resource, such as "pods", in the place of what the fake has in itself. So a program that writes
+// through a clientset is tested with what an API server does and a fake does not: objects have
+// resourceVersions and UIDs, a write from an older state is a Conflict, no event is lost
+// or panics, and all that a Source does on demand happens to the clientset:
+//
+//	client := fake.NewClientset()
+//	pods := informertest.NewSource[*corev1.Pod]()
+//	pods.Serve(&client.Fake, "pods", &corev1.PodList{})
+//
+// list is an empty one of the type that the clientset's List returns. Get, List, Watch,
+// Create, Update, UpdateStatus and Delete work; others return MethodNotSupported. A source
+// has no subresources, so UpdateStatus is an Update, of all of the object; and Delete deletes
+// at once, whatever finalizers there are.
+//
+// A LIST does not wait for SlowList and HoldList: client-go's Fake holds a lock meanwhile,
+// which everybody would wait for. Serve does not block. It panics if fake or list is nil,
+// or resource is empty.
+func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
+	if fake == nil || list == nil || resource == "" {
+		panic("informertest: Serve: fake or list is nil, or resource is empty")
+	}
+	fake.PrependReactor("*", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		obj, err := s.react(action, list)
+		return true, obj, err
+	})
+	fake.PrependWatchReactor(resource, func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := s.Watch(within(action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions))
+		return true, w, err
+	})
+}
+
+// react answers anything but a watch.
+func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (runtime.Object, error) {
+	key := types.NamespacedName{Namespace: action.GetNamespace()}
+	if sub := action.GetSubresource(); sub == "" || sub == "status" {
+		switch a := action.(type) {
+		case clienttesting.GetActionImpl:
+			key.Name = a.Name
+			return answer(s.Get(key))
+		case clienttesting.ListActionImpl:
+			return s.listAs(empty, within(key.Namespace, a.ListOptions))
+		case clienttesting.CreateActionImpl:
+			return write(s.Create, a.Object, key.Namespace)
+		case clienttesting.UpdateActionImpl:
+			return write(s.Update, a.Object, key.Namespace)
+		case clienttesting.DeleteActionImpl:
+			key.Name = a.Name
+			return answer(s.deleteIf(key, a.DeleteOptions.Preconditions))
+		}
+	}
+	return nil, apierrors.NewMethodNotSupported(s.resource(), action.GetVerb())
+}
+
+// answer leaves out the object of a failure, which would be a typed nil.
+func answer[T informer.Object](obj T, err error) (runtime.Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return obj, nil
+}
+
+// write makes a Create or an Update in a namespace, which an object need not name.
+func write[T informer.Object](write func(T) (T, error), obj runtime.Object, namespace string) (runtime.Object, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is a %T", obj))
+	}
+	if typed.GetNamespace() == "" && namespace != "" {
+		typed = copyOf(typed)
+		typed.SetNamespace(namespace)
+	}
+	return answer(write(typed))
+}
+
+// within adds to opts that only the objects of a namespace are asked for, if it is not
+// empty.
+func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
+	if namespace != "" {
+		only := "metadata.namespace=" + namespace
+		if opts.FieldSelector != "" {
+			only += "," + opts.FieldSelector
+		}
+		opts.FieldSelector = only
+	}
+	return opts
+}
+
+// listAs answers a LIST with a copy of empty that has the items.
+func (s *Source[T]) listAs(empty runtime.Object, opts metav1.ListOptions) (runtime.Object, error) {
+	answer, err := s.answerList(s.record(VerbList, opts), nil)
+	if err != nil {
+		return nil, err
+	}
+	items, err := meta.ExtractList(answer)
+	if err != nil {
+		return nil, err
+	}
+	list := empty.DeepCopyObject()
+	if err := meta.SetList(list, items); err != nil {
+		return nil, err
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	about.SetResourceVersion(answer.ResourceVersion)
+	about.SetContinue(answer.Continue)
+	return list, nil
+}
+
+// deleteIf deletes an object unless it is another one than only says.
+func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, exists := s.objects[key]; exists && only != nil {
+		if only.UID != nil && *only.UID != before.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != before.GetResourceVersion() {
+			var none T
+			return none, apierrors.NewConflict(s.resource(), key.Name, errors.New("the preconditions do not hold"))
+		}
+	}
+	return s.delete(key)
+}
