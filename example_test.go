@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,43 +16,44 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
 // RunController calls reconcile for every Pod that is there or changes, until ctx ends.
-func RunController(ctx context.Context, client kubernetes.Interface, reconcile func(*corev1.Pod)) error {
+func RunController(ctx context.Context, client kubernetes.Interface, reconcile func(context.Context, *corev1.Pod) error) error {
 	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return err
 	}
-	queue := workqueue.NewTyped[types.NamespacedName]()
-	enqueue := informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
-		queue.Add(e.Key())
-		return nil
-	})
-	if _, err := pods.AddWatcher(enqueue, informer.WatcherOptions{Name: "enqueue"}); err != nil {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
 		return err
 	}
 
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		for key, shutdown := queue.Get(); !shutdown; key, shutdown = queue.Get() {
-			if pod, exists, err := pods.Get(key); err == nil && exists {
-				reconcile(pod) // shared: copy it before you change it
-			}
-			queue.Done(key)
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	return enqueue.Run(ctx, pods, queue, func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+		pod, exists, err := pods.Get(key)
+		if err != nil || !exists {
+			return 0, err
 		}
-	})
-	defer worker.Wait()
-	defer queue.ShutDown()
-	return pods.Run(ctx)
+		return 0, reconcile(ctx, pod) // shared: copy it before you change it
+	}, enqueue.Options{Workers: 4})
 }
 
 func TestRunController(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 	ctx, stop := context.WithCancel(t.Context())
 	var seen string
-	err := RunController(ctx, client, func(pod *corev1.Pod) { seen = pod.Name; stop() })
+	err := RunController(ctx, client, func(_ context.Context, pod *corev1.Pod) error {
+		seen = pod.Name
+		stop()
+		return nil
+	})
 	if err != nil || seen != "web" {
 		t.Errorf("reconciled %q, %v, want web", seen, err)
 	}

@@ -19,10 +19,10 @@ import (
 // the last, so that nothing that differs in the end is missed.
 type Change func(old, new metav1.Object) bool
 
-// Generation wants updates that change metadata.generation, which the API server counts
-// up when the desired state, in most kinds the spec, changes, and not when the status, labels or
-// annotations do. For kinds whose objects have no generation, such as ConfigMaps and
-// Secrets, it wants every update but resyncs.
+// Generation wants updates that change metadata.generation. The API server counts it up
+// when the desired state of an object changes, in most kinds the spec, and not when
+// status, labels or annotations do. Of kinds whose objects have no generation, such as
+// ConfigMaps and Secrets, it wants every update but resyncs.
 func Generation(old, new metav1.Object) bool {
 	if new.GetGeneration() == 0 {
 		return !Resync(old, new)

@@ -8,7 +8,7 @@ type Error struct {
 	Name     string // Options.Name
 	Key      any    // of the queue's type of key
 	Failures int    // of this key in a row, this one included
-	GaveUp   bool   // it will not be tried again but for an event: an ErrPermanent, or the queue is shut down
+	GaveUp   bool   // no other attempt but for an event: ErrPermanent, or the queue is shut down
 	Err      error
 }
 

@@ -38,12 +38,12 @@ type Options struct {
 	// with all objects.
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called, with the ctx of the call, with an [*Error] for each call of
-	// reconcile that fails, but for two: one that returns the error of its ctx, which has
-	// ended, and one that returns a conflict (apierrors.IsConflict) as the first failure
-	// of its key. This one says that the object was read before its newest state had come,
-	// which happens every day and is over at the next attempt. It is called
-	// from the worker, which waits for it. Defaults to [informer.LogError].
+	// ErrorHandler is called with an [*Error] for each call of reconcile that fails, by
+	// the worker, which waits for it, and with the ctx of the call. It is not told of a
+	// call that returns the error of its ctx, which has ended, nor of a conflict
+	// (apierrors.IsConflict) that is the first failure of its key in a row: something was
+	// written from a state that is not the newest, which happens every day and is over
+	// with the next attempt. Defaults to [informer.LogError].
 	ErrorHandler func(ctx context.Context, err error)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 )
 
 // A reconciler is called with nil for a Pod that is gone.
@@ -78,6 +79,31 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.
 	}
 	queue.Forget(key)
 	return true
+}
+
+func controllerQueued(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {
+	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	if err != nil {
+		return err
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute))
+	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
+		return err
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	return enqueue.Run(ctx, pods, queue, func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+		pod, _, err := pods.Get(key) // nil if there is none
+		if err != nil {
+			return 0, err
+		}
+		return 0, reconcile(ctx, key, pod)
+	}, enqueue.Options{Workers: 4})
 }
 
 func controllerAfter(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {

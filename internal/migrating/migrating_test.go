@@ -36,7 +36,7 @@ func TestTheCodeInTheGuideFromClientGoIsTested(t *testing.T) {
 	notManager := func(heading string) bool { return heading != migrating.Manager }
 	blocks := migrating.Check(t, guides+"client-go.md", notManager,
 		"factory_test.go", "handlers_test.go", "dynamic_test.go", "store_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 17}, blocks); diff != "" {
+	if diff := cmp.Diff(map[string]int{"go": 18}, blocks); diff != "" {
 		t.Errorf("blocks of code (-want +got):\n%s", diff)
 	}
 }
@@ -111,7 +111,7 @@ func TestGeneratedListersReadANativeInformer(t *testing.T) {
 
 func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
 	for name, run := range map[string]func(context.Context, kubernetes.Interface, reconciler) error{
-		"before": controllerBefore, "after": controllerAfter,
+		"before": controllerBefore, "with its queue": controllerQueued, "after": controllerAfter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,95 @@
+package enqueue_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+)
+
+// What Pods do depends on the Secrets that they mount: an event of a Secret is about
+// all Pods that mount it, which an index finds.
+func ExampleMap() {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "password"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}}}
+	client := fake.NewClientset(secret, pod)
+
+	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{
+		Indexers: cache.TypedIndexers[*corev1.Pod]{"secret": mountedSecrets},
+	})
+	if err != nil {
+		panic(err)
+	}
+	secrets, err := informer.New(informer.ListWatch(client.CoreV1().Secrets("")), informer.Options[*corev1.Secret]{})
+	if err != nil {
+		panic(err)
+	}
+
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	mounting := enqueue.Map(queue, func(_ context.Context, secret *corev1.Secret) (keys []types.NamespacedName, err error) {
+		found, err := pods.ByIndex("secret", secret.Namespace+"/"+secret.Name)
+		for _, pod := range found {
+			keys = append(keys, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+		return keys, err
+	})
+	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
+		panic(err)
+	}
+	if _, err := secrets.AddWatcher(mounting, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)}); err != nil {
+		panic(err)
+	}
+	var group informer.Group
+	if err := group.Add(pods); err != nil {
+		panic(err)
+	}
+	if err := group.Add(secrets); err != nil {
+		panic(err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = group.Run(ctx) })
+	reconciled := make(chan types.NamespacedName)
+	running.Go(func() {
+		err := enqueue.Run(ctx, &group, queue, func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+			reconciled <- key
+			return 0, nil
+		}, enqueue.Options{})
+		if err != nil {
+			panic(err)
+		}
+	})
+	fmt.Println("at the start:", <-reconciled)
+	secret = secret.DeepCopy()
+	secret.Data = map[string][]byte{"password": []byte("swordfish")}
+	if _, err := client.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		panic(err)
+	}
+	fmt.Println("the Secret has changed:", <-reconciled)
+	stop()
+	running.Wait()
+	// Output:
+	// at the start: default/web
+	// the Secret has changed: default/web
+}
+
+func mountedSecrets(pod *corev1.Pod) (names []string, err error) {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Secret != nil {
+			names = append(names, pod.Namespace+"/"+volume.Secret.SecretName)
+		}
+	}
+	return names, nil
+}
