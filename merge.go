@@ -148,11 +148,14 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	case e.Type == EventDeleted && last.Type == EventAdded && !attempted:
 		return waiting[:len(waiting)-1]
 	case e.Type == EventDeleted:
+		e.Merged = last.Merged
 		if last.Type == EventUpdated {
+			e.Merged = e.Merged || last.Old != last.New
 			e.Old = last.Old
 		}
 		*last = e
 	default:
+		last.Merged = last.Merged || last.New != e.New
 		last.New = e.New
 		if last.Type == EventUpdated && e.Origin != OriginResync {
 			last.Origin = e.Origin

@@ -184,15 +184,18 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 		attempted bool
 		want      []Event[pod]
 	}{
-		"add, update":             {events: []Event[pod]{add, update}, want: []Event[pod]{{Type: EventAdded, New: v2, Origin: OriginInitial}}},
-		"update, update":          {events: []Event[pod]{update, later}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v3, Origin: OriginRelist}}},
-		"update, resync":          {events: []Event[pod]{update, resync}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v2}}},
-		"resync, update":          {events: []Event[pod]{resync, later}, want: []Event[pod]{{Type: EventUpdated, Old: v2, New: v3, Origin: OriginRelist}}},
-		"resync, resync":          {events: []Event[pod]{resync, resync}, want: []Event[pod]{resync}},
-		"update, delete":          {events: []Event[pod]{update, gone}, want: []Event[pod]{{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true}}},
-		"add, delete":             {events: []Event[pod]{add, gone}},
-		"add that failed, delete": {events: []Event[pod]{add, gone}, attempted: true, want: []Event[pod]{gone}},
-		"delete, add":             {events: []Event[pod]{gone, again}, want: []Event[pod]{gone, again}},
+		"add, update":                     {events: []Event[pod]{add, update}, want: []Event[pod]{{Type: EventAdded, New: v2, Origin: OriginInitial, Merged: true}}},
+		"update, update":                  {events: []Event[pod]{update, later}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v3, Origin: OriginRelist, Merged: true}}},
+		"update, resync":                  {events: []Event[pod]{update, resync}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v2}}},
+		"resync, update":                  {events: []Event[pod]{resync, later}, want: []Event[pod]{{Type: EventUpdated, Old: v2, New: v3, Origin: OriginRelist, Merged: true}}},
+		"update, back":                    {events: []Event[pod]{update, {Type: EventUpdated, Old: v2, New: v1}}, want: []Event[pod]{{Type: EventUpdated, Old: v1, New: v1, Merged: true}}},
+		"resync, delete":                  {events: []Event[pod]{resync, gone}, want: []Event[pod]{gone}},
+		"add that failed, update, delete": {events: []Event[pod]{add, update, gone}, attempted: true, want: []Event[pod]{{Type: EventDeleted, Old: v2, Origin: OriginRelist, FinalStateUnknown: true, Merged: true}}},
+		"resync, resync":                  {events: []Event[pod]{resync, resync}, want: []Event[pod]{resync}},
+		"update, delete":                  {events: []Event[pod]{update, gone}, want: []Event[pod]{{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true, Merged: true}}},
+		"add, delete":                     {events: []Event[pod]{add, gone}},
+		"add that failed, delete":         {events: []Event[pod]{add, gone}, attempted: true, want: []Event[pod]{gone}},
+		"delete, add":                     {events: []Event[pod]{gone, again}, want: []Event[pod]{gone, again}},
 		"delete, update (the store had it all the same)": {events: []Event[pod]{gone, later}, want: []Event[pod]{gone, {Type: EventAdded, New: v3, Origin: OriginRelist}}},
 		"delete, add, delete":                            {events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, want: []Event[pod]{gone}},
 		"delete that failed, add, delete": {
@@ -201,8 +204,8 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 		"update, delete, add, update": {
 			events: []Event[pod]{update, gone, add, update},
 			want: []Event[pod]{
-				{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true},
-				{Type: EventAdded, New: v2, Origin: OriginInitial},
+				{Type: EventDeleted, Old: v1, Origin: OriginRelist, FinalStateUnknown: true, Merged: true},
+				{Type: EventAdded, New: v2, Origin: OriginInitial, Merged: true},
 			},
 		},
 	} {

@@ -197,7 +197,11 @@ type WatcherOptions struct {
 
 	// OnSynced is called once, in the watcher's goroutine, right after the last
 	// call for the initial state and, without Workers and Retry, before any later
-	// event. Synced closes when it has returned. Defaults to none.
+	// event. It never comes before the informer has synced, so that a reader which
+	// lacks an object then says that there is none; but for one that a store has
+	// refused or a Transform has failed for, which ErrorHandler was told of. Nobody
+	// calls it again: what may fail in it is to be tried again in it, until its ctx
+	// ends. Synced closes when it has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
 

@@ -101,6 +101,11 @@ type Event[T Object] struct {
 	// by a relist. Old is then what was last known; if the store has lost even
 	// that, Old carries the namespace, the name and, if known, the UID.
 	FinalStateUnknown bool
+	// Merged marks an event that stands for several, which waited together (see
+	// WatcherOptions.MaxBacklog): the object had other states in between, that nobody
+	// tells this watcher of. Old and New may be alike then, although the reader has
+	// shown something else meanwhile.
+	Merged bool
 }
 
 // Object returns New, or Old of a deleted object. It is never nil in an event

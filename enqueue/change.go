@@ -11,12 +11,9 @@ import (
 //
 // A watcher of this package that is given several lets an update pass if any of them
 // wants it, and without any every update passes, resyncs among them. What no Change can
-// keep out is an object that is added or deleted, or that begins to be deleted: one that
-// has finalizers must be looked at then.
-//
-// old is what the watcher was told last. Where updates were merged because the watcher
-// was behind, a Change compares what was before the first of them with what was after
-// the last, so that nothing that differs in the end is missed.
+// keep out is an object that is added or deleted, one that begins to be deleted, because
+// who has a finalizer on it must act then, and an update that several were merged into
+// ([informer.Event].Merged).
 type Change func(old, new metav1.Object) bool
 
 // Generation wants updates that change metadata.generation. The API server counts it up

@@ -7,7 +7,7 @@ import "fmt"
 type Error struct {
 	Name     string // Options.Name
 	Key      any    // of the queue's type of key
-	Failures int    // of this key in a row, this one included
+	Failures int    // of this key in a row, this one included, as the queue's rate limiter counts
 	GaveUp   bool   // no other attempt but for an event: ErrPermanent, or the queue is shut down
 	Err      error
 }

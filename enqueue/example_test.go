@@ -85,6 +85,20 @@ func ExampleMap() {
 	// the Secret has changed: default/web
 }
 
+type (
+	keyQueue   = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	reconciler = func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error)
+)
+
+func runDraining(ctx context.Context, group *informer.Group, queue keyQueue, reconcile reconciler) error {
+	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { _ = group.Run(feeding) })
+	defer running.Wait()
+	defer stop()
+	return enqueue.Run(ctx, group, queue, reconcile, enqueue.Options{DrainTimeout: 10 * time.Second})
+}
+
 func mountedSecrets(pod *corev1.Pod) (names []string, err error) {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Secret != nil {

@@ -10,8 +10,6 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-
-	"github.com/customcacheinformer/informer"
 )
 
 // grace is how long Run waits for calls, after it was stopped, before it names them.
@@ -33,9 +31,9 @@ type Options struct {
 
 	// DrainTimeout is how long, after ctx has ended, the ctx of the calls stays alive,
 	// and keys that are in the queue by then are still taken from it. Those that wait
-	// for another attempt, or for their time, are not. Defaults to 0: calls are
-	// cancelled at once, and no other is made. Whatever is left, the next start begins
-	// with all objects.
+	// for another attempt, or for their time, are not. To let calls read what happens
+	// meanwhile, give the informers a ctx that ends when Run has returned. Defaults to 0:
+	// calls are cancelled at once, and no other is made.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called with an [*Error] for each call of reconcile that fails, by
@@ -43,8 +41,18 @@ type Options struct {
 	// call that returns the error of its ctx, which has ended, nor of a conflict
 	// (apierrors.IsConflict) that is the first failure of its key in a row: something was
 	// written from a state that is not the newest, which happens every day and is over
-	// with the next attempt. Defaults to [informer.LogError].
+	// with the next attempt. Defaults to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Workers < 0:
+		return fmt.Errorf("Options.Workers is %d, less than 0", o.Workers)
+	case o.DrainTimeout < 0:
+		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
+	}
+	return nil
 }
 
 // Informers is what feeds a queue: an [informer.CustomCacheInformer], or an
@@ -56,9 +64,15 @@ type Informers interface {
 // Run waits until informers have synced, and with them the watchers that put keys into
 // queue, and then calls reconcile for each key that is in it, with Options.Workers
 // goroutines. For one key reconcile is never called twice at once: what is put into the
-// queue meanwhile, however often, leads to one more call after it. Run blocks until ctx
-// ends, or until somebody shuts queue down, and then until every call has returned, and
-// returns nil. It is for one queue, which it shuts down; who calls it runs the informers.
+// queue meanwhile, however often, leads to one more call after it.
+//
+// Run blocks until ctx ends, or somebody shuts queue down, which it notices once the
+// informers have synced, and then until every call has returned. It returns nil; an
+// [*informer.SyncError] if the informers stop before they have synced, and ctx has not
+// ended. It shuts queue down, which is of no use to another Run then; several queues may
+// be fed by the same informers. Who calls Run runs the informers, too. If an argument is
+// nil, an option is out of range or queue is shut down already, Run returns an error at
+// once.
 //
 // reconcile makes true what the object of the key asks for. It is told nothing but the
 // key, and reads the rest from an informer: if there is no such object, it has been
@@ -67,20 +81,18 @@ type Informers interface {
 //   - An error: after the time that the queue's rate limiter says, which by default
 //     grows from 5 ms to 1000 s with each failure in a row. Other keys do not wait for it.
 //     NotFound and conflicts are errors like others: the next attempt reads again.
-//   - An error that wraps [informer.ErrPermanent]: when the key is put into the queue the
-//     next time, because of some event.
-//   - No error, and again more than 0: after that time, and at every event before it.
-//     Less than 0, which time.Until says of what is past, is at once.
-//   - No error, and 0: when there is an event.
+//   - An error that wraps [informer.ErrPermanent]: when an event puts it into the queue.
+//   - No error, and again more than 0: after that time, and when an event puts it into
+//     the queue before. Less than 0, which time.Until says of what is past, is at once.
+//   - No error, and 0: when an event puts it into the queue.
+//
+// A time that was asked for earlier is not taken back: the queue keeps the earliest of a
+// key until it is over.
 //
 // The ctx of a call ends with Run's, or up to DrainTimeout later, and not because
 // somebody else has shut queue down. It has a logger (klog.FromContext) with the key. A
 // call that does not return when its ctx has ended holds up Run, and its key is logged
 // after 10 s. It must not end its goroutine, as runtime.Goexit and a test's FailNow do.
-//
-// If the informers do not sync before ctx ends, Run returns their [*informer.SyncError],
-// and reconcile is not called. If an argument is nil or an option is out of range, it
-// returns an error at once, and leaves the queue alone.
 func Run[K comparable](
 	ctx context.Context,
 	informers Informers,
@@ -88,16 +100,31 @@ func Run[K comparable](
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error),
 	opts Options,
 ) error {
-	if err := check(informers == nil, queue == nil, reconcile == nil, &opts); err != nil {
+	switch {
+	case isNil(informers):
+		return errors.New("enqueue: Run: informers is nil")
+	case isNil(queue):
+		return errors.New("enqueue: Run: queue is nil")
+	case reconcile == nil:
+		return errors.New("enqueue: Run: reconcile is nil")
+	case queue.ShuttingDown():
+		return errors.New("enqueue: Run: queue has been shut down")
+	}
+	if err := opts.check(); err != nil {
 		return fmt.Errorf("enqueue: Run: %w", err)
 	}
 	defer queue.ShutDown()
 	opts.Name = cmp.Or(opts.Name, "reconcile")
 	if opts.ErrorHandler == nil {
-		opts.ErrorHandler = informer.LogError
+		opts.ErrorHandler = logError
 	}
-	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "queue", opts.Name))
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", opts.Name)
+	ctx = klog.NewContext(ctx, logger)
 	if err := informers.WaitForSync(ctx); err != nil {
+		if ctx.Err() != nil {
+			logger.Info("Stopped before the informers have synced", "reason", err)
+			return nil
+		}
 		return fmt.Errorf("enqueue: Run: %s: %w", opts.Name, err)
 	}
 
@@ -129,24 +156,8 @@ func Run[K comparable](
 	}
 	cancel()
 	if !await(finished, grace) {
-		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", busy(workers))
+		logger.Info("The workers cannot stop until calls return", "keys", busy(workers))
 		<-finished
-	}
-	return nil
-}
-
-func check(noInformers, noQueue, noReconcile bool, opts *Options) error {
-	switch {
-	case noInformers:
-		return errors.New("informers is nil")
-	case noQueue:
-		return errors.New("queue is nil")
-	case noReconcile:
-		return errors.New("reconcile is nil")
-	case opts.Workers < 0:
-		return fmt.Errorf("Options.Workers is %d, less than 0", opts.Workers)
-	case opts.DrainTimeout < 0:
-		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", opts.DrainTimeout)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -230,6 +234,31 @@ func TestAgainAfterATime(t *testing.T) {
 	})
 }
 
+// A time that was asked for earlier stays; one that is later does not put it off. A
+// success that asks for another time forgets the failures before it.
+func TestTheEarlierTimeStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returns := []struct {
+			again time.Duration
+			err   error
+		}{
+			{err: errors.New("no")}, {err: errors.New("no")}, {again: time.Hour}, {again: 10 * time.Hour}, {err: errors.New("no")}, {},
+		}
+		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) {
+			next := returns[0]
+			returns = returns[1:]
+			return next.again, next.err
+		})
+		r.queue.Add("k")
+		time.Sleep(time.Minute)
+		r.queue.Add("k")
+		time.Sleep(24 * time.Hour)
+		r.expect(t, "k@0", "k@1", "k@3", "k@60", "k@3603", "k@3604")
+		r.expectErrors(t, "reconcile k: no", "reconcile k: no (failure 2)", "reconcile k: no")
+		r.stopped(t)
+	})
+}
+
 // A conflict is tried again as any failure, and reported when it was not the first.
 func TestAConflictIsReportedIfItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,6 +280,47 @@ func TestAConflictIsReportedIfItGoesOn(t *testing.T) {
 		r.expect(t, "b@60", "b@61", "b@63")
 		r.expectErrors(t, `reconcile b: status: Operation cannot be fulfilled on pods "p": too old (failure 2)`)
 		r.stopped(t)
+	})
+}
+
+// uncounted is a rate limiter that counts nothing, as the one with a bucket for all keys.
+type uncounted struct{}
+
+func (uncounted) When(string) time.Duration { return time.Second }
+func (uncounted) Forget(string)             {}
+func (uncounted) NumRequeues(string) int    { return 0 }
+
+// Where nobody counts, or it is the last attempt, a conflict is reported at once.
+func TestAConflictThatMayNotBeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("too old"))
+		for _, test := range []struct {
+			limiter workqueue.TypedRateLimiter[string]
+			err     error
+			want    int
+		}{
+			{uncounted{}, conflict, 60},
+			{workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Hour), errors.Join(conflict, informer.ErrPermanent), 1},
+		} {
+			ctx, stop := context.WithCancel(t.Context())
+			queue := workqueue.NewTypedRateLimitingQueue(test.limiter)
+			var reports atomic.Int32
+			done := make(chan error)
+			go func() {
+				done <- enqueue.Run(ctx, synced{}, queue, func(context.Context, string) (time.Duration, error) {
+					return 0, test.err
+				}, enqueue.Options{ErrorHandler: func(context.Context, error) { reports.Add(1) }})
+			}()
+			queue.Add("k")
+			time.Sleep(59500 * time.Millisecond)
+			if n := reports.Load(); int(n) != test.want {
+				t.Errorf("%v: %d reports in a minute, want %d", test.err, n, test.want)
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
@@ -286,6 +356,101 @@ func TestAPermanentFailureWaitsForAnEvent(t *testing.T) {
 		r.expect(t, "k@3600")
 		r.expectErrors(t, "reconcile k: spec.host: permanent failure (given up)", "reconcile k: spec.host: permanent failure (given up)")
 		r.stopped(t)
+	})
+}
+
+// What fails for good after it has failed otherwise is forgotten, with its count.
+func TestAFailureThatBecomesPermanent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) {
+			if calls.Add(1) == 2 {
+				return 0, fmt.Errorf("spec.host: %w", informer.ErrPermanent)
+			}
+			return 0, errors.New("no")
+		})
+		r.queue.Add("k")
+		time.Sleep(time.Hour)
+		r.queue.Add("k")
+		r.expect(t, "k@0", "k@1", "k@3600")
+		r.expectErrors(t, "reconcile k: no", "reconcile k: spec.host: permanent failure (given up after 2 failures)", "reconcile k: no")
+		r.stopped(t)
+	})
+}
+
+// As many keys as there are workers are reconciled at once, and no more.
+func TestWorkers(t *testing.T) {
+	for workers, want := range map[int]int{0: 1, 1: 1, 3: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, enqueue.Options{Workers: workers}, func(ctx context.Context, _ string) (time.Duration, error) {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+			for n := range 5 {
+				r.queue.Add(fmt.Sprint(n))
+			}
+			synctest.Wait()
+			r.mu.Lock()
+			if len(r.calls) != want {
+				t.Errorf("%d calls at once with %d workers", len(r.calls), workers)
+			}
+			r.mu.Unlock()
+			r.stopped(t)
+		})
+	}
+}
+
+// Without RecoverPanics a panic ends the process: of a test, another one.
+func TestAPanicEndsTheProcess(t *testing.T) {
+	const inside = "ENQUEUE_PANICS"
+	if os.Getenv(inside) == "" {
+		child := exec.Command(os.Args[0], "-test.run=^TestAPanicEndsTheProcess$")
+		child.Env = append(os.Environ(), inside+"=1")
+		if out, err := child.CombinedOutput(); err == nil || !strings.Contains(string(out), "panic: oh no") {
+			t.Errorf("the process ended with %v:\n%s", err, out)
+		}
+		return
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	queue.Add("k")
+	err := enqueue.Run(t.Context(), synced{}, queue, func(context.Context, string) (time.Duration, error) {
+		panic("oh no")
+	}, enqueue.Options{})
+	t.Log("Run has returned", err)
+}
+
+// Without an ErrorHandler, failures are logged, with the stack of a panic.
+func TestFailuresAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue.Add("fails")
+		queue.Add("panics")
+		done := make(chan error)
+		go func() {
+			done <- enqueue.Run(ctx, synced{}, queue, func(_ context.Context, key string) (time.Duration, error) {
+				if key == "panics" {
+					panic("oh no")
+				}
+				return 0, fmt.Errorf("for good: %w", informer.ErrPermanent)
+			}, enqueue.Options{Name: "pod", RecoverPanics: true})
+		}()
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		for _, want := range []string{
+			`Reconciling has failed err="for good: permanent failure" queue="pod" key="fails" failures=1 gaveUp=true`,
+			`Reconciling has failed err="panic: oh no" queue="pod" key="panics" failures=1 gaveUp=false`,
+			`TestFailuresAreLogged`, // in the stack
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("the log lacks %s:\n%s", want, log)
+			}
+		}
 	})
 }
 
@@ -366,23 +531,52 @@ func TestRunWaitsForSync(t *testing.T) {
 	})
 }
 
-// If they do not sync, Run says why.
+// Informers that stop before they have synced are an error; the end of ctx is none, but
+// the log says who was late.
 func TestInformersThatDoNotSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-		inf, err := informer.New(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		err = enqueue.Run(ctx, inf, queue, func(context.Context, string) (time.Duration, error) { return 0, nil }, enqueue.Options{Name: "pod"})
-		var late *informer.SyncError
-		if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "enqueue: Run: pod: informer Pod") {
-			t.Errorf("Run returned %v", err)
-		}
-		if !queue.ShuttingDown() {
-			t.Error("the queue is not shut down")
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		for _, cause := range []string{"ctx ends", "the informer stops"} {
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			src := informertest.NewSource[*corev1.Pod]()
+			src.HoldList()
+			src.SetWatchList(informertest.WatchListRejected)
+			inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+			feeding, stopInformer := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = inf.Run(feeding) })
+			running.Go(func() {
+				err = enqueue.Run(ctx, inf, queue, func(context.Context, string) (time.Duration, error) {
+					t.Error("called")
+					return 0, nil
+				}, enqueue.Options{Name: "pod"})
+			})
+			synctest.Wait()
+			var late *informer.SyncError
+			if cause == "ctx ends" {
+				stop()
+				synctest.Wait()
+				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+				if want := `Stopped before the informers have synced queue="pod" reason="informer Pod: context canceled`; err != nil || !strings.Contains(log, want) {
+					t.Errorf("%s: Run returned %v, the log is\n%s", cause, err, log)
+				}
+			} else {
+				stopInformer()
+				synctest.Wait()
+				if !errors.As(err, &late) || !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "enqueue: Run: pod: informer Pod") {
+					t.Errorf("%s: Run returned %v", cause, err)
+				}
+			}
+			if !queue.ShuttingDown() {
+				t.Errorf("%s: the queue is not shut down", cause)
+			}
+			stop()
+			stopInformer()
+			running.Wait()
 		}
 	})
 }
@@ -392,16 +586,23 @@ func TestRunRefusesBadArguments(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 		defer queue.ShutDown()
 		nop := func(context.Context, string) (time.Duration, error) { return 0, nil }
+		used := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		used.ShutDown()
+		var none *informer.Group
 		for want, err := range map[string]error{
 			"informers is nil":                         enqueue.Run(t.Context(), nil, queue, nop, enqueue.Options{}),
 			"queue is nil":                             enqueue.Run(t.Context(), synced{}, nil, nop, enqueue.Options{}),
 			"reconcile is nil":                         enqueue.Run(t.Context(), synced{}, queue, nil, enqueue.Options{}),
 			"Options.Workers is -1, less than 0":       enqueue.Run(t.Context(), synced{}, queue, nop, enqueue.Options{Workers: -1}),
 			"Options.DrainTimeout is -1s, less than 0": enqueue.Run(t.Context(), synced{}, queue, nop, enqueue.Options{DrainTimeout: -time.Second}),
+			"queue has been shut down":                 enqueue.Run(t.Context(), synced{}, used, nop, enqueue.Options{}),
 		} {
 			if want = "enqueue: Run: " + want; err == nil || err.Error() != want {
 				t.Errorf("error %v, want %s", err, want)
 			}
+		}
+		if err := enqueue.Run(t.Context(), none, queue, nop, enqueue.Options{}); err == nil || err.Error() != "enqueue: Run: informers is nil" {
+			t.Errorf("a typed nil: %v", err)
 		}
 		if queue.ShuttingDown() {
 			t.Error("a queue that was not run is shut down")

@@ -11,11 +11,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // Who shuts the queue down has Run reconcile what is in it, under load too, and return.
@@ -115,6 +120,48 @@ func TestAStopThatDrains(t *testing.T) {
 	})
 }
 
+// While it drains, calls see what happens: the informers of runDraining, which is in
+// docs/operator.md, stop after the workers.
+func TestADrainReadsWhatHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(pod("a"), pod("b"))
+		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+		if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var group informer.Group
+		if err := group.Add(inf); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var seen []string
+		done := make(chan error)
+		go func() {
+			done <- runDraining(ctx, &group, queue, func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+				time.Sleep(time.Second)
+				p, _, err := inf.Get(key)
+				seen = append(seen, p.Spec.NodeName)
+				return 0, err
+			})
+		}()
+		synctest.Wait()
+		stop()
+		for _, name := range []string{"a", "b"} {
+			src.Apply(pod(name, func(p *corev1.Pod) { p.Spec.NodeName = "new" }))
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"new", "new"}, seen); diff != "" {
+			t.Errorf("states read (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestADrainThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{DrainTimeout: 3 * time.Second}, func(ctx context.Context, _ string) (time.Duration, error) {
@@ -140,6 +187,51 @@ func TestADrainThatIsOver(t *testing.T) {
 	})
 }
 
+// When ctx has ended, its error is none, but others are; while it lives, there is nothing
+// special about context.Canceled. The ctx of a drain, and of ErrorHandler, has what
+// Run's has in it.
+func TestErrorsAtAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type name struct{}
+		var values, errs []string
+		ctx, stop := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		note := func(ctx context.Context, what string) {
+			values = append(values, fmt.Sprint(what, " ", ctx.Value(name{})))
+		}
+		queue.Add("alive")
+		queue.Add("ends")
+		done := make(chan error)
+		go func() {
+			done <- enqueue.Run(ctx, synced{}, queue, func(ctx context.Context, key string) (time.Duration, error) {
+				note(ctx, key)
+				if key == "alive" {
+					return 0, fmt.Errorf("of something else: %w: %w", context.Canceled, informer.ErrPermanent)
+				}
+				<-ctx.Done()
+				return 0, errors.New("and something is wrong")
+			}, enqueue.Options{DrainTimeout: time.Second, ErrorHandler: func(ctx context.Context, err error) {
+				note(ctx, "ErrorHandler")
+				errs = append(errs, err.Error())
+			}})
+		}()
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"alive value", "ErrorHandler value", "ends value", "ErrorHandler value"}, values); diff != "" {
+			t.Errorf("values of ctx (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{
+			"reconcile alive: of something else: context canceled: permanent failure (given up)",
+			"reconcile ends: and something is wrong (given up)",
+		}, errs); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A call that does not return is named, and waited for.
 func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,14 +243,22 @@ func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 		go func() {
 			done <- enqueue.Run(ctx, synced{}, queue, func(ctx context.Context, key string) (time.Duration, error) {
 				klog.FromContext(ctx).Info("In reconcile")
-				<-release
+				if key == "ns/stuck" {
+					<-release
+				}
 				return 0, nil
 			}, enqueue.Options{Name: "pod", Workers: 2})
 		}()
+		logged := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+		queue.Add("ns/done")
 		queue.Add("ns/stuck")
 		synctest.Wait()
 		stop()
-		time.Sleep(11 * time.Second)
+		time.Sleep(9 * time.Second)
+		if log := logged(); strings.Contains(log, "cannot stop") {
+			t.Errorf("logged too early:\n%s", log)
+		}
+		time.Sleep(2 * time.Second)
 		select {
 		case err := <-done:
 			t.Errorf("Run has returned %v", err)
@@ -168,7 +268,7 @@ func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		log := logged()
 		for _, want := range []string{
 			`In reconcile queue="pod" key="ns/stuck"`,
 			`The workers cannot stop until calls return queue="pod" keys=["ns/stuck"]`,

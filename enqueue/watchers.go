@@ -2,6 +2,7 @@ package enqueue
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +21,13 @@ type Queue[K comparable] interface {
 
 // Object returns a watcher that puts the key of each object that is added, updated or
 // deleted into queue. Of updates, those pass that one of changes wants, or all if there
-// are none; see [Change].
+// are none; see [Change]. For keys of another type there is [Map].
 //
 // It panics if queue or one of changes is nil.
 func Object[T informer.Object](queue Queue[types.NamespacedName], changes ...Change) informer.ResourceWatcher[T] {
-	mustHave("Object", queue == nil, changes)
-	return watcher[T]{changes, func(_ context.Context, states ...T) error {
-		queue.Add(types.NamespacedName{Namespace: states[0].GetNamespace(), Name: states[0].GetName()})
-		return nil
+	check("Object", queue, changes)
+	return enqueuer[T, types.NamespacedName]{queue, changes, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
+		return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 	}}
 }
 
@@ -60,10 +60,10 @@ func Owner[T informer.Object](queue Queue[types.NamespacedName], owners Owners, 
 	if owners.Kind.Kind == "" {
 		panic("enqueue: Owner: Owners.Kind has no kind")
 	}
-	mustHave("Owner", queue == nil, changes)
-	return mapping(queue, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
+	check("Owner", queue, changes)
+	return enqueuer[T, types.NamespacedName]{queue, changes, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
 		return owners.of(obj), nil
-	}, changes)
+	}}
 }
 
 // of returns the keys of those owners of obj that o is about.
@@ -88,7 +88,8 @@ func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 // or all if there are none; see [Change].
 //
 // keys is called from the watcher's goroutine, with the ctx of its calls. It may block,
-// and may look things up in an informer. If it fails, nothing of that event is put into
+// and may look things up in an informer. If nothing but the key of a deleted object is
+// known, that is all that it is given. If it fails, nothing of that event is put into
 // queue, and the watcher returns the error: WatcherOptions.Retry says whether the event
 // comes again.
 //
@@ -97,34 +98,12 @@ func Map[T informer.Object, K comparable](queue Queue[K], keys func(ctx context.
 	if keys == nil {
 		panic("enqueue: Map: keys is nil")
 	}
-	mustHave("Map", queue == nil, changes)
-	return mapping(queue, keys, changes)
+	check("Map", queue, changes)
+	return enqueuer[T, K]{queue, changes, keys}
 }
 
-func mapping[T informer.Object, K comparable](queue Queue[K], keys func(context.Context, T) ([]K, error), changes []Change) informer.ResourceWatcher[T] {
-	return watcher[T]{changes, func(ctx context.Context, states ...T) error {
-		var all []K
-		for _, obj := range states {
-			some, err := keys(ctx, obj)
-			if err != nil {
-				return err
-			}
-			all = append(all, some...)
-		}
-		// A key that was put twice would be reconciled twice, if a worker is quick.
-		added := sets.New[K]()
-		for _, key := range all {
-			if !added.Has(key) {
-				added.Insert(key)
-				queue.Add(key)
-			}
-		}
-		return nil
-	}}
-}
-
-func mustHave(function string, noQueue bool, changes []Change) {
-	if noQueue {
+func check(function string, queue any, changes []Change) {
+	if isNil(queue) {
 		panic("enqueue: " + function + ": queue is nil")
 	}
 	if slices.ContainsFunc(changes, func(c Change) bool { return c == nil }) {
@@ -132,19 +111,53 @@ func mustHave(function string, noQueue bool, changes []Change) {
 	}
 }
 
-// watcher puts into a queue what an event is about.
-type watcher[T informer.Object] struct {
-	changes []Change
-	put     func(ctx context.Context, states ...T) error // the newest first
+// isNil reports whether v is nil, or an interface around a nil pointer.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-func (w watcher[T]) Add(ctx context.Context, e informer.Event[T]) error { return w.put(ctx, e.New) }
+// enqueuer puts into a queue what an event is about.
+type enqueuer[T informer.Object, K comparable] struct {
+	queue   Queue[K]
+	changes []Change
+	keys    func(ctx context.Context, obj T) ([]K, error)
+}
 
-func (w watcher[T]) Delete(ctx context.Context, e informer.Event[T]) error { return w.put(ctx, e.Old) }
+func (q enqueuer[T, K]) Add(ctx context.Context, e informer.Event[T]) error {
+	return q.put(ctx, e.New)
+}
 
-func (w watcher[T]) Update(ctx context.Context, e informer.Event[T]) error {
-	if !passes(w.changes, e.Old, e.New) {
+func (q enqueuer[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
+	return q.put(ctx, e.Old)
+}
+
+func (q enqueuer[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
+	// What is alike before and after a merged event may have been something else, and
+	// reconciled as that, in between.
+	if !e.Merged && !passes(q.changes, e.Old, e.New) {
 		return nil
 	}
-	return w.put(ctx, e.New, e.Old)
+	return q.put(ctx, e.New, e.Old)
+}
+
+// put adds the keys of all states to the queue, or none if that fails. Each is added
+// once: a key that is added again while a quick worker has it is reconciled again.
+func (q enqueuer[T, K]) put(ctx context.Context, states ...T) error {
+	var all []K
+	for _, obj := range states {
+		keys, err := q.keys(ctx, obj)
+		if err != nil {
+			return err
+		}
+		all = append(all, keys...)
+	}
+	added := make(sets.Set[K], len(all))
+	for _, key := range all {
+		if !added.Has(key) {
+			added.Insert(key)
+			q.queue.Add(key)
+		}
+	}
+	return nil
 }

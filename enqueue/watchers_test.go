@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,7 +130,8 @@ func TestOwnerEnqueuesItsOwners(t *testing.T) {
 		{"all owners", enqueue.Owners{Kind: kind, All: true}, nil, pod("p", ownedBy(web, other)), "ns/web ns/other"},
 		{"another group", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("example.com/v1", "ReplicaSet", "x", true))), ""},
 		{"another kind", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("apps/v1", "StatefulSet", "x", true))), ""},
-		{"no version at all", enqueue.Owners{Kind: kind}, nil, pod("p", ownedBy(owner("a/b/c", "ReplicaSet", "x", true))), ""},
+		{"no version at all", enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}}, nil, pod("p", ownedBy(owner("a/b/c", "Node", "x", true))), ""},
+		{"an owner twice", enqueue.Owners{Kind: kind, All: true}, nil, pod("p", ownedBy(web, web)), "ns/web"},
 		{"the core group", enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}, nil, pod("p", ownedBy(owner("v1", "Node", "n", true))), "/n"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
@@ -145,7 +147,10 @@ func TestOwnerEnqueuesItsOwners(t *testing.T) {
 func TestMapEnqueuesWhatTheFunctionReturns(t *testing.T) {
 	type node string // a key of the user's own
 	var queue keys[node]
-	w := enqueue.Map(&queue, func(_ context.Context, p *corev1.Pod) ([]node, error) {
+	w := enqueue.Map(&queue, func(ctx context.Context, p *corev1.Pod) ([]node, error) {
+		if ctx != t.Context() {
+			t.Error("another ctx than the event's")
+		}
 		if p.Spec.NodeName == "bad" {
 			return []node{"never"}, errors.New("no such node")
 		}
@@ -209,6 +214,46 @@ func TestAMapThatFailsIsCalledAgain(t *testing.T) {
 	})
 }
 
+// A label goes there and back while the first of the two updates waits for its retry. The
+// two are merged into one that changes no label; it must pass all the same, because the
+// object may have been reconciled for another reason meanwhile.
+func TestThereAndBackWhileARetryWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var queue keys[string]
+		var down atomic.Bool
+		w := enqueue.Map(&queue, func(_ context.Context, p *corev1.Pod) ([]string, error) {
+			if down.Load() {
+				return nil, errors.New("not now")
+			}
+			return []string{p.Name}, nil
+		}, enqueue.Labels)
+		labelled := func(l string) *corev1.Pod {
+			return pod("p", func(p *corev1.Pod) { p.Labels = map[string]string{"l": l} })
+		}
+		src := informertest.NewSource(labelled("a"))
+		inf, err := informer.New(src, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inf.AddWatcher(w, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Second, 0)}); err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		queue.take()
+		down.Store(true)
+		src.Apply(labelled("b"))
+		synctest.Wait()
+		src.Apply(labelled("a"))
+		synctest.Wait()
+		down.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := queue.take(); got != "p" {
+			t.Errorf("enqueued %q, want p", got)
+		}
+	})
+}
+
 func TestChanges(t *testing.T) {
 	base := pod("p", func(p *corev1.Pod) {
 		p.Generation, p.Labels, p.Annotations = 1, map[string]string{"l": "1"}, map[string]string{"a": "1"}
@@ -229,6 +274,11 @@ func TestChanges(t *testing.T) {
 		"resync":     base,
 	}
 	running := func(_, new metav1.Object) bool { return new.(*corev1.Pod).Status.Phase == "Running" }
+	kind := schema.GroupKind{Kind: "Node"}
+	base.OwnerReferences = []metav1.OwnerReference{owner("v1", "Node", "n", true)}
+	for _, state := range states {
+		state.OwnerReferences = base.OwnerReferences
+	}
 	for _, test := range []struct {
 		what    string
 		changes []enqueue.Change
@@ -244,24 +294,45 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			var queue keys[types.NamespacedName]
-			w := enqueue.Object[*corev1.Pod](&queue, test.changes...)
-			var passed []string
-			for what, state := range states {
-				tell(t, w, base, state)
-				if queue.take() != "" {
-					passed = append(passed, what)
+			for name, w := range map[string]informer.ResourceWatcher[*corev1.Pod]{
+				"Object": enqueue.Object[*corev1.Pod](&queue, test.changes...),
+				"Owner":  enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{Kind: kind}, test.changes...),
+				"Map": enqueue.Map(&queue, func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) {
+					return []types.NamespacedName{{Name: "mapped"}}, nil
+				}, test.changes...),
+			} {
+				var passed []string
+				for what, state := range states {
+					tell(t, w, base, state)
+					if queue.take() != "" {
+						passed = append(passed, what)
+					}
 				}
-			}
-			slices.Sort(passed)
-			if got := strings.Join(passed, ", "); got != test.want {
-				t.Errorf("updates of %s pass, want %s", got, test.want)
-			}
-			tell(t, w, nil, base)
-			tell(t, w, base, nil)
-			if got := queue.take(); got != "ns/p ns/p" {
-				t.Errorf("an add and a delete enqueue %q", got)
+				slices.Sort(passed)
+				if got := strings.Join(passed, ", "); got != test.want {
+					t.Errorf("%s: updates of %s pass, want %s", name, got, test.want)
+				}
+				tell(t, w, nil, base)
+				tell(t, w, base, nil)
+				if n := len(queue.added); n != 2 {
+					t.Errorf("%s: an add and a delete enqueue %d keys", name, n)
+				}
+				queue.take()
 			}
 		})
+	}
+}
+
+// What was merged may have been something else in between, and reconciled as that.
+func TestMergedUpdatesPass(t *testing.T) {
+	var queue keys[types.NamespacedName]
+	w := enqueue.Object[*corev1.Pod](&queue, enqueue.Labels)
+	p := pod("p")
+	if err := w.Update(t.Context(), informer.Event[*corev1.Pod]{Old: p, New: p, Type: informer.EventUpdated, Merged: true}); err != nil {
+		t.Error(err)
+	}
+	if got := queue.take(); got != "ns/p" {
+		t.Errorf("enqueued %q", got)
 	}
 }
 
@@ -289,16 +360,26 @@ func TestGenerationOfAnObjectWithoutOne(t *testing.T) {
 	if got := queue.take(); got != "" {
 		t.Errorf("a resync enqueues %q", got)
 	}
+	counted := pod("p", func(p *corev1.Pod) { p.Generation = 2 })
+	tell(t, w, counted, pod("p", func(p *corev1.Pod) { p.Generation = 1 })) // of a restored backup
+	if got := queue.take(); got != "ns/p" {
+		t.Errorf("a generation that goes back enqueues %q", got)
+	}
+	tell(t, w, counted, counted.DeepCopy())
+	if got := queue.take(); got != "" {
+		t.Errorf("the same generation enqueues %q", got)
+	}
 }
 
 func TestWatchersRefuseNil(t *testing.T) {
 	var queue keys[types.NamespacedName]
 	kind := enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}}
 	none := func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil }
+	var nobody *keys[types.NamespacedName]
 	for want, f := range map[string]func(){
 		"enqueue: Object: queue is nil":           func() { enqueue.Object[*corev1.Pod](nil) },
 		"enqueue: Object: one of changes is nil":  func() { enqueue.Object[*corev1.Pod](&queue, enqueue.Labels, nil) },
-		"enqueue: Owner: queue is nil":            func() { enqueue.Owner[*corev1.Pod](nil, kind) },
+		"enqueue: Owner: queue is nil":            func() { enqueue.Owner[*corev1.Pod](nobody, kind) },
 		"enqueue: Owner: one of changes is nil":   func() { enqueue.Owner[*corev1.Pod](&queue, kind, nil) },
 		"enqueue: Owner: Owners.Kind has no kind": func() { enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{}) },
 		"enqueue: Map: queue is nil":              func() { enqueue.Map(nil, none) },

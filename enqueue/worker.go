@@ -78,9 +78,23 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	} else {
 		w.queue.AddRateLimited(key)
 	}
-	if e.GaveUp || e.Failures > 1 || !apierrors.IsConflict(err) {
+	// Not every rate limiter counts. With one that does not, no failure is the first.
+	first := w.queue.NumRequeues(key) == 1
+	if !first || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)
 	}
+}
+
+// logError is what Options.ErrorHandler defaults to. The logger of ctx has name and key.
+func logError(ctx context.Context, err error) {
+	var failed *Error
+	errors.As(err, &failed)
+	values := []any{"failures", failed.Failures, "gaveUp", failed.GaveUp}
+	var panicked *informer.PanicError
+	if errors.As(err, &panicked) {
+		values = append(values, "stack", string(panicked.Stack))
+	}
+	klog.FromContext(ctx).Error(failed.Err, "Reconciling has failed", values...)
 }
 
 // busy returns the keys that workers are called for now.

@@ -16,10 +16,10 @@ import (
 )
 
 // Serve has the source answer what a fake clientset of client-go is asked about a
-// resource, such as "pods", in the place of what the fake has in itself. So a program that writes
-// through a clientset is tested with what an API server does and a fake does not: objects have
-// resourceVersions and UIDs, a write from an older state is a Conflict, no event is lost
-// or panics, and all that a Source does on demand happens to the clientset:
+// resource, such as "pods", in the place of what is in the fake. A program that writes
+// through a clientset then meets with what an API server does and a fake does not:
+// objects have resourceVersions and UIDs, a write from an older state is a Conflict, and
+// watches break, expire and miss nothing.
 //
 //	client := fake.NewClientset()
 //	pods := informertest.NewSource[*corev1.Pod]()
@@ -27,12 +27,15 @@ import (
 //
 // list is an empty one of the type that the clientset's List returns. Get, List, Watch,
 // Create, Update, UpdateStatus and Delete work; others return MethodNotSupported. A source
-// has no subresources, so UpdateStatus is an Update, of all of the object; and Delete deletes
-// at once, whatever finalizers there are.
+// has no subresources, so UpdateStatus is an Update of all of the object; and Delete
+// deletes at once, whatever finalizers there are.
 //
-// A LIST does not wait for SlowList and HoldList: client-go's Fake holds a lock meanwhile,
-// which everybody would wait for. Serve does not block. It panics if fake or list is nil,
-// or resource is empty.
+// Fail is for List and Watch. To have writes fail, add a reactor to the fake after Serve. It must not
+// sleep, and neither does a LIST wait for SlowList and HoldList here: client-go's Fake
+// calls reactors under a mutex, and time does not pass in a synctest bubble while
+// somebody waits for a mutex.
+//
+// Serve does not block. It panics if fake or list is nil, or resource is empty.
 func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
 	if fake == nil || list == nil || resource == "" {
 		panic("informertest: Serve: fake or list is nil, or resource is empty")
@@ -58,6 +61,9 @@ func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (ru
 		case clienttesting.ListActionImpl:
 			return s.listAs(empty, within(key.Namespace, a.ListOptions))
 		case clienttesting.CreateActionImpl:
+			if m, err := meta.Accessor(a.Object); err == nil && m.GetResourceVersion() != "" {
+				return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+			}
 			return write(s.Create, a.Object, key.Namespace)
 		case clienttesting.UpdateActionImpl:
 			return write(s.Update, a.Object, key.Namespace)
@@ -83,9 +89,12 @@ func write[T informer.Object](write func(T) (T, error), obj runtime.Object, name
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is a %T", obj))
 	}
-	if typed.GetNamespace() == "" && namespace != "" {
+	switch own := typed.GetNamespace(); {
+	case own == "" && namespace != "":
 		typed = copyOf(typed)
 		typed.SetNamespace(namespace)
+	case own != namespace:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object is %q, that of the request %q", own, namespace))
 	}
 	return answer(write(typed))
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -49,8 +50,14 @@ func TestServeAnswersAClientset(t *testing.T) {
 	if err != nil || created.UID == "" || created.ResourceVersion == "" || created.Namespace != "c" {
 		t.Fatalf("Create: %+v, %v", created, err)
 	}
-	if _, err := client.CoreV1().Pods("c").Create(ctx, created, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().Pods("c").Create(ctx, created, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("Create of what has a resourceVersion: %v", err)
+	}
+	if _, err := client.CoreV1().Pods("c").Create(ctx, podIn("c", "new"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("Create again: %v", err)
+	}
+	if _, err := client.CoreV1().Pods("c").Create(ctx, podIn("b", "other"), metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("Create in another namespace: %v", err)
 	}
 	stale := created.DeepCopy()
 	created.Spec.NodeName = "n"
@@ -145,10 +152,14 @@ func TestServeAnswersADynamicClient(t *testing.T) {
 		}}
 	}
 	src := informertest.NewSource(obj("x"))
-	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "PodList"})
 	src.Serve(&client.Fake, "pods", &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "PodList"}})
 	if _, err := client.Resource(resource).Namespace("a").Create(t.Context(), obj("y"), metav1.CreateOptions{}); err != nil {
 		t.Error(err)
+	}
+	list, err := client.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 || list.GetResourceVersion() != src.ResourceVersion() {
+		t.Errorf("List: %v, %v", list, err)
 	}
 	got, err := client.Resource(resource).Namespace("a").Get(t.Context(), "y", metav1.GetOptions{})
 	if err != nil || got.GetUID() == "" {

@@ -96,15 +96,16 @@ func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wan
 	client := o.kube.NetworkingV1().Ingresses(site.Namespace)
 	desired := ingressFor(site)
 	found, exists, err := o.ingresses.Get(types.NamespacedName{Namespace: site.Namespace, Name: site.Name})
+	ours := exists && metav1.IsControlledBy(found, site)
 	switch {
 	case err != nil:
 		return nil, err
-	case exists && !metav1.IsControlledBy(found, site):
-		return nil, fmt.Errorf("there is an Ingress %s that is not this Website's", site.Name)
-	case !wanted && exists:
-		return nil, client.Delete(ctx, site.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
-	case !wanted:
+	case !wanted && !ours:
 		return nil, nil
+	case !wanted:
+		return nil, client.Delete(ctx, site.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+	case exists && !ours:
+		return nil, fmt.Errorf("there is an Ingress %s that is not this Website's", site.Name)
 	case !exists:
 		return client.Create(ctx, desired, metav1.CreateOptions{})
 	case equality.Semantic.DeepEqual(found.Spec, desired.Spec):
