@@ -8,7 +8,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## run the tests of all modules under the race detector
@@ -27,6 +27,10 @@ quickstart: ## run three watchers over a fake clientset for a few seconds
 demo: ## run the same watchers against a real API server inside the process
 	cd e2e && go run ./demo
 
+.PHONY: example-operator
+example-operator: ## run the example operator against a real API server, and get in its way
+	cd e2e && go run ./operator
+
 .PHONY: bench
 bench: ## compare with client-go, for some seventeen minutes; writes bench/RESULTS.md and its plot
 	cd bench && go run . -write .
@@ -38,6 +42,10 @@ bench-quick: ## the same in two minutes, with smaller sizes; only prints
 .PHONY: bench-manager
 bench-manager: ## compare controller-runtime managers; writes e2e/manager/compare/RESULTS.md
 	cd e2e && go run ./manager/compare -write manager/compare/RESULTS.md
+
+.PHONY: bench-operator
+bench-operator: ## compare it with the same operator on controller-runtime, for some seven minutes
+	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
 
 .PHONY: stress
 stress: ## run the root module's tests 100 times, also on one processor

@@ -2,8 +2,7 @@
 // put the keys of objects into one of client-go's workqueues, and workers that take
 // them out again.
 //
-//	queue := workqueue.NewTypedRateLimitingQueue(
-//		workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+//	queue := enqueue.NewQueue[types.NamespacedName]("website")
 //	websites.AddWatcher(enqueue.Object[*Website](queue, enqueue.Generation), informer.WatcherOptions{})
 //	ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: websiteKind}), informer.WatcherOptions{})
 //	…
@@ -12,7 +11,7 @@
 // [Object], [Owner] and [Map] say whose keys an event is about; each [Change] that they
 // are given says which updates matter. [Run] calls the reconcile function for each key:
 // for one key never twice at once, however many events there are, and again after a
-// failure. What the workqueue does, which is most of that, is documented there.
+// failure. Most of that is what the workqueue does; [NewQueue] makes one of the usual kind.
 //
 // The example operator, in examples/operator, is a whole program; docs/operator.md
 // follows one event through it, and says when a plain watcher is enough.

@@ -36,7 +36,7 @@ func ExampleMap() {
 		panic(err)
 	}
 
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	queue := enqueue.NewQueue[types.NamespacedName]("pod")
 	mounting := enqueue.Map(queue, func(_ context.Context, secret *corev1.Secret) (keys []types.NamespacedName, err error) {
 		found, err := pods.ByIndex("secret", secret.Namespace+"/"+secret.Name)
 		for _, pod := range found {

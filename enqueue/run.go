@@ -78,9 +78,9 @@ type Informers interface {
 // key, and reads the rest from an informer: if there is no such object, it has been
 // deleted. What it returns decides when it is called for the key again:
 //
-//   - An error: after the time that the queue's rate limiter says, which by default
-//     grows from 5 ms to 1000 s with each failure in a row. Other keys do not wait for it.
-//     NotFound and conflicts are errors like others: the next attempt reads again.
+//   - An error: after the time that the queue's rate limiter says, see [NewQueue]. The
+//     workers go on with other keys. NotFound and conflicts are errors like others: the
+//     next attempt reads again.
 //   - An error that wraps [informer.ErrPermanent]: when an event puts it into the queue.
 //   - No error, and again more than 0: after that time, and when an event puts it into
 //     the queue before. Less than 0, which time.Until says of what is past, is at once.

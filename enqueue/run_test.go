@@ -113,7 +113,7 @@ func TestTenUpdatesMeanwhileAreOneMoreReconcile(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+				queue := enqueue.NewQueue[types.NamespacedName]("")
 				inf, src := informertest.Start[*corev1.Pod](t)
 				if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
 					t.Fatal(err)
@@ -283,6 +283,35 @@ func TestAConflictIsReportedIfItGoesOn(t *testing.T) {
 	})
 }
 
+// Many failures of others do not make a key wait that fails for the first time.
+func TestAFailureWaitsForItselfAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := enqueue.NewQueue[string]("")
+		ctx, stop := context.WithCancel(t.Context())
+		calls := map[string]int{}
+		done := make(chan error)
+		go func() {
+			done <- enqueue.Run(ctx, synced{}, queue, func(_ context.Context, key string) (time.Duration, error) {
+				calls[key]++
+				return 0, errors.New("no")
+			}, enqueue.Options{ErrorHandler: func(context.Context, error) {}})
+		}()
+		for n := range 1000 {
+			queue.Add(fmt.Sprint(n))
+		}
+		time.Sleep(time.Second)
+		queue.Add("new")
+		time.Sleep(36 * time.Millisecond)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if calls["new"] != 4 { // at once, after 5, 15 and 35 ms
+			t.Errorf("%d calls for a new key within 36 ms, want 4", calls["new"])
+		}
+	})
+}
+
 // uncounted is a rate limiter that counts nothing, as the one with a bucket for all keys.
 type uncounted struct{}
 
@@ -411,7 +440,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 		}
 		return
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	queue := enqueue.NewQueue[string]("")
 	queue.Add("k")
 	err := enqueue.Run(t.Context(), synced{}, queue, func(context.Context, string) (time.Duration, error) {
 		panic("oh no")
@@ -424,7 +453,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue := enqueue.NewQueue[string]("")
 		queue.Add("fails")
 		queue.Add("panics")
 		done := make(chan error)
@@ -458,7 +487,7 @@ func TestAPanicIsAnErrorIfToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported error
 		first := true
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue := enqueue.NewQueue[string]("")
 		ctx, stop := context.WithCancel(t.Context())
 		queue.Add("k")
 		err := enqueue.Run(ctx, synced{}, queue, func(context.Context, string) (time.Duration, error) {
@@ -486,7 +515,7 @@ func TestAPanicIsAnErrorIfToldSo(t *testing.T) {
 // Nothing is called before the informers, and their watchers, have synced.
 func TestRunWaitsForSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+		queue := enqueue.NewQueue[types.NamespacedName]("")
 		src := informertest.NewSource(pod("a"), pod("b"))
 		release := src.HoldList()
 		src.SetWatchList(informertest.WatchListRejected)
@@ -537,7 +566,7 @@ func TestInformersThatDoNotSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 		for _, cause := range []string{"ctx ends", "the informer stops"} {
-			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			queue := enqueue.NewQueue[string]("")
 			src := informertest.NewSource[*corev1.Pod]()
 			src.HoldList()
 			src.SetWatchList(informertest.WatchListRejected)
@@ -583,10 +612,10 @@ func TestInformersThatDoNotSync(t *testing.T) {
 
 func TestRunRefusesBadArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue := enqueue.NewQueue[string]("")
 		defer queue.ShutDown()
 		nop := func(context.Context, string) (time.Duration, error) { return 0, nil }
-		used := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		used := enqueue.NewQueue[string]("")
 		used.ShutDown()
 		var none *informer.Group
 		for want, err := range map[string]error{

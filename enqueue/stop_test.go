@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -129,7 +128,7 @@ func TestADrainReadsWhatHappens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+		queue := enqueue.NewQueue[types.NamespacedName]("")
 		if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -150,6 +149,7 @@ func TestADrainReadsWhatHappens(t *testing.T) {
 		}()
 		synctest.Wait()
 		stop()
+		synctest.Wait() // from now on nothing is added to the queue
 		for _, name := range []string{"a", "b"} {
 			src.Apply(pod(name, func(p *corev1.Pod) { p.Spec.NodeName = "new" }))
 		}
@@ -195,7 +195,7 @@ func TestErrorsAtAStop(t *testing.T) {
 		type name struct{}
 		var values, errs []string
 		ctx, stop := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue := enqueue.NewQueue[string]("")
 		note := func(ctx context.Context, what string) {
 			values = append(values, fmt.Sprint(what, " ", ctx.Value(name{})))
 		}
@@ -237,7 +237,7 @@ func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		queue := enqueue.NewQueue[string]("")
 		release := make(chan struct{})
 		done := make(chan error)
 		go func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Queue is what the watchers of this package put keys into. Each of client-go's typed
-// workqueues is one. Add may be called from several goroutines, and should not block.
+// Queue is what the watchers of this package put keys into: what [NewQueue] returns, or
+// any other of client-go's typed workqueues. Add may be called from several goroutines, and should not block.
 type Queue[K comparable] interface {
 	Add(key K)
 }

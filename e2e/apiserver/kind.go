@@ -25,20 +25,35 @@ type Kind struct {
 	Status bool
 }
 
-// Install creates the CustomResourceDefinition of the kind, under its regular
-// plural, and blocks until the resource is served. It fails with AlreadyExists
-// if the resource was installed before.
+// Install creates a CustomResourceDefinition of the kind, under its regular plural,
+// and blocks until the resource is served. It fails with AlreadyExists if the
+// resource was installed before.
+//
+// A kind of Kubernetes itself, such as the Ingress of networking.k8s.io/v1, gets a
+// stand-in: its objects are stored and watched like any, but nothing checks them
+// or fills in defaults, and they are served as JSON only. A typed client, which
+// prefers protobuf for such a kind, needs JSON as the ContentType of its configuration.
 func (s *Server) Install(ctx context.Context, kind Kind) (schema.GroupVersionResource, error) {
-	resource, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind)
-	if err := s.install(ctx, kind, resource); err != nil {
-		return schema.GroupVersionResource{}, fmt.Errorf("installing %s: %w", kind.GroupVersionKind, err)
+	return s.InstallDefinition(ctx, definition(kind))
+}
+
+// InstallDefinition is Install for a definition that is there already, such as the one
+// that a program comes with. It returns the resource in the version that is stored.
+func (s *Server) InstallDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (schema.GroupVersionResource, error) {
+	version, err := apihelpers.GetCRDStorageVersion(crd)
+	resource := schema.GroupVersionResource{Group: crd.Spec.Group, Version: version, Resource: crd.Spec.Names.Plural}
+	if err == nil {
+		err = s.install(ctx, crd, resource)
+	}
+	if err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("installing %s: %w", crd.Name, err)
 	}
 	return resource, nil
 }
 
-func (s *Server) install(ctx context.Context, kind Kind, resource schema.GroupVersionResource) error {
+func (s *Server) install(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, resource schema.GroupVersionResource) error {
 	crds := s.crds.ApiextensionsV1().CustomResourceDefinitions()
-	crd, err := crds.Create(ctx, definition(kind, resource), metav1.CreateOptions{})
+	crd, err := crds.Create(ctx, crd, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -103,7 +118,8 @@ func (s *Server) waitServed(ctx context.Context, resource schema.GroupVersionRes
 	})
 }
 
-func definition(kind Kind, resource schema.GroupVersionResource) *apiextensionsv1.CustomResourceDefinition {
+func definition(kind Kind) *apiextensionsv1.CustomResourceDefinition {
+	resource, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind)
 	anyFields := true
 	version := apiextensionsv1.CustomResourceDefinitionVersion{
 		Name:    resource.Version,
@@ -121,7 +137,7 @@ func definition(kind Kind, resource schema.GroupVersionResource) *apiextensionsv
 			Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
 		}
 	}
-	return &apiextensionsv1.CustomResourceDefinition{
+	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: resource.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group:    resource.Group,
@@ -130,4 +146,9 @@ func definition(kind Kind, resource schema.GroupVersionResource) *apiextensionsv
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
 		},
 	}
+	if apihelpers.IsProtectedCommunityGroup(resource.Group) {
+		// The groups of Kubernetes itself are not served without a word on who approved.
+		crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, a stand-in"}
+	}
+	return crd
 }

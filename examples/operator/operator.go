@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -42,7 +41,7 @@ func run(ctx context.Context, sites website.Interface, kube kubernetes.Interface
 
 	// An event of a Website, or of an Ingress that belongs to one, is about the key of
 	// the Website. Its status is the operator's own, so only a new generation matters.
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	queue := enqueue.NewQueue[types.NamespacedName]("website")
 	_, err1 := websites.AddWatcher(enqueue.Object[*website.Website](queue, enqueue.Generation), informer.WatcherOptions{})
 	_, err2 := ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: website.Kind.GroupKind()}), informer.WatcherOptions{})
 	var group informer.Group

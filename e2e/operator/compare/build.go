@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
+)
+
+// side is one of the operators that are compared.
+type side struct {
+	name  string
+	build func(ctx context.Context, dir string) (file string, err error)
+	flags []string
+}
+
+// ours is the side that the others are compared with.
+var ours = side{name: "this library", build: buildExample}
+
+// peers are the other sides. By default, controller-runtime takes the objects that are
+// there at the start after everything that changes; this library has them in one queue.
+var peers = []side{
+	{name: "controller-runtime", build: buildPeer},
+	{name: "without its priority queue", build: buildPeer, flags: []string{"-priority-queue=false"}},
+}
+
+func buildPeer(ctx context.Context, dir string) (string, error) {
+	return process.Build(ctx, dir, compare+"controllerruntime")
+}
+
+const compare = "github.com/customcacheinformer/informer/e2e/operator/compare/"
+
+// What is put into the example, so that it counts its reconciles and can be asked.
+const counted = "probe.Count(o.reconcile), enqueue.Options"
+
+// buildExample builds the example operator with a probe in it. The sources stay as they
+// are: the compiler is given another file in the place of one of them.
+func buildExample(ctx context.Context, dir string) (string, error) {
+	sources, err := cluster.Sources(ctx)
+	if err != nil {
+		return "", err
+	}
+	original := filepath.Join(sources, "operator.go")
+	source, err := os.ReadFile(original)
+	if err != nil {
+		return "", err
+	}
+	plain := strings.NewReplacer("probe.Count(", "", "),", ",").Replace(counted)
+	if strings.Count(string(source), plain) != 1 {
+		return "", errors.New("the example operator does not say " + plain + " any more")
+	}
+	probed := strings.NewReplacer(plain, counted, "import (\n", "import (\n\t\""+compare+"probe\"\n").Replace(string(source))
+	changed, overlay := filepath.Join(dir, "operator.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(changed, []byte(probed), 0o600); err != nil {
+		return "", err
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return "", err
+	}
+	return process.Build(ctx, dir, cluster.Program, "-overlay", overlay)
+}

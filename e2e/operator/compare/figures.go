@@ -1,0 +1,41 @@
+package main
+
+// phase is what an operator took for a part of the work. Times are in seconds, memory is
+// in bytes, at the end of it.
+type phase struct {
+	Wall, CPU, Peak, Heap       float64
+	Reconciles, Writes, Refused int
+}
+
+// figures are those of one operator in one round.
+type figures struct{ Create, Restart, Move phase }
+
+// part is a part of the table.
+type part struct {
+	title string
+	of    func(figures) phase
+}
+
+var parts = []part{
+	{"start: all are to be created", func(f figures) phase { return f.Create }},
+	{"restart: all is done already", func(f figures) phase { return f.Restart }},
+	{"then all Websites get another host", func(f figures) phase { return f.Move }},
+}
+
+// row is a line of each part.
+type row struct {
+	name, unit string
+	of         func(phase) float64
+}
+
+const mebi = 1 << 20
+
+var rows = []row{
+	{"until all is done", "s", func(p phase) float64 { return p.Wall }},
+	{"CPU time", "s", func(p phase) float64 { return p.CPU }},
+	{"most memory ever resident", "MiB", func(p phase) float64 { return p.Peak / mebi }},
+	{"live heap afterwards", "MiB", func(p phase) float64 { return p.Heap / mebi }},
+	{"reconciles", "", func(p phase) float64 { return float64(p.Reconciles) }},
+	{"write requests", "", func(p phase) float64 { return float64(p.Writes) }},
+	{"of these refused", "", func(p phase) float64 { return float64(p.Refused) }},
+}

@@ -1,0 +1,54 @@
+// Command compare puts the example operator and the same operator written with
+// controller-runtime to the same work, and prints one table.
+//
+// The API server is in this process. Each operator is a fresh process, and each round has
+// an API server of its own, so that memory, CPU time and what there is are its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+)
+
+// config is what the flags say.
+type config struct {
+	sites, workers, rounds int
+	write                  string
+}
+
+func main() {
+	var c config
+	flag.IntVar(&c.sites, "sites", 2000, "how many Websites there are")
+	flag.IntVar(&c.workers, "workers", 4, "for how many Websites at once the operators reconcile")
+	flag.IntVar(&c.rounds, "rounds", 5, "how often each side is measured; the table has the medians")
+	flag.StringVar(&c.write, "write", "", "also write the report to this file")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, c)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, c config) error {
+	if min(c.sites, c.workers, c.rounds) < 1 {
+		return errors.New("-sites, -workers and -rounds must be at least 1")
+	}
+	found, err := measureAll(ctx, c)
+	if err != nil {
+		return err
+	}
+	report := found.report(c)
+	fmt.Print(report)
+	if c.write != "" {
+		return os.WriteFile(c.write, []byte(report), 0o644)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"log"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	// Timers of the API server's own, see Server.Stop.
+	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
+	if err := goleak.Find(waits); err != nil && code == 0 {
+		log.Print(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func TestASmallRunHasEveryFigure(t *testing.T) {
+	const n = 30
+	c := config{sites: n, workers: 2, rounds: 1}
+	found, err := measureAll(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append(slices.Clone(peers), ours) {
+		f := found.rounds[s.name][0]
+		for what, p := range map[string]phase{"start": f.Create, "restart": f.Restart, "other hosts": f.Move} {
+			writes := 2 * n // an Ingress and a status each
+			if what == "restart" {
+				writes = 0
+			}
+			if p.Reconciles < n || p.Writes-p.Refused != writes {
+				t.Errorf("%s, %s: %d reconciles, %d writes, of which %d refused", s.name, what, p.Reconciles, p.Writes, p.Refused)
+			}
+			if p.Wall <= 0 || p.CPU <= 0 || p.Heap <= 0 || p.Peak < p.Heap {
+				t.Errorf("%s, %s: %+v", s.name, what, p)
+			}
+		}
+	}
+	report := found.report(c)
+	if lines := strings.Count(report, "\n| "); lines != len(parts)*(1+len(rows)) {
+		t.Errorf("%d lines of tables, want %d", lines, len(parts)*(1+len(rows)))
+	}
+	if strings.Contains(report, "NaN") || !regexp.MustCompile(`controller-runtime v\d`).MatchString(report) {
+		t.Errorf("the report:\n%s", report)
+	}
+}
+
+func TestWhatIsNoFigureIsADash(t *testing.T) {
+	for text, value := range map[string]float64{"–": median(nil, nil), "0.333": 0.3333333, "12.3": 12.345, "1,234,567": 1234567} {
+		if got := number(value); got != text {
+			t.Errorf("%v: got %s, want %s", value, got, text)
+		}
+	}
+}

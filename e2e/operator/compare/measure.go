@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	netv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/e2e/operator/compare/probe"
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/examples/operator/website"
+)
+
+// results are the figures of each round, by the name of the side, and the versions of
+// what the first side was built of.
+type results struct {
+	rounds   map[string][]figures
+	versions map[string]string
+}
+
+// measureAll measures all sides in each round, in an order that changes, and checks that
+// they come to the same end.
+func measureAll(ctx context.Context, c config) (found results, err error) {
+	dir, err := os.MkdirTemp("", "compare-")
+	if err != nil {
+		return found, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	programs := map[string]string{}
+	sides := append(slices.Clone(peers), ours)
+	for i, s := range sides {
+		to := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(to, 0o700); err != nil {
+			return found, err
+		}
+		if programs[s.name], err = s.build(ctx, to); err != nil {
+			return found, err
+		}
+	}
+
+	found = results{map[string][]figures{}, versionsOf(programs[peers[0].name])}
+	order, want := slices.Clone(sides), ""
+	for round := range c.rounds {
+		for _, s := range order {
+			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s\r", round+1, c.rounds, s.name)
+			f, end, err := measure(ctx, c, subjectProgram{programs[s.name], s.flags})
+			if err != nil {
+				return found, fmt.Errorf("%s: %w", s.name, err)
+			}
+			if want = cmp.Or(want, end); end != want {
+				return found, fmt.Errorf("%s came to another end:\n%s\n\nand not\n%s", s.name, end, want)
+			}
+			found.rounds[s.name] = append(found.rounds[s.name], f)
+		}
+		slices.Reverse(order) // who comes first may have it better, or worse
+	}
+	return found, nil
+}
+
+// measure takes one operator through everything, on an API server of its own, and returns
+// how all Websites and Ingresses are in the end.
+func measure(ctx context.Context, c config, program subjectProgram) (f figures, end string, err error) {
+	world, err := cluster.Start(ctx)
+	if err != nil {
+		return f, "", err
+	}
+	defer func() { err = errors.Join(err, world.Stop()) }()
+	keys := make([]types.NamespacedName, c.sites)
+	for i := range keys {
+		keys[i] = types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("site-%06d", i)}
+	}
+	if err := world.CreateSites(ctx, keys); err != nil {
+		return f, "", err
+	}
+	if f.Create, err = create(ctx, c, world, program, keys); err != nil {
+		return f, "", err
+	}
+	made, err := endState(world)
+	if err != nil {
+		return f, "", err
+	}
+	if f.Restart, f.Move, err = restart(ctx, c, world, program, keys); err != nil {
+		return f, "", err
+	}
+	moved, err := endState(world)
+	return f, made + moved, err
+}
+
+// create measures how an operator that is new does all there is to do.
+func create(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (p phase, err error) {
+	s, err := startSubject(ctx, world, program, c.workers)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	if err := settled(ctx, world, keys, cluster.Host); err != nil {
+		return p, fmt.Errorf("%w\n%s", err, s.process.Log)
+	}
+	return s.end(ctx)
+}
+
+// restart measures how one finds out that all is done, and then how all Websites are
+// moved to other hosts.
+func restart(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (start, move phase, err error) {
+	s, err := startSubject(ctx, world, program, c.workers)
+	if err != nil {
+		return start, move, err
+	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	if _, err := s.ask(probe.Request{Keys: len(keys)}); err != nil {
+		return start, move, err
+	}
+	if start, err = s.end(ctx); err != nil {
+		return start, move, err
+	}
+	if err := s.begin(); err != nil {
+		return start, move, err
+	}
+	host := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
+	if err := errors.Join(world.MoveSites(ctx, keys, host), settled(ctx, world, keys, host)); err != nil {
+		return start, move, fmt.Errorf("%w\n%s", err, s.process.Log)
+	}
+	move, err = s.end(ctx)
+	return start, move, err
+}
+
+// settled waits until all Websites, at these hosts, have an Ingress and a status.
+func settled(ctx context.Context, world *cluster.Cluster, keys []types.NamespacedName, host func(types.NamespacedName) string) error {
+	for _, key := range keys {
+		if _, _, err := world.Settled(ctx, key, host(key), website.Pending); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endState returns what there is, without what is different on every API server.
+func endState(world *cluster.Cluster) (string, error) {
+	type object struct {
+		Name, Owner string
+		Labels      map[string]string
+		Spec        netv1.IngressSpec
+		Status      website.Status
+	}
+	var all []object
+	for key, ingress := range world.Ingresses.All() {
+		site, exists, err := world.Websites.Get(key)
+		if err != nil || !exists || len(ingress.OwnerReferences) != 1 {
+			return "", fmt.Errorf("the Ingress %s is nobody's: %w", key, err)
+		}
+		owner := ingress.OwnerReferences[0]
+		owner.UID = ""
+		all = append(all, object{key.String(), owner.String(), ingress.Labels, ingress.Spec, site.Status})
+	}
+	slices.SortFunc(all, func(a, b object) int { return cmp.Compare(a.Name, b.Name) })
+	text, err := json.Marshal(all)
+	return string(text), err
+}

@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+)
+
+// Front forwards the requests of one operator to the API server. It counts them, may
+// have something happen first, and translates what is protobuf, so that the operator
+// needs no other settings than in a cluster.
+type Front struct {
+	// Kubeconfig is the file that tells the operator of the Front.
+	Kubeconfig string
+
+	before func(*http.Request)
+	server http.Server
+	ended  sync.WaitGroup // the accepting of connections
+
+	mu    sync.Mutex // protects calls
+	calls Calls
+}
+
+// Front starts a Front. It calls before, unless that is nil, with each request before it
+// forwards it, from several goroutines. The caller must close it.
+func (c *Cluster) Front(before func(*http.Request)) (*Front, error) {
+	target, err := url.Parse(c.Config().Host)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{before: before, calls: Calls{}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      transport,
+		ModifyResponse: f.count,
+		// The operator is gone, or the API server is.
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	f.server.Handler = f.handler(proxy)
+	f.server.ErrorLog = log.New(io.Discard, "", 0)
+	if err := f.start(c.Config()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Front) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.before != nil {
+			f.before(r)
+		}
+		if err := translate(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if r.Method != http.MethodGet {
+			// A write that has come this far is made, also if the operator dies meanwhile.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (f *Front) start(config *rest.Config) error {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return err
+	}
+	f.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	if err := f.writeKubeconfig("https://"+listener.Addr().String(), certificate, config.BearerToken); err != nil {
+		_ = listener.Close()
+		return err
+	}
+	f.ended.Go(func() { _ = f.server.ServeTLS(listener, "", "") })
+	return nil
+}
+
+func (f *Front) writeKubeconfig(server string, ca []byte, token string) error {
+	dir, err := os.MkdirTemp("", "operator-")
+	if err != nil {
+		return err
+	}
+	f.Kubeconfig = filepath.Join(dir, "kubeconfig")
+	const name = "front"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.WriteToFile(*config, f.Kubeconfig)
+}
+
+// Close ends all requests and removes the kubeconfig.
+func (f *Front) Close() {
+	_ = f.server.Close()
+	f.ended.Wait()
+	if f.Kubeconfig != "" {
+		_ = os.RemoveAll(filepath.Dir(f.Kubeconfig))
+	}
+}
+
+// Calls returns what has been answered up to now.
+func (f *Front) Calls() Calls {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.calls)
+}
+
+func (f *Front) count(r *http.Response) error {
+	verb, resource, _ := RequestOf(r.Request)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[Call{verb, resource, r.StatusCode}]++
+	return nil
+}

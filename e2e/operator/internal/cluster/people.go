@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	netv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/examples/operator/website"
+)
+
+// CreateSites creates Websites, several at once, each at a host of its own.
+func (c *Cluster) CreateSites(ctx context.Context, keys []types.NamespacedName) error {
+	return Each(keys, func(key types.NamespacedName) error {
+		_, err := c.Sites.Websites(key.Namespace).Create(ctx, &website.Website{
+			ObjectMeta: metav1.ObjectMeta{Name: key.Name},
+			Spec:       website.Spec{Host: Host(key), Service: key.Name, Port: 80},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// Host returns the host that a Website is created with.
+func Host(key types.NamespacedName) string { return key.Name + ".example.com" }
+
+// MoveSites has Websites ask for other hosts, several at once.
+func (c *Cluster) MoveSites(ctx context.Context, keys []types.NamespacedName, host func(types.NamespacedName) string) error {
+	return Each(keys, func(key types.NamespacedName) error {
+		return c.Patch(ctx, website.Resource, key, fmt.Sprintf(`{"spec":{"host":%q}}`, host(key)))
+	})
+}
+
+// Settled waits until an operator has done for a Website, which has that host, all that
+// there is to do, and returns both objects then; of one that has expired, there is no
+// Ingress.
+func (c *Cluster) Settled(ctx context.Context, key types.NamespacedName, host string, phase website.Phase) (site *website.Website, ingress *netv1.Ingress, err error) {
+	err = c.Websites.WaitFor(ctx, key, func(obj *website.Website, exists bool) bool {
+		site = obj
+		return exists && obj.Spec.Host == host && obj.Status.ObservedGeneration == obj.Generation && obj.Status.Phase == phase
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the Website %s is %+v, wanted %s at %s: %w", key, site, phase, host, err)
+	}
+	err = c.Ingresses.WaitFor(ctx, key, func(obj *netv1.Ingress, exists bool) bool {
+		ingress = obj
+		if phase == website.Expired {
+			return !exists
+		}
+		return exists && metav1.IsControlledBy(obj, site) && obj.Spec.Rules[0].Host == host
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the Ingress %s is %+v, wanted one for %s: %w", key, ingress, host, err)
+	}
+	return site, ingress, nil
+}
+
+// Each calls do for each key, several at once, and returns what went wrong.
+func Each(keys []types.NamespacedName, do func(key types.NamespacedName) error) error {
+	const goroutines = 8
+	errs := make([]error, goroutines)
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := g; i < len(keys) && errs[g] == nil; i += goroutines {
+				errs[g] = do(keys[i])
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

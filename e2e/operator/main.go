@@ -1,0 +1,74 @@
+// Command operator shows the example operator at work: it starts a real Kubernetes API
+// server with a real etcd inside this process, builds the program in examples/operator
+// as it is, runs it, and does to it what happens in production. It needs no cluster,
+// ends by itself, and leaves nothing behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
+)
+
+func main() {
+	patience := flag.Duration("timeout", time.Minute, "when to give up")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *patience)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "operator:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, patience time.Duration) (err error) {
+	dir, err := os.MkdirTemp("", "operator-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	program, err := process.Build(ctx, dir, cluster.Program) // the first time it takes long
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := cluster.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	w, err := newWorld(c, program, "default")
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	return show(ctx, w, os.Stdout)
+}
+
+// show takes the operator through everything, and says so.
+func show(ctx context.Context, w *world, out io.Writer) error {
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "a Kubernetes API server is running at %s, and the operator is a process\n", w.Config().Host)
+	for i, step := range steps {
+		begun := time.Now()
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, step.what)
+		if err := step.do(ctx, w, out); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+		fmt.Fprintf(out, "   (%v)\n", time.Since(begun).Round(time.Millisecond))
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
+)
+
+var (
+	shared  *cluster.Cluster
+	program string // the operator's file
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "operator-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if program, err = process.Build(context.Background(), dir, cluster.Program); err != nil {
+		log.Fatal(err)
+	}
+	if shared, err = cluster.Start(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		log.Print(err)
+		code = 1
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		log.Print(err)
+	}
+	// Timers of the API server's own, see Server.Stop.
+	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
+	if err := goleak.Find(waits); err != nil && code == 0 {
+		log.Print(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// begin starts an operator for a test, with a namespace of the test's own and a ctx that
+// ends long after everything should be done.
+func begin(t *testing.T) (context.Context, *world) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	w, err := newWorld(shared, program, strings.ToLower(t.Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	if err := w.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, w
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	netv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/examples/operator/website"
+)
+
+// converge creates Websites, and gives each an address once it has an Ingress.
+func (w *world) converge(ctx context.Context, names ...string) error {
+	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
+		return err
+	}
+	if err := w.allSettled(ctx, names, website.Pending); err != nil {
+		return err
+	}
+	if err := cluster.Each(w.keys(names), func(key types.NamespacedName) error { return w.route(ctx, key) }); err != nil {
+		return err
+	}
+	return w.allSettled(ctx, names, website.Online)
+}
+
+// recreate deletes the Ingress of a Website by hand, and waits for another.
+func (w *world) recreate(ctx context.Context, name string) error {
+	_, old, err := w.settled(ctx, name, cluster.Host(w.key(name)), website.Online)
+	if err != nil {
+		return err
+	}
+	if err := w.Kube.NetworkingV1().Ingresses(w.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := w.replaced(ctx, old); err != nil {
+		return err
+	}
+	return w.allSettled(ctx, []string{name}, website.Pending) // the new one has no address
+}
+
+// replaced waits until there is another Ingress in the place of old.
+func (w *world) replaced(ctx context.Context, old *netv1.Ingress) error {
+	err := w.Ingresses.WaitFor(ctx, w.key(old.Name), func(obj *netv1.Ingress, exists bool) bool {
+		return exists && obj.UID != old.UID
+	})
+	if err != nil {
+		return fmt.Errorf("the Ingress %s does not come back: %w\n%s", old.Name, err, w.operator.Log)
+	}
+	return nil
+}
+
+// crash creates Websites, kills the operator while it is about to create the Ingress for
+// every second, and deletes an Ingress while nobody operates. Then it starts the operator
+// again, and waits for the rest. It returns how many Ingresses there were in between.
+func (w *world) crash(ctx context.Context, names []string) (done int, err error) {
+	killed := w.atCreation(int64(len(names)/2), w.operator.Kill)
+	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
+		return 0, err
+	}
+	select {
+	case <-killed:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("the operator does not get that far: %w\n%s", context.Cause(ctx), w.operator.Log)
+	}
+	ingresses := w.Kube.NetworkingV1().Ingresses(w.namespace)
+	list, err := ingresses.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	of := sets.New(names...)
+	list.Items = slices.DeleteFunc(list.Items, func(ingress netv1.Ingress) bool { return !of.Has(ingress.Name) })
+	if done = len(list.Items); done == 0 {
+		return 0, errors.New("the operator was killed before it did anything")
+	}
+	if err := ingresses.Delete(ctx, list.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+		return done, err
+	}
+	if err := w.start(ctx); err != nil {
+		return done, err
+	}
+	return done, errors.Join(w.allSettled(ctx, names, website.Pending), w.replaced(ctx, &list.Items[0]))
+}
+
+// interrupt is like crash, but asks the operator to stop, and has no patience.
+func (w *world) interrupt(ctx context.Context, names []string) (took time.Duration, err error) {
+	stopped := w.atCreation(int64(len(names)/2), func() {
+		begun := time.Now()
+		err = w.operator.Stop(ctx)
+		took = time.Since(begun)
+	})
+	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
+		return 0, err
+	}
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("the operator does not get that far: %w\n%s", context.Cause(ctx), w.operator.Log)
+	}
+	if err != nil {
+		return took, err
+	}
+	if err := w.start(ctx); err != nil {
+		return took, err
+	}
+	return took, w.allSettled(ctx, names, website.Pending)
+}
+
+// conflict moves Websites to other hosts, and then gives them addresses. Whenever the
+// operator first writes one of them or its Ingress after either, somebody else has
+// annotated the object just before. It returns how many writes were refused, and fails if
+// somebody's annotation is lost.
+func (w *world) conflict(ctx context.Context, names []string) (refused int, err error) {
+	was := w.front.Calls().Conflicts()
+	defer w.before.Store(nil)
+	host := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
+
+	w.getAhead(ctx, "web")
+	if err := w.MoveSites(ctx, w.keys(names), host); err != nil {
+		return 0, err
+	}
+	if err := w.annotated(ctx, names, host, website.Pending, "web", "web"); err != nil {
+		return 0, err
+	}
+	// Of this the operator hears from the Ingress alone, and of what is in its way from
+	// nobody: what somebody else writes to a Website is not its business.
+	w.getAhead(ctx, "network")
+	if err := cluster.Each(w.keys(names), func(key types.NamespacedName) error { return w.route(ctx, key) }); err != nil {
+		return 0, err
+	}
+	err = w.annotated(ctx, names, host, website.Online, "network", "web")
+	return w.front.Calls().Conflicts() - was, err
+}
+
+// getAhead has somebody else annotate each object just before the operator writes it for
+// the first time from now on.
+func (w *world) getAhead(ctx context.Context, team string) {
+	var met sync.Map
+	w.meddle(func(verb, resource, name string) {
+		if verb != http.MethodPut {
+			return
+		}
+		if _, again := met.LoadOrStore(resource+name, true); again {
+			return
+		}
+		of := website.Resource
+		if resource == "ingresses" {
+			of = cluster.Ingresses
+		}
+		// Should this fail, the annotation is missed in the end.
+		_ = w.Patch(ctx, of, w.key(name), fmt.Sprintf(`{"metadata":{"annotations":{"example.com/team":%q}}}`, team))
+	})
+}
+
+// annotated waits until Websites have settled, and checks the annotations of them and of
+// their Ingresses.
+func (w *world) annotated(ctx context.Context, names []string, host func(types.NamespacedName) string, phase website.Phase, onSite, onIngress string) error {
+	for _, name := range names {
+		site, ingress, err := w.settled(ctx, name, host(w.key(name)), phase)
+		if err != nil {
+			return err
+		}
+		if site.Annotations["example.com/team"] != onSite || ingress.Annotations["example.com/team"] != onIngress {
+			return fmt.Errorf("annotations are lost: %+v, %+v", site.ObjectMeta, ingress.ObjectMeta)
+		}
+	}
+	return nil
+}
+
+// expire has a Website expire in about two seconds, and waits for it.
+func (w *world) expire(ctx context.Context, name string) error {
+	expires := metav1.NewTime(time.Now().Add(2 * time.Second)).Rfc3339Copy() // in full seconds
+	patch := fmt.Sprintf(`{"spec":{"expires":%q}}`, expires.UTC().Format(time.RFC3339))
+	if err := w.Patch(ctx, website.Resource, w.key(name), patch); err != nil {
+		return err
+	}
+	if _, _, err := w.settled(ctx, name, cluster.Host(w.key(name)), website.Expired); err != nil {
+		return err
+	}
+	if early := time.Until(expires.Time); early > 0 {
+		return fmt.Errorf("%s was taken down %v too early", name, early)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"sync/atomic"
+
+	netv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
+	"github.com/customcacheinformer/informer/examples/operator/website"
+)
+
+// address is what the Ingress controller of this world gives to every Ingress.
+const address = "192.0.2.1"
+
+// world is a namespace with Websites, the operator, which is a process, and everybody
+// else who has to do with them, which is this one.
+type world struct {
+	*cluster.Cluster
+	namespace string
+	program   string // the operator's file
+	front     *cluster.Front
+	operator  *process.Process
+	before    atomic.Pointer[func(*http.Request)] // what happens before a request of the operator, if anything
+}
+
+func newWorld(c *cluster.Cluster, program, namespace string) (w *world, err error) {
+	w = &world{Cluster: c, program: program, namespace: namespace}
+	w.front, err = c.Front(func(r *http.Request) {
+		if before := w.before.Load(); before != nil {
+			(*before)(r)
+		}
+	})
+	return w, err
+}
+
+// close ends what still runs. The Cluster stays.
+func (w *world) close() {
+	if w.operator != nil {
+		w.operator.Kill()
+	}
+	w.front.Close()
+}
+
+// start starts the operator.
+func (w *world) start(ctx context.Context) (err error) {
+	w.operator, err = process.Start(exec.CommandContext(ctx, w.program, "-kubeconfig", w.front.Kubeconfig))
+	return err
+}
+
+// meddle has do happen before each request of the operator, until it is called again.
+func (w *world) meddle(do func(verb, resource, name string)) {
+	before := func(r *http.Request) { do(cluster.RequestOf(r)) }
+	w.before.Store(&before)
+}
+
+// atCreation has do happen before the operator's nth creation of an Ingress from now on
+// reaches the API server. The returned channel is closed when do has returned.
+func (w *world) atCreation(n int64, do func()) <-chan struct{} {
+	var count atomic.Int64
+	done := make(chan struct{})
+	w.meddle(func(verb, resource, _ string) {
+		if verb == http.MethodPost && resource == "ingresses" && count.Add(1) == n {
+			do()
+			close(done)
+		}
+	})
+	return done
+}
+
+func (w *world) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.namespace, Name: name}
+}
+
+// names returns n names of Websites.
+func names(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("site-%03d", i)
+	}
+	return list
+}
+
+// keys returns the keys of objects of that name.
+func (w *world) keys(names []string) []types.NamespacedName {
+	list := make([]types.NamespacedName, len(names))
+	for i, name := range names {
+		list[i] = w.key(name)
+	}
+	return list
+}
+
+// route does what an Ingress controller does: it gives an Ingress an address.
+func (w *world) route(ctx context.Context, key types.NamespacedName) error {
+	return w.Patch(ctx, cluster.Ingresses, key,
+		fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address), "status")
+}
+
+// settled is Settled, and allSettled for Websites that are where they were created. What
+// goes wrong comes with what the operator says.
+func (w *world) settled(ctx context.Context, name, host string, phase website.Phase) (*website.Website, *netv1.Ingress, error) {
+	site, ingress, err := w.Settled(ctx, w.key(name), host, phase)
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, w.operator.Log)
+	}
+	return site, ingress, err
+}
+
+func (w *world) allSettled(ctx context.Context, names []string, phase website.Phase) error {
+	for _, name := range names {
+		if _, _, err := w.settled(ctx, name, cluster.Host(w.key(name)), phase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
