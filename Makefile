@@ -1,6 +1,6 @@
 # All targets work on a machine that has nothing but Go and make.
 
-MODULES := . controllerruntime e2e bench
+MODULES := . controllerruntime store/disk e2e bench
 LINT    := bin/golangci-lint
 TESTFLAGS ?=
 

@@ -2,13 +2,16 @@ package informer_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -137,5 +140,39 @@ func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
 			t.Errorf("who joined late was told (-want +got):\n%s", diff)
 		}
 		close(block)
+	})
+}
+
+// inOrder is a durable store that notes the keys it is given.
+type inOrder struct {
+	*durable
+	keys []string
+}
+
+func (s *inOrder) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	for _, c := range changes {
+		s.keys = append(s.keys, c.Object.(metav1.Object).GetName())
+	}
+	return s.durable.Apply(ctx, changes, bookmark)
+}
+
+// A reflector hands on what was streamed in the order of a map, which a store on disk
+// would be slow to take.
+func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[*corev1.ConfigMap]()
+		var want []string
+		for n := range 100 {
+			name := fmt.Sprintf("o-%02d", n)
+			src.Apply(object(name, "1"))
+			want = append(want, name)
+		}
+		store := &inOrder{durable: informertest.NewDurable()}
+		inf := newInformer(t, src, options{Store: store})
+		informertest.Run(t, inf)
+		checkStore(t, inf, src)
+		if diff := cmp.Diff(want, store.keys); diff != "" {
+			t.Errorf("keys in Apply (-want +got):\n%s", diff)
+		}
 	})
 }

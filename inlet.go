@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +91,7 @@ type inlet[T Object] struct {
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
-	bound   int    // how many objects of a list may wait
+	durable bool   // the store is a Durable: what waits for it is a batch
 	any     bool   // something may be known
 	highest string // the version that was seen last
 	ordered bool   // events come in the order of their versions: not so the objects that a watch from no version begins with
@@ -108,14 +110,10 @@ type inlet[T Object] struct {
 
 func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
-	in := &inlet[T]{
-		queue: queue, source: s, accept: accept, transform: opts.Transform, bound: listBound,
+	return &inlet[T]{
+		queue: queue, source: s, accept: accept, transform: opts.Transform, durable: opts.durable(),
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
-	if opts.durable() {
-		in.bound = inletBound // what waits is a batch
-	}
-	return in
 }
 
 // Add, Update and Delete take one event of a watch. They never return an error,
@@ -212,6 +210,10 @@ func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 	}
 	in.any = true
 	in.enter(patience, begin, inletBound)
+	bound := listBound
+	if in.durable {
+		bound, list = inletBound, inKeyOrder(list)
+	}
 	for _, obj := range list {
 		it, err := in.item("list", itemUpsert, obj)
 		if err != nil {
@@ -219,7 +221,7 @@ func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 			it = in.lost()
 		}
 		it.listed, it.restored, it.rv = true, restored, ""
-		in.enter(patience, it, in.bound)
+		in.enter(patience, it, bound)
 	}
 	in.ordered = rv != "" && rv != "0"
 	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
@@ -245,6 +247,29 @@ func keysOf(list []any) map[string]struct{} {
 		}
 	}
 	return keys
+}
+
+// inKeyOrder returns a list in the order of its objects' keys. The API server lists in
+// that order, but a reflector hands on a streamed list in that of a map, with which each
+// batch would touch pages all over a store on disk.
+func inKeyOrder(list []any) []any {
+	type keyed struct {
+		key string
+		obj any
+	}
+	byKey := make([]keyed, len(list))
+	for i, obj := range list {
+		byKey[i].obj = obj
+		if m, err := checkMeta(obj); err == nil {
+			byKey[i].key = objectKey(m)
+		}
+	}
+	slices.SortStableFunc(byKey, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	ordered := make([]any, len(list))
+	for i := range byKey {
+		ordered[i] = byKey[i].obj
+	}
+	return ordered
 }
 
 // checkType returns an error if obj is an object, but not of the informer's type.

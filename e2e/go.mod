@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/customcacheinformer/informer/controllerruntime v0.0.0
+	github.com/customcacheinformer/informer/store/disk v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.0
 	go.etcd.io/etcd/server/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
@@ -132,3 +133,5 @@ require (
 replace github.com/customcacheinformer/informer => ../
 
 replace github.com/customcacheinformer/informer/controllerruntime => ../controllerruntime
+
+replace github.com/customcacheinformer/informer/store/disk => ../store/disk

@@ -1,0 +1,239 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+const diskObjects = 20_000
+
+// wire counts the requests and what they bring.
+type wire struct {
+	requests
+	bytes atomic.Int64
+}
+
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.requests.RoundTrip(req)
+	if err == nil {
+		resp.Body = &counted{resp.Body, &w.bytes}
+	}
+	return resp, err
+}
+
+type counted struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// diskLife is an informer over a file, from the opening to the closing.
+type diskLife struct {
+	store          *disk.Store
+	stop           func()
+	synced, having time.Duration // from the opening on
+	asked          string
+	bytes          int64
+	events         *informertest.Recorder[object]
+}
+
+// liveOnDisk runs an informer until its watcher was told of the object lastName, which
+// it creates, and deletes.
+func (w *world) liveOnDisk(path string) *diskLife {
+	w.t.Helper()
+	last := make(chan struct{}, 1)
+	l := &diskLife{events: &informertest.Recorder[object]{}}
+	l.events.Hook = func(_ context.Context, e informer.Event[object]) error {
+		if e.Type == informer.EventAdded && e.Key().Name == lastName {
+			last <- struct{}{}
+		}
+		return nil
+	}
+	config, counts := server.Config(), &wire{}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		counts.RoundTripper = rt
+		return counts
+	})
+	client := w.client(config).Namespace(namespace)
+	begun := time.Now()
+	var err error
+	l.store, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
+		Identity: disk.Identity{Cluster: "e2e", Resource: w.gvr.String(), Namespace: namespace},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	inf, err := informer.New(informer.ListWatch(client), informer.Options[object]{Store: l.store})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	reg, err := inf.AddWatcher(l.events, informer.WatcherOptions{MaxBacklog: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := inf.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		if err := l.store.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(l.stop)
+	<-inf.Synced()
+	l.synced = time.Since(begun)
+	<-reg.Synced()
+	l.having = time.Since(begun)
+	w.create(w.writers[0], lastName, 0)
+	<-last
+	l.asked, l.bytes = counts.take(), counts.bytes.Load()
+	w.remove(w.writers[0], lastName)
+	return l
+}
+
+// newWorldOf returns a world with a kind of that group, whose informers read directly.
+func newWorldOf(t *testing.T, group string) *world {
+	w := &world{t: t, gvk: schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"}}
+	var err error
+	if w.gvr, err = server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.gvk}); err != nil {
+		t.Fatal(err)
+	}
+	for range clients {
+		w.writers = append(w.writers, w.client(server.Config()).Namespace(namespace))
+	}
+	return w
+}
+
+func TestADiskStoreOnARealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 20,000 objects")
+	}
+	w := newWorldOf(t, "disk.example.com")
+	spec := strings.Repeat("0123456789abcdef", 64) // about 2 KiB with the managed fields
+	w.inParts(func(n int) {
+		obj := w.widget(name(n), n)
+		obj.Object["spec"].(map[string]any)["text"] = spec
+		_, err := w.writers[n%clients].Create(t.Context(), obj, metav1.CreateOptions{})
+		w.do(err)
+	})
+	path := filepath.Join(t.TempDir(), "widgets.db")
+	cold := w.liveOnDisk(path)
+	cold.stop()
+	if got := len(cold.events.View()); got < diskObjects || cold.asked != "stream" {
+		t.Fatalf("the cold start has told of %d objects with the requests %q", got, cold.asked)
+	}
+
+	before := cold.events.View()
+	gone, changed := map[types.UID]bool{}, map[types.NamespacedName]bool{}
+	for n := 0; n < diskObjects; n += 20 {
+		key := types.NamespacedName{Namespace: namespace, Name: name(n)}
+		switch n % 60 {
+		case 0:
+			changed[key] = true
+			w.update(w.writers[0], name(n), -n-1)
+		case 20:
+			gone[before[key].GetUID()] = true
+			w.remove(w.writers[0], name(n))
+		default:
+			gone[before[key].GetUID()], changed[key] = true, true
+			w.remove(w.writers[0], name(n))
+			w.create(w.writers[0], name(n), -n-1)
+		}
+	}
+
+	warm := w.liveOnDisk(path)
+	warm.stop()
+	if warm.asked != "probe watch" {
+		t.Errorf("the warm start has made the requests %q, want a probe and a watch", warm.asked)
+	}
+	w.checkTold(warm, gone, changed)
+	for _, l := range []struct {
+		name string
+		*diskLife
+	}{{"cold", cold}, {"warm", warm}} {
+		t.Logf("%s: Synced after %v, the watcher had all after %v; requests: %s, which brought %d bytes", l.name, l.synced, l.having, l.asked, l.bytes)
+	}
+	t.Logf("Synced is %.0f times as fast", cold.synced.Seconds()/warm.synced.Seconds())
+	if warm.synced > cold.synced/10 {
+		t.Errorf("Synced took %v warm and %v cold, want a tenth", warm.synced, cold.synced)
+	}
+}
+
+// inParts calls f for each number of an object, from several goroutines.
+func (w *world) inParts(f func(n int)) {
+	var all sync.WaitGroup
+	for part := range clients {
+		all.Go(func() {
+			for n := part; n < diskObjects; n += clients {
+				f(n)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// checkTold fails the test unless the watcher has ended with the server's state, and
+// was told of what has gone and changed meanwhile.
+func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[types.NamespacedName]bool) {
+	w.t.Helper()
+	want, wrong := w.state(), 0
+	view := l.events.View()
+	delete(view, types.NamespacedName{Namespace: namespace, Name: lastName})
+	delete(want, types.NamespacedName{Namespace: namespace, Name: lastName})
+	for key, version := range want {
+		if obj := view[key]; obj == nil || fmt.Sprintf("%s@%s", obj.GetUID(), obj.GetResourceVersion()) != version {
+			wrong++
+		}
+	}
+	if wrong > 0 || len(view) != len(want) {
+		w.t.Errorf("the watcher was told of %d objects, of which %d are wrong; the server has %d", len(view), wrong, len(want))
+	}
+	told := map[types.NamespacedName]bool{}
+	for _, e := range l.events.Events() {
+		if e.Type == informer.EventDeleted {
+			delete(gone, e.Old.GetUID())
+		} else if e.Origin == informer.OriginWatch {
+			told[e.Key()] = true
+		}
+	}
+	for key := range changed {
+		if !told[key] {
+			w.t.Errorf("the watcher was not told that %v has changed", key)
+		}
+	}
+	if len(gone) > 0 {
+		w.t.Errorf("the watcher was not told of %d deletes: %v", len(gone), gone)
+	}
+	if err := l.events.Err(); err != nil {
+		w.t.Error(err)
+	}
+}

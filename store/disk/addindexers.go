@@ -1,0 +1,271 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"k8s.io/client-go/tools/cache"
+)
+
+// sampled is how many objects an index of the file is compared for with its function.
+const sampled = 500
+
+// AddIndexers adds indexes, also for what is there already, and returns when they have
+// all of it. A name that is taken is an error, and then none is added.
+//
+// The file keeps indexes by name. One that it has from an earlier process is taken
+// over without reading the objects, so that an index function must stay what it was:
+// it is called for the first 500 objects, and if it then does not return what the file
+// has the index is built anew. A function that differs for later ones only is not
+// noticed: change Identity.Version with it. An index that nobody has asked for by the
+// time that an object is written is removed from the file.
+//
+// To build one, all objects are read and decoded, by pages; they may be written meanwhile.
+// An error leaves all as it was.
+func (s *Store) AddIndexers(indexers cache.Indexers) error {
+	if err := s.addIndexers(indexers); err != nil {
+		return fmt.Errorf("disk: add indexers: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) addIndexers(indexers cache.Indexers) error {
+	if err := checkIndexers(indexers); err != nil || len(indexers) == 0 {
+		return err
+	}
+	fresh, err := s.declare(indexers)
+	if err != nil {
+		return err
+	}
+	if err = s.build(fresh); err == nil {
+		err = s.alter(func(tx *bbolt.Tx) error {
+			for name := range fresh {
+				if err := put(bucketsOf(tx, name).self, []byte(stateKey), []byte(complete)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func(all map[string]*index) {
+			for name, f := range indexers {
+				all[name] = &index{f: f, ready: true}
+			}
+		})
+	}
+	if err != nil {
+		return errors.Join(err, s.withdraw(indexers))
+	}
+	return nil
+}
+
+// alter changes the file and, if that has worked, what indexes there are.
+func (s *Store) alter(inFile func(tx *bbolt.Tx) error, inUse func(map[string]*index)) error {
+	if err := s.claim(context.Background()); err != nil {
+		return err
+	}
+	defer s.release()
+	if err := s.update(inFile); err != nil {
+		return err
+	}
+	s.publish(inUse)
+	return nil
+}
+
+// publish changes what indexes there are. The caller is the writer.
+func (s *Store) publish(change func(map[string]*index)) {
+	all := maps.Clone(*s.indexes.Load())
+	change(all)
+	s.indexes.Store(&all)
+}
+
+// declare has indexes maintained from now on. It returns those that are still to be
+// built.
+func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err error) {
+	if err := s.claim(context.Background()); err != nil {
+		return nil, err
+	}
+	defer s.release()
+	fresh = cache.Indexers{}
+	for name, f := range indexers {
+		if (*s.indexes.Load())[name] != nil {
+			return nil, fmt.Errorf("there is an index %q already", name)
+		}
+		same := false
+		if s.dormant[name] {
+			if same, err = s.agrees(name, f); err != nil {
+				return nil, err
+			}
+		}
+		if !same {
+			fresh[name] = f
+		}
+	}
+	if len(fresh) > 0 {
+		if err := s.update(func(tx *bbolt.Tx) error { return makeIndexes(tx, fresh) }); err != nil {
+			return nil, err
+		}
+	}
+	s.publish(func(all map[string]*index) {
+		for name, f := range indexers {
+			all[name] = &index{f: f}
+			delete(s.dormant, name)
+		}
+	})
+	return fresh, nil
+}
+
+// makeIndexes puts empty indexes into the file, in the place of what there is.
+func makeIndexes(tx *bbolt.Tx, indexers cache.Indexers) error {
+	for name := range indexers {
+		if err := deleteIndex(tx, name); err != nil {
+			return err
+		}
+		self, err := tx.Bucket([]byte(indexesBucket)).CreateBucket(indexName(name))
+		for _, part := range []string{entriesBucket, valuesBucket} {
+			if err == nil {
+				_, err = self.CreateBucket([]byte(part))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteIndex(tx *bbolt.Tx, name string) error {
+	err := tx.Bucket([]byte(indexesBucket)).DeleteBucket(indexName(name))
+	if errors.Is(err, berrors.ErrBucketNotFound) {
+		return nil
+	}
+	return err
+}
+
+// agrees reports whether a function returns for some objects what the file has.
+func (s *Store) agrees(name string, f cache.IndexFunc) (bool, error) {
+	items, err := s.page(bucketRange{objectsBucket}, nil, sampled)
+	if err != nil {
+		return false, err
+	}
+	want := make([][]byte, len(items))
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		x := bucketsOf(tx, name)
+		for i := 0; i < len(items) && err == nil; i++ {
+			want[i], err = get(x.values, items[i].key)
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for i, item := range items {
+		values, err := s.valuesOf(name, f, item)
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Equal(want[i], encodeValues(values)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (s *Store) valuesOf(name string, f cache.IndexFunc, i item) ([]string, error) {
+	obj, err := s.decode(i)
+	if err != nil {
+		return nil, err
+	}
+	values, err := evaluate(name, f, obj)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", i.key, err)
+	}
+	return values, nil
+}
+
+// build puts what is there into indexes that are maintained already.
+func (s *Store) build(indexers cache.Indexers) error {
+	if len(indexers) == 0 {
+		return nil
+	}
+	for at := []byte(nil); ; {
+		items, err := s.page(bucketRange{objectsBucket}, at, pageRecords)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		values := map[string][][]string{}
+		for name, f := range indexers {
+			for _, i := range items {
+				v, err := s.valuesOf(name, f, i)
+				if err != nil {
+					return err
+				}
+				values[name] = append(values[name], v)
+			}
+		}
+		err = s.alter(func(tx *bbolt.Tx) error { return fillIndexes(tx, items, values) }, func(map[string]*index) {})
+		if err != nil {
+			return err
+		}
+		at = items[len(items)-1].at
+	}
+}
+
+// fillIndexes puts items into indexes, but for those that were written since they were
+// read: these are there already, or gone.
+func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error {
+	objects := tx.Bucket([]byte(objectsBucket))
+	for name, ofItems := range values {
+		x := bucketsOf(tx, name)
+		x.values.FillPercent = filled
+		for i, item := range items {
+			if objects.Get(item.key) == nil || x.values.Get(item.key) != nil {
+				continue
+			}
+			if err := x.set(item.key, ofItems[i], true); err != nil {
+				return fmt.Errorf("index %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// withdraw takes indexes back that could not all be added.
+func (s *Store) withdraw(indexers cache.Indexers) error {
+	return s.alter(func(tx *bbolt.Tx) error {
+		for name := range indexers {
+			if err := deleteIndex(tx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(all map[string]*index) {
+		for name := range indexers {
+			delete(all, name)
+		}
+	})
+}
+
+// findIndexes notes what indexes the file has.
+func (s *Store) findIndexes(tx *bbolt.Tx) error {
+	return tx.Bucket([]byte(indexesBucket)).ForEachBucket(func(bucket []byte) error {
+		name := string(bucket[1:])
+		x := bucketsOf(tx, name)
+		state, err := get(x.self, []byte(stateKey))
+		s.dormant[name] = string(state) == complete && x.entries != nil && x.values != nil
+		return err
+	})
+}
+
+// dropDormant removes the indexes that have no function: they will not be right any more.
+func (s *Store) dropDormant(tx *bbolt.Tx) error {
+	for name := range s.dormant {
+		if err := deleteIndex(tx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

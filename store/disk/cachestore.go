@@ -1,0 +1,111 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Add stores an object, whether or not there is one under its key. As all writes but
+// Apply and Forget, it removes the bookmark. It waits as Apply does.
+func (s *Store) Add(obj any) error { return s.writeOne("add", obj, s.storing) }
+
+// Update stores an object; see Add.
+func (s *Store) Update(obj any) error { return s.writeOne("update", obj, s.storing) }
+
+// Delete removes what is there under the key of obj, an object of any type or a
+// cache.DeletedFinalStateUnknown, and keeps no tombstone; see Add.
+func (s *Store) Delete(obj any) error { return s.writeOne("delete", obj, removing) }
+
+func (s *Store) writeOne(op string, obj any, as func(any) (change, error)) error {
+	c, err := as(obj)
+	if err == nil {
+		err = s.write(context.Background(), batch{changes: []change{c}})
+	}
+	if err != nil {
+		return fmt.Errorf("disk: %s %q: %w", op, c.key, err)
+	}
+	return nil
+}
+
+// Replace stores objects in the place of all others, in one transaction, for which it
+// needs memory for all of them. It removes the bookmark, and leaves the tombstones alone.
+// The resourceVersion is not used. It waits as Apply does.
+func (s *Store) Replace(objs []any, _ string) error {
+	b := batch{replace: true}
+	for _, obj := range objs {
+		c, err := s.storing(obj)
+		if err != nil {
+			return fmt.Errorf("disk: replace: %q: %w", c.key, err)
+		}
+		b.changes = append(b.changes, c)
+	}
+	if err := s.write(context.Background(), b); err != nil {
+		return fmt.Errorf("disk: replace: %w", err)
+	}
+	return nil
+}
+
+// Get returns what is there under the key of obj.
+func (s *Store) Get(obj any) (item any, exists bool, err error) {
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return nil, false, fmt.Errorf("disk: get: %w", err)
+	}
+	return s.GetByKey(key)
+}
+
+// GetByKey returns what is there under a key. It blocks only for the disk.
+func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
+	found := item{key: []byte(key)}
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		if key != "" { // which bbolt would take for the first
+			found.payload, err = get(tx.Bucket([]byte(objectsBucket)), found.key)
+		}
+		return err
+	})
+	if err == nil && found.payload != nil {
+		obj, err = s.decode(found)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("disk: get %q: %w", key, err)
+	}
+	return obj, found.payload != nil, nil
+}
+
+// List returns all objects, in the order of their keys: all are in memory then. It reads
+// as Scan does. As it cannot return an error, it reports it to Options.ErrorHandler and
+// returns nil, never a part: an informer calls Scan instead.
+func (s *Store) List() []any {
+	objs, err := s.readAll(context.Background(), bucketRange{objectsBucket})
+	if err != nil {
+		s.opts.ErrorHandler(fmt.Errorf("disk: %s: list: %w", s.path, err))
+		return nil
+	}
+	return objs
+}
+
+// ListKeys returns the keys of all objects, in order; see List.
+func (s *Store) ListKeys() []string {
+	var keys []string
+	err := s.each(context.Background(), keyRange{}, nil, unlimited, func(i item) error {
+		keys = append(keys, string(i.at))
+		return nil
+	})
+	if err != nil {
+		s.opts.ErrorHandler(fmt.Errorf("disk: %s: list keys: %w", s.path, err))
+		return nil
+	}
+	return keys
+}
+
+// Resync does nothing.
+func (s *Store) Resync() error { return nil }
+
+// Bookmark does nothing: the bookmark that Resume returns is set by Apply alone.
+func (s *Store) Bookmark(string) {}
+
+// LastStoreSyncResourceVersion returns "": it is not what an informer begins with.
+func (s *Store) LastStoreSyncResourceVersion() string { return "" }

@@ -1,0 +1,506 @@
+package disk_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// whole returns the file of a store that has taken steps, and the one of the step before.
+func whole(t *testing.T, steps int) (file, before []byte) {
+	t.Helper()
+	path := newPath(t)
+	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	h := newHistory()
+	for range steps {
+		before = readFile(t, path)
+		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return readFile(t, path), before
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeFile(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopened opens a file that may be damaged, and returns what it holds and whether it
+// was set aside, which must have left an empty store, and the file as it was. If it was
+// not, the history must be able to go on.
+func reopened(t *testing.T, file []byte) (all []string, aside error) {
+	t.Helper()
+	path := newPath(t)
+	writeFile(t, path, file)
+	s, err := disk.Open(path, newConfigMap("", ""), disk.Options{
+		Durability: disk.SurviveProcess, Indexers: versionIndexer,
+		ErrorHandler: func(err error) { aside = errors.Join(aside, err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = contents(t, s)
+	if aside == nil {
+		goOn(t, s)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if aside == nil {
+		return all, nil
+	}
+	var set *disk.SetAsideError
+	if !errors.As(aside, &set) {
+		t.Fatalf("reported: %v, want that it was set aside", aside)
+	}
+	if !slices.Equal(all, []string{"bookmark "}) {
+		t.Errorf("in the place of what was set aside is %v", all)
+	}
+	if !bytes.Equal(readFile(t, set.Aside), file) {
+		t.Error("what was set aside is not the file")
+	}
+	return all, aside
+}
+
+// goOn makes a few more steps, which a page would not bear that is used for two things.
+func goOn(t *testing.T, s *disk.Store) {
+	t.Helper()
+	bookmark, err := s.Resume(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, _ := strconv.Atoi(bookmark)
+	for i := range 4 {
+		step++
+		if err := s.Apply(t.Context(), known()[step].changes, strconv.Itoa(step)); err != nil {
+			t.Fatalf("%d steps after it was opened: %v", i, err)
+		}
+	}
+	if want, now := known()[step].contents, contents(t, s); !slices.Equal(want, now) {
+		t.Errorf("four steps after it was opened: %s", cut(cmp.Diff(want, now)))
+	}
+}
+
+// wantWhole fails the test unless a damaged file was set aside or holds what there was
+// after one of steps. It reports whether it was set aside.
+func wantWhole(t *testing.T, what string, file []byte, steps ...int) bool {
+	t.Helper()
+	all, aside := reopened(t, file)
+	if aside != nil {
+		if !errors.Is(aside, disk.ErrDamaged) {
+			t.Errorf("%s: it was set aside, but not for damage: %v", what, aside)
+		}
+		return true
+	}
+	for _, step := range steps {
+		if slices.Equal(all, known()[step].contents) {
+			return false
+		}
+	}
+	diff := cmp.Diff(known()[steps[len(steps)-1]].contents, all)
+	t.Errorf("%s: it was opened, and holds what it never held (-then +now): %s", what, cut(diff))
+	return false
+}
+
+const steps = 30
+
+func TestAWrongByteIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	random, noticed, n := rand.New(rand.NewPCG(1, 1)), 0, 200
+	if !*thorough {
+		n = 40
+	}
+	for range n {
+		wrong, i := slices.Clone(file), random.IntN(len(file))
+		wrong[i] ^= 1 << random.IntN(8)
+		// One of the two first pages may be lost: then it is what was before.
+		if wantWhole(t, "a wrong byte", wrong, steps, steps-1) {
+			noticed++
+		}
+	}
+	t.Logf("%d of %d wrong bytes were noticed; the others are in pages that are not used", noticed, n)
+	if noticed < n/10 {
+		t.Errorf("%d of %d wrong bytes were noticed, which cannot be all", noticed, n)
+	}
+}
+
+// Most bytes are those of objects. These are all the others.
+func TestAWrongByteInTheStructureIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	random, noticed, n := rand.New(rand.NewPCG(2, 1)), 0, 0
+	for page := 0; page < len(file); page += disk.PageSize {
+		for range 3 {
+			wrong, i := slices.Clone(file), page+random.IntN(100)
+			wrong[i] ^= 1 << random.IntN(8)
+			n++
+			if wantWhole(t, "a wrong byte in the structure", wrong, steps, steps-1) {
+				noticed++
+			}
+		}
+		if page += 5 * disk.PageSize; !*thorough {
+			page += 16 * disk.PageSize
+		}
+	}
+	t.Logf("%d of %d wrong bytes were noticed", noticed, n)
+}
+
+func TestAPageInThePlaceOfAnotherIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	random, pages := rand.New(rand.NewPCG(3, 1)), len(file)/disk.PageSize
+	n, noticed := 100, 0
+	if !*thorough {
+		n = 15
+	}
+	for i := range n {
+		wrong := slices.Clone(file)
+		to := wrong[random.IntN(pages)*disk.PageSize:][:disk.PageSize]
+		switch i % 3 {
+		case 0:
+			clear(to)
+		case 1:
+			copy(to, file[random.IntN(pages)*disk.PageSize:])
+		default: // with its number, as if it were an older state of the page
+			copy(to[8:], file[random.IntN(pages)*disk.PageSize+8:][:disk.PageSize-8])
+		}
+		if wantWhole(t, "a wrong page", wrong, steps, steps-1) {
+			noticed++
+		}
+	}
+	t.Logf("%d of %d wrong pages were noticed", noticed, n)
+}
+
+// A page that is free and used would be overwritten some time later.
+func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	first, second := file[16:80], file[disk.PageSize+16:][:64]
+	if binary.NativeEndian.Uint64(second[48:]) > binary.NativeEndian.Uint64(first[48:]) {
+		first = second
+	}
+	free := file[binary.NativeEndian.Uint64(first[32:])*disk.PageSize:]
+	n := int(binary.NativeEndian.Uint16(free[10:]))
+	if n == 0 {
+		t.Fatal("there is no free page")
+	}
+	for i, page := range map[int]uint64{0: binary.NativeEndian.Uint64(first[16:]), n - 1: binary.NativeEndian.Uint64(free[16:])} {
+		wrong := slices.Clone(file)
+		at := binary.NativeEndian.Uint64(first[32:])*disk.PageSize + 16 + 8*uint64(i)
+		binary.NativeEndian.PutUint64(wrong[at:], page)
+		if !wantWhole(t, "a used page among the free ones", wrong) {
+			t.Errorf("page %d is among the free ones, and was not noticed", page)
+		}
+	}
+}
+
+// What leads to a page is in no record.
+func TestAWrongKeyThatLeadsToAPageIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	n, noticed := 0, 0
+	for page := 2 * disk.PageSize; page < len(file); page += disk.PageSize {
+		if binary.NativeEndian.Uint16(file[page+8:]) != 1 {
+			continue
+		}
+		for i := 0; i < int(binary.NativeEndian.Uint16(file[page+10:])); i++ {
+			element := page + 16 + 16*i
+			for _, bit := range []byte{1, 0x80} {
+				wrong := slices.Clone(file)
+				wrong[element+int(binary.NativeEndian.Uint32(file[element:]))+len("default/o-")] ^= bit
+				if n++; wantWhole(t, "a wrong key of a page", wrong, steps) {
+					noticed++
+				}
+			}
+			if i += 3; !*thorough {
+				break
+			}
+		}
+	}
+	t.Logf("%d of %d wrong keys were noticed; the others are in pages that are not used", noticed, n)
+	if noticed == 0 {
+		t.Error("no wrong key was noticed")
+	}
+}
+
+// A disk that loses a write leaves a page that was right once. So all that can be opened
+// then is what the file was at some time.
+func TestAPageThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	h, files := newHistory(), [][]byte{readFile(t, path)}
+	every := []int{0}
+	for range steps {
+		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
+			t.Fatal(err)
+		}
+		files, every = append(files, readFile(t, path)), append(every, h.step)
+	}
+	random, n, noticed := rand.New(rand.NewPCG(8, 1)), 0, 0
+	last := files[steps]
+	for page := 0; page < len(last); page += disk.PageSize {
+		older := files[steps-1-random.IntN(steps/2)]
+		if page += 2 * disk.PageSize; !*thorough {
+			page += 4 * disk.PageSize
+		}
+		if page+disk.PageSize > min(len(older), len(last)) || bytes.Equal(older[page:page+disk.PageSize], last[page:page+disk.PageSize]) {
+			continue
+		}
+		wrong := slices.Clone(last)
+		copy(wrong[page:page+disk.PageSize], older[page:])
+		n++
+		if wantWhole(t, "an older page", wrong, every...) {
+			noticed++
+		}
+	}
+	t.Logf("%d of %d older pages were noticed", noticed, n)
+}
+
+func TestATruncatedFileIsNoticed(t *testing.T) {
+	t.Parallel()
+	file, _ := whole(t, steps)
+	random := rand.New(rand.NewPCG(4, 1))
+	sizes := []int{1, 100, disk.PageSize - 1, disk.PageSize, 2 * disk.PageSize, 4 * disk.PageSize, len(file) - 1}
+	n := 60
+	if !*thorough {
+		n = 15
+	}
+	for range n {
+		sizes = append(sizes, 1+random.IntN(len(file)-1))
+	}
+	for _, size := range sizes {
+		// The end of a file is room to grow.
+		if !wantWhole(t, "a truncated file", file[:size], steps) && size < len(file)/2 {
+			t.Errorf("%d of %d bytes were taken for a file", size, len(file))
+		}
+	}
+}
+
+func TestWhatIsNoStoreIsSetAside(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 100_000)
+	random := rand.New(rand.NewPCG(5, 1))
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	for name, file := range map[string][]byte{"zeros": make([]byte, 100_000), "noise": noise, "a text": []byte("objects")} {
+		if !wantWhole(t, name, file) {
+			t.Errorf("%s: it was taken for a store", name)
+		}
+	}
+	if _, aside := reopened(t, nil); aside != nil {
+		t.Errorf("an empty file is not taken for a new one: %v", aside)
+	}
+}
+
+// A machine that loses power has written some pages of the last transaction and others
+// not. The first page that leads to them is written when they are synced.
+func TestATornWriteIsTheStateBefore(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(6, 1))
+	var earlier []int
+	for step := range steps + 2 {
+		earlier = append(earlier, step)
+	}
+	n := 40
+	if !*thorough {
+		n = 6
+	}
+	for range n {
+		steps := 2 + random.IntN(steps)
+		after, before := whole(t, steps)
+		torn := slices.Clone(after)
+		before = append(before, make([]byte, max(0, len(after)-len(before)))...)
+		copy(torn[:2*disk.PageSize], before)
+		for page := 2 * disk.PageSize; page < len(after); page += disk.PageSize {
+			if random.IntN(2) == 0 {
+				copy(torn[page:page+disk.PageSize], before[page:])
+			}
+		}
+		if wantWhole(t, "a torn write", torn, steps-1) {
+			t.Errorf("a torn write of step %d: the file was set aside", steps)
+		}
+		// And if the disk has not done what it was told, it is noticed, but for what may
+		// be all of an earlier state.
+		copy(torn[:2*disk.PageSize], after)
+		wantWhole(t, "a torn write with its first page", torn, earlier[:steps+1]...)
+	}
+}
+
+func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
+	h, random := newHistory(), rand.New(rand.NewPCG(7, 1))
+	n := 150
+	if !*thorough {
+		n = 40
+	}
+	for range n {
+		changes := h.next()
+		if random.IntN(10) == 0 {
+			changes = nil
+			for _, obj := range h.objects { // so that pages become free and trees low
+				changes = append(changes, deleting(obj))
+			}
+			clear(h.objects)
+		}
+		if err := s.Apply(t.Context(), changes, h.bookmark()); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.Check(readFile(t, path)); err != nil {
+			t.Fatalf("after step %d: %v", h.step, err)
+		}
+	}
+}
+
+func TestDamageIsToldWhileItIsInUse(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	var reported []error
+	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer, ErrorHandler: func(err error) { reported = append(reported, err) }})
+	for _, name := range []string{"bad", "good"} {
+		if err := s.Add(newSized(name, 1, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overwrite(t, path, "<bad in version 1>", "<bad in version 2>")
+	if _, exists, err := s.GetByKey("default/good"); !exists || err != nil {
+		t.Errorf("GetByKey of another object: %v, %v", exists, err)
+	}
+	_, _, get := s.GetByKey("default/bad")
+	_, scan := s.Scan(t.Context(), "", 10)
+	_, byIndex := s.ByIndex("version", "1")
+	for op, err := range map[string]error{"GetByKey": get, "Scan": scan, "ByIndex": byIndex} {
+		if !errors.Is(err, disk.ErrDamaged) || !strings.Contains(err.Error(), "default/bad") {
+			t.Errorf("%s: %v, want an error with the key", op, err)
+		}
+	}
+	if s.List() != nil || len(reported) != 1 || !errors.Is(reported[0], disk.ErrDamaged) {
+		t.Errorf("List has not returned nothing, or not reported why: %v", reported)
+	}
+	// It is still there to be replaced.
+	if err := s.Apply(t.Context(), nil, "1"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
+	var set *disk.SetAsideError
+	if len(reported) != 2 || !errors.As(reported[1], &set) || len(s.ListKeys()) != 0 {
+		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
+	}
+}
+
+// overwrite replaces a text in a file, wherever it is.
+func overwrite(t *testing.T, path, was, is string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	file, done := readFile(t, path), 0
+	for i := 0; ; done++ {
+		at := bytes.Index(file[i:], []byte(was))
+		if at < 0 {
+			break
+		}
+		i += at + len(was)
+		if _, err := f.WriteAt([]byte(is), int64(i-len(was))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done == 0 {
+		t.Fatalf("%q is not in the file", was)
+	}
+}
+
+func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	var reported []error
+	report := func(err error) { reported = append(reported, err) }
+	s := open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: report})
+	h := newHistory()
+	for range 20 {
+		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(path, 2*disk.PageSize); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, scan := s.Scan(t.Context(), "", 10)
+		for op, err := range map[string]error{"Scan": scan, "Apply": s.Apply(t.Context(), h.next(), h.bookmark())} {
+			if !errors.Is(err, disk.ErrDamaged) {
+				t.Errorf("%s: %v, want %v", op, err, disk.ErrDamaged)
+			}
+		}
+	}
+	if len(reported) != 1 || !strings.Contains(reported[0].Error(), "goroutine") {
+		t.Errorf("reported: %v, want one panic with its stack", reported)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Whatever was wrong, it is not used again, also if it looks right.
+	file, _ := whole(t, 3)
+	writeFile(t, path, file)
+	s = open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: report})
+	if len(reported) != 2 || !errors.Is(reported[1], disk.ErrDamaged) || len(s.List()) != 0 {
+		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
+	}
+	if err := s.Add(newSized("a", 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s = open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+		t.Error("what took the damaged file's place is set aside too")
+	}
+	writeFile(t, path+".damaged", []byte("of a file that is gone"))
+	if err := errors.Join(s.Close(), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, path, newConfigMap("", ""), disk.Options{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, newConfigMap("", ""), disk.Options{})
+	entries, err := filepath.Glob(path + "*")
+	if err != nil || len(entries) != 3 { // with the lock and what was set aside
+		t.Errorf("there is %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,103 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Resume returns the bookmark, "" for none. It does not block but for the disk.
+func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) {
+	err = ctx.Err()
+	if err == nil {
+		err = s.view(func(tx *bbolt.Tx) error {
+			bookmark, err := get(tx.Bucket([]byte(aboutBucket)), []byte(bookmarkKey))
+			resourceVersion = string(bookmark)
+			return err
+		})
+	}
+	if err != nil {
+		return "", fmt.Errorf("disk: resume: %w", err)
+	}
+	return resourceVersion, nil
+}
+
+// Apply makes changes in their order, keeps tombstones, maintains the indexes and sets
+// the bookmark, in one transaction: all or nothing, whenever the process ends, and by
+// default on the disk when it returns. It waits for another write that is under way, and
+// then for the disk. An end of ctx is noticed until the transaction is being committed;
+// then nothing has happened. Errors but ErrPermanent and those of ctx leave open whether
+// it has; the same call may be made again.
+//
+// A transaction costs two fdatasync, whatever is in it. There is no waiting for others to
+// share them, as there is but one that writes: while one Apply syncs, what arrives at the
+// informer queues up, and is the next one, of up to 1000 changes. So an informer under
+// load commits in groups by itself, and one that is idle commits at once.
+func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
+	for i, change := range changes {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("disk: apply: %w", err)
+		}
+		var err error
+		if b.changes[i], err = s.changeOf(change); err != nil {
+			return fmt.Errorf("disk: apply: %s of %q: %w", change.Type, b.changes[i].key, err)
+		}
+	}
+	if err := s.write(ctx, b); err != nil {
+		return fmt.Errorf("disk: apply: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) changeOf(c cache.Transaction) (change, error) {
+	switch c.Type {
+	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
+		return s.storing(c.Object)
+	case cache.TransactionTypeDelete:
+		return s.burying(c.Object)
+	}
+	unknown, _ := removing(c.Object)
+	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
+}
+
+// Tombstones returns all tombstones, in any order. They are read by pages, as Scan reads
+// objects.
+func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
+	objs, err := s.readAll(ctx, bucketRange{bucket: tombstonesBucket})
+	if err != nil {
+		return nil, fmt.Errorf("disk: tombstones: %w", err)
+	}
+	return objs, nil
+}
+
+// Forget removes tombstones, by key and UID, in one step. It waits as Apply does.
+func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
+	if err := s.forget(ctx, tombstones); err != nil {
+		return fmt.Errorf("disk: forget: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) forget(ctx context.Context, tombstones map[string][]types.UID) error {
+	if err := s.claim(ctx); err != nil {
+		return err
+	}
+	defer s.release()
+	return s.update(func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket([]byte(tombstonesBucket))
+		for key, uids := range tombstones {
+			for _, uid := range uids {
+				if err := remove(bucket, tombstoneKey([]byte(key), uid)); err != nil {
+					return err
+				}
+			}
+		}
+		return ctx.Err()
+	})
+}

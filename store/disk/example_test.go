@@ -1,0 +1,100 @@
+package disk_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+func openPods(path, clusterUID string) (*disk.Store, error) {
+	return disk.Open(path, &corev1.Pod{}, disk.Options{
+		Identity: disk.Identity{Cluster: clusterUID, Resource: "pods"},
+	})
+}
+
+func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
+	_, section, _ := strings.Cut(string(readFile(t, "../../docs/stores.md")), "\n## On disk\n")
+	_, code, _ := strings.Cut(section, "```go\n")
+	code, _, found := strings.Cut(code, "```")
+	if !found || !strings.Contains(string(readFile(t, "example_test.go")), code) {
+		t.Errorf("this is not in this file:\n%s", code)
+	}
+	s, err := openPods(newPath(t), "uid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A program that is started again is told what the file has, and what was deleted while
+// it was down. The source is not listed.
+func Example() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	named := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	src := informertest.NewSource(named("first"))
+
+	run := func(until string) {
+		store, err := disk.Open(filepath.Join(dir, "configmaps.db"), &corev1.ConfigMap{}, disk.Options{
+			Identity: disk.Identity{Cluster: "example", Resource: "configmaps"},
+		})
+		if err != nil {
+			panic(err)
+		}
+		inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{Store: store})
+		if err != nil {
+			panic(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		watcher := informer.WatcherFunc[*corev1.ConfigMap](func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
+			fmt.Println(e.Type, e.Key().Name)
+			if e.Type.String()+" "+e.Key().Name == until {
+				stop()
+			}
+			return nil
+		})
+		if _, err := inf.AddWatcher(watcher, informer.WatcherOptions{}); err != nil {
+			panic(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() { _ = inf.Run(ctx) })
+		running.Wait()
+		if err := store.Close(); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("The first start:")
+	run("added first")
+	if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "first"}); err != nil {
+		panic(err)
+	}
+	src.Apply(named("second"))
+	fmt.Println("The second start:")
+	run("added second")
+	// Output:
+	// The first start:
+	// added first
+	// The second start:
+	// added first
+	// deleted first
+	// added second
+}

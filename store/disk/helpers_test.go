@@ -1,0 +1,79 @@
+package disk_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+func adding(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+}
+
+func deleting(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+}
+
+func withUID(obj informer.AnyObject, uid string) informer.AnyObject {
+	obj.SetUID(types.UID(uid))
+	return obj
+}
+
+func describe(raw any) string {
+	obj := raw.(informer.AnyObject)
+	return fmt.Sprintf("%s/%s %s@%s", obj.GetNamespace(), obj.GetName(), obj.GetUID(), obj.GetResourceVersion())
+}
+
+// versionIndexer is an index with a few objects for each value.
+var versionIndexer = cache.Indexers{"version": func(obj any) ([]string, error) {
+	return []string{obj.(informer.AnyObject).GetResourceVersion(), obj.(informer.AnyObject).GetNamespace()}, nil
+}}
+
+// contents returns all that a store holds, also by what the index has.
+func contents(t *testing.T, s *disk.Store) (all []string) {
+	t.Helper()
+	bookmark, err := s.Resume(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, "bookmark "+bookmark)
+	tombstones, err := s.Tombstones(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range tombstones {
+		all = append(all, "tombstone "+describe(obj))
+	}
+	for _, obj := range s.List() {
+		all = append(all, "object "+describe(obj))
+	}
+	for _, value := range s.ListIndexFuncValues("version") {
+		found, err := s.ByIndex("version", value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range found {
+			all = append(all, "under "+value+" "+describe(obj))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// newSized returns a config map with that much in it.
+func newSized(name string, version, size int) informer.AnyObject {
+	obj := newConfigMap("default", name).(*corev1.ConfigMap)
+	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("uid-%s-%d", name, version)), strconv.Itoa(version)
+	obj.Data = map[string]string{"of": fmt.Sprintf("<%s in version %d>", name, version), "more": strings.Repeat(name, size/len(name))}
+	return obj
+}

@@ -1,0 +1,202 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// An index is a bucket in indexesBucket that has two others: the entries, which lead from
+// a value to the keys of objects, and the values of each object, by which its entries are
+// found again without its last state being decoded. An object that has no value has a
+// record of that too.
+const (
+	entriesBucket = "entries"
+	valuesBucket  = "values"
+
+	stateKey = "state"
+	complete = "complete" // the state of an index that has all objects
+
+	maxIndexName = 1 << 10
+)
+
+// index is one that has a function. It is maintained from the moment that it is known,
+// and answers once it is ready.
+type index struct {
+	f     cache.IndexFunc
+	ready bool
+}
+
+// indexBuckets is an index in a transaction.
+type indexBuckets struct{ self, entries, values *bbolt.Bucket }
+
+// bucketsOf returns what there is of an index. It has no entries if there is not all.
+func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
+	self := tx.Bucket([]byte(indexesBucket)).Bucket(indexName(name))
+	if self == nil {
+		return indexBuckets{}
+	}
+	return indexBuckets{self, self.Bucket([]byte(entriesBucket)), self.Bucket([]byte(valuesBucket))}
+}
+
+// indexName returns the name of an index's bucket, which must not be empty.
+func indexName(name string) []byte { return []byte("i" + name) }
+
+// evaluate returns the values of an object as they are compared: each once, in order.
+func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
+	values, err := f(obj)
+	if err != nil {
+		return nil, fmt.Errorf("index %q: %w", name, err)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(values))), nil
+}
+
+// evaluateAll returns the values of each change, by index. The functions are the user's,
+// so that they are called before a transaction begins.
+func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
+	all := map[string][][]string{}
+	for name, x := range indexes {
+		all[name] = make([][]string, len(changes))
+		for i, c := range changes {
+			if c.obj == nil {
+				continue
+			}
+			var err error
+			if all[name][i], err = evaluate(name, x.f, c.obj); err != nil {
+				return nil, fmt.Errorf("%q: %w: %w", c.key, err, informer.ErrPermanent)
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// set makes the values of an object what they are now, and removes them if it is gone.
+func (x indexBuckets) set(key []byte, now []string, exists bool) error {
+	was, err := get(x.values, key)
+	if err != nil {
+		return err
+	}
+	is := encodeValues(now)
+	if exists && was != nil && bytes.Equal(was, is) {
+		return nil
+	}
+	before, err := decodeValues(was)
+	if err != nil {
+		return fmt.Errorf("the values of %q: %w", key, err)
+	}
+	for _, value := range before {
+		if _, still := slices.BinarySearch(now, value); !still {
+			if err := remove(x.entries, append(entryPrefix(value), key...)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, value := range now {
+		if _, already := slices.BinarySearch(before, value); !already {
+			if err := put(x.entries, append(entryPrefix(value), key...), entryPayload(value)); err != nil {
+				return err
+			}
+		}
+	}
+	if !exists {
+		return remove(x.values, key)
+	}
+	return put(x.values, key, is)
+}
+
+// encodeValues never returns nil.
+func encodeValues(values []string) []byte {
+	b := []byte{}
+	for _, value := range values {
+		b = appendBytes(b, []byte(value))
+	}
+	return b
+}
+
+func decodeValues(b []byte) (values []string, err error) {
+	for len(b) > 0 {
+		value, rest, ok := cutBytes(b)
+		if !ok {
+			return nil, ErrDamaged
+		}
+		values, b = append(values, string(value)), rest
+	}
+	return values, nil
+}
+
+// The key of an entry is a prefix, of which no other is the beginning, and the object's
+// key: so those with one value stand together, in the order of the objects' keys. Of a
+// value that is too long for a key of bbolt's, the prefix has the hash, and the payload
+// has the value.
+const (
+	literal = 0x00 // followed by the value, its zeros as {0, 0xFF}, and {0, 1}
+	hashed  = 0x01 // followed by 32 bytes
+
+	maxLiteral = 1 << 10
+)
+
+var errNoEntry = errors.New("it is no entry of an index")
+
+func entryPrefix(value string) []byte {
+	if len(value) > maxLiteral {
+		hash := sha256.Sum256([]byte(value))
+		return append([]byte{hashed}, hash[:]...)
+	}
+	prefix := []byte{literal}
+	for i := range len(value) {
+		prefix = append(prefix, value[i])
+		if value[i] == 0 {
+			prefix = append(prefix, 0xFF)
+		}
+	}
+	return append(prefix, 0, 1)
+}
+
+func entryPayload(value string) []byte {
+	if len(value) > maxLiteral {
+		return []byte(value)
+	}
+	return nil
+}
+
+// splitEntry returns the value of an entry and its prefix.
+func splitEntry(entry, payload []byte) (value string, prefix []byte, err error) {
+	switch {
+	case len(entry) > sha256.Size && entry[0] == hashed:
+		return string(payload), entry[:1+sha256.Size], nil
+	case len(entry) > 0 && entry[0] == literal:
+		var b []byte
+		for i := 1; i < len(entry)-1; i++ {
+			b = append(b, entry[i])
+			if entry[i] != 0 {
+				continue
+			}
+			if i++; entry[i] == 1 {
+				return string(b[:len(b)-1]), entry[:i+1], nil
+			}
+		}
+	}
+	return "", nil, fmt.Errorf("%q: %w: %w", entry, errNoEntry, ErrDamaged)
+}
+
+// successor returns what comes after all that begins with prefix, which does not end
+// with 0xFF throughout, as the first byte says what kind it is of.
+func successor(prefix []byte) []byte {
+	next := bytes.Clone(prefix)
+	for i := len(next) - 1; ; i-- {
+		if next[i]++; next[i] != 0 {
+			return next[:i+1]
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package disk_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// oddValues are values of an index that a key of bytes may confuse.
+var oddValues = []string{
+	"", "a", "a\x00", "a\x00a", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "\xff", "\xff\xff", "a/b", "default/o-1",
+	strings.Repeat("l", 1024), strings.Repeat("l", 1025), strings.Repeat("l", 40_000), strings.Repeat("l", 39_999) + "m",
+	"l\x00" + strings.Repeat("\x00", 1022), "ü",
+}
+
+// byValues is an index by the numbers in an object's data, which may be there twice, and
+// in any order.
+func byValues(field string) cache.IndexFunc {
+	return func(obj any) (values []string, err error) {
+		for number := range strings.FieldsSeq(obj.(*corev1.ConfigMap).Data[field]) {
+			i, err := strconv.Atoi(number)
+			if err != nil {
+				return nil, err
+			}
+			values = append(values, oddValues[i])
+		}
+		return values, nil
+	}
+}
+
+func indexed(random *rand.Rand, version int) *corev1.ConfigMap {
+	obj := newConfigMap("default", fmt.Sprintf("o-%d", random.IntN(30))).(*corev1.ConfigMap)
+	if random.IntN(3) == 0 {
+		obj.Namespace = ""
+	}
+	obj.ResourceVersion = strconv.Itoa(version)
+	for _, field := range []string{"one", "two"} {
+		for range random.IntN(5) {
+			obj.Data[field] += fmt.Sprint(" ", random.IntN(len(oddValues)))
+		}
+	}
+	return obj
+}
+
+// The reference is client-go's indexer.
+func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
+	rounds := 400
+	if !*thorough {
+		rounds = 100
+	}
+	path := newPath(t)
+	opts := disk.Options{Durability: disk.SurviveProcess, Indexers: cache.Indexers{"one": byValues("one"), "two": byValues("two")}}
+	s, reference := open(t, path, &corev1.ConfigMap{}, opts), cache.NewIndexer(cache.MetaNamespaceKeyFunc, opts.Indexers)
+	random := rand.New(rand.NewPCG(1, 9))
+	for version := range rounds {
+		obj := indexed(random, version)
+		var err error
+		switch random.IntN(12) {
+		case 0, 1, 2:
+			err = errors.Join(s.Delete(obj), reference.Delete(obj))
+		case 3:
+			err = errors.Join(s.Apply(t.Context(), []cache.Transaction{deleting(obj), adding(obj), deleting(obj)}, ""), reference.Delete(obj))
+		case 4:
+			two := []any{obj, indexed(random, version)}
+			err = errors.Join(s.Replace(two, ""), reference.Replace(two, ""))
+		case 5:
+			if err = s.Close(); err == nil {
+				s = open(t, path, &corev1.ConfigMap{}, opts)
+			}
+		default:
+			other := indexed(random, version)
+			err = errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(other), adding(obj)}, ""), reference.Update(other), reference.Update(obj))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version%5 == 0 {
+			wantSameIndexes(t, reference, s, indexed(random, version))
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// wantSameIndexes fails the test unless two indexers answer the same.
+func wantSameIndexes(t *testing.T, want cache.Indexer, got *disk.Store, asked *corev1.ConfigMap) {
+	t.Helper()
+	for name := range want.GetIndexers() {
+		wanted, values := want.ListIndexFuncValues(name), got.ListIndexFuncValues(name)
+		slices.Sort(wanted)
+		slices.Sort(values)
+		if !slices.Equal(wanted, values) {
+			t.Errorf("ListIndexFuncValues(%s): %d values, want %d", name, len(values), len(wanted))
+		}
+		for i, value := range oddValues {
+			found, err := got.ByIndex(name, value)
+			wanted, wantErr := want.ByIndex(name, value)
+			wantSame(t, fmt.Sprintf("ByIndex(%s) of value %d", name, i), wanted, found, wantErr, err)
+			keys, err := got.IndexKeys(name, value)
+			wantedKeys, wantErr := want.IndexKeys(name, value)
+			slices.Sort(wantedKeys)
+			if err != nil || wantErr != nil || !slices.Equal(wantedKeys, keys) {
+				t.Errorf("IndexKeys(%s) of value %d: %v, %v, want %v", name, i, keys, err, wantedKeys)
+			}
+		}
+		found, err := got.Index(name, asked)
+		wanted2, wantErr := want.Index(name, asked)
+		wantSame(t, "Index("+name+")", wanted2, found, wantErr, err)
+	}
+}
+
+func wantSame(t *testing.T, what string, want, got []any, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	var all [2][]string
+	for i, objs := range [][]any{want, got} {
+		for _, obj := range objs {
+			all[i] = append(all[i], describe(obj))
+		}
+		slices.Sort(all[i])
+	}
+	if !slices.Equal(all[0], all[1]) {
+		t.Errorf("%s: %v, want %v", what, all[1], all[0])
+	}
+}
+
+func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
+	s := open(t, newPath(t), &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess})
+	random := rand.New(rand.NewPCG(2, 9))
+	var first []cache.Transaction
+	for i := range 3000 { // several pages
+		obj := indexed(random, i)
+		obj.Name = fmt.Sprintf("p-%04d", i)
+		first = append(first, adding(obj))
+	}
+	if err := s.Apply(t.Context(), first, "1"); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		var all sync.WaitGroup
+		added := make(chan struct{})
+		all.Go(func() {
+			defer close(added)
+			if err := s.AddIndexers(cache.Indexers{fmt.Sprint(round): byValues("one")}); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			writes := rand.New(rand.NewPCG(3, uint64(round)))
+			for i := 0; ; i++ {
+				select {
+				case <-added:
+					return
+				default:
+				}
+				obj := indexed(writes, i)
+				obj.Name = fmt.Sprintf("p-%04d", writes.IntN(3200))
+				change := adding(obj)
+				if i%3 == 0 {
+					change = deleting(obj)
+				}
+				if err := s.Apply(t.Context(), []cache.Transaction{change}, "2"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		all.Wait()
+		reference := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{fmt.Sprint(round): byValues("one")})
+		if err := reference.Replace(s.List(), ""); err != nil {
+			t.Fatal(err)
+		}
+		wantSameIndexes(t, reference, s, indexed(random, 0))
+	}
+}
+
+// counted is an index function that counts its calls.
+func counted(f cache.IndexFunc, calls *int) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		*calls++
+		return f(obj)
+	}
+}
+
+func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
+	path := newPath(t)
+	s := open(t, path, &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess, Indexers: cache.Indexers{"one": byValues("one"), "two": byValues("two")}})
+	random := rand.New(rand.NewPCG(4, 9))
+	reference := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"one": byValues("one"), "two": byValues("two")})
+	for i := range 700 {
+		obj := indexed(random, i)
+		obj.Name = fmt.Sprint("p-", i)
+		if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "1"), reference.Add(obj)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen := func(write bool) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, path, &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess})
+		if len(s.GetIndexers()) != 0 {
+			t.Errorf("there are indexes that nobody has asked for: %v", s.GetIndexers())
+		}
+		if write {
+			obj := indexed(random, 1)
+			obj.Namespace, obj.Name = "", "zz" // behind those that an index is compared for
+			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "2"); err != nil {
+				t.Fatal(err)
+			}
+			if err := reference.Replace(s.List(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add := func(name string, f cache.IndexFunc) (calls int) {
+		t.Helper()
+		if err := s.AddIndexers(cache.Indexers{name: counted(f, &calls)}); err != nil {
+			t.Fatal(err)
+		}
+		return calls
+	}
+	const all = 600 // more than an index is compared for
+	reopen(false)
+	if n := add("one", byValues("one")); n == 0 || n > all {
+		t.Errorf("to take an index over, its function was called %d times", n)
+	}
+	if n := add("two", byValues("two")); n > all {
+		t.Errorf("to take a second index over, its function was called %d times", n)
+	}
+	wantSameIndexes(t, reference, s, indexed(random, 0))
+	reopen(true)
+	if n := add("one", byValues("one")); n < all {
+		t.Errorf("after a write without it, an index was taken over: its function was called %d times", n)
+	}
+	reopen(false)
+	if n := add("two", byValues("two")); n < all {
+		t.Errorf("an index that was removed was taken over: its function was called %d times", n)
+	}
+	if n := add("one", byValues("one")); n > all {
+		t.Errorf("to take an index over beside a new one, its function was called %d times", n)
+	}
+	wantSameIndexes(t, reference, s, indexed(random, 0))
+	reopen(false)
+	if n := add("one", byValues("two")); n < all {
+		t.Errorf("an index of another function was taken over: its function was called %d times", n)
+	}
+	changed := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"one": byValues("two")})
+	if err := changed.Replace(s.List(), ""); err != nil {
+		t.Fatal(err)
+	}
+	wantSameIndexes(t, changed, s, indexed(random, 0))
+}
+
+func TestAnIndexThatCannotBeBuiltIsNotAdded(t *testing.T) {
+	path := newPath(t)
+	s := open(t, path, &corev1.ConfigMap{}, disk.Options{})
+	if err := s.Add(newSized("a", 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	wrong := errors.New("wrong")
+	good := func(any) ([]string, error) { return []string{"x"}, nil }
+	bad := func(any) ([]string, error) { return nil, wrong }
+	for range 2 {
+		err := s.AddIndexers(cache.Indexers{"good": good, "bad": bad})
+		if !errors.Is(err, wrong) || !strings.Contains(err.Error(), "default/a") || !strings.Contains(err.Error(), "bad") {
+			t.Errorf("AddIndexers: %v, want an error with the name of the index and the key", err)
+		}
+		if n := len(s.GetIndexers()); n != 0 {
+			t.Errorf("there are %d indexes", n)
+		}
+	}
+	if err := s.AddIndexers(cache.Indexers{"good": good}); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := s.IndexKeys("good", "x"); err != nil || len(keys) != 1 {
+		t.Errorf("found: %v, %v", keys, err)
+	}
+	if err := s.AddIndexers(cache.Indexers{"other": good, "good": good}); err == nil || s.GetIndexers()["other"] != nil {
+		t.Errorf("beside one that is there, another one was added: %v", err)
+	}
+	s.GetIndexers()["mine"] = good
+	if s.GetIndexers()["mine"] != nil {
+		t.Error("the map of GetIndexers is the store's")
+	}
+}

@@ -1,0 +1,177 @@
+//go:build unix
+
+package disk_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+func init() {
+	helpers["write"] = writeUntilKilled
+	helpers["hold"] = holdUntilKilled
+}
+
+// helper starts this program again as one of the helpers. What it returns is read until
+// the process ends.
+func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), helperVariable+"="+name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
+}
+
+// wait waits for a process that ends by SIGKILL.
+func wait(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the process has ended otherwise than by SIGKILL: %v", err)
+	}
+}
+
+// writeUntilKilled is a process that goes on with the history of a file: its arguments
+// are the path, the durability, the step that it is at, how many steps it makes, and how
+// long after the beginning of the last of them it kills itself. It says which are done.
+func writeUntilKilled(args []string) {
+	var n []int
+	for _, arg := range args[1:] {
+		i, err := strconv.Atoi(arg)
+		if err != nil {
+			log.Fatal(err)
+		}
+		n = append(n, i)
+	}
+	h, last, after := at(n[1]), n[1]+n[2], time.Duration(n[3])
+	s, err := disk.Open(args[0], newConfigMap("", ""), disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for {
+		changes := h.next()
+		if h.step == last {
+			go func() {
+				for begun := time.Now(); time.Since(begun) < after; {
+					continue
+				}
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}()
+		}
+		if err := s.Apply(context.Background(), changes, h.bookmark()); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(h.step)
+	}
+}
+
+func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
+	rounds := 40
+	if !*thorough {
+		rounds = 8
+	}
+	for name, durability := range map[string]disk.Durability{"power loss": disk.SurvivePowerLoss, "process": disk.SurviveProcess} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(uint64(durability), 8))
+			path, step, inside, after := newPath(t), 0, 0, 0
+			for range rounds {
+				args, last := []string{path}, 1+random.IntN(12)
+				for _, n := range []int{int(durability), step, last, random.IntN(int(6 * time.Millisecond))} {
+					args = append(args, strconv.Itoa(n))
+				}
+				cmd, out := helper(t, "write", args...)
+				said := step
+				for out.Scan() {
+					var err error
+					if said, err = strconv.Atoi(out.Text()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wait(t, cmd)
+				if said < step+last {
+					inside++
+				}
+				s := open(t, path, newConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
+				now := contents(t, s)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case slices.Equal(now, at(said).contents()):
+					step = said
+				case slices.Equal(now, at(said+1).contents()):
+					step, after = said+1, after+1
+				default:
+					t.Fatalf("after step %d and a kill: %s", said, cut(cmp.Diff(at(said).contents(), now)))
+				}
+			}
+			t.Logf("%d steps; %d of %d kills came amid a write, of which %d had taken effect", step, inside, rounds, after)
+			if inside == 0 {
+				t.Error("no kill came amid a write")
+			}
+		})
+	}
+}
+
+func cut(text string) string { return text[:min(len(text), 2000)] }
+
+// holdUntilKilled is a process that has a file open.
+func holdUntilKilled(args []string) {
+	s, err := disk.Open(args[0], newConfigMap("", ""), disk.Options{})
+	if err == nil {
+		err = s.Add(newSized("a", 1, 1))
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("open")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	select {}
+}
+
+func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
+	path := newPath(t)
+	cmd, out := helper(t, "hold", path)
+	if !out.Scan() {
+		t.Fatal("the other process has not opened the file")
+	}
+	if _, err := tryOpen(t, path, newConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
+		t.Errorf("Open: %v, want that it is in use", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, cmd)
+	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+		t.Error("what the other process has stored is not there")
+	}
+}

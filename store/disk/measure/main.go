@@ -1,0 +1,172 @@
+//go:build linux
+
+// Command measure compares the memory and the speed of a disk store with those of
+// client-go's indexer, each with an informer on top, and prints a table.
+//
+//	go run ./measure -objects 1000000
+//
+// Each figure comes from a process of its own. The objects are Pods of a given size as
+// protobuf, from a source inside the process, so that no API server is needed; what the
+// source takes is the same for both.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// setup is what a child is told.
+type setup struct {
+	Objects, Size int
+	Disk          bool
+	Path          string // of the store's file
+	Process       bool   // Durability is SurviveProcess
+	Warm          bool   // the file is there
+	Short         bool   // only the start
+	List          bool   // the first state is listed
+}
+
+// figures are what a child tells, by name.
+type figures map[string]string
+
+// childVariable has the setup of a child.
+const childVariable = "MEASURE_CHILD"
+
+// rows are the names of figures, in the order of the table.
+var rows = []string{
+	"cold start: until Synced", "cold start: until the watcher has all", "cold start: peak of anonymous memory",
+	"steady state: anonymous memory", "steady state: of which heap",
+	"warm start: open", "warm start: until Synced", "warm start: until the watcher has all",
+	"warm start: peak of anonymous memory", "warm start: anonymous memory afterwards",
+	"file", "gets per second", "lists of 100 by index per second",
+	"writes per second, 1 at a time", "writes per second, 100 at a time", "writes per second, 1000 at a time",
+}
+
+func main() {
+	log.SetFlags(0)
+	if text := os.Getenv(childVariable); text != "" {
+		var s setup
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			log.Fatal(err)
+		}
+		got, err := measure(context.Background(), s)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	objects := flag.Int("objects", 100_000, "how many objects there are")
+	size := flag.Int("size", 2048, "the size of an object as protobuf, in bytes")
+	dir := flag.String("dir", "", "where the files are; a new temporary directory by default")
+	list := flag.Bool("list", false, "list the first state, in the order of keys, instead of streaming it, which leaves it in any order")
+	without := flag.Bool("without-indexer", false, "leave client-go's indexer out, which takes several KiB of memory per object")
+	flag.Parse()
+	if err := compare(setup{Objects: *objects, Size: *size, List: *list}, *dir, *without); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func compare(common setup, dir string, without bool) (err error) {
+	if dir, err = os.MkdirTemp(dir, "measure-"); err != nil {
+		return err
+	}
+	defer func() {
+		if removeErr := os.RemoveAll(dir); err == nil {
+			err = removeErr
+		}
+	}()
+	var columns []string
+	all := map[string]figures{}
+	for _, side := range []struct {
+		name string
+		setup
+	}{
+		{"client-go's indexer", setup{}},
+		{"disk", setup{Disk: true, Path: filepath.Join(dir, "a.db")}},
+		{"disk, SurviveProcess", setup{Disk: true, Process: true, Path: filepath.Join(dir, "b.db")}},
+	} {
+		if without && !side.Disk {
+			continue
+		}
+		side.Objects, side.Size, side.List = common.Objects, common.Size, common.List
+		got := figures{}
+		if side.Disk {
+			side.Short = true
+			if err := run(side.setup, got); err != nil {
+				return fmt.Errorf("%s: %w", side.name, err)
+			}
+			side.Short, side.Warm = false, true
+		}
+		if err := run(side.setup, got); err != nil {
+			return fmt.Errorf("%s: %w", side.name, err)
+		}
+		columns, all[side.name] = append(columns, side.name), got
+	}
+	print(common, columns, all)
+	return nil
+}
+
+// run has a child measure, and adds its figures to got.
+func run(s setup, got figures) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out, &got)
+}
+
+func print(common setup, columns []string, all map[string]figures) {
+	how := "streamed"
+	if common.List {
+		how = "listed"
+	}
+	fmt.Printf("%s objects of %d bytes, %s\n\n|", thousands(common.Objects), common.Size, how)
+	for _, c := range columns {
+		fmt.Printf(" | %s", c)
+	}
+	fmt.Print(" |\n|---|")
+	for range columns {
+		fmt.Print("---:|")
+	}
+	fmt.Println()
+	for _, row := range rows {
+		fmt.Printf("| %s", row)
+		for _, c := range columns {
+			value := all[c][row]
+			if value == "" {
+				value = "–"
+			}
+			fmt.Printf(" | %s", value)
+		}
+		fmt.Println(" |")
+	}
+}
+
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+type pod = *corev1.Pod
+
+// What the Pods of a cluster have in common.
+const (
+	perNamespace = 1000
+	perNode      = 100
+)
+
+const lastVersion = 1_000_000_000
+
+// newPod returns the i-th Pod, in the order of keys. It shares no memory with others.
+func newPod(i, size int) pod {
+	text := func(format string, args ...any) string { return strings.Clone(fmt.Sprintf(format, args...)) }
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       text("team-%05d", i/perNamespace),
+			Name:            text("app-%04d-7c9d8b6f5d-x%04d", i%perNamespace/10, i%perNamespace),
+			UID:             types.UID(text("%08x-0000-4000-8000-%012x", i, i)),
+			ResourceVersion: strconv.Itoa(1000 + i),
+			Labels:          map[string]string{"app": text("app-%04d", i%perNamespace/10), "pod-template-hash": text("7c9d8b6f5d")},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: text("apps/v1"), Kind: text("ReplicaSet"), Name: text("app-%04d-7c9d8b6f5d", i%perNamespace/10), UID: types.UID(text("%036d", i))}},
+			Annotations:     map[string]string{},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:   text("node-%05d", i/perNode),
+			Containers: []corev1.Container{{Name: text("app"), Image: text("registry.example.com/team/app:v1.2.%d", i%100), Env: []corev1.EnvVar{{Name: text("A"), Value: text("%d", i)}}}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: text("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)},
+	}
+	pad := text("%x", i)
+	p.Annotations["example.com/state"] = strings.Repeat(pad, 1+max(0, size-p.Size()-24)/len(pad))
+	return p
+}
+
+// newSource returns a source that streams n Pods, and can be watched from what it then
+// says is its version. It keeps none of them.
+func newSource(n, size int) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			list, end := &corev1.PodList{}, n
+			from, _ := strconv.Atoi(opts.Continue) // "" is the first page
+			if opts.Limit > 0 && from+int(opts.Limit) < n {
+				end = from + int(opts.Limit)
+				list.Continue = strconv.Itoa(end)
+			}
+			for i := from; i < end; i++ {
+				list.Items = append(list.Items, *newPod(i, size))
+			}
+			list.ResourceVersion = strconv.Itoa(lastVersion)
+			return list, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			events := make(chan watch.Event, 100)
+			w := watch.NewProxyWatcher(events)
+			if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+				return w, nil // nothing ever happens
+			}
+			go stream(events, w.StopChan(), n, size)
+			return w, nil
+		},
+	}
+}
+
+// stream sends n Pods and that these are all.
+func stream(events chan<- watch.Event, stopped <-chan struct{}, n, size int) {
+	for i := range n + 1 {
+		e := watch.Event{Type: watch.Added}
+		if i < n {
+			e.Object = newPod(i, size)
+		} else {
+			end := &corev1.Pod{}
+			end.ResourceVersion = strconv.Itoa(lastVersion)
+			end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+			e = watch.Event{Type: watch.Bookmark, Object: end}
+		}
+		select {
+		case events <- e:
+		case <-stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// format is that of the buckets and records. It is raised when they change.
+const format = 1
+
+// label is what the file says that it is of.
+type label struct {
+	Format   int
+	Type     string // of the objects
+	Fields   string // its fingerprint
+	Encoding string
+	Identity Identity
+}
+
+func (s *Store) label() label {
+	of := s.codec.of.Elem()
+	return label{
+		Format: format, Type: of.PkgPath() + "." + of.Name(), Fields: fingerprint(of),
+		Encoding: s.codec.encoding.String(), Identity: s.opts.Identity,
+	}
+}
+
+// difference says in words what a file is of that is not of this.
+func (l label) difference(other label) error {
+	for _, field := range []struct{ name, want, got string }{
+		{"format", fmt.Sprint(l.Format), fmt.Sprint(other.Format)},
+		{"type of the objects", l.Type, other.Type},
+		{"fields of the objects", l.Fields, other.Fields},
+		{"encoding", l.Encoding, other.Encoding},
+		{"Identity.Cluster", l.Identity.Cluster, other.Identity.Cluster},
+		{"Identity.Resource", l.Identity.Resource, other.Identity.Resource},
+		{"Identity.Namespace", l.Identity.Namespace, other.Identity.Namespace},
+		{"Identity.Selector", l.Identity.Selector, other.Identity.Selector},
+		{"Identity.Version", l.Identity.Version, other.Identity.Version},
+	} {
+		if field.got != field.want {
+			return fmt.Errorf("its %s is %q, want %q", field.name, field.got, field.want)
+		}
+	}
+	return nil
+}
+
+// openFile opens the file, or an empty one if it is of no use.
+func (s *Store) openFile() error {
+	reason, err := s.inspect()
+	if err == nil && reason == nil {
+		if err = s.openDB(); errors.Is(err, ErrDamaged) {
+			reason, err = err, nil
+		}
+	}
+	if err != nil || reason == nil {
+		return err
+	}
+	if err := s.setAside(reason); err != nil {
+		return err
+	}
+	s.broken.Store(nil)
+	return s.openDB()
+}
+
+// inspect returns a reason for which the file cannot be used, nil if it can, and an
+// error if that cannot be found out.
+func (s *Store) inspect() (reason, err error) {
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, s.unmark() // what there was of another file
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	if said, err := os.ReadFile(s.mark()); err == nil {
+		return fmt.Errorf("%w, as was noticed while it was in use: %s", ErrDamaged, said), nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return nil, nil
+	}
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	look := &inspection{want: s.label(), found: map[string]bool{}}
+	if err := check(file, info.Size(), look); err != nil {
+		return err, nil
+	}
+	return look.missing(), nil
+}
+
+// inspection looks for whether a whole file can be used. It is a visitor.
+type inspection struct {
+	want  label
+	found map[string]bool // buckets, and the label
+}
+
+// bucket takes no name that it does not know: names have no checksum.
+func (i *inspection) bucket(path []string) error {
+	name := path[len(path)-1]
+	known := false
+	switch len(path) {
+	case 1:
+		known = slices.Contains(buckets, name)
+		i.found[name] = true
+	case 2:
+		known = path[0] == indexesBucket
+	case 3:
+		known = name == entriesBucket || name == valuesBucket
+	}
+	if !known {
+		return damage("there is a bucket %q", path)
+	}
+	return nil
+}
+
+// record comes to what the file is of before everything else in it.
+func (i *inspection) record(path []string, key, payload []byte) error {
+	if len(path) == 0 || path[0] != aboutBucket {
+		return nil
+	}
+	i.found[string(key)] = true
+	switch string(key) {
+	case labelKey:
+		var found label
+		if err := json.Unmarshal(payload, &found); err != nil {
+			return damage("what it is of: %w", err)
+		}
+		return i.want.difference(found)
+	case sessionKey:
+		if boot := bootID(); boot == "" || boot != string(payload) {
+			return errors.New("the machine has ended without writing all of it (Durability was SurviveProcess)")
+		}
+	}
+	return nil
+}
+
+// missing returns an error unless there is everything, or nothing yet.
+func (i *inspection) missing() error {
+	if len(i.found) == 0 {
+		return nil
+	}
+	for _, name := range append([]string{labelKey}, buckets...) {
+		if !i.found[name] {
+			return damage("there is no %s", name)
+		}
+	}
+	return nil
+}
+
+// setAside renames the file, in the place of one that was set aside before.
+func (s *Store) setAside(reason error) error {
+	const suffix = ".aside-"
+	aside := s.path + suffix + time.Now().UTC().Format("20060102T150405Z")
+	if err := os.Rename(s.path, aside); err != nil {
+		return fmt.Errorf("it cannot be set aside (%w): %w", reason, err)
+	}
+	if err := s.unmark(); err != nil {
+		return err
+	}
+	s.opts.ErrorHandler(&SetAsideError{Path: s.path, Aside: aside, Err: reason})
+	dir, prefix := filepath.Dir(s.path), filepath.Base(s.path)+suffix
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, prefix) && name != filepath.Base(aside) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	if err != nil { // but the way is free
+		s.opts.ErrorHandler(fmt.Errorf("disk: %s: removing what was set aside before: %w", s.path, err))
+	}
+	return nil
+}
+
+// openDB opens the file with bbolt, and begins a session.
+func (s *Store) openDB() error {
+	clear(s.dormant)
+	err := s.guard(func() (err error) {
+		s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{
+			Timeout: 1, // a nanosecond: it does not wait for the lock
+			// The array takes a time that grows with the number of free pages.
+			FreelistType: bbolt.FreelistMapType,
+			PageSize:     pageSize,
+			NoStatistics: true,
+			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+				s.file, err = os.OpenFile(name, flag, perm)
+				return s.file, err
+			},
+		})
+		switch {
+		case errors.Is(err, berrors.ErrTimeout):
+			return ErrInUse
+		case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		return err
+	})
+	if err == nil {
+		err = s.beginSession()
+	}
+	if err == nil {
+		return nil
+	}
+	if s.broken.Load() == nil && s.db != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	if s.broken.Load() != nil && s.file != nil {
+		return errors.Join(err, s.file.Close())
+	}
+	return err
+}

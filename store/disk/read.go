@@ -1,0 +1,146 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// What is read in one transaction at most: it copies the records, and is over before
+// they are decoded, which takes some twenty times as long.
+const (
+	pageRecords = 1000
+	pageBytes   = 4 << 20
+)
+
+// item is a record that was read, a copy.
+type item struct {
+	at      []byte // where in its range to go on after it
+	key     []byte // of the object
+	payload []byte
+}
+
+// recordRange is records that can be read one after the other.
+type recordRange interface {
+	// read gives records to yield, in order, from the first one after the place at
+	// (the first of all for nil), until it returns false. They belong to tx.
+	read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error
+}
+
+// bucketRange is the records of a bucket.
+type bucketRange struct{ bucket string }
+
+func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
+	c := tx.Bucket([]byte(r.bucket)).Cursor()
+	for key, record := after(c, at); key != nil && yield(key, key, record); {
+		key, record = c.Next()
+	}
+	return nil
+}
+
+// after moves a cursor to the first key after the given one, which need not be there.
+func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
+	if at == nil {
+		return c.First()
+	}
+	if key, record = c.Seek(at); bytes.Equal(key, at) {
+		return c.Next()
+	}
+	return key, record
+}
+
+// page reads up to limit records after the place at, fewer if they are large, and none
+// only if there is none.
+func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err error) {
+	var buffer []byte // of all of them, so that there is no garbage of each
+	var sizes [][3]int
+	err = s.view(func(tx *bbolt.Tx) error {
+		return r.read(tx, at, func(at, key, record []byte) bool {
+			buffer = append(append(append(buffer, at...), key...), record...)
+			sizes = append(sizes, [3]int{len(at), len(key), len(record)})
+			return len(sizes) < min(limit, pageRecords) && len(buffer) < pageBytes
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	cut := func(n int) (b []byte) {
+		b, buffer = buffer[:n:n], buffer[n:]
+		return b
+	}
+	for _, size := range sizes {
+		i := item{at: cut(size[0]), key: cut(size[1])}
+		if record := cut(size[2]); size[2] > 0 { // or only the keys were asked for
+			if i.payload, err = unseal(i.key, record); err != nil {
+				return nil, err
+			}
+		}
+		items = append(items, i)
+	}
+	return items, nil
+}
+
+// each reads a range by pages, and calls visit for up to limit of its records.
+func (s *Store) each(ctx context.Context, r recordRange, at []byte, limit int, visit func(item) error) error {
+	for limit > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		items, err := s.page(r, at, limit)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		for _, i := range items {
+			if err := visit(i); err != nil {
+				return err
+			}
+		}
+		at, limit = items[len(items)-1].at, limit-len(items)
+	}
+	return nil
+}
+
+const unlimited = int(^uint(0) >> 1)
+
+// readAll returns the objects of a range.
+func (s *Store) readAll(ctx context.Context, r recordRange) ([]any, error) {
+	return s.read(ctx, r, nil, unlimited)
+}
+
+func (s *Store) read(ctx context.Context, r recordRange, at []byte, limit int) (objs []any, err error) {
+	err = s.each(ctx, r, at, limit, func(i item) error {
+		obj, err := s.decode(i)
+		objs = append(objs, obj)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return objs, nil
+}
+
+func (s *Store) decode(i item) (any, error) {
+	obj, err := s.codec.decode(i.payload)
+	if err != nil {
+		return nil, fmt.Errorf("the record of %q cannot be decoded: %w", i.key, err)
+	}
+	return obj, nil
+}
+
+// Scan returns up to limit objects after a key, in the order of their keys. Up to a
+// thousand objects that take no more than 4 MiB are the state of one moment; more are
+// read in several steps. It holds nothing between calls, and blocks only for the disk.
+func (s *Store) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+	err := errors.New("the limit is less than 1")
+	var objs []any
+	if limit > 0 {
+		objs, err = s.read(ctx, bucketRange{objectsBucket}, []byte(after), limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("disk: scan after %q: %w", after, err)
+	}
+	return objs, nil
+}
