@@ -43,6 +43,10 @@ bench-quick: ## the same in two minutes, with smaller sizes; only prints
 bench-manager: ## compare controller-runtime managers; writes e2e/manager/compare/RESULTS.md
 	cd e2e && go run ./manager/compare -write manager/compare/RESULTS.md
 
+.PHONY: bench-disk
+bench-disk: ## a million objects on disk and in memory, for some six minutes; takes 10 GiB of memory
+	cd store/disk && go run ./measure -objects 1000000
+
 .PHONY: bench-operator
 bench-operator: ## compare it with the same operator on controller-runtime, for some seven minutes
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
