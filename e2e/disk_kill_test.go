@@ -2,18 +2,21 @@ package e2e_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
 	"log"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -31,8 +35,7 @@ import (
 // livesVariable has what a process is told that is started to be killed.
 const livesVariable = "E2E_LIFE"
 
-// killsVariable is how often it is killed.
-const killsVariable = "E2E_KILLS"
+var kills = flag.Int("kills", 10, "how often a process is killed")
 
 // killed is what such a process is told.
 type killed struct {
@@ -40,17 +43,45 @@ type killed struct {
 	CA          []byte
 	Resource    schema.GroupVersionResource
 	Path        string // of the store
+	Before      string // of what it was before the last Apply, see ending
 	Record      string // of the file to which its watcher appends what it handles
+	Marker      string // an object by which it is asked what it knows
 }
 
 // liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for what
-// is there and "-UID" for what is gone. The process says "synced", and, when an object is
-// there whose name begins with "marker", that name and what it knows: a line for each
-// object, and an empty one.
+// is there and "-UID" for what is gone. The process says "synced", and, when the marker
+// is there, its name and what it knows: a line for each object, and an empty one. It
+// kills itself in the next Apply when its standard input ends.
 func liveUntilKilled(text string) {
 	if err := live(text); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// ending is a store that kills its process at the end of an Apply, which nobody is told
+// of then, and leaves what the file was before it too.
+type ending struct {
+	*disk.Store
+	killed
+	now atomic.Bool
+}
+
+func (s *ending) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	if !s.now.Load() {
+		return s.Store.Apply(ctx, changes, bookmark)
+	}
+	before, err := os.ReadFile(s.Path)
+	if err == nil {
+		err = os.WriteFile(s.Before, before, 0o600)
+	}
+	if err == nil {
+		err = s.Store.Apply(ctx, changes, bookmark)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
 }
 
 func live(text string) error {
@@ -67,11 +98,16 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := disk.Open(k.Path, &unstructured.Unstructured{}, disk.Options{ErrorHandler: func(err error) { fmt.Println("aside", err) }})
+	store, err := disk.Open(k.Path, &unstructured.Unstructured{}, disk.Options{ErrorHandler: func(err error) { fmt.Println("reported:", err) }})
 	if err != nil {
 		return err
 	}
-	inf, err := informer.New(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: store})
+	end := &ending{Store: store, killed: k}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end.now.Store(true)
+	}()
+	inf, err := informer.New(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: end})
 	if err != nil {
 		return err
 	}
@@ -89,8 +125,8 @@ func live(text string) error {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if e.Type == informer.EventAdded && strings.HasPrefix(e.Key().Name, "marker") {
-			say(e.Key().Name, view, store)
+		if e.Type == informer.EventAdded && e.Key().Name == k.Marker {
+			say(k.Marker, view, store)
 		}
 		return nil
 	})
@@ -134,31 +170,43 @@ func (l *load) start() {
 		l.all.Go(func() {
 			random, uids := rand.New(rand.NewPCG(uint64(part), 3)), map[int]types.UID{}
 			for size := 0; !l.over.Load(); size++ {
-				n := part + clients*random.IntN(loadObjects/clients)
-				l.pause.RLock()
-				switch uid := uids[n]; {
-				case uid == "":
-					obj, err := client.Create(l.t.Context(), l.widget(name(n), size), metav1.CreateOptions{})
-					l.do(err)
-					uids[n] = obj.GetUID()
-				case random.IntN(3) == 0:
-					l.remove(client, name(n))
-					l.mu.Lock()
-					l.gone[uid] = true
-					l.mu.Unlock()
-					delete(uids, n)
-				default:
-					l.update(client, name(n), size)
-				}
-				l.pause.RUnlock()
+				l.write(client, random, uids, part+clients*random.IntN(loadObjects/clients), size)
 			}
 		})
 	}
 }
 
+// write creates, changes or deletes an object.
+func (l *load) write(client dynamic.ResourceInterface, random *rand.Rand, uids map[int]types.UID, n, size int) {
+	l.pause.RLock()
+	defer l.pause.RUnlock()
+	switch uid := uids[n]; {
+	case uid == "":
+		obj, err := client.Create(l.t.Context(), l.widget(name(n), size), metav1.CreateOptions{})
+		if l.do(err); err == nil {
+			uids[n] = obj.GetUID()
+		}
+	case random.IntN(3) == 0:
+		l.remove(client, name(n))
+		l.mu.Lock()
+		l.gone[uid] = true
+		l.mu.Unlock()
+		delete(uids, n)
+	default:
+		l.update(client, name(n), size)
+	}
+}
+
+// stop has everybody stop writing.
+func (l *load) stop() {
+	l.over.Store(true)
+	l.all.Wait()
+}
+
 // process is one that is to be killed.
 type process struct {
 	*exec.Cmd
+	in  io.Closer
 	out *bufio.Scanner
 }
 
@@ -173,15 +221,45 @@ func (w *world) startKilled(k killed) *process {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env, cmd.Stderr = append(os.Environ(), livesVariable+"="+string(text)), os.Stderr
+	// A race would else only be printed.
+	cmd.Env, cmd.Stderr = append(os.Environ(), livesVariable+"="+string(text), "GORACE=halt_on_error=1"), os.Stderr
 	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &process{cmd, bufio.NewScanner(out)}
+	p := &process{cmd, in, bufio.NewScanner(out)}
+	w.t.Cleanup(func() { // if the test gives up before it has killed it
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// kill kills the process, or has it kill itself at the end of an Apply.
+func (p *process) kill(t *testing.T, inApply bool) {
+	t.Helper()
+	end := p.Process.Kill
+	if inApply {
+		end = p.in.Close
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	for p.out.Scan() {
+		if text := p.out.Text(); strings.HasPrefix(text, "reported") {
+			t.Error(text)
+		}
+	}
+	if err := p.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Fatalf("the process has ended otherwise than by being killed: %v", err)
+	}
 }
 
 // until returns what the process says up to that line.
@@ -198,50 +276,99 @@ func (p *process) until(t *testing.T, line string) (before []string) {
 	return nil
 }
 
+// The ways in which a process ends, in turn.
+const (
+	anyMoment = iota
+	whileItStarts
+	untold // after a write that nobody was told of
+	torn   // amid a write, of which some pages are lost, as when the power fails
+	ways
+)
+
 func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
-	kills := 10
-	if text := os.Getenv(killsVariable); text != "" {
-		var err error
-		if kills, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w, dir := newWorldOf(t, "kill.example.com"), t.TempDir()
 	config := server.Config()
-	k := killed{Host: config.Host, Token: config.BearerToken, CA: config.CAData, Resource: w.gvr, Path: filepath.Join(dir, "widgets.db"), Record: filepath.Join(dir, "record")}
+	k := killed{
+		Host: config.Host, Token: config.BearerToken, CA: config.CAData, Resource: w.gvr,
+		Path: filepath.Join(dir, "widgets.db"), Before: filepath.Join(dir, "before"), Record: filepath.Join(dir, "record"),
+	}
 	l := &load{world: w, gone: map[types.UID]bool{}}
 	l.start()
-	defer l.all.Wait()
-	defer l.over.Store(true)
+	defer l.stop()
 	random := rand.New(rand.NewPCG(1, 3))
-	for round := range kills + 1 {
-		p := w.startKilled(k)
-		before := p.until(t, "synced")
-		for _, line := range before {
-			if strings.HasPrefix(line, "aside") {
-				t.Errorf("after kill %d: %s", round, line)
-			}
-		}
-		if round == kills {
-			l.over.Store(true)
-			l.all.Wait()
-		}
-		l.pause.Lock() // what is written now, everybody knows
-		w.checkMarker(p, round)
-		l.pause.Unlock()
-		if round < kills {
-			<-time.After(time.Duration(random.IntN(300)) * time.Millisecond) // a moment, in real time, under load
-		}
-		w.do(p.Process.Kill())
-		_ = p.Wait()
+	moment := func(most int) { // in real time, under load
+		<-time.After(time.Duration(random.IntN(most)) * time.Millisecond)
 	}
-	checkRecord(t, k.Record, l.gone)
+	pages := 0
+	for round := range *kills {
+		way := round % ways
+		if way == whileItStarts {
+			p := w.startKilled(k)
+			moment(250)
+			p.kill(t, false)
+			continue
+		}
+		p := l.lookInto(k, round)
+		moment(300)
+		p.kill(t, way != anyMoment)
+		if way == torn {
+			pages += tear(t, k, random)
+		}
+	}
+	l.stop()
+	l.lookInto(k, *kills).kill(t, false)
+	t.Logf("%d kills; the torn writes have lost %d pages", *kills, pages)
+	if *kills >= 2*ways && pages == 0 {
+		t.Error("no torn write has lost a page")
+	}
+	l.checkRecord(k.Record)
+}
+
+// tear leaves of the last write some pages, and not the one that leads to them: bbolt
+// writes that when they are on the disk. It returns how many are lost.
+func tear(t *testing.T, k killed, random *rand.Rand) (lost int) {
+	t.Helper()
+	after, err := os.ReadFile(k.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(k.Before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 8 << 10 // of a page; the two first are those that lead to the others
+	before = append(before, make([]byte, max(0, len(after)-len(before)))...)
+	for at := 0; at < len(after); at += size {
+		was, is := before[at:at+size], after[at:at+size]
+		if at < 2*size || !bytes.Equal(was, is) && random.IntN(2) == 0 {
+			lost++
+			copy(is, was)
+		}
+	}
+	if err := os.WriteFile(k.Path, after, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return lost - 2
+}
+
+// lookInto starts a process, and fails the test if it does not use what is there, or
+// does not know what the server has.
+func (l *load) lookInto(k killed, round int) *process {
+	l.t.Helper()
+	k.Marker = fmt.Sprint("marker-", round)
+	p := l.startKilled(k)
+	if before := p.until(l.t, "synced"); len(before) > 0 {
+		l.t.Errorf("after kill %d: %q", round, before)
+	}
+	l.pause.Lock() // what is written now, everybody knows
+	defer l.pause.Unlock()
+	l.checkMarker(p, k.Marker, round)
+	return p
 }
 
 // checkMarker fails the test unless the process knows what the server has.
-func (w *world) checkMarker(p *process, round int) {
+func (w *world) checkMarker(p *process, marker string, round int) {
 	w.t.Helper()
-	marker := fmt.Sprint("marker-", round)
 	w.create(w.writers[0], marker, round)
 	p.until(w.t, marker)
 	got := map[string]map[string]string{"watcher": {}, "store": {}}
@@ -265,7 +392,8 @@ func (w *world) checkMarker(p *process, round int) {
 }
 
 // checkRecord fails the test unless the watcher has handled every delete.
-func checkRecord(t *testing.T, path string, gone map[types.UID]bool) {
+func (l *load) checkRecord(path string) {
+	t, gone := l.t, l.gone
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -296,7 +424,7 @@ func checkRecord(t *testing.T, path string, gone map[types.UID]bool) {
 	if missed > 0 {
 		t.Errorf("%d deletes were never handled", missed)
 	}
-	if len(gone) < 100 || unseen > len(gone)/10 {
+	if len(gone) < *kills || unseen > len(gone)/2 {
 		t.Errorf("that is no load: %d deletes, %d of them unseen", len(gone), unseen)
 	}
 }

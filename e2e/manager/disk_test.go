@@ -1,0 +1,119 @@
+package manager_test
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/manager/api"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// files are the stores of a manager's informers. The manager does not know them, so that
+// whoever has opened them closes them.
+type files struct {
+	dir  string
+	mu   sync.Mutex // protects open: each controller asks for its informer as it starts
+	open []*disk.Store
+}
+
+func (f *files) options(example runtime.Object) (informer.Options[informer.AnyObject], error) {
+	kind := reflect.TypeOf(example).Elem().Name()
+	store, err := disk.Open(filepath.Join(f.dir, kind+".db"), example, disk.Options{
+		Identity: disk.Identity{Cluster: "e2e", Resource: kind},
+	})
+	if err != nil {
+		return informer.Options[informer.AnyObject]{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open = append(f.open, store)
+	return informer.Options[informer.AnyObject]{Store: store}, nil
+}
+
+// close is called when the manager's Start has returned, with an error or not: until then
+// informers and controllers use the stores. Not closed, a file is in use for the next one.
+func (f *files) close() (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, store := range f.open {
+		err = errors.Join(err, store.Close())
+	}
+	return err
+}
+
+// readings counts the requests that go through a transport, by what they read.
+type readings struct {
+	http.RoundTripper
+	mu    sync.Mutex // protects the rest
+	kinds map[string]int
+}
+
+func (r *readings) RoundTrip(req *http.Request) (*http.Response, error) {
+	query, kind := req.URL.Query(), "full"
+	if query.Get("limit") == "1" {
+		kind = "probe"
+	} else if query.Get("watch") != "" && query.Get("sendInitialEvents") != "true" {
+		kind = "watch"
+	}
+	r.mu.Lock()
+	r.kinds[kind]++
+	r.mu.Unlock()
+	return r.RoundTripper.RoundTrip(req)
+}
+
+func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
+	t.Parallel() // that no goroutine is left, TestMain finds
+	f := &files{dir: t.TempDir()}
+	w := newWorld(t, informer.SharedIndexInformerFunc(f.options))
+	byColor := func(obj client.Object) []string { return []string{obj.(*api.Widget).Spec.Color} }
+	names := []string{"kept", "changed", "gone"}
+	// live runs a manager until both controllers were told of all, and found has looked.
+	live := func(want [2]int, found func(cached client.Client)) {
+		config, asked := server.Config(), &readings{kinds: map[string]int{}}
+		config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+			asked.RoundTripper = rt
+			return asked
+		})
+		mgr, widgets, parts := w.managerAt(config), &tally{}, &tally{}
+		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "color", byColor))
+		w.ok(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Complete(widgets))
+		w.ok(builder.ControllerManagedBy(mgr).Named("parts").For(&api.Part{}).Complete(parts))
+		stop := w.start(mgr)
+		for _, name := range names {
+			w.until(name+" is reconciled", func() bool { return widgets.of(name) > 0 && parts.of(name) > 0 })
+		}
+		found(mgr.GetClient())
+		stop()
+		w.ok(f.close())
+		// Watches are not counted: one may end, and be followed by another.
+		if got := [2]int{asked.kinds["full"], asked.kinds["probe"]}; got != want {
+			t.Errorf("%v full lists and probes, want %v", got, want)
+		}
+	}
+	part := func(name string) *api.Part { return &api.Part{ObjectMeta: w.widget(name, 0).ObjectMeta} }
+	for _, name := range names {
+		w.create(name, 1)
+		w.ok(w.Create(w.Context(), part(name)))
+	}
+	live([2]int{2, 0}, func(client.Client) {})
+
+	red := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"color":"red"}}`))
+	w.ok(w.Patch(w.Context(), w.widget("changed", 0), red))
+	w.ok(errors.Join(w.Delete(w.Context(), w.widget("gone", 0)), w.Delete(w.Context(), part("gone"))))
+	live([2]int{0, 2}, func(cached client.Client) {
+		w.until("the index of the file follows", func() bool {
+			list := &api.WidgetList{}
+			w.ok(cached.List(w.Context(), list, client.MatchingFields{"color": "red"}))
+			return len(list.Items) == 1 && list.Items[0].Name == "changed"
+		})
+	})
+}
