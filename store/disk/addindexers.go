@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -26,6 +27,7 @@ const sampled = 500
 // time that an object is written is removed from the file.
 //
 // To build one, all objects are read and decoded, by pages; they may be written meanwhile.
+// Index functions may read from the store, but must not write to it: writes wait for them.
 // An error leaves all as it was.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	if err := s.addIndexers(indexers); err != nil {
@@ -34,7 +36,7 @@ func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	return nil
 }
 
-func (s *Store) addIndexers(indexers cache.Indexers) error {
+func (s *Store) addIndexers(indexers cache.Indexers) (err error) {
 	if err := checkIndexers(indexers); err != nil || len(indexers) == 0 {
 		return err
 	}
@@ -42,24 +44,32 @@ func (s *Store) addIndexers(indexers cache.Indexers) error {
 	if err != nil {
 		return err
 	}
-	if err = s.build(fresh); err == nil {
-		err = s.alter(func(tx *bbolt.Tx) error {
-			for name := range fresh {
-				if err := put(bucketsOf(tx, name).self, []byte(stateKey), []byte(complete)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}, func(all map[string]*index) {
-			for name, f := range indexers {
-				all[name] = &index{f: f, ready: true}
-			}
-		})
+	added := false
+	defer func() {
+		if !added { // an index function may have panicked
+			err = errors.Join(err, s.withdraw(indexers))
+		}
+	}()
+	if err := s.build(fresh); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, s.withdraw(indexers))
-	}
-	return nil
+	err = s.alter(func(tx *bbolt.Tx) error {
+		for name := range fresh {
+			if failed := (*s.indexes.Load())[name].failed.Load(); failed != nil {
+				return *failed
+			}
+			if err := put(bucketsOf(tx, name).self, []byte(stateKey), []byte(complete)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(all map[string]*index) {
+		for name, f := range indexers {
+			all[name] = &index{f: f, ready: true}
+		}
+	})
+	added = err == nil
+	return err
 }
 
 // alter changes the file and, if that has worked, what indexes there are.
@@ -111,7 +121,7 @@ func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err erro
 	}
 	s.publish(func(all map[string]*index) {
 		for name, f := range indexers {
-			all[name] = &index{f: f}
+			all[name] = &index{f: f, ready: fresh[name] == nil, failed: &atomic.Pointer[error]{}}
 			delete(s.dormant, name)
 		}
 	})
@@ -167,7 +177,7 @@ func (s *Store) agrees(name string, f cache.IndexFunc) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Equal(want[i], encodeValues(values)) {
+		if want[i] == nil || !bytes.Equal(want[i], encodeValues(values)) {
 			return false, nil
 		}
 	}
@@ -233,20 +243,20 @@ func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error
 	return nil
 }
 
-// withdraw takes indexes back that could not all be added.
+// withdraw takes indexes back that could not all be added. What there is of them in the
+// file goes with the next write.
 func (s *Store) withdraw(indexers cache.Indexers) error {
-	return s.alter(func(tx *bbolt.Tx) error {
-		for name := range indexers {
-			if err := deleteIndex(tx, name); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, func(all map[string]*index) {
+	if err := s.claim(context.Background()); err != nil {
+		return err
+	}
+	defer s.release()
+	s.publish(func(all map[string]*index) {
 		for name := range indexers {
 			delete(all, name)
+			s.dormant[name] = false
 		}
 	})
+	return nil
 }
 
 // findIndexes notes what indexes the file has.

@@ -45,6 +45,23 @@ const (
 
 var native = binary.NativeEndian
 
+// emptySize is what bbolt writes first, and never makes smaller.
+const emptySize = 4 * pageSize
+
+// readError is one of the operating system, which is not the file's fault.
+type readError struct{ error }
+
+func (e *readError) Unwrap() error { return e.error }
+
+// notRead returns what a failed reading is: damage if the file has ended, and else a
+// readError.
+func notRead(page uint64, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return damage("page %d: %w", page, err)
+	}
+	return &readError{fmt.Errorf("page %d: %w", page, err)}
+}
+
 // damage returns an error that wraps ErrDamaged.
 func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
@@ -82,7 +99,7 @@ func readMeta(file io.ReaderAt) (latest metaPage, err error) {
 	found := false
 	for i := range int64(2) {
 		if _, err := file.ReadAt(page, i*pageSize); err != nil {
-			return metaPage{}, damage("%w", err) // there are two pages at least
+			return metaPage{}, notRead(uint64(i), err) // there are two pages at least
 		}
 		b := page[headerSize:]
 		h := fnv.New64a()
@@ -134,7 +151,7 @@ func (w *walker) header(id uint64) (flags uint16, count int, size int, err error
 		return 0, 0, 0, damage("there is no page %d", id)
 	}
 	if _, err := w.file.ReadAt(h[:], int64(id)*pageSize); err != nil {
-		return 0, 0, 0, damage("page %d: %w", id, err)
+		return 0, 0, 0, notRead(id, err)
 	}
 	if native.Uint64(h[:]) != id {
 		return 0, 0, 0, damage("page %d says that it is %d", id, native.Uint64(h[:]))
@@ -177,7 +194,7 @@ func (w *walker) page(path []string, id uint64, depth int, b *bounds) error {
 	}
 	data := w.buffers[depth][:size]
 	if _, err := w.file.ReadAt(data, int64(id)*pageSize); err != nil {
-		return damage("page %d: %w", id, err)
+		return notRead(id, err)
 	}
 	switch flags {
 	case leafPage:
@@ -326,7 +343,7 @@ func (w *walker) freelist(id uint64) error {
 	ids, n := make([]byte, 64<<10), uint64(count)
 	if count == 0xFFFF { // then the first is how many there are
 		if _, err := io.ReadFull(r, ids[:8]); err != nil {
-			return damage("page %d: %w", id, err)
+			return notRead(id, err)
 		}
 		n, size = native.Uint64(ids), size-8
 	}
@@ -336,7 +353,7 @@ func (w *walker) freelist(id uint64) error {
 	for n > 0 {
 		chunk := ids[:8*min(n, uint64(len(ids)/8))]
 		if _, err := io.ReadFull(r, chunk); err != nil {
-			return damage("page %d: %w", id, err)
+			return notRead(id, err)
 		}
 		for ; len(chunk) > 0; chunk = chunk[8:] {
 			n--

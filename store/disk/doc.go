@@ -14,9 +14,14 @@
 //	err = store.Close() // when Run has returned
 //
 // One file is for one informer. With informer.SharedIndexInformerFunc it serves a
-// controller-runtime manager: open one file for each example that it asks for. An
-// informer of another namespace of the same type asks with the same example, which
-// does not say so: give those stores in memory.
+// controller-runtime manager: open one file for each example that it asks for, named
+// after its kind, and close them when the manager has stopped. A second informer of a
+// type, of another namespace, asks with the same example, which does not say so: give
+// that one a store in memory.
+//
+// Objects come back equal in what the API server sends, but not to the last bit: where
+// their form has no difference between them, an empty map or slice may come back as
+// nil, and a quantity in its canonical form.
 //
 // # For whom it is
 //
@@ -71,6 +76,9 @@
 // gives many types a new field, which objects that were stored without it lack: that
 // too makes it another type. What was set aside holds the only trace of deletes that
 // watchers were not told of; one such file is kept, to be looked at.
+//
+// What the operating system cannot read at a start is an error of Open, and leaves the
+// file alone.
 //
 // Every record has a checksum of key and content, which each reading checks. A record
 // that cannot be read is an error with its key; the informer tries again, and says so

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +26,13 @@ func Fingerprint(t reflect.Type) string { return fingerprint(t) }
 
 // Check reads through what would be a file, of whatever it is.
 func Check(file []byte) error { return check(bytes.NewReader(file), int64(len(file)), anything{}) }
+
+// CheckRead is Check of what is read. It reports whether reading has failed.
+func CheckRead(file io.ReaderAt, size int64) (unread bool, err error) {
+	err = check(file, size, anything{})
+	var failed *readError
+	return errors.As(err, &failed), err
+}
 
 // anything is a visitor.
 type anything struct{}

@@ -130,7 +130,7 @@ func TestAFileWithoutWhatMustBeInItIsSetAside(t *testing.T) {
 
 func TestOneFileIsKeptThatWasSetAside(t *testing.T) {
 	path := filledFile(t, disk.Options{})
-	older, others := path+".aside-20200101T000000Z", []string{path + "2", path + ".asides", filepath.Join(filepath.Dir(path), "my"+filepath.Base(path)+".aside-1")}
+	older, others := path+".aside-20200101T000000.000000Z", []string{path + "2", path + ".asides", filepath.Join(filepath.Dir(path), "my"+filepath.Base(path)+".aside-1")}
 	for _, name := range append(others, older) {
 		writeFile(t, name, nil)
 	}

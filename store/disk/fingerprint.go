@@ -31,8 +31,8 @@ func describeType(h hash.Hash, t reflect.Type, seen map[reflect.Type]bool) {
 		describeType(h, t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			// What is not exported is not encoded either.
-			if f := t.Field(i); f.IsExported() {
+			// What is not exported is not encoded either, but for what it embeds.
+			if f := t.Field(i); f.IsExported() || f.Anonymous {
 				fmt.Fprintf(h, "%s|%s\n", f.Name, f.Tag)
 				describeType(h, f.Type, seen)
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -33,6 +34,9 @@ const (
 type index struct {
 	f     cache.IndexFunc
 	ready bool
+	// failed is why it will never be: f has failed for an object that was written
+	// meanwhile, which is not that object's fault yet.
+	failed *atomic.Pointer[error]
 }
 
 // indexBuckets is an index in a transaction.
@@ -56,7 +60,11 @@ func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index %q: %w", name, err)
 	}
-	return slices.Compact(slices.Sorted(slices.Values(values))), nil
+	values = slices.Compact(slices.Sorted(slices.Values(values)))
+	if n := len(encodeValues(values)); n > maxRecord {
+		return nil, fmt.Errorf("index %q: the values take %d bytes, more than %d", name, n, maxRecord)
+	}
+	return values, nil
 }
 
 // evaluateAll returns the values of each change, by index. The functions are the user's,
@@ -70,7 +78,9 @@ func evaluateAll(ctx context.Context, indexes map[string]*index, changes []chang
 				continue
 			}
 			var err error
-			if all[name][i], err = evaluate(name, x.f, c.obj); err != nil {
+			if all[name][i], err = evaluate(name, x.f, c.obj); err != nil && !x.ready {
+				x.failed.CompareAndSwap(nil, &err)
+			} else if err != nil {
 				return nil, fmt.Errorf("%q: %w: %w", c.key, err, informer.ErrPermanent)
 			}
 		}

@@ -9,3 +9,5 @@ import "os"
 func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 }
+
+func lockToRead(*os.File) error { return nil }

@@ -4,7 +4,6 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 )
@@ -16,17 +15,24 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s: %w", path, ErrInUse)
-	}
-	if err != nil {
+	if err := flock(f, syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// lockToRead returns ErrInUse if bbolt has f open, by another name or past a lock file
+// that somebody has removed: a file that is being written looks damaged.
+func lockToRead(f *os.File) error { return flock(f, syscall.LOCK_SH) }
+
+// flock takes a lock of that kind on f, until it is closed, or returns ErrInUse at once.
+func flock(f *os.File, how int) error {
+	for {
+		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrInUse
+		case !errors.Is(err, syscall.EINTR):
+			return err
+		}
+	}
 }

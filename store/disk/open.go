@@ -37,22 +37,22 @@ func (s *Store) label() label {
 
 // difference says in words what a file is of that is not of this.
 func (l label) difference(other label) error {
-	for _, field := range []struct{ name, want, got string }{
-		{"format", fmt.Sprint(l.Format), fmt.Sprint(other.Format)},
-		{"type of the objects", l.Type, other.Type},
-		{"fields of the objects", l.Fields, other.Fields},
-		{"encoding", l.Encoding, other.Encoding},
-		{"Identity.Cluster", l.Identity.Cluster, other.Identity.Cluster},
-		{"Identity.Resource", l.Identity.Resource, other.Identity.Resource},
-		{"Identity.Namespace", l.Identity.Namespace, other.Identity.Namespace},
-		{"Identity.Selector", l.Identity.Selector, other.Identity.Selector},
-		{"Identity.Version", l.Identity.Version, other.Identity.Version},
-	} {
-		if field.got != field.want {
-			return fmt.Errorf("its %s is %q, want %q", field.name, field.got, field.want)
+	found := other.fields()
+	for i, want := range l.fields() {
+		if found[i] != want {
+			return fmt.Errorf("its %s is %q, want %q", want.name, found[i].value, want.value)
 		}
 	}
 	return nil
+}
+
+func (l label) fields() []field {
+	return append([]field{
+		{"format", fmt.Sprint(l.Format)},
+		{"type of the objects", l.Type},
+		{"fields of the objects", l.Fields},
+		{"encoding", l.Encoding},
+	}, l.Identity.fields()...)
 }
 
 // openFile opens the file, or an empty one if it is of no use.
@@ -99,8 +99,15 @@ func (s *Store) inspect() (reason, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := lockToRead(file); err != nil {
+		return nil, err
+	}
 	look := &inspection{want: s.label(), found: map[string]bool{}}
-	if err := check(file, info.Size(), look); err != nil {
+	err = check(file, info.Size(), look)
+	if unread := (*readError)(nil); errors.As(err, &unread) {
+		return nil, unread
+	}
+	if err != nil {
 		return err, nil
 	}
 	return look.missing(), nil
@@ -167,8 +174,12 @@ func (i *inspection) missing() error {
 
 // setAside renames the file, in the place of one that was set aside before.
 func (s *Store) setAside(reason error) error {
-	const suffix = ".aside-"
-	aside := s.path + suffix + time.Now().UTC().Format("20060102T150405Z")
+	const suffix, asideTime = ".aside-", "20060102T150405.000000Z"
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	aside := s.path + suffix + time.Now().UTC().Format(asideTime)
 	if err := os.Rename(s.path, aside); err != nil {
 		return fmt.Errorf("it cannot be set aside (%w): %w", reason, err)
 	}
@@ -176,10 +187,15 @@ func (s *Store) setAside(reason error) error {
 		return err
 	}
 	s.opts.ErrorHandler(&SetAsideError{Path: s.path, Aside: aside, Err: reason})
+	if info.Size() < emptySize {
+		return nil // nothing was ever in it, but there may be in what was set aside before
+	}
 	dir, prefix := filepath.Dir(s.path), filepath.Base(s.path)+suffix
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
-		if name := entry.Name(); strings.HasPrefix(name, prefix) && name != filepath.Base(aside) {
+		name := entry.Name()
+		at, ours := strings.CutPrefix(name, prefix)
+		if _, wrong := time.Parse(asideTime, at); ours && wrong == nil && name != filepath.Base(aside) {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
 	}

@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -27,6 +28,19 @@ type Identity struct {
 	Version string `json:",omitempty"`
 }
 
+// field is one of an Identity, or of a label.
+type field struct{ name, value string }
+
+func (i Identity) fields() []field {
+	return []field{
+		{"Identity.Cluster", i.Cluster},
+		{"Identity.Resource", i.Resource},
+		{"Identity.Namespace", i.Namespace},
+		{"Identity.Selector", i.Selector},
+		{"Identity.Version", i.Version},
+	}
+}
+
 // Durability is what a Store survives.
 type Durability int
 
@@ -38,7 +52,7 @@ const (
 	// SurviveProcess leaves it to the operating system when to write to the disk.
 	// Nothing is lost however the process ends, by kill -9 too. But if the machine
 	// ends without the store having been closed, by a loss of power or a panic of the
-	// kernel, the whole file is set aside at the next Open: the source is listed anew,
+	// kernel, or if the file then comes to another machine, the whole file is set aside at the next Open: the source is listed anew,
 	// and deletes that some watcher had not been told of are never told. On systems
 	// other than Linux, where a run of the machine has no number, it is enough that the
 	// process ends without closing the store.
@@ -75,6 +89,11 @@ func (o Options) withDefaults() Options {
 func (o Options) check() error {
 	if o.Durability < SurvivePowerLoss || o.Durability > SurviveProcess {
 		return fmt.Errorf("Options.Durability is %d, which is no Durability", o.Durability)
+	}
+	for _, f := range o.Identity.fields() {
+		if !utf8.ValidString(f.value) { // JSON, in which it is stored, would change it
+			return fmt.Errorf("Options.%s is %q, which is no UTF-8", f.name, f.value)
+		}
 	}
 	return checkIndexers(o.Indexers)
 }

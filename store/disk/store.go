@@ -29,8 +29,8 @@ var (
 // Errors name the operation and, where there is one, the key. A write that can never
 // succeed is refused with an error that wraps informer.ErrPermanent and has no effect:
 // an object of another type, without a name, with a key longer than 16 KiB or that
-// takes more than 32 MiB; one that cannot be encoded; one for which an index function
-// fails. Those of the operating system, such as that of a full disk, are wrapped; the
+// takes more than 32 MiB; one that cannot be encoded, or read again when it is; one for
+// which an index function fails. Those of the operating system, such as that of a full disk, are wrapped; the
 // call may be made again. ErrDamaged and ErrClosed are others.
 type Store struct {
 	path  string
@@ -71,7 +71,7 @@ func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	return s, nil
 }
 
-func open(path string, example runtime.Object, opts Options) (*Store, error) {
+func open(path string, example runtime.Object, opts Options) (_ *Store, err error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
@@ -91,9 +91,16 @@ func open(path string, example runtime.Object, opts Options) (*Store, error) {
 	if err := s.openFile(); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
+	opened := false
+	defer func() {
+		if !opened { // an index function may have panicked
+			err = errors.Join(err, s.Close())
+		}
+	}()
 	if err := s.AddIndexers(opts.Indexers); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, err
 	}
+	opened = true
 	return s, nil
 }
 

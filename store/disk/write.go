@@ -61,7 +61,10 @@ func removing(obj any) (change, error) {
 // encode returns what is stored of an object. All of its errors are for good, and come
 // with the key if there is one.
 func (s *Store) encode(obj any) (key []byte, uid types.UID, payload []byte, err error) {
-	payload, err = s.codec.encode(obj)
+	if payload, err = s.codec.encode(obj); err == nil {
+		// What cannot be read again would be an error at every start from now on.
+		_, err = s.codec.decode(payload)
+	}
 	if object, wrong := meta.Accessor(obj); wrong == nil && !isNil(obj) {
 		key, uid = []byte(cache.MetaObjectToName(object).String()), object.GetUID()
 		if err == nil {
@@ -125,12 +128,18 @@ func (s *Store) write(ctx context.Context, b batch) error {
 				return err
 			}
 		}
+		// Asked before anything is removed: bbolt looks for ever for the last key of pages
+		// that have become empty in the same transaction.
+		fill := bbolt.DefaultFillPercent
+		if inOrder(tx, b.changes) {
+			fill = filled
+		}
 		if b.replace {
 			if err := removeOthers(tx, indexes, b.changes); err != nil {
 				return err
 			}
 		}
-		if err := makeChanges(ctx, tx, b.changes, values); err != nil {
+		if err := makeChanges(ctx, tx, b.changes, values, fill); err != nil {
 			return err
 		}
 		if err := setBookmark(tx, b.bookmark); err != nil {
@@ -145,18 +154,15 @@ func (s *Store) write(ctx context.Context, b batch) error {
 }
 
 // makeChanges makes changes in their order. values are those of each change, by index.
-func makeChanges(ctx context.Context, tx *bbolt.Tx, changes []change, values map[string][][]string) error {
+func makeChanges(ctx context.Context, tx *bbolt.Tx, changes []change, values map[string][][]string, fill float64) error {
 	objects, tombstones := tx.Bucket([]byte(objectsBucket)), tx.Bucket([]byte(tombstonesBucket))
 	indexes := map[string]indexBuckets{}
 	for name := range values {
-		indexes[name] = bucketsOf(tx, name)
+		x := bucketsOf(tx, name)
+		x.entries.FillPercent, x.values.FillPercent = fill, fill
+		indexes[name] = x
 	}
-	if inOrder(objects, changes) {
-		objects.FillPercent = filled
-		for _, x := range indexes {
-			x.entries.FillPercent, x.values.FillPercent = filled, filled
-		}
-	}
+	objects.FillPercent = fill
 	for i, c := range changes {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -186,8 +192,8 @@ func makeChange(objects, tombstones *bbolt.Bucket, c change) error {
 }
 
 // inOrder reports whether the changes begin after all that there is, as in a list.
-func inOrder(objects *bbolt.Bucket, changes []change) bool {
-	last, _ := objects.Cursor().Last()
+func inOrder(tx *bbolt.Tx, changes []change) bool {
+	last, _ := tx.Bucket([]byte(objectsBucket)).Cursor().Last()
 	return len(changes) > 0 && bytes.Compare(last, changes[0].key) < 0
 }
 
@@ -212,7 +218,7 @@ func removeOthers(tx *bbolt.Tx, indexes map[string]*index, changes []change) err
 	for name := range indexes {
 		none[name] = make([][]string, len(gone))
 	}
-	return makeChanges(context.Background(), tx, gone, none)
+	return makeChanges(context.Background(), tx, gone, none, bbolt.DefaultFillPercent)
 }
 
 func setBookmark(tx *bbolt.Tx, bookmark string) error {

@@ -1,0 +1,247 @@
+package disk_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// Many pages become empty at once, which bbolt's cursors do not get out of in the same
+// transaction.
+func TestReplaceOfManyByFew(t *testing.T) {
+	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
+	for _, objs := range [][]any{nil, {newSized("other", 2, 10)}, {newSized("zzz", 2, 10)}} {
+		var many []any
+		for n := range 300 {
+			many = append(many, newSized(fmt.Sprintf("o-%03d", n), 1, 1000))
+		}
+		if err := errors.Join(s.Replace(many, ""), s.Replace(objs, "")); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.List()); n != len(objs) {
+			t.Errorf("%d objects, want %d", n, len(objs))
+		}
+	}
+}
+
+// Whoever opens a file that is being written must not take it for damaged, also if it
+// comes by another name, or somebody has tidied up.
+func TestAFileInUseIsNotSetAside(t *testing.T) {
+	path := newPath(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	if err := s.Add(newSized("a", 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path + ".lock"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, link} {
+		if _, err := tryOpen(t, name, newConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) {
+			t.Errorf("Open of %s: %v, want that it is in use", name, err)
+		}
+	}
+	if err := s.Add(newSized("b", 1, 1)); err != nil || len(s.List()) != 2 {
+		t.Errorf("the store that has it: %v, %d objects", err, len(s.List()))
+	}
+}
+
+// Mode is read from JSON only as one of two, so that a zero one that is written cannot
+// be read again.
+type Mode string
+
+// UnmarshalJSON reads a Mode.
+func (m *Mode) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, (*string)(m)); err != nil {
+		return err
+	}
+	if *m != "on" && *m != "off" {
+		return fmt.Errorf("no mode %q", *m)
+	}
+	return nil
+}
+
+// Moded has a Mode.
+type Moded struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Mode              Mode `json:"mode"`
+}
+
+// DeepCopyObject returns a copy, which is as good as one for a test.
+func (m *Moded) DeepCopyObject() runtime.Object { next := *m; return &next }
+
+func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
+	s := open(t, newPath(t), &Moded{}, disk.Options{})
+	bad := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+	err := s.Apply(t.Context(), []cache.Transaction{adding(bad)}, "1")
+	if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("Apply: %v, want that it is refused, with its key", err)
+	}
+	good := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Mode: "on"}
+	if err := s.Apply(t.Context(), []cache.Transaction{adding(good)}, "1"); err != nil {
+		t.Error(err)
+	}
+	if objs, err := s.Scan(t.Context(), "", 10); len(objs) != 1 || err != nil {
+		t.Errorf("Scan: %v, %v", objs, err)
+	}
+}
+
+func TestAnIdentityThatIsNoTextIsRefused(t *testing.T) {
+	path := newPath(t)
+	_, err := disk.Open(path, newConfigMap("", ""), disk.Options{Identity: disk.Identity{Cluster: "\xffhash"}})
+	if err == nil || !strings.Contains(err.Error(), `Options.Identity.Cluster is "\xffhash"`) {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// failing is a file that cannot be read from some place on.
+type failing struct {
+	io.ReaderAt
+	from int64
+}
+
+func (f failing) ReadAt(p []byte, at int64) (int, error) {
+	if at >= f.from {
+		return 0, syscall.EIO
+	}
+	return f.ReaderAt.ReadAt(p, at)
+}
+
+// What the operating system cannot read for a moment is not the file's fault.
+func TestAnErrorOfTheDiskIsNoDamage(t *testing.T) {
+	file, _ := whole(t, 5)
+	for from := int64(0); from < int64(len(file)); from += disk.PageSize {
+		unread, err := disk.CheckRead(failing{strings.NewReader(string(file)), from}, int64(len(file)))
+		if err != nil && (!unread || !errors.Is(err, syscall.EIO) || errors.Is(err, disk.ErrDamaged)) {
+			t.Errorf("from page %d on: %v", from/disk.PageSize, err)
+		}
+		if err == nil && from == 0 {
+			t.Error("a file that cannot be read was checked")
+		}
+	}
+}
+
+// What was set aside is kept until something else that had something in it is; and
+// nothing is removed that is named otherwise.
+func TestWhatWasSetAsideIsKept(t *testing.T) {
+	path := newPath(t)
+	users := path + ".aside-for-the-report"
+	writeFile(t, users, []byte("mine"))
+	var aside []string
+	begin := func(version string) {
+		s, err := disk.Open(path, newConfigMap("", ""), disk.Options{Identity: disk.Identity{Version: version}, ErrorHandler: func(err error) {
+			var set *disk.SetAsideError
+			if errors.As(err, &set) {
+				aside = append(aside, set.Aside)
+			} else {
+				t.Error(err)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{deleting(newSized("a", 1, 1))}, "1"), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(want ...string) {
+		t.Helper()
+		found, err := filepath.Glob(path + ".aside-*")
+		slices.Sort(want)
+		if slices.Sort(found); err != nil || !slices.Equal(found, want) {
+			t.Errorf("there is %q, %v, want %q", found, err, want)
+		}
+	}
+	begin("1")
+	begin("2")
+	left(users, aside[0])
+	if err := os.Truncate(path, disk.PageSize/2); err != nil { // killed amid the first write of all
+		t.Fatal(err)
+	}
+	begin("2")
+	left(users, aside[0], aside[1])
+	begin("3")
+	left(users, aside[2])
+}
+
+// An index that cannot be added is nobody else's fault while it is tried.
+func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
+	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
+	if err := s.Add(newSized("a", 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var applied error
+	err := s.AddIndexers(cache.Indexers{"bad": func(obj any) ([]string, error) {
+		if obj.(informer.AnyObject).GetName() == "b" {
+			return nil, errors.New("not this one")
+		}
+		applied = s.Apply(t.Context(), []cache.Transaction{adding(newSized("b", 1, 1))}, "1") // while a is indexed
+		return nil, nil
+	}})
+	if applied != nil {
+		t.Errorf("Apply, meanwhile: %v", applied)
+	}
+	if err == nil || !strings.Contains(err.Error(), "not this one") || len(s.GetIndexers()) != 0 {
+		t.Errorf("AddIndexers: %v, there is %v", err, s.GetIndexers())
+	}
+	if err := s.AddIndexers(cache.Indexers{"bad": versionIndexer["version"]}); err != nil {
+		t.Errorf("the same name once more: %v", err)
+	}
+	if found, err := s.ByIndex("bad", "1"); len(found) != 2 || err != nil {
+		t.Errorf("ByIndex: %v, %v", found, err)
+	}
+}
+
+func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
+	path := newPath(t)
+	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	if err := errors.Join(s.Add(newSized("a", 1, 1)), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() != "oh no" {
+				t.Error("Open has not panicked")
+			}
+		}()
+		_, _ = disk.Open(path, newConfigMap("", ""), disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}})
+	}()
+	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+		t.Error("the object is gone")
+	}
+}
+
+func TestAFieldOfWhatIsEmbeddedCounts(t *testing.T) {
+	before := func() reflect.Type {
+		type base struct{ A string }
+		type object struct{ base }
+		return reflect.TypeFor[object]()
+	}()
+	after := func() reflect.Type {
+		type base struct{ A, B string }
+		type object struct{ base }
+		return reflect.TypeFor[object]()
+	}()
+	if disk.Fingerprint(before) == disk.Fingerprint(after) {
+		t.Error("a new field is not noticed")
+	}
+}
