@@ -262,6 +262,18 @@ var brokenPlain = []broken{
 		}}),
 		found: []string{"Store/replaces everything"},
 	}, {
+		fault: "Replace removes no more than a hundred others",
+		make: with(plain{replace: func(s cache.Store, objs []any) error {
+			if all := s.List(); len(all) > 100 && len(objs) < 100 {
+				for _, obj := range all[:100] {
+					_ = s.Delete(obj)
+				}
+				return nil
+			}
+			return s.Replace(objs, "")
+		}}),
+		found: []string{"Store/replaces everything"},
+	}, {
 		fault: "a bookmark empties it",
 		make:  with(plain{bookmark: func(s cache.Store) { _ = s.Replace(nil, "") }}),
 		found: []string{"Store/keeps its objects when it is told of a bookmark"},

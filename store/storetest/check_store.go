@@ -177,10 +177,18 @@ func listsSnapshots(c *checker) {
 
 func replacesAll(c *checker) {
 	c.add(c.object("default/a", 1), c.object("default/b", 2))
+	var many []informer.AnyObject
+	for i := range 300 {
+		many = append(many, c.object(fmt.Sprintf("default/o-%03d", i), i+1))
+	}
 	for _, objs := range [][]informer.AnyObject{
 		{c.object("default/b", 3), c.object("c", 4)},
 		{},
 		{c.object("default/a", 5)},
+		many,
+		{c.object("default/z", 6)},
+		many,
+		{},
 	} {
 		var list []any
 		for _, obj := range objs {
