@@ -50,12 +50,12 @@
 // ErrInUse. The disk should be local or a block device. On a network file system such
 // as NFS the memory map and the locks are only as good as that file system.
 //
-// The file takes one and a half times what the objects do as protobuf if they came in
-// the order of their keys, as in a LIST, and twice that size if they came in any
-// order, as a streamed list does, or many of them have changed since. It never
-// becomes smaller: what is free in it is used again. To have room for a file that is
-// set aside, and kept, plan for twice as much. It has mode 0600, and holds what the
-// API server returns, Secrets too, in clear.
+// The file takes one and a half times what the objects do as protobuf when a list has
+// filled it, in the order of their keys, and up to twice that when many of them have
+// changed since, or came in any order, one by one. It never becomes smaller: what is
+// free in it is used again. To have room for a file that is set aside, and kept, plan
+// for twice as much. It has mode 0600, and holds what the API server returns, Secrets
+// too, in clear.
 //
 // # Durability
 //
