@@ -126,14 +126,14 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
 	got["gets per second"] = perSecond(1, func() {
-		_, exists, e := store.GetByKey(cache.MetaObjectToName(any()).String())
+		_, exists, e := store.GetByKey(podKey(random.IntN(s.Objects)))
 		if !exists {
 			note(errors.New("an object is not there"))
 		}
 		note(e)
 	})
 	got["lists of 100 by index per second"] = perSecond(1, func() {
-		found, e := inf.ByIndex(nodeIndex, any().Spec.NodeName)
+		found, e := inf.ByIndex(nodeIndex, nodeOf(random.IntN(s.Objects)))
 		if len(found) != min(perNode, s.Objects) {
 			note(fmt.Errorf("%d objects are found", len(found)))
 		}

@@ -26,6 +26,13 @@ const (
 
 const lastVersion = 1_000_000_000
 
+// podKey returns the key of the i-th Pod, and nodeOf what the index has it under.
+func podKey(i int) string {
+	return fmt.Sprintf("team-%05d/app-%04d-7c9d8b6f5d-x%04d", i/perNamespace, i%perNamespace/10, i%perNamespace)
+}
+
+func nodeOf(i int) string { return fmt.Sprintf("node-%05d", i/perNode) }
+
 // newPod returns the i-th Pod, in the order of keys. It shares no memory with others.
 func newPod(i, size int) pod {
 	text := func(format string, args ...any) string { return strings.Clone(fmt.Sprintf(format, args...)) }
