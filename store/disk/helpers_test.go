@@ -1,8 +1,10 @@
 package disk_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,4 +78,32 @@ func newSized(name string, version, size int) informer.AnyObject {
 	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("uid-%s-%d", name, version)), strconv.Itoa(version)
 	obj.Data = map[string]string{"of": fmt.Sprintf("<%s in version %d>", name, version), "more": strings.Repeat(name, size/len(name))}
 	return obj
+}
+
+// overwrite replaces a text in a file, wherever it is.
+func overwrite(t *testing.T, path, was, is string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	file, done := readFile(t, path), 0
+	for i := 0; ; done++ {
+		at := bytes.Index(file[i:], []byte(was))
+		if at < 0 {
+			break
+		}
+		i += at + len(was)
+		if _, err := f.WriteAt([]byte(is), int64(i-len(was))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done == 0 {
+		t.Fatalf("%q is not in the file", was)
+	}
 }
