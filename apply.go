@@ -72,6 +72,7 @@ type applier[T Object] struct {
 	failing   atomic.Pointer[StoreError] // the operation that fails now
 	call      *storeCall                 // the one that is under way
 	refused   atomic.Int64               // changes
+	objects   atomic.Int64               // in the store; -1 if that is not known
 	keyFound  bool                       // the store finds objects by our keys, or was reported
 	synced    chan struct{}              // closed once the first list is applied
 

@@ -24,7 +24,9 @@ func (a *applier[T]) fill(ctx context.Context) (version string, ok bool) {
 		}
 		// A durable store that has indexes of its own need not be read through.
 		more = last != "" && (a.batch == nil || a.index.native == nil)
-		after = last
+		if after = last; last != "" && !more {
+			a.objects.Store(-1)
+		}
 	}
 	filled()
 	close(a.processor.filled)
@@ -43,6 +45,7 @@ func (a *applier[T]) take(ctx context.Context, stored any) {
 	}
 	key := objectKey(obj)
 	a.noteKnown(key, obj.GetUID())
+	a.count(writeAdd)
 	a.index.wrote(key, obj, true)
 	a.reportIndex(ctx, key, failures(*a.index.funcs.Load(), obj))
 	a.processor.seeded = true

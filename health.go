@@ -32,8 +32,17 @@ type Health struct {
 	// LastContact when the source last answered or sent anything. A quiet watch
 	// brings a bookmark about once a minute. Zero is never.
 	LastList, LastContact time.Time
-	// ResourceVersion is the version up to which everything is in the store.
+	// ResourceVersion is the version up to which everything is in the store,
+	// LastProgress when that was last found, by a change, a list or a bookmark that was
+	// applied, as they come about once a minute. Zero is never.
 	ResourceVersion string
+	LastProgress    time.Time
+	// Objects is how many objects the store has, as far as the informer has put them
+	// there and found them at the start. It is -1 over a Durable that has indexes of
+	// its own and was not empty: it is not read through.
+	Objects int
+	// Queued is how many changes, and bookmarks, have arrived and are not in the store yet.
+	Queued int
 	// SourceError is what listing or watching fails with now, SourceFailures how
 	// often in a row it has. Nil and 0 once it works again.
 	SourceError    error
@@ -50,7 +59,7 @@ type Health struct {
 	// has not handled their end.
 	Tombstones int
 	// Watchers are figures about the watchers that are registered, or were when the
-	// informer stopped, by name.
+	// informer stopped, by name and in the order in which they were added.
 	Watchers []WatcherStats
 }
 
@@ -68,6 +77,9 @@ func (i *CustomCacheInformer[T]) Health() Health {
 		LastList:        i.source.lastList.time(i.source.stopwatch),
 		LastContact:     i.source.lastContact.time(i.source.stopwatch),
 		ResourceVersion: i.ResourceVersion(),
+		LastProgress:    i.inlet.progress.time(i.source.stopwatch),
+		Objects:         int(i.applier.objects.Load()),
+		Queued:          i.inlet.queuedUp(),
 		SourceError:     s.err(),
 		SourceFailures:  s.failures,
 		StoreBusy:       i.applier.call.lasts(),
@@ -132,6 +144,10 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		}
 		return err.Error()
 	}
+	objects := &h.Objects
+	if h.Objects < 0 {
+		objects = nil
+	}
 	return json.Marshal(struct {
 		Name             string         `json:"name"`
 		Started          bool           `json:"started"`
@@ -141,6 +157,9 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		LastList         time.Time      `json:"lastList,omitzero"`
 		LastContact      time.Time      `json:"lastContact,omitzero"`
 		ResourceVersion  string         `json:"resourceVersion,omitempty"`
+		LastProgress     time.Time      `json:"lastProgress,omitzero"`
+		Objects          *int           `json:"objects,omitempty"`
+		Queued           int            `json:"queued"`
 		SourceError      string         `json:"sourceError,omitempty"`
 		SourceFailures   int            `json:"sourceFailures,omitempty"`
 		StoreError       string         `json:"storeError,omitempty"`
@@ -150,6 +169,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Watchers         []WatcherStats `json:"watchers"`
 	}{
 		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
+		h.LastProgress, objects, h.Queued,
 		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Tombstones, append([]WatcherStats{}, h.Watchers...),
 	})
 }

@@ -61,8 +61,10 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			got := inf.Health()
-			got.LastList, got.LastContact, got.Watchers = time.Time{}, time.Time{}, nil
-			want.Name = "ConfigMap"
+			got.LastList, got.LastContact, got.LastProgress, got.Watchers = time.Time{}, time.Time{}, time.Time{}, nil
+			if want.Name = "ConfigMap"; want.Synced {
+				want.Objects = 1
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
@@ -126,6 +128,41 @@ func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 		src.Heal()
 		opened(t, src)
 		check("with a new watch, that is quiet", ago(inf.Health().LastList), 0)
+	})
+}
+
+func TestHealthShowsWhenTheStoreGotOn(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		store := informertest.NewStore(nil)
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		sleepBubble(hour)
+		start(t, inf)
+		check := func(when string, progress time.Duration, queued, objects int) {
+			t.Helper()
+			synctest.Wait()
+			if h := inf.Health(); ago(h.LastProgress) != progress || h.Queued != queued || h.Objects != objects {
+				t.Errorf("%s: the last progress was %v ago, not %v, %d are queued, not %d, %d objects are there, not %d",
+					when, ago(h.LastProgress), progress, h.Queued, queued, h.Objects, objects)
+			}
+		}
+		check("synced", 0, 0, 1)
+		sleepBubble(time.Minute)
+		src.Bookmark()
+		check("after a bookmark", 0, 0, 1)
+		release := store.Hang()
+		for n := range 3 {
+			src.Apply(object(fmt.Sprint("b", n), "1"))
+		}
+		sleepBubble(time.Minute)
+		check("while the store hangs", time.Minute, 3, 1)
+		release()
+		check("when it goes on", 0, 0, 4)
+		if _, err := src.Delete(keyOf("b0")); err != nil {
+			t.Error(err)
+		}
+		sleepBubble(time.Second)
+		check("a second after a delete", time.Second, 0, 3)
 	})
 }
 
@@ -442,15 +479,17 @@ func TestHealthAsJSON(t *testing.T) {
 			Name: "Pod", Started: true, Synced: true, LastList: at, LastContact: at.Add(time.Minute), ResourceVersion: "1000",
 			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7,
 			StoreError: &informer.StoreError{Op: "get", Key: "default/a", Err: errors.New(`"disk" full`)}, StoreBusy: 1500 * time.Millisecond, Refused: 2,
-			Watchers: []informer.WatcherStats{{Name: "w", Pending: 3, OldestWaiting: 250 * time.Millisecond}},
+			Watchers:     []informer.WatcherStats{{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond}},
+			LastProgress: at.Add(time.Second), Objects: 12, Queued: 4,
 		}, `{"name":"Pod","started":true,"stopped":false,"synced":true,"watching":false,` +
 			`"lastList":"2026-07-01T12:00:00Z","lastContact":"2026-07-01T12:01:00Z","resourceVersion":"1000",` +
+			`"lastProgress":"2026-07-01T12:00:01Z","objects":12,"queued":4,` +
 			`"sourceError":"watch Pod: connection refused","sourceFailures":7,` +
 			`"storeError":"store: get default/a: \"disk\" full","storeBusySeconds":1.5,"refused":2,` +
-			`"watchers":[{"name":"w","synced":false,"pending":3,"delivered":0,"failed":0,"retried":0,"merged":0,"oldestWaitingSeconds":0.25}]}`},
-		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Watchers: []informer.WatcherStats{}},
-			`{"name":"Pod","started":true,"stopped":true,"synced":true,"watching":true,"watchers":[]}`},
-		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"watchers":[]}`},
+			`"watchers":[{"name":"w","synced":false,"pending":3,"delivered":0,"failed":0,"retried":0,"merged":0,"lagging":true,"oldestWaitingSeconds":0.25}]}`},
+		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Objects: -1, Watchers: []informer.WatcherStats{}},
+			`{"name":"Pod","started":true,"stopped":true,"synced":true,"watching":true,"queued":0,"watchers":[]}`},
+		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"objects":0,"queued":0,"watchers":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := json.Marshal(test.health)

@@ -106,6 +106,8 @@ type inlet[T Object] struct {
 	room    chan struct{}
 	rv      string
 	moved   chan struct{} // closed when rv changes; nil if nobody waits
+
+	progress moment // when something of which rv is known was last applied with all before it
 }
 
 func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
@@ -379,12 +381,15 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 		it.done = true
 		it.obj = none // the chain may hold it for longer than the store does
 	}
-	before := in.rv
+	before, known := in.rv, false
 	for in.oldest.next != nil && in.oldest.next.done {
 		in.oldest = in.oldest.next
 		if in.oldest.rv != "" {
-			in.rv = in.oldest.rv
+			in.rv, known = in.oldest.rv, true
 		}
+	}
+	if known {
+		in.progress.set(in.source.stopwatch)
 	}
 	if in.waiting < inletBound {
 		select {
@@ -408,6 +413,13 @@ func (in *inlet[T]) resourceVersion() (string, <-chan struct{}) {
 		in.moved = make(chan struct{})
 	}
 	return in.rv, in.moved
+}
+
+// queuedUp returns how many changes are not in the store yet.
+func (in *inlet[T]) queuedUp() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.waiting
 }
 
 // reached reports whether version now is at or past want.

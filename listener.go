@@ -47,6 +47,7 @@ type informerProcessorListener[T Object] struct {
 	watcher   ResourceWatcher[T]
 	methods   methods[T] // the watcher's
 	opts      WatcherOptions
+	number    int // 1 for the first that was added, and so on
 
 	handled atomic.Int64 // the position up to which everything has been handled
 	counts  counts

@@ -277,11 +277,14 @@ func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
 		change(4)
 		expect(t, &j, &j.merged, informer.MergedInfo{Informer: "i", Watcher: "w", Events: 2})
 		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w", Lagging: true, Pending: 2})
-		if got := reg.Stats(); got.Merged != 2 || got.Pending != 3 {
+		if got := reg.Stats(); got.Merged != 2 || got.Pending != 3 || !got.Lagging {
 			t.Errorf("the figures are %+v", got)
 		}
 		close(hold)
 		sleepBubble(time.Minute)
+		if got := reg.Stats(); got.Lagging {
+			t.Errorf("it has caught up, and the figures are %+v", got)
+		}
 		expect(t, &j, &j.merged)
 		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w"})
 	})

@@ -116,6 +116,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts)
+	l.number = p.added
 	if len(p.listeners) == 0 {
 		p.unheard, p.listening = l.cursor.position(), p.now()
 	}
@@ -191,7 +192,8 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.stopped)
 }
 
-// shown returns the registered listeners, or those there were at the stop, by name.
+// shown returns the registered listeners, or those there were at the stop, by name and
+// in the order in which they were added.
 func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +215,7 @@ func (p *informerProcessor[T]) allLocked() []*informerProcessorListener[T] {
 }
 
 func byName[T Object](a, b *informerProcessorListener[T]) int {
-	return strings.Compare(a.opts.Name, b.opts.Name)
+	return cmp.Or(strings.Compare(a.opts.Name, b.opts.Name), cmp.Compare(a.number, b.number))
 }
 
 // start starts the listeners, whose calls get ctx. It does not wait for them:

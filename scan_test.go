@@ -288,9 +288,13 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 			*durable
 			indexing
 		}{store, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
-		informertest.Run(t, newInformer(t, src, options{Store: indexed}))
+		inf := newInformer(t, src, options{Store: indexed})
+		informertest.Run(t, inf)
 		if got := store.Calls("scan"); got != 1 { // whether there is anything
 			t.Errorf("read in %d parts", got)
+		}
+		if got := inf.Health().Objects; got != -1 {
+			t.Errorf("nobody has counted, and there are %d objects", got)
 		}
 	})
 }

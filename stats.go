@@ -31,6 +31,9 @@ type WatcherStats struct {
 	// Merged is how many events were merged into others, or have undone each other:
 	// beyond WatcherOptions.MaxBacklog, or because of Workers or Retry.
 	Merged int
+	// Lagging says whether the watcher has fallen behind by more than
+	// WatcherOptions.MaxBacklog and has not caught up yet, as Observer.Lagging does.
+	Lagging bool
 	// OldestWaiting is for how long the oldest event that is not handled has been
 	// waiting, 0 if there is none, and after Stopped.
 	OldestWaiting time.Duration
@@ -47,8 +50,9 @@ func (s WatcherStats) MarshalJSON() ([]byte, error) {
 		Failed               int     `json:"failed"`
 		Retried              int     `json:"retried"`
 		Merged               int     `json:"merged"`
+		Lagging              bool    `json:"lagging"`
 		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
-	}{s.Name, s.Synced, s.Pending, s.Delivered, s.Failed, s.Retried, s.Merged, s.OldestWaiting.Seconds()})
+	}{s.Name, s.Synced, s.Pending, s.Delivered, s.Failed, s.Retried, s.Merged, s.Lagging, s.OldestWaiting.Seconds()})
 }
 
 // counts are what a listener has done. They only grow, but for untold.
@@ -78,6 +82,7 @@ func (l *informerProcessorListener[T]) stats() WatcherStats {
 		Failed:        int(failed),
 		Retried:       int(c.retried.Load()),
 		Merged:        int(merged),
+		Lagging:       l.lag.behind.Load() && !closed(l.stopped),
 		OldestWaiting: l.oldestWaiting(),
 	}
 	if !closed(l.stopped) {

@@ -65,6 +65,7 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 	case !c.known || c.uid != c.obj.GetUID():
 		a.noteKnown(c.key, c.obj.GetUID())
 	}
+	a.count(c.write)
 	switch c.write {
 	case writeNothing:
 	case writeDelete:
@@ -75,6 +76,20 @@ func (a *applier[T]) wrote(ctx context.Context, c *change[T]) {
 		if c.write == writeAdd && !a.keyFound && a.batch.leaves(c.key) {
 			a.checkKey(ctx, c.key)
 		}
+	}
+}
+
+// count follows a write with the number of objects. What is known is counted where it
+// is kept: a store may lose some.
+func (a *applier[T]) count(w write) {
+	switch {
+	case a.known != nil:
+		a.objects.Store(int64(len(a.known)))
+	case a.objects.Load() < 0:
+	case w == writeAdd:
+		a.objects.Add(1)
+	case w == writeDelete:
+		a.objects.Add(-1)
 	}
 }
 

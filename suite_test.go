@@ -156,6 +156,9 @@ func checkStore(t *testing.T, inf *ci, src *source) {
 	if diff := cmp.Diff(versions(src.Objects()...), versions(objs...)); diff != "" {
 		t.Errorf("the store is not what the source has (-source +store):\n%s", diff)
 	}
+	if got := inf.Health().Objects; got != len(objs) && got != -1 {
+		t.Errorf("Health counts %d objects in the store, which has %d", got, len(objs))
+	}
 }
 
 const hour = time.Hour

@@ -70,7 +70,7 @@ func run(ctx context.Context, duration time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return demo.Run(ctx, os.Stdout, inf, duration)
+	return demo.Run(ctx, os.Stdout, &informer.Group{}, inf, duration)
 }
 
 // churn creates, changes and deletes widgets until ctx ends.

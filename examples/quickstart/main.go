@@ -1,7 +1,10 @@
 // Command quickstart runs three watchers over one informer for a few seconds and
 // then compares what each was told with what the store holds. Without flags it
 // needs nothing: it watches Pods of a fake clientset that it keeps changing. With
-// -kubeconfig it watches the Pods of a real cluster, and only reads.
+// -kubeconfig it watches the Pods of a real cluster, and only reads. With -http it serves
+// a page that shows the informer and its watchers at work:
+//
+//	go run ./examples/quickstart -http localhost:8080 -duration 10m
 package main
 
 import (
@@ -10,6 +13,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -29,10 +34,11 @@ func main() {
 	kubeconfig := flag.String("kubeconfig", "", "watch the cluster that this file describes (default: a fake clientset)")
 	namespace := flag.String("namespace", "", "watch one namespace (default: all)")
 	duration := flag.Duration("duration", 4*time.Second, "how long to watch")
+	address := flag.String("http", "", "serve /debug/informers at this address, such as localhost:8080 (default: do not)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *kubeconfig, *namespace, *duration)
+	err := run(ctx, *kubeconfig, *namespace, *address, *duration)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -40,7 +46,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig, namespace string, duration time.Duration) error {
+func run(ctx context.Context, kubeconfig, namespace, address string, duration time.Duration) error {
 	if duration <= 0 {
 		return fmt.Errorf("-duration is %v, not more than 0", duration)
 	}
@@ -68,7 +74,30 @@ func run(ctx context.Context, kubeconfig, namespace string, duration time.Durati
 	if err != nil {
 		return err
 	}
-	return demo.Run(ctx, os.Stdout, inf, duration)
+	var group informer.Group
+	if address != "" {
+		stop, err := serve(address, &group)
+		if err != nil {
+			return fmt.Errorf("-http: %w", err)
+		}
+		defer stop()
+	}
+	return demo.Run(ctx, os.Stdout, &group, inf, duration)
+}
+
+// serve shows group at the address until stop is called.
+func serve(address string, group *informer.Group) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/informers", informer.DebugHandler(group))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	fmt.Printf("look at http://%s/debug/informers\n\n", listener.Addr())
+	return func() { _ = server.Close(); serving.Wait() }, nil
 }
 
 // pod returns the n-th Pod of the fake cluster.

@@ -20,12 +20,12 @@ import (
 // settle is how long the watchers may take at the end to catch up.
 const settle = 10 * time.Second
 
-// Run runs inf for d with three watchers: a quick one, one that takes its time
-// over each event, and one that joins halfway. It writes what they see to out,
-// and in the end a table that compares each one's view with the store. It returns
+// Run runs group, with inf added to it, for d with three watchers: a quick one, one that
+// takes its time over each event, and one that joins halfway. It writes what they see
+// to out, and in the end a table that compares each one's view with the store. It returns
 // an error if the informer does not sync, or if a view is not what the store
-// holds. It blocks until inf has stopped.
-func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.CustomCacheInformer[T], d time.Duration) (err error) {
+// holds. It blocks until the group has stopped.
+func Run[T informer.Object](ctx context.Context, out io.Writer, group *informer.Group, inf *informer.CustomCacheInformer[T], d time.Duration) (err error) {
 	screen := &screen{out: out, begin: time.Now(), over: make(chan struct{})}
 	quick := newWatcher[T](screen, "quick", 0)
 	slow := newWatcher[T](screen, "slow", 250*time.Millisecond)
@@ -37,10 +37,14 @@ func Run[T informer.Object](ctx context.Context, out io.Writer, inf *informer.Cu
 		}
 	}
 
+	if err := group.Add(inf); err != nil {
+		return err
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopped := make(chan error, 1)
-	go func() { stopped <- inf.Run(ctx) }()
+	go func() { stopped <- group.Run(ctx) }()
 	defer func() {
 		cancel()
 		err = errors.Join(err, <-stopped)

@@ -35,7 +35,7 @@ func TestTheThreeWatchersEndEqualToTheStore(t *testing.T) {
 			}
 		}()
 		var out bytes.Buffer
-		if err := Run(t.Context(), &out, inf, 4*time.Second); err != nil {
+		if err := Run(t.Context(), &out, &informer.Group{}, inf, 4*time.Second); err != nil {
 			t.Error(err)
 		}
 		if got := strings.Count(out.String(), " equal\n"); got != 3 {
@@ -56,7 +56,7 @@ func TestAnInformerThatDoesNotSyncIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Run(t.Context(), &bytes.Buffer{}, inf, time.Second); err == nil {
+		if err := Run(t.Context(), &bytes.Buffer{}, &informer.Group{}, inf, time.Second); err == nil {
 			t.Error("no error")
 		}
 	})

@@ -1,0 +1,423 @@
+package informer_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// debugged is what the page's JSON says.
+type debugged struct {
+	Time      time.Time
+	Informers []debuggedInformer
+}
+
+type debuggedInformer struct {
+	Name, State, Store string
+	Attention          bool
+	Health             struct {
+		Synced   bool
+		Watchers []struct {
+			Name    string
+			Pending int
+		}
+	}
+	Watchers []debuggedWatcher
+}
+
+type debuggedWatcher struct {
+	Name, State     string
+	Attention       bool
+	Calls           []string
+	EventsPerSecond *float64
+	Backlog         []struct {
+		SecondsAgo float64
+		Pending    int
+	}
+}
+
+func get(h http.Handler, target string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	for n := 0; n+1 < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	return answer
+}
+
+// debug returns what h says as JSON.
+func debug(t *testing.T, h http.Handler) debugged {
+	t.Helper()
+	var d debugged
+	if err := json.Unmarshal(get(h, "/debug/informers?format=json").Body.Bytes(), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// page returns the page, without what stands in it as JSON.
+func page(t *testing.T, h http.Handler) string {
+	t.Helper()
+	answer := get(h, "/debug/informers")
+	if answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+func ignore(context.Context, error) {}
+
+// runGroup runs a group of members until the test is over.
+func runGroup(t *testing.T, members ...informer.Member) *informer.Group {
+	t.Helper()
+	var group informer.Group
+	for _, m := range members {
+		if err := group.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- group.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return &group
+}
+
+func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{ErrorHandler: ignore})
+		join := func(name string, opts informer.WatcherOptions, call func(context.Context, event) error) {
+			opts.Name = name
+			addWatcher(t, inf, informer.WatcherFunc[configMap](call), opts)
+		}
+		hold := make(chan struct{})
+		wait := func(ctx context.Context, _ event) error {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+			return nil
+		}
+		join("quick", informer.WatcherOptions{}, func(context.Context, event) error { return nil })
+		join("slow", informer.WatcherOptions{}, func(context.Context, event) error { time.Sleep(4 * time.Second); return nil })
+		join("stuck", informer.WatcherOptions{}, wait)
+		join("full", informer.WatcherOptions{MaxBacklog: 1}, func(context.Context, event) error { time.Sleep(2 * time.Second); return nil })
+		join("failing", informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)}, func(context.Context, event) error { return errors.New("no") })
+		h := informer.DebugHandler(runGroup(t, inf))
+		states := func() map[string]string {
+			all := map[string]string{}
+			for _, w := range debug(t, h).Informers[0].Watchers {
+				all[w.Name] = w.State
+				if w.Attention {
+					all[w.Name] += "!"
+				}
+			}
+			return all
+		}
+		check := func(when string, want map[string]string) {
+			t.Helper()
+			synctest.Wait()
+			for name, got := range states() {
+				if got != want[name] {
+					t.Errorf("%s, the watcher %s is %s, not %s", when, name, got, want[name])
+				}
+			}
+		}
+		check("at first", map[string]string{"quick": "well", "slow": "syncing", "stuck": "syncing", "full": "syncing", "failing": "well"})
+		for range 20 {
+			src.Apply(object("a", fmt.Sprint(time.Now().Unix())))
+			sleepBubble(time.Second)
+			states()
+		}
+		check("after twenty seconds", map[string]string{"quick": "well", "slow": "behind!", "stuck": "blocked!", "full": "merging!", "failing": "retrying!"})
+		shown := page(t, h)
+		if !strings.Contains(shown, "0 of 1 informer and 4 of 5 watchers need attention.") {
+			t.Error("the page has another summary")
+		}
+		// Those that need attention come first.
+		if quick := strings.Index(shown, "<bdi>quick<"); quick < strings.Index(shown, "<bdi>stuck<") {
+			t.Error("the watcher that is well comes before one that is not")
+		}
+		w := debug(t, h).Informers[0].Watchers
+		if calls := w[4].Calls; w[4].Name != "stuck" || len(calls) != 1 || !strings.HasPrefix(calls[0], "default/a") {
+			t.Errorf("%s is being called for %q", w[4].Name, calls)
+		}
+		if rate := w[2].EventsPerSecond; w[2].Name != "quick" || rate == nil || *rate != 1 {
+			t.Errorf("the rate of %s is %v, not 1", w[2].Name, rate)
+		}
+		close(hold)
+		sleepBubble(2 * time.Minute)
+		check("when all have caught up", map[string]string{"quick": "well", "slow": "well", "stuck": "well", "full": "well", "failing": "retrying!"})
+	})
+}
+
+func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		inf := newInformer(t, src, options{Name: "maps", Store: store, ErrorHandler: ignore})
+		group := &informer.Group{}
+		h := informer.DebugHandler(group)
+		if shown := page(t, h); !strings.Contains(shown, "The group has no informers.") || len(debug(t, h).Informers) != 0 {
+			t.Error("an empty group is not shown as one")
+		}
+		if err := group.Add(inf); err != nil {
+			t.Fatal(err)
+		}
+		check := func(want string, attention bool) {
+			t.Helper()
+			synctest.Wait()
+			i := debug(t, h).Informers[0]
+			if i.State != want || i.Attention != attention || i.Name != "maps" || i.Store != "*informertest.Store" {
+				t.Errorf("it is %q (attention %v), want %q: %+v", i.State, i.Attention, want, i)
+			}
+			if shown := page(t, h); !strings.Contains(shown, ">"+want+"</span>") {
+				t.Errorf("the page does not show that it is %q", want)
+			}
+		}
+		check("not started", false)
+		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
+		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { _ = group.Run(ctx); close(stopped) }()
+		check("cannot sync", true)
+		if shown := page(t, h); !strings.Contains(shown, "connection refused") || !strings.Contains(shown, "1 of 1 informer and 0 of 0 watchers") {
+			t.Error("the page does not say why")
+		}
+		src.Heal()
+		opened(t, src)
+		check("watching", false)
+		release := store.Hang()
+		src.Apply(object("b", "1"))
+		sleepBubble(time.Minute) // the handler answers while the store hangs
+		check("store fails", true)
+		release()
+		check("watching", false)
+		unreachable(src)
+		sleepBubble(time.Minute)
+		check("source fails", true)
+		stop()
+		<-stopped
+		check("stopped", true)
+	})
+}
+
+func TestThePageFollowsForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{})
+		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
+		h := informer.DebugHandler(runGroup(t, inf))
+		watcher := func() debuggedWatcher { return debug(t, h).Informers[0].Watchers[0] }
+		if w := watcher(); w.EventsPerSecond != nil || len(w.Backlog) != 1 {
+			t.Errorf("seen once, there is something to compare with: %+v", w)
+		}
+		for range 1000 { // ten times a second
+			sleepBubble(100 * time.Millisecond)
+			watcher()
+		}
+		w := watcher()
+		if n := len(w.Backlog); n < 60 || n > 80 || w.Backlog[0].SecondsAgo > 60 || w.Backlog[0].SecondsAgo < 58 {
+			t.Errorf("there are %d points, the first of %v s ago", n, w.Backlog[0].SecondsAgo)
+		}
+		if w.EventsPerSecond == nil || *w.EventsPerSecond != 0 {
+			t.Errorf("nothing happens, at a rate of %v", w.EventsPerSecond)
+		}
+		// Seldom asked, it says how it was since.
+		sleepBubble(30 * time.Second)
+		for n := range 60 {
+			src.Apply(object("a", fmt.Sprint("v", n)))
+		}
+		synctest.Wait()
+		if w := watcher(); w.EventsPerSecond == nil || *w.EventsPerSecond < 1.9 || *w.EventsPerSecond > 2.1 {
+			t.Errorf("60 events in 30 s are %v a second", w.EventsPerSecond)
+		}
+		// Another of its name begins anew.
+		reg.Remove()
+		<-reg.Stopped()
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
+		synctest.Wait()
+		if w := watcher(); w.EventsPerSecond != nil || len(w.Backlog) != 1 {
+			t.Errorf("another watcher has inherited %+v", w)
+		}
+	})
+}
+
+func TestThePageShowsAHundredWatchersAndTheRestAsJSON(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{})
+	for range 103 { // of one name, too
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
+	}
+	var group informer.Group
+	if err := group.Add(inf); err != nil {
+		t.Fatal(err)
+	}
+	h := informer.DebugHandler(&group)
+	if shown := page(t, h); strings.Count(shown, "<bdi>w</bdi>") != 100 || !strings.Contains(shown, "3 more watchers are in the") {
+		t.Errorf("it shows %d watchers", strings.Count(shown, "<bdi>w</bdi>"))
+	}
+	if n := len(debug(t, h).Informers[0].Watchers); n != 103 {
+		t.Errorf("the JSON has %d watchers", n)
+	}
+}
+
+// foreign is a Member that is none of ours.
+type foreign struct{ informer.Member }
+
+func (f foreign) Health() informer.Health { return f.Member.Health() }
+
+func TestThePageShowsWhatIsNoInformerOfOurs(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{})
+	addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
+	var group informer.Group
+	if err := group.Add(foreign{inf}); err != nil {
+		t.Fatal(err)
+	}
+	i := debug(t, informer.DebugHandler(&group)).Informers[0]
+	if i.State != "not started" || i.Store != "" || len(i.Watchers) != 1 || i.Watchers[0].State != "syncing" {
+		t.Errorf("it is shown as %+v", i)
+	}
+}
+
+// hostile are names that would do harm if they were not escaped.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'></svg></style></script><iframe>`, `</bdi></table><form>`,
+	`{{.}} ${x} <!-- -->`, "\u202eevil\u2066", "nul\x00byte", "bad\xff\xfeutf8", strings.Repeat("long<b>", 2000), `javascript:alert(1)`,
+}
+
+func TestHostileNamesDoNoHarmOnThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tags := func(name string) (html int, whole string) {
+			src := informertest.NewSource(object(name, "1"))
+			inf := newInformer(t, src, options{Name: name})
+			stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+			addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: name})
+			failing := informertest.NewSource[configMap]()
+			failing.Fail(informertest.VerbList, errors.New(name), -1)
+			failing.Fail(informertest.VerbWatch, errors.New(name), -1)
+			store := informertest.NewStore(nil)
+			store.Fail(func(string, string) error { return errors.New(name) })
+			broken := newInformer(t, informertest.NewSource(object("x", "1")), options{Name: name, Store: store, ErrorHandler: ignore})
+			h := informer.DebugHandler(runGroup(t, inf, newInformer(t, failing, options{Name: name, ErrorHandler: ignore}), broken))
+			if got := debug(t, h); len(got.Informers) != 3 || len(got.Informers[0].Watchers[0].Calls) != 1 {
+				t.Errorf("the JSON of %.40q is %+v", name, got)
+			}
+			whole = page(t, h)
+			return strings.Count(whole, "<"), whole
+		}
+		want, _ := tags("harmless")
+		for _, name := range hostile {
+			got, whole := tags(name)
+			if got != want {
+				t.Errorf("with %.40q the page has %d tags, not %d", name, got, want)
+			}
+			if strings.ContainsRune(whole, 0) {
+				t.Errorf("with %.40q the page has a NUL", name)
+			}
+		}
+	})
+}
+
+func TestThePageShowsNothingOfWhatIsInObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		obj := object("a", "swordfish")
+		obj.Labels, obj.Annotations = map[string]string{"l": "swordfish"}, map[string]string{"a": "swordfish"}
+		src := informertest.NewSource(obj)
+		inf := newInformer(t, src, options{})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{})
+		h := informer.DebugHandler(runGroup(t, inf))
+		for _, format := range []string{"html", "json"} {
+			shown := get(h, "/?format="+format).Body.String()
+			if strings.Contains(shown, "swordfish") || !strings.Contains(shown, "default/a") {
+				t.Errorf("as %s it shows what is in the object, or not its key:\n%s", format, shown)
+			}
+		}
+	})
+}
+
+func TestThePageAnswersAsItIsAsked(t *testing.T) {
+	var group informer.Group
+	h := informer.DebugHandler(&group)
+	const html, asJSON = "text/html; charset=utf-8", "application/json"
+	for _, test := range []struct{ target, accept, want string }{
+		{"/", "", html},
+		{"/any/path", "*/*", html},
+		{"/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", html},
+		{"/", "application/json", asJSON},
+		{"/", "application/json;q=0.5, text/html;q=0.4", asJSON},
+		{"/", "application/json, text/html", html},
+		{"/", ";;;, application/json; q=x", html},
+		{"/?format=json", "text/html", asJSON},
+		{"/?format=html", "application/json", html},
+	} {
+		answer := get(h, test.target, "Accept", test.accept)
+		if got := answer.Header().Get("Content-Type"); got != test.want || answer.Code != http.StatusOK || answer.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s with Accept %q: %d, %s", test.target, test.accept, answer.Code, got)
+		}
+	}
+	if answer := get(h, "/?format=yaml"); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), `"yaml"`) {
+		t.Errorf("another format: %d, %s", answer.Code, answer.Body)
+	}
+	if answer := get(informer.DebugHandler(nil), "/"); answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "no group") {
+		t.Errorf("without a group: %d, %s", answer.Code, answer.Body)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodDelete} {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(method, "/", nil))
+		if answer.Code != http.StatusMethodNotAllowed || answer.Header().Get("Allow") == "" {
+			t.Errorf("%s: %d", method, answer.Code)
+		}
+	}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	answer, err := server.Client().Head(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || len(body) > 0 {
+		t.Errorf("HEAD: %d, %q", answer.StatusCode, body)
+	}
+}
+
+func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
+	answer := get(informer.DebugHandler(&informer.Group{}), "/")
+	policy, body := answer.Header().Get("Content-Security-Policy"), answer.Body.String()
+	for _, element := range []string{"script", "style"} {
+		found := regexp.MustCompile("(?s)<"+element+">(.*)</"+element+">").FindAllStringSubmatch(body, -1)
+		if len(found) != 1 {
+			t.Fatalf("there are %d elements %s", len(found), element)
+		}
+		sum := sha256.Sum256([]byte(found[0][1]))
+		if want := element + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+			t.Errorf("the policy %q does not allow %s", policy, want)
+		}
+	}
+	if !strings.HasPrefix(policy, "default-src 'none';") || regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]`).MatchString(strings.ReplaceAll(body, "// ", "")) {
+		t.Errorf("it may load something else: %s", policy)
+	}
+}

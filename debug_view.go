@@ -1,0 +1,279 @@
+package informer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// debugWatchers is how many watchers of an informer the page shows, those first that
+	// need attention. JSON has all.
+	debugWatchers = 100
+	// debugText is how much of an error's text the page shows, in bytes.
+	debugText = 1000
+)
+
+// debugView is what the page shows.
+type debugView struct {
+	Time      time.Time       `json:"time"`
+	Informers []debugInformer `json:"informers"`
+}
+
+type debugInformer struct {
+	// Name is the one in Group.Health.
+	Name      string         `json:"name"`
+	State     string         `json:"state"`
+	Attention bool           `json:"attention"`
+	Store     string         `json:"store,omitempty"`
+	Health    Health         `json:"health"`
+	Watchers  []debugWatcher `json:"watchers"`
+}
+
+type debugWatcher struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"`
+	Attention bool     `json:"attention"`
+	Calls     []string `json:"calls,omitempty"`
+	// Rate is nil until there is something to compare with.
+	Rate    *float64     `json:"eventsPerSecond,omitempty"`
+	Backlog []debugPoint `json:"backlog"`
+
+	Stats  WatcherStats `json:"-"` // in Health
+	called bool         // or nobody knows
+}
+
+// debugDetails is what an informer tells the page beside its Health.
+type debugDetails struct {
+	store string              // its type
+	calls map[string][]string // what watchers are being called for, by their name
+}
+
+// debugDetails does not block.
+func (i *CustomCacheInformer[T]) debugDetails() debugDetails {
+	d := debugDetails{store: "in memory", calls: map[string][]string{}}
+	if i.opts.Store != nil {
+		d.store = fmt.Sprintf("%T", i.store)
+	}
+	for _, l := range i.processor.shown() {
+		d.calls[l.opts.Name] = append(d.calls[l.opts.Name], l.calling()...)
+	}
+	return d
+}
+
+// view returns what there is to see now.
+func (d *debugHandler) view(now time.Time) debugView {
+	_, members, _ := d.group.now()
+	v := debugView{Time: now.UTC(), Informers: []debugInformer{}}
+	for n, name := range names(members) {
+		v.Informers = append(v.Informers, look(name, members[n].Member))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := map[trailID]*trail{}
+	for n := range v.Informers {
+		d.follow(now, &v.Informers[n], seen)
+	}
+	d.trails = seen // what is gone is forgotten
+	return v
+}
+
+// look returns how a member is doing now, but for what must be seen for longer.
+func look(name string, m Member) debugInformer {
+	i := debugInformer{Name: name, Health: m.Health(), Watchers: []debugWatcher{}}
+	i.State, i.Attention = informerState(i.Health)
+	details := debugDetails{}
+	ours, ok := m.(interface{ debugDetails() debugDetails })
+	if ok {
+		details = ours.debugDetails()
+	}
+	i.Store = details.store
+	for _, s := range i.Health.Watchers {
+		calls := details.calls[s.Name]
+		i.Watchers = append(i.Watchers, debugWatcher{Name: s.Name, Stats: s, Calls: calls, called: !ok || len(calls) > 0})
+	}
+	return i
+}
+
+// follow adds to i what was seen of its watchers in the last minute, and to seen what is
+// to be remembered of them.
+func (d *debugHandler) follow(now time.Time, i *debugInformer, seen map[trailID]*trail) {
+	same := map[string]int{}
+	for n := range i.Watchers {
+		w := &i.Watchers[n]
+		id := trailID{informer: i.Name, watcher: w.Name, number: same[w.Name]}
+		same[w.Name]++
+		t := d.trails[id]
+		if t == nil {
+			t = &trail{}
+		}
+		seen[id] = t
+		t.add(now, w.Stats)
+		w.Rate, w.Backlog = t.rate(), t.points(now)
+		w.State, w.Attention = watcherState(i.Health, w.Stats, w.called, t)
+	}
+}
+
+// informerState says in a word or two how an informer is doing, and whether somebody
+// should look after it.
+func informerState(h Health) (state string, attention bool) {
+	switch {
+	case h.Stopped:
+		return "stopped", true
+	case !h.Started:
+		return "not started", false
+	case h.StoreError != nil:
+		return "store fails", true
+	case h.SourceError != nil && !h.Synced:
+		return "cannot sync", true
+	case h.SourceError != nil:
+		return "source fails", true
+	case !h.Synced:
+		return "syncing", false
+	case !h.Watching:
+		return "between watches", false
+	}
+	return "watching", false
+}
+
+// watcherState says how a watcher of an informer is doing, and whether somebody should
+// look after it: called says whether it is being called, and t what was seen of it.
+func watcherState(h Health, s WatcherStats, called bool, t *trail) (state string, attention bool) {
+	late := s.OldestWaiting >= hungCall
+	switch {
+	case h.Stopped:
+		return "stopped", s.Pending > 0
+	case late && called && t.stalled():
+		return "blocked", true
+	case s.Lagging:
+		return "merging", true
+	case late && h.Started && (called || t.moves()):
+		return "behind", true
+	case late && h.Started:
+		return "retrying", true
+	case !s.Synced:
+		return "syncing", false
+	}
+	return "well", false
+}
+
+// Summary says how many need attention.
+func (v debugView) Summary() string {
+	var informers, watchers, badInformers, badWatchers int
+	for _, i := range v.Informers {
+		informers++
+		if i.Attention {
+			badInformers++
+		}
+		for _, w := range i.Watchers {
+			watchers++
+			if w.Attention {
+				badWatchers++
+			}
+		}
+	}
+	of := func(bad, all int, what string) string {
+		if all != 1 {
+			what += "s"
+		}
+		return fmt.Sprintf("%d of %d %s", bad, all, what)
+	}
+	if badInformers+badWatchers == 0 {
+		return fmt.Sprintf("All is well: %s and %s need attention.", of(0, informers, "informer"), of(0, watchers, "watcher"))
+	}
+	return fmt.Sprintf("%s and %s need attention.", of(badInformers, informers, "informer"), of(badWatchers, watchers, "watcher"))
+}
+
+// Shown returns the watchers that have a place on the page: those first that need
+// attention.
+func (i debugInformer) Shown() []debugWatcher {
+	shown := slices.Clone(i.Watchers)
+	slices.SortStableFunc(shown, func(a, b debugWatcher) int {
+		switch {
+		case a.Attention == b.Attention:
+			return 0
+		case a.Attention:
+			return -1
+		}
+		return 1
+	})
+	return shown[:min(len(shown), debugWatchers)]
+}
+
+// Hidden returns how many watchers have none.
+func (i debugInformer) Hidden() int { return max(0, len(i.Watchers)-debugWatchers) }
+
+// SourceError returns the text of the source's error, "" if there is none.
+func (i debugInformer) SourceError() string { return errorText(i.Health.SourceError) }
+
+// StoreError returns the text of the store's error, "" if there is none.
+func (i debugInformer) StoreError() string { return errorText(i.Health.StoreError) }
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if len(text) <= debugText {
+		return text
+	}
+	end := debugText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + " …"
+}
+
+// Ago says how long before the page something was, "never" if not at all.
+func (i debugInformer) Ago(page, t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return roundDuration(page.Sub(t)) + " ago"
+}
+
+// CallText names what the watcher is being called for.
+func (w debugWatcher) CallText() string {
+	const shown = 3
+	text := strings.Join(w.Calls[:min(len(w.Calls), shown)], ", ")
+	if more := len(w.Calls) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// RateText returns the rate for the page.
+func (w debugWatcher) RateText() string {
+	if w.Rate == nil {
+		return "…"
+	}
+	return fmt.Sprintf("%.1f", *w.Rate)
+}
+
+// debugChart is the line of what waited for a watcher, in a box as wide as the seconds
+// that it shows, with a margin of 2 above and below.
+type debugChart struct {
+	Width, BoxHeight int
+	Now, Peak        int
+	Line             string // the points of a polyline
+}
+
+// Chart returns the chart of the watcher's backlog. Ten events are as high as the box,
+// or as many as there were, if more: a few that wait for a moment are no mountain.
+func (w debugWatcher) Chart() debugChart {
+	const height = 20
+	c := debugChart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}
+	for _, p := range w.Backlog {
+		c.Peak = max(c.Peak, p.Pending)
+	}
+	line := make([]string, 0, len(w.Backlog))
+	for _, p := range w.Backlog {
+		x := float64(c.Width) - p.SecondsAgo
+		y := height * (1 - float64(p.Pending)/float64(max(c.Peak, 10)))
+		line = append(line, fmt.Sprintf("%.1f,%.1f", x, y))
+	}
+	c.Line = strings.Join(line, " ")
+	return c
+}
