@@ -57,7 +57,9 @@ func hashOf(text string) string {
 // of errors, never what is in an object; still it is for the eyes of operators, so serve
 // it where only they come. It reads only, and takes no other method than GET and HEAD.
 // It does not block, whatever hangs, and costs nothing while nobody looks: rates and
-// charts are of what was seen while somebody did, in the last minute.
+// charts are of what was seen while somebody did, in the last minute. So it takes two
+// looks to know a rate, and ten seconds of looking to call a watcher blocked rather than
+// behind.
 //
 // The handler may be used from any goroutine. Without a group it answers 503.
 func DebugHandler(g *Group) http.Handler {

@@ -65,10 +65,10 @@ func (i *CustomCacheInformer[T]) debugDetails() debugDetails {
 
 // view returns what there is to see now.
 func (d *debugHandler) view(now time.Time) debugView {
-	_, members, _ := d.group.now()
+	all := d.group.look()
 	v := debugView{Time: now.UTC(), Informers: []debugInformer{}}
-	for n, name := range names(members) {
-		v.Informers = append(v.Informers, look(name, members[n].Member))
+	for n, name := range names(all) {
+		v.Informers = append(v.Informers, newDebugInformer(name, all[n]))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,12 +80,12 @@ func (d *debugHandler) view(now time.Time) debugView {
 	return v
 }
 
-// look returns how a member is doing now, but for what must be seen for longer.
-func look(name string, m Member) debugInformer {
-	i := debugInformer{Name: name, Health: m.Health(), Watchers: []debugWatcher{}}
+// newDebugInformer returns how a member is doing, but for what must be seen for longer.
+func newDebugInformer(name string, m seen) debugInformer {
+	i := debugInformer{Name: name, Health: m.health, Watchers: []debugWatcher{}}
 	i.State, i.Attention = informerState(i.Health)
 	details := debugDetails{}
-	ours, ok := m.(interface{ debugDetails() debugDetails })
+	ours, ok := m.Member.(interface{ debugDetails() debugDetails })
 	if ok {
 		details = ours.debugDetails()
 	}

@@ -31,6 +31,7 @@ type Group struct {
 	mu      sync.Mutex          // protects the rest; a member is called with it in adopt only, which does not block
 	ctx     context.Context     // Run's; nil before it
 	members []*member           // in the order in which they were added
+	guests  []Member            // that others run, in the order in which they came
 	shared  map[shareKey]*share // what Shared has made or is making
 	changed chan struct{}       // closed at the next change; nil if nobody waits for one
 	running sync.WaitGroup      // the members' goroutines
@@ -239,50 +240,89 @@ func (g *Group) now() (run context.Context, members []*member, changed <-chan st
 	return g.ctx, members, g.changed
 }
 
-// Health returns how each member is doing, by its Health.Name. If several have the
+// Health returns how each member is doing, by its Health.Name, and each informer that
+// [Group.SharedIndexInformerFunc] has made and that has not stopped. If several have the
 // same name, in the order in which they were added the second is found as "Name#2",
 // and so on. It does not block, and may be called at any time.
 func (g *Group) Health() map[string]Health {
-	_, members, _ := g.now()
+	seen := g.look()
 	all := map[string]Health{}
-	for i, name := range names(members) {
-		all[name] = members[i].Health()
+	for i, name := range names(seen) {
+		all[name] = seen[i].health
 	}
 	return all
 }
 
-// Ready returns nil if all members are ready, see [Health.Ready], and else an error that
-// wraps what the others say; a group without members is not ready. It does not block.
-// [ProbeHandler] takes it.
+// Ready returns nil if all that Health shows are ready, see [Health.Ready], and else an error that
+// wraps what the others say; a group that shows none is not ready. Where one of them may
+// be missing, ask the Health of the others instead. It does not block. [ProbeHandler]
+// takes it.
 func (g *Group) Ready() error {
-	if _, members, _ := g.now(); len(members) == 0 {
+	if len(g.look()) == 0 {
 		return errors.New("informer: Group: it has no members")
 	}
 	return g.probe(Health.Ready)
 }
 
-// Live returns an error if a member says that only a restart would help, see
+// Live returns an error if one that Health shows says that only a restart would help, see
 // [Health.Live]. It does not block. [ProbeHandler] takes it.
 func (g *Group) Live() error { return g.probe(Health.Live) }
 
 func (g *Group) probe(check func(Health) error) error {
-	_, members, _ := g.now()
 	var failed []error
-	for _, m := range members {
-		failed = append(failed, check(m.Health()))
+	for _, s := range g.look() {
+		failed = append(failed, check(s.health))
 	}
 	return errors.Join(failed...)
 }
 
+// seen is a member, or a guest, at one moment.
+type seen struct {
+	Member
+	health Health
+}
+
+// look returns the members and the guests. Those of them that have stopped are sent off.
+func (g *Group) look() []seen {
+	_, members, _ := g.now()
+	g.mu.Lock()
+	guests := slices.Clone(g.guests)
+	g.mu.Unlock()
+	all := observe(members)
+	var gone []Member
+	for _, m := range guests {
+		if h := m.Health(); !h.Stopped {
+			all = append(all, seen{m, h})
+		} else {
+			gone = append(gone, m)
+		}
+	}
+	if len(gone) > 0 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.guests = slices.DeleteFunc(g.guests, func(m Member) bool { return slices.Contains(gone, m) })
+	}
+	return all
+}
+
+func observe(members []*member) []seen {
+	var all []seen
+	for _, m := range members {
+		all = append(all, seen{m.Member, m.Health()})
+	}
+	return all
+}
+
 // names returns a name for each of members that no other has.
-func names(members []*member) []string {
+func names(members []seen) []string {
+	taken := map[string]bool{}
 	var all []string
 	for _, m := range members {
-		name := m.Health().Name
-		unique := name
-		for n := 2; slices.Contains(all, unique); n++ {
-			unique = fmt.Sprintf("%s#%d", name, n)
+		unique := m.health.Name
+		for n := 2; taken[unique]; n++ {
+			unique = fmt.Sprintf("%s#%d", m.health.Name, n)
 		}
+		taken[unique] = true
 		all = append(all, unique)
 	}
 	return all

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // shareKey is what tells two shared informers of a group apart.
@@ -79,4 +83,29 @@ func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, e
 	}
 	s.err = err
 	return m, err
+}
+
+// SharedIndexInformerFunc is the function of that name for informers that g shows and
+// that others run, such as those of a controller-runtime manager:
+//
+//	cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)}
+//
+// They have g's Observer and ErrorHandler unless they have their own, and are in what
+// Health, Ready, Live and a [DebugHandler] say of g until they stop. They are no members:
+// neither Run nor WaitForSync takes notice of them. configure may be nil, for default
+// options. What it returns may be called from any goroutine, also before and without
+// g's Run, and does not block.
+func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+	if configure == nil {
+		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
+	}
+	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		s := configuredShared(configure, lw, example, resync, indexers)
+		s.core.adopt(g.ErrorHandler, g.Observer)
+		g.look() // whoever makes informers again and again need not be looked at
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.guests = append(g.guests, s.core)
+		return s
+	}
 }

@@ -119,7 +119,7 @@ func (w *groupWait) syncError(cause error, running bool, members []*member) erro
 	if len(members) == 0 {
 		e.Late = append(e.Late, "a member (it has none)")
 	}
-	for i, name := range names(members) {
+	for i, name := range names(observe(members)) {
 		failed, err := members[i].failure(), w.answers[members[i]].err
 		if failed == nil && err == nil {
 			continue

@@ -228,8 +228,8 @@ func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error)
 // call tells the watcher of one event, measures how long that takes, and recovers
 // a panic if it is to.
 func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (took time.Duration, err error) {
-	begun := time.Now()
-	defer func() { took = time.Since(begun) }()
+	begun := l.processor.now()
+	defer func() { took = l.processor.now() - begun }()
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}

@@ -57,24 +57,30 @@ func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[Any
 		panic("informer: SharedIndexInformerFunc: configure is nil")
 	}
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		if err := checkSource(lw); err != nil {
-			panic(fmt.Errorf("informer: %w", err))
-		}
-		opts, err := configure(example)
-		if err == nil {
-			var s *sharedIndexInformer[AnyObject]
-			if s, err = newShared(lw, example, resync, indexers, opts); err == nil {
-				return s
-			}
-		}
-		s, err := newShared(refusal(err), example, resync, indexers, Options[AnyObject]{
-			Name: opts.Name, ErrorHandler: opts.ErrorHandler, Observer: opts.Observer, WatchList: WatchListOff,
-		})
-		if err != nil {
-			panic(err)
-		}
-		return s
+		return configuredShared(configure, lw, example, resync, indexers)
 	}
+}
+
+// configuredShared returns an informer with the options that configure returns, or, if
+// they are none, one that fails with that.
+func configuredShared(configure func(runtime.Object) (Options[AnyObject], error), lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
+	if err := checkSource(lw); err != nil {
+		panic(fmt.Errorf("informer: %w", err))
+	}
+	opts, err := configure(example)
+	if err == nil {
+		var s *sharedIndexInformer[AnyObject]
+		if s, err = newShared(lw, example, resync, indexers, opts); err == nil {
+			return s
+		}
+	}
+	s, err := newShared(refusal(err), example, resync, indexers, Options[AnyObject]{
+		Name: opts.Name, ErrorHandler: opts.ErrorHandler, Observer: opts.Observer, WatchList: WatchListOff,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return s
 }
 
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts Options[AnyObject]) (*sharedIndexInformer[AnyObject], error) {

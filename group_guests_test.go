@@ -1,0 +1,133 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// sharedFunc is what cache.Options.NewInformer of controller-runtime is.
+type sharedFunc = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
+
+// runGuest runs an informer that construct returns, until the test is over or stop is
+// called.
+func runGuest(t *testing.T, construct sharedFunc, src *source) (stop func()) {
+	t.Helper()
+	inf := construct(src, &corev1.ConfigMap{}, 0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { inf.RunWithContext(ctx); close(stopped) }()
+	stop = func() { cancel(); <-stopped }
+	t.Cleanup(stop)
+	synctest.Wait()
+	return stop
+}
+
+func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var applied, failed atomic.Int64
+		group := informer.Group{
+			Observer:     &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }},
+			ErrorHandler: func(context.Context, error) { failed.Add(1) },
+		}
+		if err := group.Ready(); err == nil {
+			t.Error("a group that shows nothing is ready")
+		}
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		first := runGuest(t, group.SharedIndexInformerFunc(nil), src)
+		second := runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
+		}), src)
+		if h := group.Health(); len(h) != 2 || !h["ConfigMap"].Synced || !h["other"].Synced {
+			t.Errorf("it shows %v", h)
+		}
+		if err := errors.Join(group.Ready(), group.Live()); err != nil {
+			t.Error(err)
+		}
+		if got := applied.Load(); got != 2 {
+			t.Errorf("the group's Observer has seen %d events, not the 2 of the informer that has none of its own", got)
+		}
+		if d := debug(t, informer.DebugHandler(&group)); len(d.Informers) != 2 || d.Informers[0].State != "watching" {
+			t.Errorf("the page shows %+v", d)
+		}
+		src.Fail(informertest.VerbWatch, errors.New("no"), 1)
+		src.Expire()
+		opened(t, src)
+		if failed.Load() == 0 {
+			t.Error("the group's ErrorHandler was told nothing")
+		}
+		first()
+		if h := group.Health(); len(h) != 1 || !h["other"].Synced {
+			t.Errorf("when one has stopped it shows %v", h)
+		}
+		second()
+		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "no members") {
+			t.Errorf("when all have stopped, Ready: %v", err)
+		}
+	})
+}
+
+func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group informer.Group
+		late := group.SharedIndexInformerFunc(nil)(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)
+		member := newInformer(t, informertest.NewSource(object("a", "1")), options{})
+		if err := group.Add(member); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- group.Run(ctx) }()
+		if err := group.WaitForSync(within(t, time.Minute)); err != nil {
+			t.Error(err)
+		}
+		if h := group.Health(); len(h) != 2 || !h["ConfigMap"].Synced || h["ConfigMap#2"].Started || late.HasSynced() {
+			t.Errorf("it shows %+v", h)
+		}
+		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "has not started") {
+			t.Errorf("Ready: %v", err)
+		}
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
+		runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+			return informer.Options[informer.AnyObject]{PageSize: -1}, nil
+		}), informertest.NewSource[configMap]())
+		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "PageSize") {
+			t.Errorf("Ready: %v", err)
+		}
+	})
+}
+
+// Whoever makes informers, runs them and stops them, as controller-runtime's
+// RemoveInformer does, leaves nothing in the group, also if nobody looks.
+func TestAGroupForgetsGuestsThatHaveStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group informer.Group
+		construct := group.SharedIndexInformerFunc(nil)
+		for range 100 {
+			runGuest(t, construct, informertest.NewSource(object("a", "1")))()
+		}
+		if n := informer.Guests(&group); n > 1 {
+			t.Errorf("it keeps %d of them", n)
+		}
+	})
+}
