@@ -1,0 +1,32 @@
+package prometheus
+
+import (
+	prom "github.com/prometheus/client_golang/prometheus"
+)
+
+// Kept returns how many informers and watchers have series of the Observer.
+func (m *Metrics) Kept() int {
+	m.series.mu.RLock()
+	defer m.series.mu.RUnlock()
+	n := 0
+	for _, i := range m.series.informers {
+		n += 1 + len(i.watchers)
+	}
+	return n
+}
+
+// KeptSeries returns how many series of the Observer there are.
+func (m *Metrics) KeptSeries() int { return len(m.series.metrics()) }
+
+// KeptInVectors returns how many of them the vectors have, which must be the same.
+func (m *Metrics) KeptInVectors() int {
+	n := 0
+	for _, v := range m.series.vectors.all() {
+		metrics := make(chan prom.Metric)
+		go func() { v.Collect(metrics); close(metrics) }()
+		for range metrics {
+			n++
+		}
+	}
+	return n
+}

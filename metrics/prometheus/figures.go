@@ -1,0 +1,158 @@
+package prometheus
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// The labels of everything that is about an informer, and about a watcher.
+var (
+	informerLabels = []string{"informer"}
+	watcherLabels  = []string{"informer", "watcher"}
+)
+
+// figure is a metric that is read from what Health says, of an informer or of a watcher.
+type figure[S any] struct {
+	desc *prom.Desc
+	kind prom.ValueType
+	join func(a, b float64) float64 // makes one value of two that have the same name
+	of   func(*S) float64           // NaN for none; what is joined with that is none
+}
+
+// How values of one name are joined: counts are added up, and else the worst counts.
+var (
+	sum      = func(a, b float64) float64 { return a + b }
+	least    = math.Min
+	greatest = math.Max
+)
+
+var informerFigures = []figure[informer.Health]{
+	ofInformer("informer_synced", prom.GaugeValue, "Whether the first list is in the store.",
+		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
+	ofInformer("informer_watching", prom.GaugeValue, "Whether a watch is open.",
+		least, func(h *informer.Health) float64 { return flag(h.Watching) }),
+	ofInformer("informer_last_list_timestamp_seconds", prom.GaugeValue, "When the last list, or stream of the first state, was complete; absent before the first.",
+		least, func(h *informer.Health) float64 { return timestamp(h.LastList) }),
+	ofInformer("informer_last_contact_timestamp_seconds", prom.GaugeValue, "When the API server last answered or sent anything; absent if it never has.",
+		least, func(h *informer.Health) float64 { return timestamp(h.LastContact) }),
+	ofInformer("informer_last_progress_timestamp_seconds", prom.GaugeValue, "When a change, a list or a bookmark last told up to which resourceVersion everything is in the store; absent before the first.",
+		least, func(h *informer.Health) float64 { return timestamp(h.LastProgress) }),
+	ofInformer("informer_resource_version", prom.GaugeValue, "The resourceVersion up to which everything is in the store; absent if it is no number.",
+		least, func(h *informer.Health) float64 { return version(h.ResourceVersion) }),
+	ofInformer("informer_objects", prom.GaugeValue, "How many objects the store has; absent if that is not known.",
+		sum, objects),
+	ofInformer("informer_queued_changes", prom.GaugeValue, "How many changes and bookmarks have arrived and are not in the store yet.",
+		sum, func(h *informer.Health) float64 { return float64(h.Queued) }),
+	ofInformer("informer_source_failures", prom.GaugeValue, "How often in a row listing or watching has failed, 0 while it works.",
+		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
+	ofInformer("informer_store_failing", prom.GaugeValue, "Whether an operation on the store fails now, or has not returned for more than 10 s.",
+		greatest, func(h *informer.Health) float64 { return flag(h.StoreError != nil) }),
+	ofInformer("informer_store_busy_seconds", prom.GaugeValue, "For how long the operation on the store that is under way has taken, 0 if there is none.",
+		greatest, func(h *informer.Health) float64 { return h.StoreBusy.Seconds() }),
+	ofInformer("informer_refused_changes_total", prom.CounterValue, "How many changes the store has refused for good.",
+		sum, func(h *informer.Health) float64 { return float64(h.Refused) }),
+	ofInformer("informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their end.",
+		sum, func(h *informer.Health) float64 { return float64(h.Tombstones) }),
+}
+
+var watcherFigures = []figure[informer.WatcherStats]{
+	ofWatcher("informer_watcher_synced", prom.GaugeValue, "Whether the watcher was called for all of its initial state.",
+		least, func(s *informer.WatcherStats) float64 { return flag(s.Synced) }),
+	ofWatcher("informer_watcher_pending", prom.GaugeValue, "How many events wait for the watcher, the one that it is being called for included.",
+		sum, func(s *informer.WatcherStats) float64 { return float64(s.Pending) }),
+	ofWatcher("informer_watcher_lagging", prom.GaugeValue, "Whether the watcher has fallen behind by more than its MaxBacklog and has not caught up yet.",
+		greatest, func(s *informer.WatcherStats) float64 { return flag(s.Lagging) }),
+	ofWatcher("informer_watcher_oldest_waiting_seconds", prom.GaugeValue, "For how long the oldest event that the watcher has not handled has been waiting, 0 if there is none.",
+		greatest, func(s *informer.WatcherStats) float64 { return s.OldestWaiting.Seconds() }),
+	ofWatcher("informer_watcher_delivered_total", prom.CounterValue, "How many events the watcher has handled without an error.",
+		sum, func(s *informer.WatcherStats) float64 { return float64(s.Delivered) }),
+	ofWatcher("informer_watcher_failed_total", prom.CounterValue, "How many events were given up after an error of the watcher.",
+		sum, func(s *informer.WatcherStats) float64 { return float64(s.Failed) }),
+	ofWatcher("informer_watcher_retried_total", prom.CounterValue, "How many calls of the watcher repeated one that had failed.",
+		sum, func(s *informer.WatcherStats) float64 { return float64(s.Retried) }),
+	ofWatcher("informer_watcher_merged_total", prom.CounterValue, "How many events were merged into others, or undone by them, while they waited for the watcher.",
+		sum, func(s *informer.WatcherStats) float64 { return float64(s.Merged) }),
+}
+
+func ofInformer(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.Health) float64) figure[informer.Health] {
+	return figure[informer.Health]{prom.NewDesc(name, help, informerLabels, nil), kind, join, of}
+}
+
+func ofWatcher(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.WatcherStats) float64) figure[informer.WatcherStats] {
+	return figure[informer.WatcherStats]{prom.NewDesc(name, help, watcherLabels, nil), kind, join, of}
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func timestamp(t time.Time) float64 {
+	if t.IsZero() {
+		return math.NaN()
+	}
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9 // UnixNano ends in 2262
+}
+
+// version returns a resourceVersion as a number, which it is if it consists of digits.
+func version(rv string) float64 {
+	v, err := strconv.ParseFloat(rv, 64)
+	if err != nil || strings.Trim(rv, "0123456789") != "" {
+		return math.NaN()
+	}
+	return v
+}
+
+func objects(h *informer.Health) float64 {
+	if h.Objects < 0 {
+		return math.NaN()
+	}
+	return float64(h.Objects)
+}
+
+// collect sends what figures say of all, which have the same name.
+func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
+	for _, f := range figures {
+		value := f.of(all[0])
+		for _, other := range all[1:] {
+			value = f.join(value, f.of(other))
+		}
+		if !math.IsNaN(value) {
+			ch <- prom.MustNewConstMetric(f.desc, f.kind, value, labels...)
+		}
+	}
+}
+
+// population is who is there at one moment, by the names in labels.
+type population struct {
+	informers map[string][]*informer.Health
+	watchers  map[watcherName][]*informer.WatcherStats
+}
+
+type watcherName struct{ informer, watcher string }
+
+func populationOf(health map[string]informer.Health) population {
+	p := population{map[string][]*informer.Health{}, map[watcherName][]*informer.WatcherStats{}}
+	for _, h := range health {
+		name := label(h.Name)
+		p.informers[name] = append(p.informers[name], &h)
+		for i := range h.Watchers {
+			s := &h.Watchers[i]
+			w := watcherName{name, label(s.Name)}
+			p.watchers[w] = append(p.watchers[w], s)
+		}
+	}
+	return p
+}
+
+// label returns a name as the value of a label, which must be valid UTF-8 or the whole
+// scrape fails.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -1,0 +1,64 @@
+package prometheus
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// outcome says how a request to the API server went.
+type outcome uint8
+
+const (
+	success outcome = iota
+	expired
+	forbidden
+	notFound
+	throttled
+	unavailable
+	failed
+	outcomes // how many there are
+)
+
+func (o outcome) String() string {
+	return [outcomes]string{
+		success: "success", expired: "expired", forbidden: "forbidden", notFound: "notfound",
+		throttled: "throttled", unavailable: "unavailable", failed: "error",
+	}[o]
+}
+
+// outcomeOf returns what err stands for.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return success
+	case apierrors.IsGone(err) || apierrors.IsResourceExpired(err):
+		return expired
+	case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err):
+		return forbidden
+	case apierrors.IsNotFound(err):
+		return notFound
+	case apierrors.IsTooManyRequests(err):
+		return throttled
+	case isServerError(err) || isConnectionError(err):
+		return unavailable
+	}
+	return failed
+}
+
+// isServerError reports whether err is a 5xx. A status in the stream of a watch may have
+// a reason and no code.
+func isServerError(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError ||
+		apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// isConnectionError reports whether there was no answer, or not all of it, as when an API
+// server restarts.
+func isConnectionError(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+}

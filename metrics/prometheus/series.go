@@ -1,0 +1,314 @@
+package prometheus
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// spare is how many informers and watchers may come, beyond as many again as were there
+// at the last sweep, before the next one that does not wait for a scrape.
+const spare = 100
+
+// series are what the Observer feeds, by the names in labels. Each event takes a look-up
+// of its series and the counting; the vectors only make series, and are not asked for
+// them again: to collect a vector keeps whoever needs a new series of it waiting for the
+// reader.
+type series struct {
+	health  func() map[string]informer.Health
+	vectors vectors
+
+	mu        sync.RWMutex // protects the rest, and what is in informers
+	informers map[string]*informerSeries
+	births    int // entries that were ever made
+	kept      int // entries that are there
+	limit     int // for kept: beyond it a sweep is due
+	sweeping  bool
+}
+
+// entry is what there is of an informer or a watcher.
+type entry struct {
+	born int // births when it was made
+	all  []made
+}
+
+// made is a series, and how its vector knows it.
+type made struct {
+	metric prom.Metric
+	vector *prom.MetricVec
+	labels []string
+}
+
+type informerSeries struct {
+	entry
+	events                 [informer.EventDeleted + 1][informer.OriginRelist + 1]prom.Counter
+	lag, lists, watches    prom.Observer
+	listOutcomes, outcomes [outcomes]prom.Counter // of lists, of watches
+	watchEvents            prom.Counter
+	ops                    map[string]*opSeries
+	watchers               map[string]*watcherSeries
+}
+
+type watcherSeries struct {
+	entry
+	handling prom.Observer
+}
+
+// opSeries are those of one operation on the store.
+type opSeries struct {
+	took            prom.Observer
+	errors, retries prom.Counter
+	due             atomic.Int64 // retries that are still to come
+}
+
+func newSeries(health func() map[string]informer.Health) *series {
+	return &series{health: health, vectors: newVectors(), informers: map[string]*informerSeries{}, limit: spare}
+}
+
+func (s *series) list(info informer.ListInfo) {
+	i := s.informer(info.Informer)
+	i.lists.Observe(info.Took.Seconds())
+	i.listOutcomes[outcomeOf(info.Err)].Inc()
+}
+
+func (s *series) watch(info informer.WatchInfo) {
+	i := s.informer(info.Informer)
+	i.watches.Observe(info.Took.Seconds())
+	i.outcomes[outcomeOf(info.Err)].Inc()
+	i.watchEvents.Add(float64(max(0, info.Events)))
+}
+
+func (s *series) store(info informer.StoreInfo) { s.op(info.Informer, info.Op).observe(&info) }
+
+func (s *series) apply(info informer.ApplyInfo) {
+	i := s.informer(info.Informer)
+	if int(info.Type) < len(i.events) && int(info.Origin) < len(i.events[0]) {
+		if count := i.events[info.Type][info.Origin]; count != nil {
+			count.Inc()
+		}
+	}
+	// Nobody knows when an object went that a list lacks.
+	if info.Lag > 0 || info.Type != informer.EventDeleted || info.Origin == informer.OriginWatch {
+		i.lag.Observe(info.Lag.Seconds())
+	}
+}
+
+func (s *series) handled(info informer.HandledInfo) {
+	s.watcher(info.Informer, info.Watcher).handling.Observe(info.Took.Seconds())
+}
+
+// observe counts an attempt. One that succeeds does not say whether it repeats others.
+func (o *opSeries) observe(info *informer.StoreInfo) {
+	o.took.Observe(info.Took.Seconds())
+	if info.Err == nil {
+		if o.takeDue() {
+			o.retries.Inc()
+		}
+		return
+	}
+	o.errors.Inc()
+	refused := errors.Is(info.Err, informer.ErrPermanent) // and not tried again
+	switch {
+	case info.Failures > 1:
+		o.retries.Inc()
+		if refused {
+			o.takeDue()
+		}
+	case !refused:
+		o.due.Add(1)
+	}
+}
+
+// takeDue returns whether a retry was due, which it then is no more.
+func (o *opSeries) takeDue() bool {
+	for {
+		due := o.due.Load()
+		if due == 0 {
+			return false
+		}
+		if o.due.CompareAndSwap(due, due-1) {
+			return true
+		}
+	}
+}
+
+// informer returns what there is of an informer, and makes it the first time.
+func (s *series) informer(name string) (i *informerSeries) {
+	s.mu.RLock()
+	i = s.informers[name]
+	s.mu.RUnlock()
+	if i == nil {
+		s.grow(func() { i = s.informerLocked(label(name)) })
+	}
+	return i
+}
+
+// op returns what there is of an operation on the store, and makes it the first time.
+func (s *series) op(name, op string) (o *opSeries) {
+	s.mu.RLock()
+	if i := s.informers[name]; i != nil {
+		o = i.ops[op]
+	}
+	s.mu.RUnlock()
+	if o == nil {
+		s.grow(func() { o = s.opLocked(s.informerLocked(label(name)), label(name), opLabel(op)) })
+	}
+	return o
+}
+
+// watcher returns what there is of a watcher, and makes it the first time.
+func (s *series) watcher(name, watcher string) (w *watcherSeries) {
+	s.mu.RLock()
+	if i := s.informers[name]; i != nil {
+		w = i.watchers[watcher]
+	}
+	s.mu.RUnlock()
+	if w == nil {
+		s.grow(func() { w = s.watcherLocked(s.informerLocked(label(name)), label(name), label(watcher)) })
+	}
+	return w
+}
+
+// grow calls f with the mutex locked, which may make entries, and sweeps if by then
+// there are many more of them than the last sweep has left. Health is asked with nothing
+// locked; if others make entries meanwhile, they go on.
+func (s *series) grow(f func()) {
+	s.mu.Lock()
+	f()
+	mark := s.births
+	due := s.kept > s.limit && !s.sweeping
+	s.sweeping = s.sweeping || due
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweeping = false
+	}()
+	s.sweep(mark, populationOf(s.health()))
+}
+
+func (s *series) informerLocked(name string) *informerSeries {
+	if i := s.informers[name]; i != nil {
+		return i
+	}
+	v := &s.vectors
+	i := &informerSeries{entry: s.entryLocked(), ops: map[string]*opSeries{}, watchers: map[string]*watcherSeries{}}
+	for typ := informer.EventAdded; int(typ) < len(i.events); typ++ {
+		for origin := range i.events[typ] {
+			i.events[typ][origin] = i.counter(v.events, name, typ.String(), informer.Origin(origin).String())
+		}
+	}
+	i.lag = i.histogram(v.lag, name)
+	i.lists, i.watches = i.histogram(v.lists, name), i.histogram(v.watches, name)
+	for o := range outcomes {
+		i.listOutcomes[o] = i.counter(v.listOutcomes, name, o.String())
+		i.outcomes[o] = i.counter(v.watchOutcomes, name, o.String())
+	}
+	i.watchEvents = i.counter(v.watchEvents, name)
+	s.informers[name] = i
+	return i
+}
+
+func (s *series) opLocked(i *informerSeries, name, op string) *opSeries {
+	if o := i.ops[op]; o != nil {
+		return o
+	}
+	v := &s.vectors
+	o := &opSeries{
+		took:    i.histogram(v.store, name, op),
+		errors:  i.counter(v.storeErrors, name, op),
+		retries: i.counter(v.storeRetries, name, op),
+	}
+	i.ops[op] = o
+	return o
+}
+
+func (s *series) watcherLocked(i *informerSeries, name, watcher string) *watcherSeries {
+	if w := i.watchers[watcher]; w != nil {
+		return w
+	}
+	w := &watcherSeries{entry: s.entryLocked()}
+	w.handling = w.histogram(s.vectors.handling, name, watcher)
+	i.watchers[watcher] = w
+	return w
+}
+
+func (s *series) entryLocked() entry {
+	s.births++
+	s.kept++
+	return entry{born: s.births}
+}
+
+func (e *entry) counter(vector *prom.CounterVec, labels ...string) prom.Counter {
+	c := vector.WithLabelValues(labels...)
+	e.all = append(e.all, made{c, vector.MetricVec, labels})
+	return c
+}
+
+func (e *entry) histogram(vector *prom.HistogramVec, labels ...string) prom.Observer {
+	h := vector.WithLabelValues(labels...).(prom.Histogram)
+	e.all = append(e.all, made{h, vector.MetricVec, labels})
+	return h
+}
+
+func (e *entry) drop() {
+	for _, m := range e.all {
+		m.vector.DeleteLabelValues(m.labels...)
+	}
+}
+
+// mark returns what sweep needs to know of when the mark was set.
+func (s *series) mark() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.births
+}
+
+// sweep drops the series of informers and watchers that now does not show. Those that
+// were made after mark, which was set before now was asked for, may be of somebody who
+// has come since. Whoever still has a dropped series counts in vain, once.
+func (s *series) sweep(mark int, now population) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, i := range s.informers {
+		for watcher, w := range i.watchers {
+			if now.watchers[watcherName{name, watcher}] == nil && w.born <= mark {
+				w.drop()
+				delete(i.watchers, watcher)
+				s.kept--
+			}
+		}
+		if now.informers[name] == nil && i.born <= mark && len(i.watchers) == 0 {
+			i.drop()
+			delete(s.informers, name)
+			s.kept--
+		}
+	}
+	s.limit = 2*s.kept + spare
+}
+
+// metrics returns all series.
+func (s *series) metrics() []prom.Metric {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []prom.Metric
+	add := func(e *entry) {
+		for _, m := range e.all {
+			all = append(all, m.metric)
+		}
+	}
+	for _, i := range s.informers {
+		add(&i.entry)
+		for _, w := range i.watchers {
+			add(&w.entry)
+		}
+	}
+	return all
+}

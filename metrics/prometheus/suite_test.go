@@ -1,0 +1,174 @@
+package prometheus_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	prom "github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/metrics/prometheus"
+)
+
+type (
+	configMap = *corev1.ConfigMap
+	event     = informer.Event[configMap]
+	ci        = informer.CustomCacheInformer[configMap]
+	options   = informer.Options[configMap]
+	watchOpts = informer.WatcherOptions
+	watcher   = informer.WatcherFunc[configMap]
+)
+
+// ignore is a watcher that has nothing to do.
+var ignore = watcher(func(context.Context, event) error { return nil })
+
+func object(name, value string) configMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"value": value}}
+}
+
+func keyOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+// rig is a group of informers with metrics.
+type rig struct {
+	t        *testing.T
+	group    *informer.Group
+	metrics  *prometheus.Metrics
+	registry *prom.Registry
+	stop     func() // ends the group's Run and waits for it
+}
+
+// newRig returns a group that runs until the end of the test. Errors are no failures.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, group: &informer.Group{ErrorHandler: func(context.Context, error) {}}, registry: prom.NewPedanticRegistry()}
+	r.metrics = prometheus.New(r.group.Health)
+	r.group.Observer = r.metrics.Observer()
+	r.registry.MustRegister(r.metrics)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.group.Run(ctx) }()
+	r.stop = func() {
+		if cancel(); done == nil {
+			return
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		done = nil
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// add adds an informer to the group, by the name of "i" unless opts have another.
+func (r *rig) add(lw cache.ListerWatcher, opts options) *ci {
+	r.t.Helper()
+	if opts.Name == "" {
+		opts.Name = "i"
+	}
+	inf, err := informer.New(lw, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.group.Add(inf); err != nil {
+		r.t.Fatal(err)
+	}
+	return inf
+}
+
+// join registers a watcher.
+func (r *rig) join(inf *ci, name string, w informer.ResourceWatcher[configMap], opts watchOpts) *informer.Registration {
+	r.t.Helper()
+	opts.Name = name
+	reg, err := inf.AddWatcher(w, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reg
+}
+
+// settle lets time pass in a bubble until all that is due has happened.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// scrape returns the values of all series that g gathers.
+func scrape(t *testing.T, g prom.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Errorf("a scrape fails: %v", err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			name := func(suffix string) string {
+				return family.GetName() + suffix + "{" + strings.Join(labels, ",") + "}"
+			}
+			switch {
+			case m.GetHistogram() != nil:
+				all[name("_count")] = float64(m.GetHistogram().GetSampleCount())
+				all[name("_sum")] = m.GetHistogram().GetSampleSum()
+			case m.GetCounter() != nil:
+				all[name("")] = m.GetCounter().GetValue()
+			default:
+				all[name("")] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return all
+}
+
+// expect fails the test unless the series of r whose names begin with prefix are those
+// of want, which are named without it. Counters of outcomes and events that are 0 do not count.
+func (r *rig) expect(prefix string, want map[string]float64) {
+	r.t.Helper()
+	got := map[string]float64{}
+	for name, value := range scrape(r.t, r.registry) {
+		rest, ok := strings.CutPrefix(name, prefix)
+		fixed := strings.Contains(rest, "outcome=") || strings.Contains(rest, "origin=")
+		if ok && (value != 0 || !fixed) {
+			got[rest] = value
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("%s (-want +got):\n%s", prefix, diff)
+	}
+}
+
+// having returns the names of series that contain part.
+func having(all map[string]float64, part string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !strings.Contains(name, part) })
+}
+
+// bubble runs a test in a bubble, with an API server and a group.
+func bubble(t *testing.T, objects []configMap, test func(r *rig, src *informertest.Source[configMap])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newRig(t), informertest.NewSource(objects...)) })
+}
+
+// registered returns a registry of collectors that checks all it can.
+func registered(collectors ...prom.Collector) *prom.Registry {
+	registry := prom.NewPedanticRegistry()
+	registry.MustRegister(collectors...)
+	return registry
+}
