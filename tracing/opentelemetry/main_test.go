@@ -1,0 +1,149 @@
+package opentelemetry_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/embedded"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	goleak.VerifyTestMain(m)
+}
+
+type (
+	configMap = *corev1.ConfigMap
+	event     = informer.Event[configMap]
+	watcher   = informer.ResourceWatcher[configMap]
+)
+
+// object returns a config map of the namespace "default" that holds value.
+func object(name, value string) configMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+// spans keeps the spans that have ended.
+type spans struct {
+	*sdktrace.TracerProvider
+	recorder *tracetest.SpanRecorder
+	begun    time.Time
+	seen     int // of the spans, by expect
+}
+
+func record() *spans {
+	recorder := tracetest.NewSpanRecorder()
+	return &spans{sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), recorder, time.Now(), 0}
+}
+
+// next returns the spans that have ended since it was last asked.
+func (s *spans) next() []sdktrace.ReadOnlySpan {
+	all := s.recorder.Ended()
+	defer func() { s.seen = len(all) }()
+	return all[s.seen:]
+}
+
+// expect fails the test unless the spans that have ended since it was last asked are
+// these, once everything has happened that is due in the bubble.
+func (s *spans) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, span := range s.next() {
+		got = append(got, s.line(span))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the spans are\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// line returns all there is to a span: when it began and ended, what it is, and how it
+// went.
+func (s *spans) line(span sdktrace.ReadOnlySpan) string {
+	line := fmt.Sprintf("%v-%v %s", span.StartTime().Sub(s.begun), span.EndTime().Sub(s.begun), span.Name())
+	for _, a := range span.Attributes() {
+		line += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+	}
+	if span.Parent().IsValid() {
+		line += " with a parent"
+	}
+	if status := span.Status(); status.Code != codes.Unset {
+		line += fmt.Sprintf(" %s: %s", status.Code, status.Description)
+	}
+	for _, e := range span.Events() {
+		line += fmt.Sprintf(" (%s at %v", e.Name, e.Time.Sub(s.begun))
+		for _, a := range e.Attributes {
+			line += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+		}
+		line += ")"
+	}
+	return line
+}
+
+// failed is what a line ends with for an error.
+func failed(at time.Duration, kind, message string) string {
+	return fmt.Sprintf(" Error: %s (exception at %v exception.type=%s exception.message=%[1]s)", message, at, kind)
+}
+
+// unsampled is a provider of spans that are not recorded, and must not be told anything.
+type unsampled struct {
+	embedded.TracerProvider
+	t     testing.TB
+	spans int // that have begun
+	ended int
+}
+
+func (u *unsampled) Tracer(string, ...trace.TracerOption) trace.Tracer { return silentTracer{of: u} }
+
+type silentTracer struct {
+	embedded.Tracer
+	of *unsampled
+}
+
+func (s silentTracer) Start(ctx context.Context, _ string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	s.of.spans++
+	if config := trace.NewSpanStartConfig(options...); len(config.Attributes()) > 0 || len(config.Links()) > 0 {
+		s.of.t.Error("attributes or links were made for nothing")
+	}
+	span := silentSpan{of: s.of}
+	return trace.ContextWithSpan(ctx, span), span
+}
+
+type silentSpan struct {
+	noop.Span
+	of *unsampled
+}
+
+func (s silentSpan) SetAttributes(...attribute.KeyValue) {
+	s.of.t.Error("attributes were made for nothing")
+}
+
+func (s silentSpan) AddEvent(string, ...trace.EventOption) {
+	s.of.t.Error("an event was made for nothing")
+}
+
+func (s silentSpan) End(...trace.SpanEndOption) { s.of.ended++ }

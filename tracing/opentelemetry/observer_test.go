@@ -1,0 +1,303 @@
+package opentelemetry_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/tracing/opentelemetry"
+)
+
+// observe runs an informer named "i" that s has the spans of which that function of its
+// Observer makes.
+func observe(t *testing.T, s *spans, function string, src *informertest.Source[configMap], opts informer.Options[configMap]) (stop func()) {
+	t.Helper()
+	opts.Name, opts.Observer, opts.ErrorHandler = "i", &informer.Observer{}, func(context.Context, error) {}
+	field := func(o *informer.Observer) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(function) }
+	field(opts.Observer).Set(field(opentelemetry.Observer(s)))
+	inf, err := informer.New(src, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return informertest.Run(t, inf)
+}
+
+// connectionRefused is the end of the line of what has failed so.
+func connectionRefused(at time.Duration) string {
+	return failed(at, "syscall.Errno", "connection refused")
+}
+
+func TestEachPageOfAListIsASpanOfTheTimeItTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := record()
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		src.SlowList(time.Second)
+		time.Sleep(time.Minute)
+		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff, PageSize: 2})
+		s.expect(t,
+			"1m0s-1m1s informer.list informer.name=i informer.list.objects=2",
+			"1m1s-1m2s informer.list informer.name=i informer.list.objects=1")
+	})
+}
+
+func TestAListThatFailsIsASpanWithTheError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := record()
+		src := informertest.NewSource(object("a", "1"))
+		src.SlowList(time.Second)
+		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff})
+		all := s.next()
+		if len(all) != 2 {
+			t.Fatalf("%d spans, want 2", len(all))
+		}
+		if got, want := s.line(all[0]), "0s-1s informer.list informer.name=i informer.list.objects=0"+connectionRefused(time.Second); got != want {
+			t.Errorf("the first span is\n\t%s\nwant\n\t%s", got, want)
+		}
+		if got := all[1]; got.EndTime().Sub(got.StartTime()) != time.Second || len(got.Events()) > 0 {
+			t.Errorf("the second span is %s", s.line(got)) // the time of its start is random
+		}
+	})
+}
+
+func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := record()
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		stop := observe(t, s, "Watch", src, informer.Options[configMap]{})
+		time.Sleep(time.Minute)
+		src.Apply(object("a", "2"))
+		s.expect(t)
+		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Disconnect()
+		s.expect(t,
+			"0s-1m0s informer.watch informer.name=i informer.watch.streaming=true informer.watch.events=4",
+			"1m0s-1m0s informer.watch informer.name=i informer.watch.streaming=false informer.watch.events=0"+connectionRefused(time.Minute))
+
+		time.Sleep(time.Minute) // more than it waits before the next
+		stop()
+		all := s.next()
+		if len(all) != 1 || all[0].EndTime().Sub(s.begun) != 2*time.Minute || len(all[0].Events()) > 0 {
+			t.Errorf("at the stop there were the spans %v", all)
+		}
+	})
+}
+
+func TestEachAttemptOnTheStoreIsASpan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := record()
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
+		observe(t, s, "Store", src, informer.Options[configMap]{Store: store})
+		s.expect(t,
+			"0s-0s informer.store.get informer.name=i informer.store.operation=get informer.store.failures=0 informer.object.key=default/a",
+			"0s-0s informer.store.add informer.name=i informer.store.operation=add informer.store.failures=0 informer.object.key=default/a")
+
+		store.Delay(time.Second)
+		full := 2
+		store.Fail(func(op, _ string) error {
+			if op == "update" && full > 0 {
+				full--
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		src.Apply(object("a", "2"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var took []time.Duration
+		var rest []string
+		for _, span := range s.next() {
+			took = append(took, span.EndTime().Sub(span.StartTime()))
+			_, line, _ := strings.Cut(s.line(span), " ")
+			line, _, _ = strings.Cut(line, " (") // when it begins is random after a failure
+			rest = append(rest, line)
+			for _, e := range span.Events() {
+				if !e.Time.Equal(span.EndTime()) {
+					t.Errorf("the error of %s is at %v, its end at %v", line, e.Time, span.EndTime())
+				}
+			}
+		}
+		const attributes = " informer.name=i informer.store.operation="
+		if want := []string{
+			"informer.store.get" + attributes + "get informer.store.failures=0 informer.object.key=default/a",
+			"informer.store.update" + attributes + "update informer.store.failures=1 informer.object.key=default/a Error: no space left on device",
+			"informer.store.update" + attributes + "update informer.store.failures=2 informer.object.key=default/a Error: no space left on device",
+			"informer.store.update" + attributes + "update informer.store.failures=0 informer.object.key=default/a",
+		}; !slices.Equal(rest, want) {
+			t.Errorf("the spans are\n\t%s\nwant\n\t%s", strings.Join(rest, "\n\t"), strings.Join(want, "\n\t"))
+		}
+		if want := []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(took, want) { // it looks first
+			t.Errorf("they took %v, want %v", took, want)
+		}
+	})
+}
+
+func TestAnAttemptThatIsAboutNoObjectHasNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := record()
+		opentelemetry.Observer(s).Store(informer.StoreInfo{Informer: "i", Op: "scan", Failures: 1, Err: errors.New("locked")})
+		s.expect(t, "0s-0s informer.store.scan informer.name=i informer.store.operation=scan informer.store.failures=1"+failed(0, "*errors.errorString", "locked"))
+	})
+}
+
+func TestOtherThingsAreNotObserved(t *testing.T) {
+	observer := reflect.ValueOf(opentelemetry.Observer(nil)).Elem()
+	for n := range observer.NumField() {
+		name := observer.Type().Field(n).Name
+		if wanted := slices.Contains([]string{"List", "Watch", "Store"}, name); observer.Field(n).IsNil() == wanted {
+			t.Errorf("it has %s: %t, want %t", name, !wanted, wanted)
+		}
+	}
+}
+
+// tellAll has each function of an Observer told of something that has failed with err.
+func tellAll(o *informer.Observer, text string, took time.Duration, err error) {
+	o.List(informer.ListInfo{Informer: text, Took: took, Err: err})
+	o.Watch(informer.WatchInfo{Informer: text, Took: took, Err: err})
+	o.Store(informer.StoreInfo{Informer: text, Op: "get", Key: text, Took: took, Err: err})
+}
+
+func TestWhatIsNotRecordedIsNotDescribed(t *testing.T) {
+	provider := &unsampled{t: t}
+	tellAll(opentelemetry.Observer(provider), "i", time.Second, unasked{t})
+	if provider.spans != 3 || provider.ended != 3 {
+		t.Errorf("%d spans have begun, %d have ended, want 3", provider.spans, provider.ended)
+	}
+}
+
+// unasked is an error that nobody is to look at.
+type unasked struct{ t *testing.T }
+
+func (u unasked) Error() string {
+	u.t.Error("the text of an error was made for nothing")
+	return ""
+}
+
+func TestTextsThatAreUnfitForASpanAreMadeFit(t *testing.T) {
+	const broken = "a\xff\xfeb\xc3"
+	for name, test := range map[string]struct {
+		text string
+		want string
+	}{
+		"not UTF-8":             {broken, "a?b?"},
+		"with control bytes":    {"a\x00\x1b[31m", "a\x00\x1b[31m"},
+		"as long as it may be":  {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
+		"longer":                {strings.Repeat("a", 1025), strings.Repeat("a", 1024) + "…"},
+		"much longer":           {strings.Repeat("a", 1<<20), strings.Repeat("a", 1024) + "…"},
+		"long and not UTF-8":    {strings.Repeat("a\xff", 1<<20), strings.Repeat("a?", 512) + "…"},
+		"cut within a rune":     {"a" + strings.Repeat("é", 1024), "a" + strings.Repeat("é", 511) + "?…"},
+		"as long, of such":      {strings.Repeat("é", 512), strings.Repeat("é", 512)},
+		"of things not thought": {"¡\u202e🙂", "¡\u202e🙂"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := record()
+			tellAll(opentelemetry.Observer(s), test.text, 0, errors.New(test.text))
+			w := opentelemetry.Watcher(s, test.text, informer.WatcherFunc[configMap](func(context.Context, event) error {
+				return errors.New(test.text)
+			}))
+			obj := object(test.text, "")
+			obj.Namespace = ""
+			if err := w.Add(t.Context(), event{Type: informer.EventAdded, New: obj}); err == nil || err.Error() != test.text {
+				t.Error("the error of the watcher is another")
+			}
+			all := s.next()
+			if len(all) != 4 {
+				t.Fatalf("%d spans, want 4", len(all))
+			}
+			for _, span := range all {
+				if got := span.Status().Description; got != test.want {
+					t.Errorf("%s: the status is %.50q", span.Name(), got)
+				}
+				texts := 0
+				check := func(attributes []attribute.KeyValue) {
+					for _, a := range attributes {
+						got := a.Value.Emit()
+						if !utf8.ValidString(got) || len(got) > 2000 {
+							t.Errorf("%s: %s is %.50q", span.Name(), a.Key, got)
+						}
+						if got == test.want {
+							texts++
+						}
+					}
+				}
+				check(span.Attributes())
+				for _, e := range span.Events() {
+					check(e.Attributes)
+					if e.Time.After(span.EndTime()) {
+						t.Errorf("%s: the error comes %v after the end", span.Name(), e.Time.Sub(span.EndTime()))
+					}
+				}
+				want := map[string]int{"informer.list": 2, "informer.watch": 2, "informer.store.get": 3, "informer.handle.added": 3}
+				if texts != want[span.Name()] {
+					t.Errorf("%s has the text %d times", span.Name(), texts)
+				}
+			}
+		})
+	}
+}
+
+func TestTimesThatCannotBeDoNoHarm(t *testing.T) {
+	s := record()
+	for _, took := range []time.Duration{-time.Hour, math.MinInt64, math.MaxInt64} {
+		tellAll(opentelemetry.Observer(s), "i", took, nil)
+	}
+	if got := len(s.next()); got != 9 {
+		t.Errorf("%d spans, want 9", got)
+	}
+}
+
+func TestSpansSayWhoHasMadeThem(t *testing.T) {
+	s := record()
+	tellAll(opentelemetry.Observer(s), "i", 0, nil)
+	for _, span := range s.next() {
+		if got := span.InstrumentationScope().Name; got != "github.com/customcacheinformer/informer/tracing/opentelemetry" {
+			t.Errorf("the scope of %s is %q", span.Name(), got)
+		}
+	}
+}
+
+// unprovided is what was made without a provider before the program had one. It is made once,
+// because that is how often such a thing can come to its provider.
+var unprovided = sync.OnceValues(func() (observers []*informer.Observer, watchers []watcher) {
+	pass := informer.WatcherFunc[configMap](nothing)
+	for _, none := range []trace.TracerProvider{nil, (*sdktrace.TracerProvider)(nil)} {
+		observers = append(observers, opentelemetry.Observer(none))
+		watchers = append(watchers, opentelemetry.Watcher(none, "w", pass))
+	}
+	otel.SetTracerProvider(program)
+	return observers, watchers
+})
+
+var program = record()
+
+func TestWithoutAProviderItIsTheOneOfTheProgram(t *testing.T) {
+	observers, watchers := unprovided()
+	program.next()
+	for _, o := range observers {
+		tellAll(o, "i", 0, nil)
+	}
+	for _, w := range watchers {
+		if err := w.Add(t.Context(), event{Type: informer.EventAdded, New: object("a", "1")}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, want := len(program.next()), 2*3+2; got != want {
+		t.Errorf("%d spans, want %d", got, want)
+	}
+}
