@@ -38,6 +38,13 @@ func managerAfter(config *rest.Config) (manager.Manager, error) {
 	})
 }
 
+// observedManager returns a manager whose informers group shows.
+func observedManager(config *rest.Config, group *informer.Group) (manager.Manager, error) {
+	return manager.New(config, manager.Options{
+		Cache: cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)},
+	})
+}
+
 // optionsByType puts Secrets into a store of their own; all errors go to one handler.
 func optionsByType(secrets toolscache.Store, report func(context.Context, error)) cache.Options {
 	return cache.Options{
@@ -74,7 +81,7 @@ func controllerAfter(mgr manager.Manager, c client.WithWatch, makeReconciler fun
 func TestTheCodeInTheMigrationGuideIsTested(t *testing.T) {
 	section := func(heading string) bool { return heading == migrating.Manager }
 	blocks := migrating.Check(t, "../docs/migrating-from-client-go.md", section, "example_migrating_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 5}, blocks); diff != "" {
+	if diff := cmp.Diff(map[string]int{"go": 6}, blocks); diff != "" {
 		t.Errorf("blocks of code (-want +got):\n%s", diff)
 	}
 }
@@ -82,6 +89,9 @@ func TestTheCodeInTheMigrationGuideIsTested(t *testing.T) {
 func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
 	for name, make := range map[string]func(*rest.Config) (manager.Manager, error){
 		"before": managerBefore, "after": managerAfter,
+		"observed": func(config *rest.Config) (manager.Manager, error) {
+			return observedManager(config, &informer.Group{})
+		},
 		"by type": func(config *rest.Config) (manager.Manager, error) {
 			return manager.New(config, manager.Options{
 				Cache: optionsByType(toolscache.NewStore(toolscache.MetaNamespaceKeyFunc), informer.LogError),

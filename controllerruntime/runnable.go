@@ -18,8 +18,8 @@ import (
 // until the last reconcile has returned, on every replica, leader or not. An informer
 // only reads, and the replica that becomes leader is to find its state there and not to
 // wait for a first list just when nobody is at work. A watcher that writes belongs to
-// the leader: have it wait for the manager's Elected channel, or put what is to be done
-// into the queue of a controller.
+// the leader: put what is to be done into the queue of a controller, or add the watcher
+// when the manager's Elected channel is closed, and it is told the state of that time.
 //
 // The manager does not wait until the informer has synced, so that one that cannot, for
 // want of a CRD for example, does not stop the others; see Synced for a controller that

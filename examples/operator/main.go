@@ -3,31 +3,46 @@
 // operator on this library, and could be one that does something else.
 //
 //	kubectl apply -f examples/operator/crd.yaml
-//	go run ./examples/operator -kubeconfig ~/.kube/config
+//	go run ./examples/operator -kubeconfig ~/.kube/config -http localhost:8080
+//
+// With -http it serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a
+// page that shows its informers at work (/debug/informers).
 package main
 
 import (
 	"context"
 	"flag"
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/examples/operator/website"
+	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster; without it, the one that this process runs in")
 	workers := flag.Int("workers", 4, "for how many Websites at once")
+	address := flag.String("http", "", "serve probes, metrics and the page of the informers at this address (default: do not)")
 	klog.InitFlags(nil)
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := connect(ctx, *kubeconfig, *workers)
+	err := connect(ctx, *kubeconfig, *address, *workers)
 	stop()
 	if err != nil {
 		klog.ErrorS(err, "The operator cannot go on")
@@ -35,7 +50,7 @@ func main() {
 	}
 }
 
-func connect(ctx context.Context, kubeconfig string, workers int) error {
+func connect(ctx context.Context, kubeconfig, address string, workers int) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -49,5 +64,38 @@ func connect(ctx context.Context, kubeconfig string, workers int) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, sites, kube, workers)
+	var group informer.Group
+	if address != "" {
+		stop, err := serve(address, &group)
+		if err != nil {
+			return fmt.Errorf("-http: %w", err)
+		}
+		defer stop()
+	}
+	return run(ctx, &group, sites, kube, workers)
+}
+
+// serve lets group be observed at the address until stop is called. It must be called
+// before the first informer is added.
+func serve(address string, group *informer.Group) (stop func(), err error) {
+	metrics, queues := informerprometheus.New(group.Health), informerprometheus.NewWorkqueues()
+	group.Observer = metrics.Observer()
+	workqueue.SetProvider(queues)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, queues, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	mux := http.NewServeMux()
+	mux.Handle("/livez", informer.ProbeHandler(group.Live))
+	mux.Handle("/readyz", informer.ProbeHandler(group.Ready))
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/debug/informers", informer.DebugHandler(group))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	klog.InfoS("Serving", "address", listener.Addr().String())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	return func() { _ = server.Close(); serving.Wait() }, nil
 }

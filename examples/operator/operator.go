@@ -28,8 +28,8 @@ type operator struct {
 	kube      kubernetes.Interface
 }
 
-// run operates on all Websites until ctx ends.
-func run(ctx context.Context, sites website.Interface, kube kubernetes.Interface, workers int) error {
+// run operates on all Websites until ctx ends, with informers in the group.
+func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int) error {
 	websites, err := informer.New(informer.ListWatch(sites.Websites("")), informer.Options[*website.Website]{})
 	if err != nil {
 		return err
@@ -44,7 +44,6 @@ func run(ctx context.Context, sites website.Interface, kube kubernetes.Interface
 	queue := enqueue.NewQueue[types.NamespacedName]("website")
 	_, err1 := websites.AddWatcher(enqueue.Object[*website.Website](queue, enqueue.Generation), informer.WatcherOptions{})
 	_, err2 := ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: website.Kind.GroupKind()}), informer.WatcherOptions{})
-	var group informer.Group
 	if err := errors.Join(err1, err2, group.Add(websites), group.Add(ingresses)); err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func run(ctx context.Context, sites website.Interface, kube kubernetes.Interface
 	var informers sync.WaitGroup
 	informers.Go(func() { err = group.Run(ctx) })
 	o := &operator{websites, ingresses, sites, kube}
-	failed := enqueue.Run(ctx, &group, queue, o.reconcile, enqueue.Options{Name: "website", Workers: workers})
+	failed := enqueue.Run(ctx, group, queue, o.reconcile, enqueue.Options{Name: "website", Workers: workers})
 	stop()
 	informers.Wait()
 	return errors.Join(failed, err)

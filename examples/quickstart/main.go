@@ -2,7 +2,7 @@
 // then compares what each was told with what the store holds. Without flags it
 // needs nothing: it watches Pods of a fake clientset that it keeps changing. With
 // -kubeconfig it watches the Pods of a real cluster, and only reads. With -http it serves
-// a page that shows the informer and its watchers at work:
+// a page that shows the informer and its watchers at work, and their metrics:
 //
 //	go run ./examples/quickstart -http localhost:8080 -duration 10m
 package main
@@ -12,6 +12,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -20,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -28,17 +31,18 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/demo"
+	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "watch the cluster that this file describes (default: a fake clientset)")
 	namespace := flag.String("namespace", "", "watch one namespace (default: all)")
 	duration := flag.Duration("duration", 4*time.Second, "how long to watch")
-	address := flag.String("http", "", "serve /debug/informers at this address, such as localhost:8080 (default: do not)")
+	address := flag.String("http", "", "serve /debug/informers and /metrics at this address, such as localhost:8080 (default: do not)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *kubeconfig, *namespace, *address, *duration)
+	err := run(ctx, os.Stdout, *kubeconfig, *namespace, *address, *duration)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -46,7 +50,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubeconfig, namespace, address string, duration time.Duration) error {
+func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address string, duration time.Duration) error {
 	if duration <= 0 {
 		return fmt.Errorf("-duration is %v, not more than 0", duration)
 	}
@@ -76,27 +80,34 @@ func run(ctx context.Context, kubeconfig, namespace, address string, duration ti
 	}
 	var group informer.Group
 	if address != "" {
-		stop, err := serve(address, &group)
+		stop, err := serve(out, address, &group)
 		if err != nil {
 			return fmt.Errorf("-http: %w", err)
 		}
 		defer stop()
 	}
-	return demo.Run(ctx, os.Stdout, &group, inf, duration)
+	return demo.Run(ctx, out, &group, inf, duration)
 }
 
-// serve shows group at the address until stop is called.
-func serve(address string, group *informer.Group) (stop func(), err error) {
+// serve shows group at the address until stop is called. It must be called before the
+// first informer is added.
+func serve(out io.Writer, address string, group *informer.Group) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
+	metrics := informerprometheus.New(group.Health)
+	group.Observer = metrics.Observer()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+
 	mux := http.NewServeMux()
 	mux.Handle("/debug/informers", informer.DebugHandler(group))
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
-	fmt.Printf("look at http://%s/debug/informers\n\n", listener.Addr())
+	fmt.Fprintf(out, "look at http://%s/debug/informers\n\n", listener.Addr())
 	return func() { _ = server.Close(); serving.Wait() }, nil
 }
 

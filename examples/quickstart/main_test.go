@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/scrape"
+)
+
+func TestMain(m *testing.M) { informertest.Main(m) }
+
+// The quickstart, looked at while it runs.
+func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
+	screen, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(t.Context(), out, "", "", "localhost:0", 2*time.Second)
+		_ = out.Close()
+		ended <- err
+	}()
+	lines := bufio.NewReader(screen)
+	first, err := lines.ReadString('\n')
+	page := regexp.MustCompile(`http://\S+`).FindString(first)
+	if err != nil || page == "" {
+		t.Fatalf("it begins with %q, %v", first, err)
+	}
+	said := make(chan string)
+	synced := make(chan struct{})
+	go func() { // whoever does not read holds it up
+		var all strings.Builder
+		for {
+			line, err := lines.ReadString('\n')
+			all.WriteString(line)
+			if strings.Contains(line, "late") && strings.Contains(line, "initial state") {
+				close(synced)
+			}
+			if err != nil {
+				said <- all.String()
+				return
+			}
+		}
+	}()
+	select {
+	case <-synced:
+	case all := <-said:
+		t.Fatalf("the third watcher has not joined:\n%s", all)
+	}
+
+	if got := fetch(t, page); !strings.Contains(got, "<bdi>slow</bdi>") {
+		t.Errorf("the page does not show the slow watcher:\n%s", got)
+	}
+	metrics := fetch(t, strings.Replace(page, "/debug/informers", "/metrics", 1))
+	if err := scrape.Compare(strings.NewReader(metrics), "informer_"); err != nil {
+		t.Error(err)
+	}
+	for _, watcher := range []string{"quick", "slow", "late"} {
+		if !strings.Contains(metrics, `informer_watcher_delivered_total{informer="Pod",watcher="`+watcher+`"} `) {
+			t.Errorf("%s is not there", watcher)
+		}
+	}
+	if all := <-said; strings.Count(all, "equal") != 3 {
+		t.Errorf("it says:\n%s", all)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, answer.Status, err)
+	}
+	return string(body)
+}

@@ -1,0 +1,135 @@
+package informer_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const operations = "docs/operations.md"
+
+// readText returns the text of a file, or only what one of its sections of the second
+// level has.
+func readText(t *testing.T, file, section string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if section == "" {
+		return string(text)
+	}
+	_, found, ok := strings.Cut(string(text), "\n## "+section+"\n")
+	if !ok {
+		t.Fatalf("%s has no section %s", file, section)
+	}
+	found, _, _ = strings.Cut(found, "\n## ")
+	return found
+}
+
+// matches returns what the group of a pattern has found in text, sorted.
+func matches(pattern, text string) []string {
+	var found []string
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		found = append(found, match[1])
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestOperationsSayWhatToDoAboutEachLineOfTheLog(t *testing.T) {
+	text, lines := readText(t, operations, "The log"), documentedLines(t)
+	if len(lines) == 0 {
+		t.Fatal("doc.go has no lines of the log")
+	}
+	for line := range lines {
+		if !strings.Contains(text, line.text) {
+			t.Errorf("%s does not have %q", operations, line.text)
+		}
+	}
+}
+
+func TestOperationsExplainEachStateOfThePage(t *testing.T) {
+	explained := matches(`(?m)^\| \*\*([^*]+)\*\*[ !]*\| `, readText(t, operations, "When something is wrong"))
+	if diff := cmp.Diff(pageStates(t), explained); diff != "" {
+		t.Errorf("states in debug_view.go and in %s (-want +got):\n%s", operations, diff)
+	}
+}
+
+// pageStates returns the states of informers and those of watchers, sorted: what the
+// functions that name them return.
+func pageStates(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "debug_view.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string][]string{"informerState": nil, "watcherState": nil}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if _, ok := states[f.Name.Name]; !ok {
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if ret, ok := n.(*ast.ReturnStmt); ok {
+				literal, ok := ret.Results[0].(*ast.BasicLit)
+				if !ok {
+					t.Fatalf("%s returns a state that is no constant", f.Name.Name)
+				}
+				state, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				states[f.Name.Name] = append(states[f.Name.Name], state)
+			}
+			return true
+		})
+		if len(states[f.Name.Name]) == 0 {
+			t.Fatalf("%s returns no states", f.Name.Name)
+		}
+	}
+	return slices.Sorted(func(yield func(string) bool) {
+		for all := range maps.Values(states) {
+			for _, state := range all {
+				if !yield(state) {
+					return
+				}
+			}
+		}
+	})
+}
+
+func TestOperationsHaveASectionForEachAlert(t *testing.T) {
+	alerts := matches(`(?m)^ *- alert: *(\S+)$`, readText(t, "metrics/prometheus/alerts.yaml", ""))
+	sections := matches(`(?m)^### (.+)$`, readText(t, operations, "Alerts"))
+	if diff := cmp.Diff(alerts, sections); diff != "" || len(alerts) == 0 {
+		t.Errorf("alerts in alerts.yaml and in %s (-want +got):\n%s", operations, diff)
+	}
+}
+
+func TestOperationsHaveEachMetricOnce(t *testing.T) {
+	names := func(text string) []string {
+		firstCells := strings.Join(matches("(?m)^\\| (`[^|]+`) \\|", text), "\n")
+		return matches("`([a-z_]+)`", firstCells)
+	}
+	// The README has other tables, of labels.
+	want := slices.DeleteFunc(names(readText(t, "metrics/prometheus/README.md", "")), func(name string) bool {
+		return !strings.HasPrefix(name, "informer_") && !strings.HasPrefix(name, "workqueue_")
+	})
+	table, _, _ := strings.Cut(readText(t, operations, "Metrics"), "\n| client-go |")
+	if diff := cmp.Diff(want, names(table)); diff != "" || len(want) == 0 {
+		t.Errorf("metrics in metrics/prometheus/README.md and in %s (-want +got):\n%s", operations, diff)
+	}
+}
