@@ -50,14 +50,22 @@ type registration struct {
 
 // open returns an informer of a side over a source.
 func open[T informer.Object](s side, lw cache.ListerWatcher) (subject[T], error) {
+	return openObserved[T](s, lw, observing{})
+}
+
+// openObserved returns one that is looked at, if it is ours.
+func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observing) (subject[T], error) {
 	if s == clientGo {
 		return newShared[T](lw), nil
 	}
-	inf, err := informer.New(lw, informer.Options[T]{Queue: s.queue})
+	inf, err := informer.New(lw, informer.Options[T]{Queue: s.queue, Observer: by.observer})
 	if err != nil {
 		return nil, err
 	}
-	return custom[T]{inf}, nil
+	if by.group != nil {
+		err = by.group.Add(inf)
+	}
+	return custom[T]{inf}, err
 }
 
 // shared is client-go's informer in its default configuration, with the index by

@@ -68,6 +68,7 @@ func sections(sz sizes, distribution benchmark) []section {
 		distributionSection(sz, distribution),
 		serverSection(sz),
 		workersSection(sz),
+		observerSection(sz),
 	}
 }
 

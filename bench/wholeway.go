@@ -38,7 +38,7 @@ func wholeWaySection(sz sizes) section {
 				common: w.watchers <= 3, floor: wholeWayFloors[w.watchers],
 			}},
 			measure: func(ctx context.Context, side side) ([]float64, error) {
-				took, err := wholeWay(ctx, side, w, events[:w.events])
+				took, err := wholeWay(ctx, side, w, events[:w.events], observing{})
 				return []float64{nanoseconds(took) / float64(w.events)}, err
 			},
 		})
@@ -53,9 +53,9 @@ var wholeWayFloors = map[int]floor{
 }
 
 // wholeWay returns how long it takes until every watcher has had all events.
-func wholeWay(ctx context.Context, s side, w stream, events []watch.Event) (took time.Duration, err error) {
+func wholeWay(ctx context.Context, s side, w stream, events []watch.Event, by observing) (took time.Duration, err error) {
 	src := newSource(w.objects)
-	inf, err := open[pod](s, src.listWatch())
+	inf, err := openObserved[pod](s, src.listWatch(), by)
 	if err != nil {
 		return 0, err
 	}

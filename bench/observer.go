@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+
+	"github.com/customcacheinformer/informer"
+	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
+)
+
+// observerSection is the whole way again, while somebody looks on.
+func observerSection(sz sizes) section {
+	s := wholeWaySection(sz)
+	s.name, s.title = "observer", "Observers"
+	s.about = "The whole way, as above, to 10 watchers, with an Observer in our informers: none, as by default; one whose functions " +
+		"for applied and handled events do nothing; and that of metrics/prometheus. So an event is told to the Observer once when " +
+		"it is applied and once for each watcher. client-go has no figures of its handlers: its column is the same work three times."
+	s.cases = nil
+	var w stream
+	for _, w = range sz.wholeWay {
+		if w.watchers == 10 {
+			break
+		}
+	}
+	for _, kind := range []struct {
+		name string
+		make func() observing
+	}{
+		{"no Observer", func() observing { return observing{} }},
+		{"functions that do nothing", func() observing {
+			return observing{observer: &informer.Observer{Apply: func(informer.ApplyInfo) {}, Handled: func(informer.HandledInfo) {}}}
+		}},
+		{"Prometheus", withPrometheus},
+	} {
+		s.cases = append(s.cases, measurement{
+			rows: []row{{name: kind.name + ", " + plural(w.watchers, "watcher"), unit: "ns/event"}},
+			measure: func(ctx context.Context, side side) ([]float64, error) {
+				took, err := wholeWay(ctx, side, w, updates(w.objects, w.events), kind.make())
+				return []float64{nanoseconds(took) / float64(w.events)}, err
+			},
+		})
+	}
+	return s
+}
+
+// observing is who looks on; the zero value is nobody.
+type observing struct {
+	observer *informer.Observer
+	group    *informer.Group // whose member is looked at; nil if that is not asked for
+}
+
+func withPrometheus() observing {
+	group := &informer.Group{}
+	return observing{informerprometheus.New(group.Health).Observer(), group}
+}
