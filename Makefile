@@ -1,6 +1,7 @@
-# All targets work on a machine that has nothing but Go and make.
+# All targets work on a machine that has nothing but Go and make; what tests in a browser
+# need, make browser installs.
 
-MODULES := . controllerruntime store/disk e2e bench
+MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry examples e2e bench
 LINT    := bin/golangci-lint
 TESTFLAGS ?=
 
@@ -31,6 +32,15 @@ demo: ## run the same watchers against a real API server inside the process
 example-operator: ## run the example operator against a real API server, and get in its way
 	cd e2e && go run ./operator
 
+.PHONY: browser
+browser: ## install Chromium, which the tests of the page need, from Debian's packages
+	@command -v chromium >/dev/null || { sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
+		$$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends chromium; }
+
+.PHONY: page
+page: browser ## take the picture of the page that is in the README
+	cd e2e && go test -count=1 -run Picture ./page -screenshot $(CURDIR)/docs/page.png
+
 .PHONY: bench
 bench: ## compare with client-go, for some seventeen minutes; writes bench/RESULTS.md and its plot
 	cd bench && go run . -write .
@@ -53,8 +63,8 @@ bench-operator: ## compare it with the same operator on controller-runtime, for 
 
 .PHONY: stress
 stress: ## run the root module's tests 100 times, also on one processor
-	go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./examples/... ./store/...
-	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./examples/... ./store/...
+	go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
+	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
 
 # The linter is a module of its own, so that nothing of it is in anybody's build.
 $(LINT): tools/go.mod

@@ -29,6 +29,7 @@ var (
 		"style":    func() template.CSS { return template.CSS(debugStyle) },
 		"script":   func() template.JS { return template.JS(debugScript) },
 		"duration": roundDuration,
+		"short":    shorten,
 	}).Parse(debugHTML))
 
 	// debugPolicy lets the page load nothing but itself, and run nothing but its own script.
@@ -78,6 +79,7 @@ func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", debugPolicy)
 	switch {
 	case d.group == nil:
 		http.Error(w, "informer: DebugHandler was given no group", http.StatusServiceUnavailable)
@@ -101,7 +103,6 @@ func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = encoder.Encode(view)
 	} else {
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", debugPolicy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Vary", "Accept")
 		err = debugTemplate.Execute(&body, view)

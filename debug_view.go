@@ -12,8 +12,10 @@ const (
 	// debugWatchers is how many watchers of an informer the page shows, those first that
 	// need attention. JSON has all.
 	debugWatchers = 100
-	// debugText is how much of an error's text the page shows, in bytes.
+	// debugText is how much of an error's text the page shows, in bytes, debugName how
+	// much of a name or of what a watcher is called for.
 	debugText = 1000
+	debugName = 200
 )
 
 // debugView is what the page shows.
@@ -215,15 +217,36 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	if len(text) <= debugText {
+	return cut(err.Error(), debugText)
+}
+
+func shorten(name string) string { return cut(name, debugName) }
+
+// cut returns no more than the first bytes of text.
+func cut(text string, end int) string {
+	if len(text) <= end {
 		return text
 	}
-	end := debugText
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end] + " …"
+}
+
+// Class says how the page shows the state.
+func (i debugInformer) Class() string { return stateClass(i.State == "watching", i.Attention) }
+
+// Class says how the page shows the state.
+func (w debugWatcher) Class() string { return stateClass(w.State == "well", w.Attention) }
+
+func stateClass(well, attention bool) string {
+	switch {
+	case attention:
+		return "attention"
+	case well:
+		return "well"
+	}
+	return "waiting"
 }
 
 // Ago says how long before the page something was, "never" if not at all.

@@ -29,8 +29,8 @@ type Health struct {
 	// Watching says whether a watch is open.
 	Watching bool
 	// LastList is when the last list, or stream of the first state, was complete,
-	// LastContact when the source last answered or sent anything. A quiet watch
-	// brings a bookmark about once a minute. Zero is never.
+	// LastContact when the source last answered, other than with an error, or sent
+	// anything. A quiet watch brings a bookmark about once a minute. Zero is never.
 	LastList, LastContact time.Time
 	// ResourceVersion is the version up to which everything is in the store,
 	// LastProgress when that was last found, by a change, a list or a bookmark that was

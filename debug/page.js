@@ -14,16 +14,19 @@ pause.addEventListener("click", () => {
 });
 
 async function refresh() {
-  const answer = await fetch("?format=html", { cache: "no-store" });
+  const answer = await fetch("?format=html", { cache: "no-store", signal: AbortSignal.timeout(5000) });
   if (!answer.ok) throw new Error(answer.status);
   const next = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (paused) return;
   // Only if it says something new, so that a screen reader does not read it every time.
   const summary = document.getElementById("summary"), says = next.getElementById("summary").textContent;
   if (summary.textContent !== says) summary.textContent = says;
+  // What was scrolled stays so, and the focus where it is.
   const scrolled = [...document.querySelectorAll(".scroll")].map((s) => s.scrollLeft);
+  const reached = ".scroll, main a", focused = [...document.querySelectorAll(reached)].indexOf(document.activeElement);
   document.querySelector("main").replaceWith(next.querySelector("main"));
   document.querySelectorAll(".scroll").forEach((s, n) => { s.scrollLeft = scrolled[n] || 0; });
+  if (focused >= 0) document.querySelectorAll(reached)[focused]?.focus({ preventScroll: true });
 }
 
 async function follow() {

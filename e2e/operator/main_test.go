@@ -47,9 +47,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// begin starts an operator for a test, with a namespace of the test's own and a ctx that
+// begin starts an operator with flags for a test, with a namespace of the test's own and a ctx that
 // ends long after everything should be done.
-func begin(t *testing.T) (context.Context, *world) {
+func begin(t *testing.T, flags ...string) (context.Context, *world) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -58,7 +58,7 @@ func begin(t *testing.T) (context.Context, *world) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.close)
-	if err := w.start(ctx); err != nil {
+	if err := w.start(ctx, flags...); err != nil {
 		t.Fatal(err)
 	}
 	return ctx, w

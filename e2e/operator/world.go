@@ -47,9 +47,9 @@ func (w *world) close() {
 	w.front.Close()
 }
 
-// start starts the operator.
-func (w *world) start(ctx context.Context) (err error) {
-	w.operator, err = process.Start(exec.CommandContext(ctx, w.program, "-kubeconfig", w.front.Kubeconfig))
+// start starts the operator, with flags.
+func (w *world) start(ctx context.Context, flags ...string) (err error) {
+	w.operator, err = process.Start(exec.CommandContext(ctx, w.program, append(flags, "-kubeconfig", w.front.Kubeconfig)...))
 	return err
 }
 

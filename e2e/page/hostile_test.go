@@ -1,0 +1,140 @@
+package page_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/chromedp/chromedp"
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+var hostile = []string{
+	`<script>window.pwned=1</script>`,
+	`"><img src=x onerror=window.pwned=1>`,
+	`' onmouseover='window.pwned=1' autofocus onfocus='window.pwned=1' x='`,
+	`</style><style>*{display:none}</style><link rel=stylesheet href=//example.com>`,
+	`</title></noscript></bdi></svg></table></section></main></body><h1>gone</h1><base href=//example.com>`,
+	`javascript:window.pwned=1`,
+	"{{.Name}} ${window.pwned=1} <!-- <![CDATA[ \\u003cscript> &lt;b&gt; &#60;",
+	"\u202egnp.\u2067exe\u2066\u202d\u200f",
+	"a\x00b\x07\x1b[31m\r\n\t\u2028c",
+	"\xff\xfe\xc3(",
+	strings.Repeat("long", 2500),
+	strings.Repeat("wide words ", 1000),
+}
+
+func TestHostileNamesAreOnlyText(t *testing.T) {
+	t.Parallel()
+	var harmless []string
+	for n := range hostile {
+		harmless = append(harmless, fmt.Sprint("name", n))
+	}
+	// The same elements with the same attributes, whatever the names are.
+	const elements = `[...document.querySelectorAll("*")].map((e) => e.tagName + " " + e.getAttributeNames().sort())`
+	want, got := eval[[]string](everywhere(t, harmless), elements), []string(nil)
+	p := everywhere(t, hostile)
+	if got = eval[[]string](p, elements); !slices.Equal(got, want) {
+		t.Errorf("the elements are\n%q, want\n%q", got, want)
+	}
+	p.untilTrue("nothing has run", `window.pwned === undefined && document.title === "Informers"`)
+	shown := p.until("it answers", func(content) bool { return true })
+	for n, name := range hostile {
+		inf := shown.Informers[n]
+		name = shortened(name)
+		if inf.Name != name || inf.Watchers[0].name() != name || inf.Watchers[0].Cells["Is called for"] != shortened("shop/"+hostile[n]) {
+			t.Errorf("%.100q is shown as %.500q", name, fmt.Sprint(inf))
+		}
+		if begin := browsers(hostile[n][:min(len(hostile[n]), 500)]); !strings.Contains(inf.Errors[0], begin) || !strings.Contains(inf.Errors[1], begin) {
+			t.Errorf("%.100q is in no error: %.500q", name, inf.Errors)
+		}
+	}
+	p.wantFits(1200)
+	p.wantOnly(eval[string](p, `location.href`))
+}
+
+// browsers returns text as a browser has it, at the edge of an element.
+func browsers(text string) string {
+	text = strings.ReplaceAll(string([]rune(text)), "\x00", "\ufffd")
+	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
+// shortened returns a name as the page has it.
+func shortened(name string) string {
+	if len(name) > 200 {
+		name = name[:200] + " …"
+	}
+	return browsers(name)
+}
+
+// everywhere returns the page of informers, watchers, objects and errors of these names.
+func everywhere(t *testing.T, names []string) *tab {
+	w := newWorld(t)
+	var sources []*informertest.Source[*corev1.Pod]
+	var stores []*informertest.Store
+	for _, name := range names {
+		src, store := informertest.NewSource(pod(name, 1)), informertest.NewStore(nil)
+		inf := member(w, src, informer.Options[*corev1.Pod]{Name: name, Store: store})
+		var blocked brake
+		blocked.block()
+		watch(w, inf, informer.WatcherOptions{Name: name}, blocked.call)
+		watch(w, inf, informer.WatcherOptions{Name: name}, func(context.Context) {})
+		sources, stores = append(sources, src), append(stores, store)
+	}
+	w.run()
+	p := open(t, w.page())
+	p.until("all is called", func(c content) bool {
+		return !slices.ContainsFunc(c.Informers, func(i informerShown) bool {
+			return i.State != "watching" || len(i.Watchers) != 2 || i.Watchers[0].Cells["Is called for"] == ""
+		})
+	})
+	for n, name := range names {
+		stores[n].Fail(func(string, string) error { return errors.New(name) })
+		sources[n].Apply(pod(name, 2))
+	}
+	p.until("all stores fail", func(c content) bool {
+		return !slices.ContainsFunc(c.Informers, func(i informerShown) bool { return i.State != "store fails" })
+	})
+	for n, name := range names {
+		sources[n].Fail(informertest.VerbList, errors.New(name), -1)
+		sources[n].Fail(informertest.VerbWatch, errors.New(name), -1)
+		sources[n].Disconnect()
+	}
+	p.until("all sources fail", func(c content) bool {
+		return !slices.ContainsFunc(c.Informers, func(i informerShown) bool { return len(i.Errors) != 2 })
+	})
+	return p
+}
+
+// wantFits fails the test if a window of that width is too narrow for the page.
+func (p *tab) wantFits(width int) {
+	p.t.Helper()
+	if got := eval[int](p, `document.documentElement.scrollWidth`); got > width {
+		const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll")).map((e) => e.tagName + "." + e.className).slice(0, 10).join()`
+		p.t.Errorf("the page is %d wide, in a window of %d, for %s", got, width, eval[string](p, widest))
+	}
+}
+
+func TestThePageFitsItsWindow(t *testing.T) {
+	t.Parallel()
+	p := open(t, newTroubled(t))
+	p.until("there is trouble", inTrouble)
+	p.wantFits(1200)
+	if eval[bool](p, `[...document.querySelectorAll(".scroll")].some((s) => s.scrollWidth > s.clientWidth)`) {
+		t.Error("a table has to be scrolled in a window of 1200")
+	}
+	p.resize(360, 800, 1)
+	p.untilTrue("the window is narrow", `innerWidth === 360`)
+	p.wantFits(360)
+	if !eval[bool](p, `[...document.querySelectorAll(".scroll")].every((s) => s.scrollWidth > s.clientWidth && s.clientWidth <= 360)`) {
+		t.Error("the tables do not scroll in a window of 360")
+	}
+	p.do(chromedp.Click(chromedp.CSS("button"))) // can be reached
+	p.until("it is paused", func(c content) bool { return c.Button == "Go on" })
+}

@@ -1,0 +1,124 @@
+package page_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+func TestThePageFollowsWhatHappensWithoutBeingLoadedAgain(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := open(t, s.page())
+	eval[string](p, `window.marker = "still here"`)
+	first := p.until("all is shown", func(c content) bool { return c.watcher("dns").state() == "well" })
+	if w := first.watcher("dns"); w.Cells["Handled"] != "1" || !strings.HasSuffix(w.Label, "now 0, at most 0 in the last minute") {
+		t.Errorf("at first the watcher is shown as %+v", w)
+	}
+	s.change(100) // two seconds' work
+	p.until("something waits", func(c content) bool {
+		w := c.watcher("dns")
+		return w.Cells["Waiting"] != "0" && w.Line != first.watcher("dns").Line
+	})
+	last := p.until("all is handled", func(c content) bool {
+		return c.watcher("dns").Cells["Handled"] == "101" && c.watcher("dns").Cells["Waiting"] == "0"
+	})
+	if w := last.watcher("dns"); strings.HasSuffix(w.Label, "at most 0 in the last minute") || len(strings.Fields(w.Line)) < 3 || w.Cells["Events/s"] == "0.0" {
+		t.Errorf("in the end the watcher is shown as %+v", w)
+	}
+	if marker := eval[string](p, `window.marker`); marker != "still here" || p.navigated() != 1 {
+		t.Errorf("it was loaded %d times", p.navigated())
+	}
+	p.wantOnly(s.page())
+}
+
+func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := open(t, s.page())
+	first := p.until("all is well", func(c content) bool { return c.watcher("webhooks").state() == "well" })
+	if n := len(first.Informers[0].Watchers); first.Informers[0].Watchers[n-1].name() != "webhooks" {
+		t.Error("it is not the last at first")
+	}
+	release := s.webhooks.block()
+	s.change(5)
+	blocked := p.until("it is blocked", func(c content) bool { return c.watcher("webhooks").state() == "blocked" })
+	if w := blocked.Informers[0].Watchers[0]; w.name() != "webhooks" || !w.Attention || w.Cells["Waiting"] != "5" || w.Cells["Is called for"] != "shop/cart" {
+		t.Errorf("the first watcher is shown as %+v", w)
+	}
+	if want := "1 of 2 informers and 1 of 4 watchers need attention."; blocked.Summary != want {
+		t.Errorf("the summary is %q, want %q", blocked.Summary, want)
+	}
+	if blocked.watcher("cache").Attention || blocked.watcher("dns").Attention {
+		t.Error("the others stand out too")
+	}
+	release()
+	well := p.until("it is well again", func(c content) bool { return c.watcher("webhooks").state() == "well" })
+	if w := well.watcher("webhooks"); w.Attention || w.Cells["Waiting"] != "0" || w.Cells["Is called for"] != "" || well.Summary != first.Summary {
+		t.Errorf("in the end: %s, and the watcher is shown as %+v", well.Summary, w)
+	}
+}
+
+func TestThePageIsPausedByKeyboard(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p, other := open(t, s.page()), open(t, s.page())
+	p.until("it is live", func(c content) bool { return c.Button == "Pause" })
+	const focused = `document.activeElement.tagName`
+	for n := 0; eval[string](p, focused) != "BUTTON"; n++ {
+		if n == 3 {
+			t.Fatalf("after %d times Tab the focus is on %s", n, eval[string](p, focused))
+		}
+		p.do(chromedp.KeyEvent(kb.Tab))
+	}
+	if !eval[bool](p, `document.activeElement.matches(":focus-visible") && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+		t.Error("nobody sees where the focus is")
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	paused := p.until("it is paused", func(c content) bool { return c.Button == "Go on" })
+	s.change(100)
+	// The other one tells how much time has passed.
+	seen := other.until("the other page has it", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
+	for range 2 {
+		seen = other.until("the other page goes on", func(c content) bool { return c.Time > seen.Time })
+	}
+	still := p.until("it answers", func(content) bool { return true })
+	if still.Time != paused.Time || still.watcher("cache").Cells["Handled"] != "1" {
+		t.Errorf("it went on while it was paused, from %s to %s", paused.Time, still.Time)
+	}
+	if got := eval[string](p, focused); got != "BUTTON" {
+		t.Errorf("the focus went to %s", got)
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.until("it goes on", func(c content) bool { return c.Button == "Pause" && c.watcher("cache").Cells["Handled"] == "101" })
+}
+
+func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newTab(t)
+	p.resize(360, 800, 1)
+	p.do(chromedp.Navigate(s.page()))
+	first := p.until("it is live", func(c content) bool { return c.Button == "Pause" })
+	const scrolls = `document.activeElement.classList.contains("scroll")`
+	for n := 0; !eval[bool](p, scrolls); n++ {
+		if n == 5 {
+			t.Fatal("no table can be scrolled by keyboard")
+		}
+		p.do(chromedp.KeyEvent(kb.Tab))
+	}
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	p.untilTrue("it has scrolled", `document.querySelector(".scroll").scrollLeft > 0`)
+	next := first
+	for range 2 {
+		next = p.until("the page goes on", func(c content) bool { return c.Time > next.Time })
+	}
+	if !eval[bool](p, `document.querySelector(".scroll").scrollLeft > 0`) {
+		t.Error("it has scrolled back")
+	}
+	if !eval[bool](p, scrolls) {
+		t.Errorf("the focus went to %s", eval[string](p, `document.activeElement.tagName`))
+	}
+}

@@ -1,0 +1,266 @@
+package page_test
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// tab is a tab of the browser, and what has happened in it.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu          sync.Mutex // protects the rest
+	navigations int
+	requests    []string // addresses
+	complaints  []string // of the console, of what was refused or did not load, dialogs
+}
+
+// newTab opens a tab that the end of the test closes. Unless the test takes its
+// complaints, there must be none by then.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	if browser == nil {
+		const missing = "no Chromium is installed; `make browser` does so"
+		if os.Getenv("BROWSER") == "required" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	p := &tab{t: t}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithListener(p.note))
+	p.ctx = ctx
+	t.Cleanup(func() {
+		complaints := p.takeComplaints()
+		cancel()
+		for _, complaint := range complaints {
+			t.Error(complaint)
+		}
+	})
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.resize(1200, 900, 1)
+	return p
+}
+
+// open opens a tab that shows what is at an address.
+func open(t *testing.T, address string) *tab {
+	t.Helper()
+	p := newTab(t)
+	p.do(chromedp.Navigate(address))
+	return p
+}
+
+// note is called for all that happens in the tab.
+func (p *tab) note(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	complain := func(format string, args ...any) {
+		p.complaints = append(p.complaints, fmt.Sprintf(format, args...))
+	}
+	switch e := event.(type) {
+	case *page.EventFrameNavigated:
+		if e.Frame.URL != "about:blank" {
+			p.navigations++
+		}
+	case *page.EventJavascriptDialogOpening:
+		complain("a dialog opened: %s", e.Message)
+	case *network.EventRequestWillBeSent:
+		p.requests = append(p.requests, e.Request.URL)
+	case *network.EventLoadingFailed:
+		if !e.Canceled {
+			complain("not loaded: %s %s %s", e.Type, e.ErrorText, e.BlockedReason)
+		}
+	case *log.EventEntryAdded:
+		complain("console: %s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+	case *runtime.EventConsoleAPICalled:
+		complain("console: %s was called", e.Type)
+	case *runtime.EventExceptionThrown:
+		complain("not caught: %s", e.ExceptionDetails.Text)
+	}
+}
+
+func (p *tab) takeComplaints() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	complaints := p.complaints
+	p.complaints = nil
+	return complaints
+}
+
+// wantOnly fails the test if anything but the page at an address was asked for.
+func (p *tab) wantOnly(address string) {
+	p.t.Helper()
+	want, err := url.Parse(address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.requests) == 0 {
+		p.t.Error("no request was seen")
+	}
+	for _, request := range p.requests {
+		if got, err := url.Parse(request); err != nil || got.Host != want.Host || got.Path != want.Path {
+			p.t.Errorf("asked for %s, %v", request, err)
+		}
+	}
+}
+
+func (p *tab) navigated() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.navigations
+}
+
+func (p *tab) resize(width, height int64, scale float64) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)))
+}
+
+// do does something in the tab.
+func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ask runs something in the tab that has a result.
+func ask[T any](p *tab, action chromedp.Action[T]) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	result, err := chromedp.Run(ctx, action)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
+}
+
+// command gives the browser a command about the tab.
+func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
+	p.t.Helper()
+	return ask(p, func(ctx context.Context, target *chromedp.Target) (R, error) {
+		return cdp.Call(ctx, target, c, params)
+	})
+}
+
+// eval returns what a JavaScript expression is.
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	return ask(p, chromedp.Evaluate[T](expression))
+}
+
+// content is what a page says.
+type content struct {
+	Summary    string          `json:"summary"`
+	Connection string          `json:"connection"`
+	Button     string          `json:"button"`
+	Time       string          `json:"time"`
+	Informers  []informerShown `json:"informers"`
+}
+
+type informerShown struct {
+	Name      string         `json:"name"`
+	State     string         `json:"state"`
+	Attention bool           `json:"attention"`
+	Facts     []string       `json:"facts"`
+	Errors    []string       `json:"errors"`
+	Watchers  []watcherShown `json:"watchers"`
+}
+
+type watcherShown struct {
+	Cells     map[string]string `json:"cells"` // by what heads the column
+	Attention bool              `json:"attention"`
+	Line      string            `json:"line"`  // of the chart
+	Label     string            `json:"label"` // of the chart
+}
+
+func (w watcherShown) name() string  { return w.Cells["Watcher"] }
+func (w watcherShown) state() string { return w.Cells["State"] }
+
+// informer returns what is said of an informer, watcher what is said of a watcher of the
+// first one. They are empty if there is none.
+func (c content) informer(name string) informerShown {
+	if i := slices.IndexFunc(c.Informers, func(i informerShown) bool { return i.Name == name }); i >= 0 {
+		return c.Informers[i]
+	}
+	return informerShown{}
+}
+
+func (c content) watcher(name string) watcherShown {
+	if len(c.Informers) > 0 {
+		for _, w := range c.Informers[0].Watchers {
+			if w.name() == name {
+				return w
+			}
+		}
+	}
+	return watcherShown{}
+}
+
+//go:embed testdata/content.js
+var contentScript string
+
+// until waits until the page says what it should, and returns all that it says.
+func (p *tab) until(what string, says func(content) bool) (c content) {
+	p.t.Helper()
+	p.poll(what, func(ctx context.Context) (_ bool, seen any, err error) {
+		c, err = chromedp.Run(ctx, chromedp.Evaluate[content](contentScript))
+		return err == nil && says(c), c, err
+	})
+	return c
+}
+
+// untilTrue waits until a JavaScript expression is true.
+func (p *tab) untilTrue(what, expression string) {
+	p.t.Helper()
+	p.poll(what, func(ctx context.Context) (bool, any, error) {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		return is, is, err
+	})
+}
+
+// poll waits until look finds what it should. It looks from here: the page lets nobody
+// make code of text in it, as chromedp.Poll does.
+func (p *tab) poll(what string, look func(context.Context) (found bool, seen any, err error)) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(between)
+	defer ticker.Stop()
+	var seen any
+	var failed error // while a page is loading there is nothing to look at
+	for {
+		found, now, err := look(ctx)
+		if found {
+			return
+		}
+		if ctx.Err() == nil {
+			seen, failed = now, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			p.t.Fatalf("not within %v: %s; seen at last: %+v, %v", patience, what, seen, failed)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package page_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+const (
+	mount  = "/debug/informers"
+	prefix = "/some/prefix"
+)
+
+// world is a program that has a group of informers and serves the page of it.
+type world struct {
+	t      *testing.T
+	group  informer.Group
+	server *httptest.Server
+
+	// instead, if it is not nil, is what the server does in the place of answering.
+	instead atomic.Pointer[http.HandlerFunc]
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t}
+	w.group.ErrorHandler = func(context.Context, error) {}
+	handler := informer.DebugHandler(&w.group)
+	mux := http.NewServeMux()
+	mux.Handle(mount, handler)
+	mux.Handle(prefix+mount, http.StripPrefix(prefix, handler))
+	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if instead := w.instead.Load(); instead != nil {
+			(*instead)(rw, r)
+			return
+		}
+		mux.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+// run runs the group until the test ends.
+func (w *world) run() {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	done := make(chan error, 1)
+	go func() { done <- w.group.Run(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// page is the address of the page.
+func (w *world) page() string { return w.server.URL + mount }
+
+// member adds an informer to the group.
+func member[T informer.Object](w *world, src *informertest.Source[T], opts informer.Options[T]) *informer.CustomCacheInformer[T] {
+	w.t.Helper()
+	opts.Backoff = &wait.Backoff{Duration: between, Factor: 2, Steps: 100, Cap: time.Second}
+	inf, err := informer.New(src, opts)
+	if err == nil {
+		err = w.group.Add(inf)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return inf
+}
+
+// watch has handle called for all that happens to the objects of an informer.
+func watch[T informer.Object](w *world, inf *informer.CustomCacheInformer[T], opts informer.WatcherOptions, handle func(context.Context)) {
+	w.t.Helper()
+	f := informer.WatcherFunc[T](func(ctx context.Context, _ informer.Event[T]) error {
+		handle(ctx)
+		return nil
+	})
+	if _, err := inf.AddWatcher(f, opts); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// takes is a watcher that takes that long over each event.
+func takes(d time.Duration) func(context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// brake is a watcher that can be blocked.
+type brake struct {
+	mu   sync.Mutex
+	free chan struct{} // closed to let calls return; nil while they need not wait
+}
+
+// block lets calls block from now on, until release is called.
+func (b *brake) block() (release func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	free := make(chan struct{})
+	b.free = free
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.free = nil
+		close(free)
+	}
+}
+
+func (b *brake) call(ctx context.Context) {
+	b.mu.Lock()
+	free := b.free
+	b.mu.Unlock()
+	if free == nil {
+		return
+	}
+	select {
+	case <-free:
+	case <-ctx.Done():
+	}
+}
+
+func pod(name string, revision int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, Annotations: map[string]string{"revision": fmt.Sprint(revision)},
+	}}
+}
+
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf(
+		"User %q cannot list resource %q in API group \"\" at the cluster scope", "system:serviceaccount:shop:storefront", resource))
+}
+
+// forbid adds an informer of secrets, which the API server refuses to show.
+func forbid(w *world) {
+	src := informertest.NewSource[*corev1.Secret]()
+	src.Fail(informertest.VerbList, forbidden("secrets"), -1)
+	src.Fail(informertest.VerbWatch, forbidden("secrets"), -1)
+	secrets := member(w, src, informer.Options[*corev1.Secret]{})
+	watch(w, secrets, informer.WatcherOptions{Name: "certificates"}, takes(0))
+}
+
+// shop is a world of pods that three watchers follow: "cache", which is quick, "dns", which
+// is slow, and "webhooks", which can be blocked; and of secrets that are forbidden.
+type shop struct {
+	*world
+	pods     *informertest.Source[*corev1.Pod]
+	webhooks brake
+}
+
+func newShop(t *testing.T) *shop {
+	s := &shop{world: newWorld(t), pods: informertest.NewSource(pod("cart", 0))}
+	inf := member(s.world, s.pods, informer.Options[*corev1.Pod]{})
+	watch(s.world, inf, informer.WatcherOptions{Name: "cache"}, func(context.Context) {})
+	watch(s.world, inf, informer.WatcherOptions{Name: "dns"}, takes(20*time.Millisecond))
+	watch(s.world, inf, informer.WatcherOptions{Name: "webhooks"}, s.webhooks.call)
+	forbid(s.world)
+	s.run()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := inf.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for s.group.Health()["Secret"].SourceError == nil {
+		select {
+		case <-time.After(between):
+		case <-ctx.Done():
+			t.Fatal("the secrets are not forbidden")
+		}
+	}
+	return s
+}
+
+// change changes a pod many times.
+func (s *shop) change(times int) {
+	for range times {
+		s.pods.Apply(pod("cart", rand.Int()))
+	}
+}
+
+// newTroubled returns the page of a world in which much is amiss: of pods, that change
+// until the test ends, by a watcher that is quick, one that is behind, one that is blocked
+// and one whose events are merged; of config maps, whose store is full; of secrets, that
+// are forbidden.
+func newTroubled(t *testing.T) (address string) {
+	w := newWorld(t)
+	pods := informertest.NewSource[*corev1.Pod]()
+	inf := member(w, pods, informer.Options[*corev1.Pod]{})
+	watch(w, inf, informer.WatcherOptions{Name: "cache"}, takes(5*time.Millisecond))
+	watch(w, inf, informer.WatcherOptions{Name: "dns"}, takes(200*time.Millisecond))
+	var audit brake
+	audit.block()
+	watch(w, inf, informer.WatcherOptions{Name: "audit"}, audit.call)
+	watch(w, inf, informer.WatcherOptions{Name: "billing", MaxBacklog: 100}, takes(100*time.Millisecond))
+
+	store := informertest.NewStore(nil)
+	maps := informertest.NewSource(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}})
+	configMaps := member(w, maps, informer.Options[*corev1.ConfigMap]{Store: store})
+	watch(w, configMaps, informer.WatcherOptions{Name: "flags"}, takes(0))
+	store.Fail(func(op, _ string) error {
+		if op == "get" {
+			return nil
+		}
+		return errors.New("write /var/lib/storefront/000042.log: no space left on device")
+	})
+	forbid(w)
+	w.run()
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+	go func() {
+		defer close(stopped)
+		churn(pods, stop)
+	}()
+	return w.page()
+}
+
+// churn changes pods, a few at a time and now and then many, until stop is closed.
+func churn(pods *informertest.Source[*corev1.Pod], stop <-chan struct{}) {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		changes := 4
+		if n%28 == 4 { // every seven seconds
+			changes = 400
+		}
+		for range changes {
+			i := rand.IntN(120)
+			pods.Apply(pod(fmt.Sprintf("%s-%02d", []string{"cart", "checkout", "search"}[i%3], i/3), rand.Int()))
+		}
+		select {
+		case <-ticker.C:
+		case <-stop:
+			return
+		}
+	}
+}

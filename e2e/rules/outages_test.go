@@ -1,0 +1,271 @@
+package rules_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+// begin is when the faults of the outages begin, at the 61st scrape.
+const begin = 30 * time.Minute
+
+// want is how long after the beginning of an outage each alert fires. No other does.
+type want map[string]time.Duration
+
+var outages = []struct {
+	name   string
+	almost string // the alert that would fire if it were a little worse
+	series map[string]string
+	want   want
+}{
+	{name: "nothing is wrong"},
+
+	{
+		name:   "the first list does not come",
+		series: map[string]string{`informer_synced`: "_x60 0x180"},
+		want:   want{"InformerNotSynced": 10 * time.Minute},
+	},
+	{
+		name:   "the first list takes just less than ten minutes",
+		almost: "InformerNotSynced",
+		series: map[string]string{`informer_synced`: "_x60 0x19 1x160"},
+	},
+
+	{
+		name: "the API server is gone",
+		series: map[string]string{
+			`informer_source_failures`:                "0x59 1+1x180",
+			`informer_watching`:                       "1x59 0x180",
+			`informer_last_contact_timestamp_seconds`: "0+30x59 1770x180",
+		},
+		want: want{"InformerSourceFailing": 10 * time.Minute, "InformerSourceStale": 15 * time.Minute},
+	},
+	{
+		name:   "the API server is back after just less than ten minutes",
+		almost: "InformerSourceFailing",
+		series: map[string]string{
+			`informer_source_failures`:                "0x59 1+1x19 0x160",
+			`informer_last_contact_timestamp_seconds`: "0+30x59 1770x19 2400+30x160",
+		},
+	},
+	{
+		name:   "the connection leads nowhere",
+		series: map[string]string{`informer_last_contact_timestamp_seconds`: "0+30x59 1770x180"},
+		want:   want{"InformerSourceStale": 15 * time.Minute},
+	},
+	{
+		name:   "the connection leads nowhere for just less than a quarter of an hour",
+		almost: "InformerSourceStale",
+		series: map[string]string{`informer_last_contact_timestamp_seconds`: "0+30x59 1770x29 2700+30x150"},
+	},
+	{
+		name:   "the server sends no bookmarks, and nothing changes",
+		almost: "InformerSourceStale",
+		series: map[string]string{
+			`informer_last_contact_timestamp_seconds`: strings.Join([]string{
+				"0x19", "600x19", "1200x19", "1800x19", "2400x19", "3000x19",
+				"3600x19", "4200x19", "4800x19", "5400x19", "6000x19", "6600x19 7200",
+			}, " "),
+			`informer_last_progress_timestamp_seconds`: "0x240",
+			`informer_queued_changes`:                  "0x240",
+		},
+	},
+	{
+		name:   "a watch expires every five minutes",
+		series: map[string]string{`informer_watches_total{outcome="expired"}`: "0x59 1x9 2x9 3x9 4x9 5x9 6x9 7x9 8x9 9x9 10x9 11x9 12x9 13x9 14x9 15x9 16x9 17x9 18x9 18"},
+		want:   want{"InformerRelistStorm": 25 * time.Minute},
+	},
+	{
+		name:   "four watches expire",
+		almost: "InformerRelistStorm",
+		series: map[string]string{`informer_watches_total{outcome="expired"}`: "0x59 1x2 2x2 3x2 4x180"},
+	},
+
+	{
+		name: "the disk is full",
+		series: map[string]string{
+			`informer_store_failing`:                   "0x59 1x180",
+			`informer_queued_changes`:                  "5x59 6+4x180",
+			`informer_last_progress_timestamp_seconds`: "0+30x59 1770x180",
+		},
+		want: want{"InformerStoreFailing": 5 * time.Minute, "InformerNotProgressing": 10 * time.Minute},
+	},
+	{
+		name:   "the disk has room again after just less than five minutes",
+		almost: "InformerStoreFailing",
+		series: map[string]string{
+			`informer_store_failing`:                   "0x59 1x9 0x170",
+			`informer_queued_changes`:                  "5x59 6+4x9 5x170",
+			`informer_last_progress_timestamp_seconds`: "0+30x59 1770x9 2100+30x170",
+		},
+	},
+	{
+		name: "an operation on the store hangs",
+		series: map[string]string{
+			`informer_store_busy_seconds`: "0.1x59 0+30x180",
+			`informer_store_failing`:      "0x60 1x180",
+		},
+		// Live fails after 5 minutes.
+		want: want{"InformerStoreStuck": 3*time.Minute + 30*time.Second, "InformerStoreFailing": 5*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "operations on the store take two minutes each",
+		almost: "InformerStoreStuck",
+		series: map[string]string{`informer_store_busy_seconds`: "0.1x59 " + strings.Repeat("0+30x4 ", 37)},
+	},
+	{
+		name:   "an operation on the store takes three minutes",
+		almost: "InformerStoreStuck",
+		series: map[string]string{`informer_store_busy_seconds`: "0.1x59 0+30x6 0.1x173"},
+	},
+	{
+		name:   "a Transform blocks",
+		series: map[string]string{`informer_last_progress_timestamp_seconds`: "0+30x59 1770x180"},
+		want:   want{"InformerNotProgressing": 10 * time.Minute},
+	},
+	{
+		name:   "a Transform blocks for just less than ten minutes",
+		almost: "InformerNotProgressing",
+		series: map[string]string{`informer_last_progress_timestamp_seconds`: "0+30x59 1770x19 2400+30x160"},
+	},
+	{
+		name:   "the store refuses one change",
+		series: map[string]string{`informer_refused_changes_total`: "0x59 1x180"},
+		want:   want{"InformerChangesRefused": time.Minute},
+	},
+	{
+		name:   "a program that had refused changes is restarted",
+		almost: "InformerChangesRefused",
+		series: map[string]string{`informer_refused_changes_total`: "3x59 0x180"},
+	},
+	{
+		name:   "one tombstone stays",
+		series: map[string]string{`informer_tombstones`: "0x59 1x180"},
+		want:   want{"InformerTombstonesNotForgotten": 59*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "objects are deleted all the time",
+		almost: "InformerTombstonesNotForgotten",
+		series: map[string]string{`informer_tombstones`: strings.Repeat("3 9 4 1 ", 61)},
+	},
+	{
+		name:   "many tombstones go one by one",
+		almost: "InformerTombstonesNotForgotten",
+		series: map[string]string{`informer_tombstones`: "0x59 1000-5x180"},
+	},
+
+	{
+		name: "a watcher blocks",
+		series: map[string]string{
+			`informer_watcher_oldest_waiting_seconds`: "20x59 0+30x180",
+			`informer_watcher_delivered_total`:        "0+100x59 5900x180",
+		},
+		want: want{"InformerWatcherBlocked": 15*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "one event fails each time, and others are delivered",
+		series: map[string]string{`informer_watcher_oldest_waiting_seconds`: "20x59 0+30x180"},
+		want:   want{"InformerWatcherBlocked": 15*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a watcher blocks for just less than a quarter of an hour",
+		almost: "InformerWatcherBlocked",
+		series: map[string]string{`informer_watcher_oldest_waiting_seconds`: "20x59 0+30x30 20x149"},
+	},
+	{
+		name:   "a watcher falls back slowly",
+		almost: "InformerWatcherBlocked",
+		series: map[string]string{`informer_watcher_oldest_waiting_seconds`: "20x59 20+9x180"},
+	},
+	{
+		name:   "a watcher is told of very many objects",
+		almost: "InformerWatcherBlocked",
+		series: map[string]string{
+			`informer_watcher_synced`:                 "_x60 0x180",
+			`informer_watcher_oldest_waiting_seconds`: "_x60 0+30x180",
+			`informer_watcher_delivered_total`:        "_x60 0+100x180",
+		},
+	},
+	{
+		name: "a watcher blocks at its first object",
+		series: map[string]string{
+			`informer_watcher_synced`:                 "_x60 0x180",
+			`informer_watcher_oldest_waiting_seconds`: "_x60 0+30x180",
+			`informer_watcher_delivered_total`:        "_x60 0x180",
+		},
+		want: want{"InformerWatcherBlocked": 15*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a watcher lags for good",
+		series: map[string]string{`informer_watcher_lagging`: "0x59 1x180"},
+		want:   want{"InformerWatcherLagging": 15 * time.Minute},
+	},
+	{
+		name:   "a watcher lags for just less than a quarter of an hour",
+		almost: "InformerWatcherLagging",
+		series: map[string]string{`informer_watcher_lagging`: "0x59 1x29 0x150"},
+	},
+	{
+		name:   "a watcher gives up one event",
+		series: map[string]string{`informer_watcher_failed_total`: "0x59 1x180"},
+		want:   want{"InformerWatcherFailing": time.Minute},
+	},
+	{
+		name:   "a watcher retries very many events",
+		almost: "InformerWatcherFailing",
+		series: map[string]string{`informer_watcher_retried_total`: "0+1000x240"},
+	},
+}
+
+func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
+	list, alerts, engine := readList(t), readAlerts(t), newEngine(t)
+	for _, outage := range outages {
+		t.Run(outage.name, func(t *testing.T) {
+			seen := record(t, list, program(outage.series))
+			rest := maps.Clone(outage.want)
+			for _, alert := range alerts {
+				for _, f := range evaluate(t, engine, alert, seen) {
+					after, wanted := rest[alert.Alert]
+					delete(rest, alert.Alert)
+					if !wanted || f.at-begin != after {
+						t.Errorf("%s of %v fires after %v, want %v", alert.Alert, f.labels, f.at-begin, after)
+					}
+					checkTexts(t, alert.Annotations, f)
+				}
+			}
+			for name, after := range rest {
+				t.Errorf("%s does not fire, want after %v", name, after)
+			}
+		})
+	}
+}
+
+func checkTexts(t *testing.T, annotations map[string]string, f firing) {
+	t.Helper()
+	if f.labels["informer"] != "pod" || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
+		t.Errorf("it fires for %v, which is healthy", f.labels)
+	}
+	for kind, text := range annotations {
+		text = expand(t, text, f)
+		if !strings.Contains(text, "pod") || !strings.Contains(text, f.labels["watcher"]) || strings.ContainsAny(text, "{}$<>") {
+			t.Errorf("the %s reads %q", kind, text)
+		}
+		t.Logf("%s: %s", kind, text)
+	}
+}
+
+func TestEveryAlertHasAnOutageThatFiresItAndOneThatAlmostDoes(t *testing.T) {
+	fires, almost := map[string]bool{}, map[string]bool{}
+	for _, outage := range outages {
+		almost[outage.almost] = true
+		for name := range outage.want {
+			fires[name] = true
+		}
+	}
+	for _, alert := range readAlerts(t) {
+		if !fires[alert.Alert] || !almost[alert.Alert] {
+			t.Errorf("%s has one that fires it: %t; one that almost does: %t", alert.Alert, fires[alert.Alert], almost[alert.Alert])
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package rules_test
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/template"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+const (
+	step   = 30 * time.Second // between two scrapes, and two evaluations
+	played = 2 * time.Hour
+)
+
+// recording is what has been scraped.
+type recording []storage.Series
+
+// record reads series in the notation of Prometheus' tests: "1x9 0x20" is ten scrapes
+// of 1 and then 21 of 0, "0+30x9" rises by 30 nine times, and "_x9" is nine scrapes
+// without the series.
+func record(t *testing.T, list metricList, series map[string]string) recording {
+	t.Helper()
+	var all recording
+	for name, values := range series {
+		metric, read, err := promQL.ParseSeriesDesc(name + " " + values)
+		if err != nil {
+			t.Fatalf("%s %s: %v", name, values, err)
+		}
+		_, has, exists := list.find(metric.Get(model.MetricNameLabel))
+		for label := range metric.Map() {
+			exists = exists && (label == model.MetricNameLabel || slices.Contains(has, label))
+		}
+		if !exists || metric.Len() != 1+len(has) {
+			t.Fatalf("%s is not exported, or has other labels", name)
+		}
+		if want := int(played / step); len(read) < want {
+			t.Fatalf("%s has %d values, want at least %d", name, len(read), want)
+		}
+		chunk := chunkenc.NewXORChunk()
+		appender, err := chunk.Appender()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, value := range read {
+			if !value.Omitted {
+				appender.Append(0, (time.Duration(i) * step).Milliseconds(), value.Value)
+			}
+		}
+		all = append(all, &storage.SeriesEntry{Lset: metric, SampleIteratorFn: chunk.Iterator})
+	}
+	return all
+}
+
+// Querier makes a recording a storage.Queryable.
+func (r recording) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		set := &seriesSet{}
+		for _, series := range r {
+			matches := func(m *labels.Matcher) bool { return m.Matches(series.Labels().Get(m.Name)) }
+			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !matches(m) }) {
+				set.rest = append(set.rest, series)
+			}
+		}
+		return set
+	}}, nil
+}
+
+type seriesSet struct {
+	at   storage.Series
+	rest []storage.Series
+}
+
+func (s *seriesSet) Next() bool {
+	if len(s.rest) == 0 {
+		return false
+	}
+	s.at, s.rest = s.rest[0], s.rest[1:]
+	return true
+}
+
+func (s *seriesSet) At() storage.Series                { return s.at }
+func (s *seriesSet) Err() error                        { return nil }
+func (s *seriesSet) Warnings() annotations.Annotations { return nil }
+
+// firing is an alert that fires.
+type firing struct {
+	labels map[string]string
+	at     time.Duration // since the first scrape
+	value  float64
+}
+
+// evaluate returns when an alert begins to fire, for each thing that it is about.
+func evaluate(t *testing.T, engine *promql.Engine, alert rulefmt.Rule, seen recording) []firing {
+	t.Helper()
+	query, err := engine.NewRangeQuery(t.Context(), seen, nil, alert.Expr, time.Unix(0, 0), time.Unix(0, 0).Add(played), step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	result := query.Exec(t.Context())
+	if len(result.Warnings) > 0 {
+		t.Errorf("%s: %v", alert.Alert, result.Warnings.AsErrors())
+	}
+	matrix, err := result.Matrix()
+	if err != nil {
+		t.Fatalf("%s: %v", alert.Alert, err)
+	}
+	var all []firing
+	for _, series := range matrix {
+		var since, last time.Duration
+		for i, point := range series.Floats {
+			at := time.Duration(point.T) * time.Millisecond
+			if i == 0 || at-last > step {
+				since = at
+			}
+			if last = at; at-since >= time.Duration(alert.For) {
+				all = append(all, firing{series.Metric.Map(), at, point.F})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// expand returns what is sent to people.
+func expand(t *testing.T, text string, f firing) string {
+	t.Helper()
+	data := template.AlertTemplateData(f.labels, nil, "", promql.Sample{F: f.value})
+	noQuery := func(context.Context, string, time.Time) (promql.Vector, error) { return nil, nil }
+	text = "{{$labels := .Labels}}{{$value := .Value}}" + text
+	expanded, err := template.NewTemplateExpander(t.Context(), text, "alert", data, 0, noQuery, &url.URL{}, nil).Expand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return expanded
+}
+
+func newEngine(t *testing.T) *promql.Engine {
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: promQL})
+	t.Cleanup(func() { _ = engine.Close() })
+	return engine
+}
+
+// healthy is what informers and watchers are like that have nothing to complain of. There
+// is always something in the queues, and events are retried.
+var healthy = map[string]string{
+	`informer_synced`:                           "1x240",
+	`informer_watching`:                         "1x240",
+	`informer_last_list_timestamp_seconds`:      "0x240",
+	`informer_last_contact_timestamp_seconds`:   "0+30x240",
+	`informer_last_progress_timestamp_seconds`:  "0+30x240",
+	`informer_resource_version`:                 "1000+7x240",
+	`informer_objects`:                          "100x240",
+	`informer_queued_changes`:                   "5x240",
+	`informer_source_failures`:                  "0x240",
+	`informer_store_failing`:                    "0x240",
+	`informer_store_busy_seconds`:               "0.1x240",
+	`informer_refused_changes_total`:            "0x240",
+	`informer_tombstones`:                       "0x240",
+	`informer_watches_total{outcome="success"}`: "0+1x240",
+	`informer_watches_total{outcome="expired"}`: "0x240",
+	`informer_store_errors_total{op="update"}`:  "0+1x240",
+	`informer_watcher_synced`:                   "1x240",
+	`informer_watcher_pending`:                  "50x240",
+	`informer_watcher_lagging`:                  "0x240",
+	`informer_watcher_oldest_waiting_seconds`:   "20x240",
+	`informer_watcher_delivered_total`:          "0+100x240",
+	`informer_watcher_failed_total`:             "0x240",
+	`informer_watcher_retried_total`:            "0+20x240",
+	`informer_watcher_merged_total`:             "0+10x240",
+	`informer_watcher_handling_seconds_sum`:     "0+25x240",
+	`informer_watcher_handling_seconds_count`:   "0+100x240",
+}
+
+// program returns the series of a program with two informers, of which one, pod with its
+// watcher queue, has faults.
+func program(faults map[string]string) map[string]string {
+	all := map[string]string{}
+	for informer, watcher := range map[string]string{"pod": "queue", "node": "log"} {
+		series := maps.Clone(healthy)
+		if informer == "pod" {
+			maps.Copy(series, faults)
+		}
+		for name, values := range series {
+			name, own, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
+			more := []string{`job="operator"`, `instance="operator-0"`, `informer="` + informer + `"`}
+			if strings.HasPrefix(name, "informer_watcher_") {
+				more = append(more, `watcher="`+watcher+`"`)
+			}
+			if own != "" {
+				more = append(more, own)
+			}
+			all[name+"{"+strings.Join(more, ",")+"}"] = values
+		}
+	}
+	return all
+}
