@@ -2,7 +2,10 @@
 # need, make browser installs.
 
 MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry examples e2e bench
+# What users import; each has tags of its own.
+PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry
 LINT    := bin/golangci-lint
+TOOL    := cd tools && GOWORK=off go run
 TESTFLAGS ?=
 
 .DEFAULT_GOAL := help
@@ -14,11 +17,14 @@ help: ## say what there is
 .PHONY: test
 test: ## run the tests of all modules under the race detector
 	@set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && go test -race $(TESTFLAGS) ./...); done
+	@echo "== tools"; cd tools && GOWORK=off go test ./...
 
 .PHONY: lint
-lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files
+lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences
 	@set -e; for m in $(MODULES); do echo "== $$m"; \
 		(cd $$m && $(CURDIR)/$(LINT) run ./... && GOWORK=off go mod tidy -diff); done
+	@echo "== tools"; cd tools && export GOWORK=off && $(CURDIR)/$(LINT) run ./... && go mod tidy -diff
+	@echo "== licences"; $(TOOL) ./licences -root .. -quiet $(PUBLISHED)
 
 .PHONY: quickstart
 quickstart: ## run three watchers over a fake clientset for a few seconds
@@ -65,6 +71,38 @@ bench-operator: ## compare it with the same operator on controller-runtime, for 
 stress: ## run the root module's tests 100 times, also on one processor
 	go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
 	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
+
+# Each target that is found with "go test -list" in a directory that may have one.
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME, 30 s unless told otherwise
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		list=$$(go test -list '^Fuzz' $$dir) || { echo "$$list"; exit 1; }; \
+		for target in $$(echo "$$list" | grep '^Fuzz'); do \
+			echo "== $$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$dir; done; done
+
+.PHONY: licences
+licences: ## list the licences of all that comes into the build of who uses a module
+	@$(TOOL) ./licences -root .. $(PUBLISHED)
+
+.PHONY: vulncheck
+vulncheck: bin/govulncheck ## look for known vulnerabilities; VULNCHECK=required fails without the database
+	@$(TOOL) ./vulncheck -root .. -govulncheck ../bin/govulncheck $(PUBLISHED)
+
+.PHONY: apidiff
+apidiff: ## compare what is exported with the last tag of each module; VERSION=v2.0.0 is what comes next
+	@$(TOOL) ./apidiff -root .. -version "$(VERSION)" $(PUBLISHED)
+
+.PHONY: release-check
+release-check: ## prove that HEAD can be released as VERSION, such as v0.1.0
+	@$(TOOL) ./release -root .. -version "$(VERSION)" $(PUBLISHED)
+
+.PHONY: release-prepare
+release-prepare: ## have the modules require each other in VERSION
+	@$(TOOL) ./release -root .. -version "$(VERSION)" -write $(PUBLISHED)
+
+bin/govulncheck: tools/go.mod
+	cd tools && GOWORK=off go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
 
 # The linter is a module of its own, so that nothing of it is in anybody's build.
 $(LINT): tools/go.mod

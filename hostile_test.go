@@ -1,0 +1,461 @@
+package informer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// What an API server does not send, and what it sends seldom. Whatever it is, the others
+// must not suffer.
+
+// odd returns objects that an informer takes as they are.
+func odd() map[string]configMap {
+	const maxObject = 1536 << 10 // what etcd takes by default
+	labels := map[string]string{}
+	for i := range 10_000 {
+		labels["label-"+strconv.Itoa(i)] = strconv.Itoa(i)
+	}
+	named := func(namespace, name string) configMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid of " + name), ResourceVersion: "7"}}
+	}
+	with := func(name string, change func(configMap)) configMap {
+		obj := named("default", name)
+		change(obj)
+		return obj
+	}
+	return map[string]configMap{
+		"huge":                   with("huge", func(o configMap) { o.Data = map[string]string{"x": strings.Repeat("x", maxObject)} }),
+		"many labels":            with("labels", func(o configMap) { o.Labels = labels }),
+		"a slash":                named("default", "a/b"),
+		"slashes":                named("a/b", "/c/"),
+		"a path":                 named("..", "../../etc/passwd"),
+		"NUL":                    named("a\x00b", "c\x00"),
+		"the informer's own key": named("", "\x00bookmark"),
+		"another of them":        named("", "\x00list/1/end"),
+		"bidi":                   named("default", "\u202egnp.\u2067exe"),
+		"no UTF-8":               named("default", "\xff\xfe"),
+		"markup":                 named("<b>", `"><script>alert(1)</script>`),
+		"control":                named("default", "\x1b[2J\r\n\u2028"),
+		"a long name":            named("default", strings.Repeat("long", 64<<10)),
+		"no namespace":           named("", "clusterwide"),
+		"no UID":                 with("no-uid", func(o configMap) { o.UID = "" }),
+		"no version":             with("no-version", func(o configMap) { o.ResourceVersion = "" }),
+		"a version of letters":   with("letters", func(o configMap) { o.ResourceVersion = "never" }),
+		"a negative version":     with("negative", func(o configMap) { o.ResourceVersion = "-5" }),
+		"a huge version":         with("huge-version", func(o configMap) { o.ResourceVersion = strings.Repeat("9", 400) }),
+		"a negative generation":  with("generation", func(o configMap) { o.Generation = -1 << 63 }),
+		"a time before all":      with("time", func(o configMap) { o.CreationTimestamp = metav1.Time{Time: time.Unix(-1<<40, 0)} }),
+	}
+}
+
+// world is an informer whose source sends odd things, and watchers of it.
+type world struct {
+	*ci
+	t        *testing.T
+	group    informer.Group
+	src      *source
+	errs     errorLog
+	watchers []*recorder
+}
+
+func newWorld(t *testing.T, opts options) *world {
+	t.Helper()
+	w := &world{t: t, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
+	opts.ErrorHandler, opts.WatchList = w.errs.handle, informer.WatchListOff // what is injected is in lists
+	w.ci = newInformer(t, w.src, opts)
+	if err := w.group.Add(w.ci); err != nil {
+		t.Fatal(err)
+	}
+	for _, opts := range []informer.WatcherOptions{{}, {MaxBacklog: -1}, {Workers: 3}} {
+		w.join(opts)
+	}
+	return w
+}
+
+// run runs the informer until the test ends.
+func (w *world) run() {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.group.Run(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+func (w *world) join(opts informer.WatcherOptions) {
+	w.t.Helper()
+	r := &recorder{}
+	w.watchers = append(w.watchers, r)
+	addWatcher(w.t, w.ci, r, opts)
+}
+
+// agree fails the test unless the store has these objects, and what the source has, and
+// all watchers know it.
+func (w *world) agree(what string, among ...configMap) {
+	w.t.Helper()
+	w.join(informer.WatcherOptions{})
+	sleepBubble(5 * time.Minute)
+	stored := map[types.NamespacedName]string{}
+	for key, obj := range w.All() {
+		stored[key] = string(obj.UID) + "@" + obj.ResourceVersion
+		if got, exists, err := w.Get(key); err != nil || !exists || got != obj {
+			w.t.Errorf("%s: Get %q: exists %v, %v", what, key, exists, err)
+		}
+	}
+	for _, obj := range append(w.src.Objects(), among...) {
+		key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+		if got, want := stored[key], string(obj.UID)+"@"+obj.ResourceVersion; got != want {
+			w.t.Errorf("%s: %.50q is %.50q in the store, want %.50q", what, key, got, want)
+		}
+	}
+	for i, r := range w.watchers {
+		seen := map[types.NamespacedName]string{}
+		for key, obj := range r.View() {
+			seen[key] = string(obj.UID) + "@" + obj.ResourceVersion
+		}
+		if !maps.Equal(stored, seen) {
+			w.t.Errorf("%s: watcher %d knows something else (-store +watcher): %.2000s", what, i, cmp.Diff(stored, seen))
+		}
+		if err := r.Err(); err != nil {
+			w.t.Errorf("%s: watcher %d: %.500v", what, i, err)
+		}
+	}
+	h := w.Health()
+	if h.Objects != len(stored) || h.Queued != 0 || !h.Synced || !h.Watching {
+		w.t.Errorf("%s: %d objects of %d, %d queued, synced %v, watching %v", what, h.Objects, len(stored), h.Queued, h.Synced, h.Watching)
+	}
+}
+
+// looksWell fails the test unless the page and the JSON of a debug handler are sound.
+func (w *world) looksWell(what string) {
+	w.t.Helper()
+	for _, format := range []string{"html", "json"} {
+		answer := httptest.NewRecorder()
+		informer.DebugHandler(&w.group).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format="+format, nil))
+		if body := answer.Body.String(); answer.Code != 200 || strings.Contains(body, "<script>alert") || format == "json" && !json.Valid([]byte(body)) {
+			w.t.Errorf("%s: %s: %d %.500s", what, format, answer.Code, body)
+		}
+	}
+}
+
+func TestOddObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
+	t.Parallel()
+	for name, obj := range odd() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				w := newWorld(t, options{Queue: queue})
+				w.src.InjectListItem(obj)
+				w.run()
+				w.agree("a list", obj)
+				w.looksWell("a list")
+
+				w.src.Apply(object("a", "2"))
+				changed := obj.DeepCopy()
+				changed.Data = map[string]string{"changed": "yes"}
+				// The version of a live event is what the next watch begins at, see
+				// TestAVersionThatNobodyKnowsIsListedAnew.
+				changed.ResourceVersion = w.src.ResourceVersion()
+				w.src.Inject(watch.Event{Type: watch.Modified, Object: changed})
+				w.src.Apply(object("c", "1"))
+				w.agree("an update", changed)
+
+				w.src.Inject(watch.Event{Type: watch.Deleted, Object: changed})
+				w.src.Apply(object("b", "2"))
+				w.agree("a delete")
+				if n := len(w.src.Objects()); w.Health().Objects != n {
+					t.Errorf("there are %d objects, want %d", w.Health().Objects, n)
+				}
+
+				w.src.Inject(watch.Event{Type: watch.Added, Object: changed})
+				w.agree("an add", changed)
+				w.src.Expire()
+				w.agree("a relist", obj)
+				w.src.Heal()
+				w.src.Expire()
+				w.agree("a relist without it")
+				if n := len(w.src.Objects()); w.Health().Objects != n {
+					t.Errorf("there are %d objects, want %d", w.Health().Objects, n)
+				}
+			})
+		})
+	}
+}
+
+func TestAllOddObjectsAtOnce(t *testing.T) {
+	t.Parallel()
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		w := newWorld(t, options{Queue: queue})
+		all := slices.Collect(maps.Values(odd()))
+		for _, obj := range all {
+			w.src.InjectListItem(obj)
+		}
+		w.run()
+		w.agree("a list", all...)
+		for i := range 5 {
+			w.src.Apply(object("a", strconv.Itoa(i)))
+			w.src.Expire()
+			w.agree("a relist", all...)
+		}
+		if errs := w.errs.take(); len(errs) > 0 {
+			t.Errorf("reported: %.500v", errs)
+		}
+	})
+}
+
+func TestObjectsOfOneKeyAreOne(t *testing.T) {
+	t.Parallel()
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		w := newWorld(t, options{Queue: queue})
+		first, last := object("twice", "1"), object("twice", "2")
+		first.UID, last.UID = "first", "last"
+		first.ResourceVersion, last.ResourceVersion = "5", "6"
+		w.src.InjectListItem(first)
+		w.src.InjectListItem(last)
+		w.run()
+		w.agree("the same key twice in a list", last)
+		for range 3 {
+			w.src.Expire()
+			w.agree("the same again", last)
+		}
+		if n := len(w.src.Objects()) + 1; w.Health().Objects != n {
+			t.Errorf("there are %d objects, want %d", w.Health().Objects, n)
+		}
+	})
+}
+
+func TestWhatIsNoObjectIsReportedAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	nameless := object("", "1")
+	for name, obj := range map[string]runtime.Object{
+		"nil": nil, "a typed nil": (*corev1.ConfigMap)(nil), "a nil of another type": (*corev1.Pod)(nil),
+		"no name": nameless, "a namespace alone": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}},
+		"a status": &metav1.Status{Message: "odd"}, "a list": &corev1.ConfigMapList{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				w := newWorld(t, options{Queue: queue})
+				if obj != nil { // a list cannot have it
+					w.src.InjectListItem(obj)
+				}
+				w.run()
+				w.agree("a list")
+				w.reported("a list", obj != nil)
+				for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, "", "EXPLODED"} {
+					w.src.Inject(watch.Event{Type: kind, Object: obj})
+					w.src.Apply(object("a", fmt.Sprint("after ", kind)))
+					w.agree(fmt.Sprint("event ", kind))
+					w.reported(string(kind), kind != watch.Bookmark || obj == nil || name == "a status")
+				}
+				w.src.Expire()
+				w.agree("a relist")
+			})
+		})
+	}
+}
+
+// reported fails the test unless something was reported since the last time, or not.
+func (w *world) reported(what string, want bool) {
+	w.t.Helper()
+	errs := w.errs.take()
+	if want && len(errs) == 0 {
+		w.t.Errorf("%s: nothing was reported", what)
+	}
+	for _, err := range errs {
+		if e := (*informer.ObjectError)(nil); !errors.As(err, &e) {
+			w.t.Errorf("%s: reported %v, want an ObjectError", what, err)
+		}
+	}
+}
+
+func TestAnObjectOfAnotherTypeIsReportedAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		w := newWorld(t, options{Queue: queue})
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "pod", ResourceVersion: "7"}}
+		w.src.InjectListItem(pod)
+		w.run()
+		sleepBubble(time.Minute)
+		if h := w.Health(); h.Synced || h.SourceError == nil || h.Objects != 0 {
+			t.Errorf("with a Pod in the list: synced %v, %d objects, error %v", h.Synced, h.Objects, h.SourceError)
+		}
+		w.src.Heal()
+		w.agree("without it")
+		w.errs.take()
+		for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+			w.src.Inject(watch.Event{Type: kind, Object: pod})
+			w.src.Apply(object("b", string(kind)))
+			w.agree(string(kind))
+		}
+		w.src.InjectListItem(pod)
+		w.src.Expire()
+		sleepBubble(time.Minute)
+		if h := w.Health(); h.SourceError == nil || h.Objects != len(w.src.Objects()) {
+			t.Errorf("a relist with a Pod: %d objects, error %v", h.Objects, h.SourceError)
+		}
+		w.src.Heal()
+		w.src.Apply(object("c", "1"))
+		w.agree("a relist without it")
+	})
+}
+
+// A reflector goes on at the version of the last event. If the server does not take that
+// which it has sent, nobody can go on, but it is told, and what is known stays.
+func TestAVersionThatTheServerDoesNotTakeIsToldAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	for version, taken := range map[string]bool{"": true, "0": true, "never": false, "-5": false, strings.Repeat("9", 400): false} {
+		t.Run(fmt.Sprintf("%.10q", version), func(t *testing.T) {
+			t.Parallel()
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				w := newWorld(t, options{Queue: queue})
+				w.run()
+				w.agree("a list")
+				obj := object("odd", "1")
+				obj.UID, obj.ResourceVersion = "odd", version
+				w.src.Inject(watch.Event{Type: watch.Added, Object: obj})
+				w.src.Apply(object("a", "2")) // before a watch ends
+				w.agree("an event, and the next", obj)
+				w.src.Inject(watch.Event{Type: watch.Modified, Object: obj})
+				synctest.Wait()
+				before := w.Health().Objects
+				w.src.Disconnect()
+				w.src.Apply(object("a", "3"))
+				if taken {
+					w.agree("after a cut")
+					return
+				}
+				sleepBubble(time.Hour)
+				if h := w.Health(); h.SourceError == nil || h.Objects != before || h.Ready() != nil {
+					t.Errorf("error %v, %d objects, want %d, ready %v", h.SourceError, h.Objects, before, h.Ready())
+				}
+				if errs := w.errs.take(); len(errs) == 0 || len(errs) > 5 {
+					t.Errorf("reported: %.500v", errs)
+				}
+			})
+		})
+	}
+}
+
+// nested returns an object that is as deep as that.
+func nested(depth int) *unstructured.Unstructured {
+	var in any = "the end"
+	for i := range depth {
+		if i%2 == 0 {
+			in = map[string]any{"x": in}
+		} else {
+			in = []any{in}
+		}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": in}}
+	obj.SetAPIVersion("example.com/v1")
+	obj.SetKind("Deep")
+	obj.SetNamespace("default")
+	obj.SetName("deep")
+	return obj
+}
+
+// JSON and CBOR are not decoded if they are deeper than 10,000.
+func TestDeepObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		deep := nested(9_900)
+		inf, src := informertest.Start(t, deep)
+		var r informertest.Recorder[*unstructured.Unstructured]
+		reg, err := inf.AddWatcher(&r, informer.WatcherOptions{ResyncPeriod: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-reg.Synced()
+		for i := range 3 {
+			changed := deep.DeepCopy()
+			changed.SetLabels(map[string]string{"i": strconv.Itoa(i)})
+			src.Apply(changed)
+			src.Expire()
+			sleepBubble(2 * time.Minute)
+		}
+		// The same versions are compared by content, all the way down.
+		if err := src.Restore(src.ResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+		sleepBubble(2 * time.Minute)
+		got, exists, err := inf.Get(types.NamespacedName{Namespace: "default", Name: "deep"})
+		if err != nil || !exists || got.GetLabels()["i"] != "2" {
+			t.Errorf("exists %v, labels %v, %v", exists, got.GetLabels(), err)
+		}
+		text, err := got.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := new(unstructured.Unstructured).UnmarshalJSON(text); err != nil {
+			t.Errorf("it cannot be read: %v", err)
+		}
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAStoreOfOtherThingsIsAnErrorAndNoPanic(t *testing.T) {
+	t.Parallel()
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := newPlainStore()
+		w := newWorld(t, options{Queue: queue, Store: store})
+		w.run()
+		w.agree("a list")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
+		for _, other := range []any{pod, "text", nil, 7} {
+			lying := &lyingStore{Store: store, says: other}
+			inf := newInformer(t, w.src, options{Queue: queue, Store: lying, ErrorHandler: w.errs.handle})
+			if obj, exists, err := inf.Get(keyOf("a")); err == nil || exists {
+				t.Errorf("Get returns %v, %v, %v of a %T", obj, exists, err, other)
+			}
+			if objs, err := inf.List("", nil); err == nil {
+				t.Errorf("List returns %v of a %T", objs, other)
+			}
+			addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+			stop := start(t, inf)
+			sleepBubble(time.Minute)
+			if h := inf.Health(); h.StoreError == nil && len(w.errs.take()) == 0 {
+				t.Errorf("nobody is told of a %T", other)
+			}
+			stop()
+		}
+	})
+}
+
+// lyingStore says that it has something else, whatever it has.
+type lyingStore struct {
+	cache.Store
+	says any
+}
+
+func (s *lyingStore) GetByKey(string) (any, bool, error) { return s.says, true, nil }
+func (s *lyingStore) List() []any                        { return []any{s.says} }

@@ -1,0 +1,194 @@
+package disk_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// smallFile returns the file of a store with a few objects, one of which takes several
+// pages, tombstones and an index.
+func smallFile(f *testing.F) []byte {
+	f.Helper()
+	path := filepath.Join(f.TempDir(), "objects.db")
+	s, err := disk.Open(path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess})
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := newHistory()
+	for range 3 {
+		if err := s.Apply(f.Context(), h.next(), h.bookmark()); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		f.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return file
+}
+
+// patched returns the file with some bytes changed. A patch is any number of places, in
+// three bytes, each with a length and so many bytes. If it is resealed, the checksums of
+// the two first pages are made right, so that what they say is believed.
+func patched(file, patch []byte, reseal bool) []byte {
+	file = slices.Clone(file)
+	for len(patch) >= 4 {
+		at := (int(patch[0])<<16 | int(patch[1])<<8 | int(patch[2])) % len(file)
+		n := min(int(patch[3])+1, len(patch)-4)
+		copy(file[at:], patch[4:4+n])
+		patch = patch[4+n:]
+	}
+	for page := 0; reseal && page < 2; page++ {
+		const header, summed = 16, 56
+		meta := file[page*disk.PageSize+header:]
+		h := fnv.New64a()
+		_, _ = h.Write(meta[:summed])
+		binary.NativeEndian.PutUint64(meta[summed:], h.Sum64())
+	}
+	return file
+}
+
+// FuzzOpen opens what is nearly a file of ours, or no file at all. Open must take it or
+// set it aside, and the store must work. Only a file whose first pages are forged, with
+// the right checksums, may be noticed no sooner than bbolt trips over it: the next Open
+// then sets it aside.
+func FuzzOpen(f *testing.F) {
+	file := smallFile(f)
+	meta := func(page, field int) []byte { // a place in one of the two first pages
+		at := page*disk.PageSize + 16 + field
+		return []byte{byte(at >> 16), byte(at >> 8), byte(at)}
+	}
+	f.Add([]byte{}, false, false)
+	f.Add([]byte{}, true, false)
+	f.Add([]byte{0, 128, 8, 1, 255, 255}, true, false)                 // the flags of a page
+	f.Add([]byte{0, 160, 10, 1, 255, 255}, true, false)                // how much is in one
+	f.Add(append(meta(0, 16), 7, 0, 0, 0, 0, 0, 0, 0, 0), true, false) // the root is no page
+	f.Add(append(meta(1, 32), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)
+	f.Add(append(meta(0, 40), 7, 255, 255, 255, 255, 255, 255, 255, 127), true, false)
+	f.Add(append(meta(1, 48), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)
+	f.Add([]byte("no file at all"), false, true)
+	f.Add(make([]byte, 3*disk.PageSize), true, true)
+	f.Fuzz(func(t *testing.T, patch []byte, reseal, alone bool) {
+		is := patched(file, patch, reseal)
+		if alone {
+			is = patch
+			if reseal && len(is) >= 2*disk.PageSize {
+				is = patched(patch, nil, true)
+			}
+		}
+		path := newPath(t)
+		writeFile(t, path, is)
+		var aside *disk.SetAsideError
+		opts := disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess, ErrorHandler: func(err error) {
+			if set := (*disk.SetAsideError)(nil); errors.As(err, &set) {
+				aside = set
+			}
+		}}
+		s, err := disk.Open(path, newConfigMap("", ""), opts)
+		if errors.Is(err, disk.ErrDamaged) { // somebody has forged what only bbolt sees, too late
+			s, err = disk.Open(path, newConfigMap("", ""), opts)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if all := contents(t, s); aside != nil && len(all) > 1 {
+			t.Errorf("in the place of what was set aside is %v", all)
+		}
+		obj := newConfigMap("default", "another")
+		if err := s.Add(obj); err != nil {
+			if errors.Is(err, disk.ErrDamaged) && reseal {
+				return // the same, later
+			}
+			t.Fatal(err)
+		}
+		if got, exists, err := s.Get(obj); err != nil || !exists || got == nil {
+			t.Errorf("what was added: exists %v, %v", exists, err)
+		}
+	})
+}
+
+// What an API server may send, and a reader of JSON or CBOR takes, is less than 10,000
+// deep. What is deeper is refused, or it would be a record that nobody can read again.
+func TestADeepObjectIsKeptOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		depth   int
+		refused bool
+	}{{9_900, false}, {10_100, true}} {
+		s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{})
+		var in any = "the end"
+		for range c.depth {
+			in = map[string]any{"x": in}
+		}
+		obj := newWidget("default", "deep").(*unstructured.Unstructured)
+		obj.Object["spec"] = in
+		if err := s.Add(newWidget("default", "another")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Add(obj); (err != nil) != c.refused || c.refused && !errors.Is(err, informer.ErrPermanent) {
+			t.Errorf("depth %d: %.300v, want it refused: %v", c.depth, err, c.refused)
+		}
+		if n := len(s.List()); (n == 1) != c.refused {
+			t.Errorf("depth %d: there are %d objects", c.depth, n)
+		}
+	}
+}
+
+// No two objects have one record, whatever their names are made of.
+func TestOddKeysAreAllKept(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	names := []string{"a", "a\x00", "a\x00b", "\x00", "\xff", "\xff\xff", "\xff\xfe", "../../etc/passwd", "\u202egnp.exe", "a b\r\n", strings.Repeat("n", 10_000)}
+	n := 0
+	for _, namespace := range []string{"", "default", "a\x00", "\xff", "a/b"} {
+		for i, name := range names {
+			obj := newConfigMap(namespace, name)
+			obj.SetUID(types.UID(name[:1]))
+			obj.SetResourceVersion(strconv.Itoa(i))
+			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, strconv.Itoa(n)); err != nil {
+				t.Fatalf("%.50q %.50q: %v", namespace, name, err)
+			}
+			n++
+			if got, exists, err := s.Get(obj); err != nil || !exists || describe(got) != describe(obj) {
+				t.Errorf("%.50q %.50q: %v, exists %v, %v", namespace, name, got, exists, err)
+			}
+			under, err := s.ByIndex("version", strconv.Itoa(i))
+			if err != nil || describe(under[len(under)-1]) == "" {
+				t.Errorf("%.50q %.50q by its index: %v", namespace, name, err)
+			}
+		}
+	}
+	if all := len(s.List()); all != n {
+		t.Errorf("there are %d, want %d", all, n)
+	}
+	for _, raw := range s.List() {
+		if err := s.Apply(t.Context(), []cache.Transaction{deleting(raw.(informer.AnyObject))}, "end"); err != nil {
+			t.Error(err)
+		}
+	}
+	if all := contents(t, s); len(all) != 1+n {
+		t.Errorf("there is %.1000q, want %d tombstones", all, n)
+	}
+}
