@@ -140,12 +140,14 @@ func (c *crew[T]) begin(key string) *entry[T] {
 	if e == nil || c.listener.gone.Load() {
 		return nil
 	}
-	if early := e.notBefore - c.listener.processor.now(); early > 0 {
+	now := c.listener.processor.now()
+	if early := e.notBefore - now; early > 0 {
 		c.queue.AddAfter(key, early) // it drops one if an earlier one of the key is about to come
 		return nil
 	}
 	delete(c.waiting.byKey, key)
 	c.busy[key] = e
+	e.begun = now
 	return e
 }
 
@@ -288,4 +290,23 @@ func (c *crew[T]) calling() []string {
 		keys = append(keys, e.events[0].Key().String())
 	}
 	return keys
+}
+
+// trouble returns whether a call has lasted for too long, whether the oldest of what
+// waits waits for its retry, and the keys of the first that do, no more than most.
+func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
+	now := c.listener.processor.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.busy {
+		hung = hung || now-e.begun >= hungCall
+	}
+	first := c.waiting.order.Front()
+	for at := first; at != nil && len(later) < most; at = at.Next() {
+		if e := at.Value.(*entry[T]); e.notBefore > now {
+			later = append(later, e.key)
+			oldest = oldest || at == first
+		}
+	}
+	return hung, oldest, later
 }

@@ -51,8 +51,11 @@ func hashOf(text string) string {
 //	http.Handle("/debug/informers", informer.DebugHandler(&group))
 //
 // With ?format=json, or for who accepts application/json and not text/html, the same
-// comes as JSON: a "time", and "informers" with the "health" of each, as Health encodes
-// it, and its "watchers" in the order that they have there.
+// comes as JSON: a "time", and "informers", each with its "name", "state", "attention"
+// (whether somebody should look after it), "store", "health" as Health encodes it, and
+// "watchers". A watcher has "name", "state", "attention", "stats" as WatcherStats encodes
+// them, "calls" and "retries" (keys that it is being called for, and that wait for another
+// attempt), "eventsPerSecond", and the "backlog" of the last minute.
 //
 // It shows names, keys of the objects that watchers are called for, counts and the text
 // of errors, never what is in an object; still it is for the eyes of operators, so serve
@@ -78,6 +81,7 @@ type debugHandler struct {
 func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", debugPolicy)
 	switch {
@@ -104,7 +108,6 @@ func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Vary", "Accept")
 		err = debugTemplate.Execute(&body, view)
 	}
 	if err != nil {

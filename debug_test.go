@@ -43,7 +43,7 @@ type debuggedInformer struct {
 type debuggedWatcher struct {
 	Name, State     string
 	Attention       bool
-	Calls           []string
+	Calls, Retries  []string
 	EventsPerSecond *float64
 	Backlog         []struct {
 		SecondsAgo float64
@@ -171,6 +171,42 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 		close(hold)
 		sleepBubble(2 * time.Minute)
 		check("when all have caught up", map[string]string{"quick": "well", "slow": "well", "stuck": "well", "full": "well", "failing": "retrying!"})
+	})
+}
+
+// What one object does to a watcher is seen, however much else it is told.
+func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{ErrorHandler: ignore})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			if e.Key().Name == "bad" {
+				return errors.New("no")
+			}
+			return nil
+		}), informer.WatcherOptions{Name: "failing", Retry: informer.Backoff(time.Minute, time.Minute, 0)})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
+			if e.Key().Name == "bad" {
+				<-ctx.Done()
+			}
+			return nil
+		}), informer.WatcherOptions{Name: "hanging", Workers: 4})
+		h := informer.DebugHandler(runGroup(t, inf))
+		src.Apply(object("bad", "1"))
+		for n := range 20 {
+			src.Apply(object("good", fmt.Sprint(n)))
+			sleepBubble(time.Second)
+		}
+		for _, w := range debug(t, h).Informers[0].Watchers { // at the first look
+			switch {
+			case w.Name == "failing" && (w.State != "retrying" || len(w.Retries) != 1 || w.Retries[0] != "default/bad" || len(w.Calls) != 0),
+				w.Name == "hanging" && (w.State != "blocked" || len(w.Calls) != 1 || w.Calls[0] != "default/bad"):
+				t.Errorf("%+v", w)
+			}
+		}
+		if shown := page(t, h); !strings.Contains(shown, "again later: <bdi>default/bad</bdi>") {
+			t.Error("the page does not say what will be tried again")
+		}
 	})
 }
 

@@ -8,10 +8,10 @@ const (
 	trailStep   = 900 * time.Millisecond // the page asks once a second
 )
 
-// trailID tells the watchers of a page from each other, those of one name by number.
+// trailID tells the watchers of a page from each other.
 type trailID struct {
-	informer, watcher string
-	number            int
+	informer string
+	watcher  watcherID
 }
 
 // trail is what was seen of a watcher in the last minute, the oldest first.
@@ -72,9 +72,6 @@ func (t *trail) stalled() bool {
 	}
 	return false
 }
-
-// moves reports whether something was done with in the last minute.
-func (t *trail) moves() bool { return t.seen[0].done < t.seen[len(t.seen)-1].done }
 
 // points returns the line of what waited.
 func (t *trail) points(now time.Time) []debugPoint {

@@ -16,6 +16,8 @@ const (
 	// much of a name or of what a watcher is called for.
 	debugText = 1000
 	debugName = 200
+	// debugKeys is how many keys are shown of what a watcher will be called for again.
+	debugKeys = 10
 )
 
 // debugView is what the page shows.
@@ -35,32 +37,60 @@ type debugInformer struct {
 }
 
 type debugWatcher struct {
-	Name      string   `json:"name"`
-	State     string   `json:"state"`
-	Attention bool     `json:"attention"`
-	Calls     []string `json:"calls,omitempty"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Attention bool   `json:"attention"`
+	// Calls are the keys of what it is being called for, Retries of what waits for its
+	// next attempt.
+	Calls   []string `json:"calls,omitempty"`
+	Retries []string `json:"retries,omitempty"`
 	// Rate is nil until there is something to compare with.
 	Rate    *float64     `json:"eventsPerSecond,omitempty"`
 	Backlog []debugPoint `json:"backlog"`
 
-	Stats  WatcherStats `json:"-"` // in Health
-	called bool         // or nobody knows
+	// Stats are the same as in Health.
+	Stats WatcherStats `json:"stats"`
+
+	id      watcherID
+	details watcherDetails
 }
 
 // debugDetails is what an informer tells the page beside its Health.
 type debugDetails struct {
-	store string              // its type
-	calls map[string][]string // what watchers are being called for, by their name
+	store    string // its type
+	watchers map[watcherID]watcherDetails
+}
+
+// watcherID tells the watchers of an informer from each other, those of one name by
+// number.
+type watcherID struct {
+	name   string
+	number int
+}
+
+// watcherDetails are those of a watcher. All that is known of a watcher without Workers
+// and Retry is what it is being called for.
+type watcherDetails struct {
+	calls   []string
+	retries []string // the keys of what will be tried again, but for what is beyond debugKeys
+	hung    bool     // a call lasts for too long
+	failed  bool     // the oldest event will be tried again
 }
 
 // debugDetails does not block.
-func (i *CustomCacheInformer[T]) debugDetails() debugDetails {
-	d := debugDetails{store: "in memory", calls: map[string][]string{}}
+func (i *CustomCacheInformer[T]) debugDetails() *debugDetails {
+	d := &debugDetails{store: "in memory", watchers: map[watcherID]watcherDetails{}}
 	if i.opts.Store != nil {
 		d.store = fmt.Sprintf("%T", i.store)
 	}
+	number := map[string]int{}
 	for _, l := range i.processor.shown() {
-		d.calls[l.opts.Name] = append(d.calls[l.opts.Name], l.calling()...)
+		w := watcherDetails{calls: l.calling()}
+		if l.crew != nil {
+			w.hung, w.failed, w.retries = l.crew.trouble(debugKeys)
+		}
+		d.watchers[watcherID{l.opts.Name, number[l.opts.Name]}] = w
+		number[l.opts.Name]++
 	}
 	return d
 }
@@ -86,15 +116,17 @@ func (d *debugHandler) view(now time.Time) debugView {
 func newDebugInformer(name string, m seen) debugInformer {
 	i := debugInformer{Name: name, Health: m.health, Watchers: []debugWatcher{}}
 	i.State, i.Attention = informerState(i.Health)
-	details := debugDetails{}
-	ours, ok := m.Member.(interface{ debugDetails() debugDetails })
-	if ok {
+	details := &debugDetails{}
+	if ours, ok := m.Member.(interface{ debugDetails() *debugDetails }); ok {
 		details = ours.debugDetails()
 	}
 	i.Store = details.store
+	number := map[string]int{}
 	for _, s := range i.Health.Watchers {
-		calls := details.calls[s.Name]
-		i.Watchers = append(i.Watchers, debugWatcher{Name: s.Name, Stats: s, Calls: calls, called: !ok || len(calls) > 0})
+		id := watcherID{s.Name, number[s.Name]}
+		number[s.Name]++
+		d := details.watchers[id]
+		i.Watchers = append(i.Watchers, debugWatcher{Name: s.Name, Calls: d.calls, Retries: d.retries, Stats: s, id: id, details: d})
 	}
 	return i
 }
@@ -102,11 +134,9 @@ func newDebugInformer(name string, m seen) debugInformer {
 // follow adds to i what was seen of its watchers in the last minute, and to seen what is
 // to be remembered of them.
 func (d *debugHandler) follow(now time.Time, i *debugInformer, seen map[trailID]*trail) {
-	same := map[string]int{}
 	for n := range i.Watchers {
 		w := &i.Watchers[n]
-		id := trailID{informer: i.Name, watcher: w.Name, number: same[w.Name]}
-		same[w.Name]++
+		id := trailID{i.Name, w.id}
 		t := d.trails[id]
 		if t == nil {
 			t = &trail{}
@@ -114,7 +144,7 @@ func (d *debugHandler) follow(now time.Time, i *debugInformer, seen map[trailID]
 		seen[id] = t
 		t.add(now, w.Stats)
 		w.Rate, w.Backlog = t.rate(), t.points(now)
-		w.State, w.Attention = watcherState(i.Health, w.Stats, w.called, t)
+		w.State, w.Attention = watcherState(i.Health, w.Stats, w.details, t)
 	}
 }
 
@@ -141,20 +171,20 @@ func informerState(h Health) (state string, attention bool) {
 }
 
 // watcherState says how a watcher of an informer is doing, and whether somebody should
-// look after it: called says whether it is being called, and t what was seen of it.
-func watcherState(h Health, s WatcherStats, called bool, t *trail) (state string, attention bool) {
-	late := s.OldestWaiting >= hungCall
+// look after it. t is what was seen of it.
+func watcherState(h Health, s WatcherStats, d watcherDetails, t *trail) (state string, attention bool) {
+	late := s.OldestWaiting >= hungCall && h.Started
 	switch {
 	case h.Stopped:
 		return "stopped", s.Pending > 0
-	case late && called && t.stalled():
+	case d.hung, late && len(d.calls) > 0 && t.stalled():
 		return "blocked", true
+	case late && d.failed:
+		return "retrying", true
 	case s.Lagging:
 		return "merging", true
-	case late && h.Started && (called || t.moves()):
+	case late:
 		return "behind", true
-	case late && h.Started:
-		return "retrying", true
 	case !s.Synced:
 		return "syncing", false
 	}
@@ -258,10 +288,16 @@ func (i debugInformer) Ago(page, t time.Time) string {
 }
 
 // CallText names what the watcher is being called for.
-func (w debugWatcher) CallText() string {
+func (w debugWatcher) CallText() string { return some(w.Calls) }
+
+// RetryText names what the watcher will be called for again.
+func (w debugWatcher) RetryText() string { return some(w.Retries) }
+
+// some returns the first of keys, and how many more there are.
+func some(keys []string) string {
 	const shown = 3
-	text := strings.Join(w.Calls[:min(len(w.Calls), shown)], ", ")
-	if more := len(w.Calls) - shown; more > 0 {
+	text := strings.Join(keys[:min(len(keys), shown)], ", ")
+	if more := len(keys) - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -41,7 +41,7 @@ func RunController(ctx context.Context, client kubernetes.Interface, reconcile f
 			return 0, err
 		}
 		return 0, reconcile(ctx, pod) // shared: copy it before you change it
-	}, enqueue.Options{Workers: 4})
+	}, enqueue.Options{Name: "pod", Workers: 4})
 }
 
 func TestRunController(t *testing.T) {

@@ -32,6 +32,7 @@ type Group struct {
 	ctx     context.Context     // Run's; nil before it
 	members []*member           // in the order in which they were added
 	guests  []Member            // that others run, in the order in which they came
+	hosting bool                // guests may come at any time
 	shared  map[shareKey]*share // what Shared has made or is making
 	changed chan struct{}       // closed at the next change; nil if nobody waits for one
 	running sync.WaitGroup      // the members' goroutines
@@ -253,12 +254,16 @@ func (g *Group) Health() map[string]Health {
 	return all
 }
 
-// Ready returns nil if all that Health shows are ready, see [Health.Ready], and else an error that
-// wraps what the others say; a group that shows none is not ready. Where one of them may
-// be missing, ask the Health of the others instead. It does not block. [ProbeHandler]
-// takes it.
+// Ready returns nil if all that Health shows are ready, see [Health.Ready], and else an
+// error that wraps what the others say. A group that shows none is not ready, unless
+// [Group.SharedIndexInformerFunc] was called: a manager that waits for its election makes
+// no informers. Where one of them may be missing, ask the Health of the others instead. It
+// does not block. [ProbeHandler] takes it.
 func (g *Group) Ready() error {
-	if len(g.look()) == 0 {
+	g.mu.Lock()
+	hosting := g.hosting
+	g.mu.Unlock()
+	if len(g.look()) == 0 && !hosting {
 		return errors.New("informer: Group: it has no members")
 	}
 	return g.probe(Health.Ready)

@@ -99,6 +99,9 @@ func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (
 	if configure == nil {
 		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hosting = true
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		s := configuredShared(configure, lw, example, resync, indexers)
 		s.core.adopt(g.ErrorHandler, g.Observer)

@@ -59,7 +59,8 @@ type Health struct {
 	// has not handled their end.
 	Tombstones int
 	// Watchers are figures about the watchers that are registered, or were when the
-	// informer stopped, by name and in the order in which they were added.
+	// informer stopped, sorted by name, and those of one name in the order in which they
+	// were added.
 	Watchers []WatcherStats
 }
 

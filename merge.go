@@ -29,6 +29,7 @@ type entry[T Object] struct {
 	failures  int           // of events[0]
 	tried     T             // what a failed attempt has told, as New
 	initial   bool          // Synced waits for the first attempt
+	begun     time.Duration // the call that it is in the hands of
 	notBefore time.Duration // when it may be tried again
 }
 

@@ -7,6 +7,8 @@ pause.type = "button";
 pause.textContent = "Pause";
 connection.after(" ", pause);
 
+// Not relative: to an address with a password in it, as of who has typed one, none may go.
+const address = location.origin + location.pathname + "?format=html";
 let paused = false;
 pause.addEventListener("click", () => {
   paused = !paused;
@@ -14,7 +16,7 @@ pause.addEventListener("click", () => {
 });
 
 async function refresh() {
-  const answer = await fetch("?format=html", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(5000) });
   if (!answer.ok) throw new Error(answer.status);
   const next = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (paused) return;

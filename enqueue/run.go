@@ -18,7 +18,8 @@ const grace = 10 * time.Second
 // Options are those of [Run]. The zero value is fine.
 type Options struct {
 	// Name is what is reconciled, such as "website". It is in each line of the log, as
-	// "queue", and in each [*Error]. Defaults to "reconcile".
+	// "queue", and in each [*Error]. The name that [NewQueue] was given lets one find both
+	// log and metrics. Defaults to "reconcile".
 	Name string
 
 	// Workers is for how many keys reconcile is called at once. Defaults to 1.

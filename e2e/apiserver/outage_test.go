@@ -63,6 +63,50 @@ func TestProxyRefuse(t *testing.T) {
 	}
 }
 
+func TestProxySilence(t *testing.T) {
+	t.Parallel()
+	widgets := install(t)
+	proxy := startProxy(t)
+	direct := widgets.client(t, server.Config())
+	silent := startWatch(t, widgets.client(t, proxy.Config()), metav1.ListOptions{})
+
+	proxy.Silence()
+
+	// Clients of one configuration would share the connection.
+	config := proxy.Config()
+	config.Dial = (&net.Dialer{}).DialContext
+	w := startWatch(t, widgets.client(t, config), metav1.ListOptions{})
+	widgets.create(t, direct, "a")
+	if got := next(t, w); got.Type != watch.Added {
+		t.Errorf("connection after Silence: got %s, want ADDED", got.Type)
+	}
+	select {
+	case event, open := <-silent.ResultChan():
+		t.Errorf("connection before Silence: got %v, open %v, want nothing", event, open)
+	default:
+	}
+	proxy.Cut()
+	waitEnd(t, silent)
+}
+
+func TestProxySlow(t *testing.T) {
+	t.Parallel()
+	widgets := install(t)
+	proxy := startProxy(t)
+	client := widgets.client(t, proxy.Config())
+	widgets.create(t, client, "a")
+
+	const latency = 200 * time.Millisecond
+	proxy.Slow(latency, 1<<20)
+	start := time.Now()
+	widgets.create(t, client, "b")
+	if took := time.Since(start); took < 2*latency { // there and back
+		t.Errorf("create took %s, want %s at least", took, 2*latency)
+	}
+	proxy.Slow(0, 0)
+	widgets.create(t, client, "c")
+}
+
 func TestProxyClose(t *testing.T) {
 	t.Parallel()
 	widgets := install(t)

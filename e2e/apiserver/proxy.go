@@ -2,10 +2,12 @@ package apiserver
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -17,9 +19,11 @@ type Proxy struct {
 	address string
 	backend string
 	config  *rest.Config
+	pace    atomic.Pointer[pace] // nil for as fast as can be
 
-	mu   sync.Mutex
-	gate *gate // nil while connections are refused
+	mu      sync.Mutex
+	gate    *gate         // nil while connections are refused
+	silence chan struct{} // closed when the connections that are open now are to carry nothing any more
 
 	accepting  sync.WaitGroup
 	forwarding sync.WaitGroup
@@ -28,11 +32,24 @@ type Proxy struct {
 // Proxy starts a proxy in front of the server, on a port of its own at
 // 127.0.0.1. The caller must close it, before or after stopping the server.
 func (s *Server) Proxy() (*Proxy, error) {
+	return NewProxy(s.Config())
+}
+
+// NewProxy is Server.Proxy for whatever else clients with the given configuration, which
+// is copied, connect to. Its Host must be of the form https://HOST:PORT.
+func NewProxy(config *rest.Config) (*Proxy, error) {
+	backend, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("starting proxy: %w", err)
+	}
 	listener, err := listenOnFixedPort()
 	if err != nil {
 		return nil, fmt.Errorf("starting proxy: %w", err)
 	}
-	p := &Proxy{address: listener.Addr().String(), backend: s.address, config: s.Config()}
+	p := &Proxy{
+		address: listener.Addr().String(), backend: backend.Host, config: rest.CopyConfig(config),
+		silence: make(chan struct{}),
+	}
 	p.config.Host = "https://" + p.address
 	p.serve(listener)
 	return p, nil
@@ -98,6 +115,32 @@ func (p *Proxy) Allow() error {
 	return nil
 }
 
+// Silence makes all connections that are open now half-open: they stay so, and what
+// either side sends is lost. New ones work as before.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.silence)
+	p.silence = make(chan struct{})
+}
+
+// pace is how slow a proxy is.
+type pace struct {
+	latency time.Duration
+	rate    int // bytes a second
+}
+
+// Slow has each portion of up to 16 KiB, in either direction of each connection, wait
+// for the latency and for as long as its bytes take at that rate a second, one after
+// the other. Slow(0, 0) ends that.
+func (p *Proxy) Slow(latency time.Duration, rate int) {
+	if latency <= 0 && rate <= 0 {
+		p.pace.Store(nil)
+		return
+	}
+	p.pace.Store(&pace{latency, rate})
+}
+
 // Close resets all connections and returns when nothing of the proxy is open
 // or running any more. The proxy is of no use afterwards, but Close may be
 // called again.
@@ -121,21 +164,51 @@ func (p *Proxy) serve(listener net.Listener) {
 }
 
 func (p *Proxy) forward(client net.Conn) {
+	p.mu.Lock()
+	silence := p.silence
+	p.mu.Unlock()
 	server, err := net.Dial("tcp", p.backend)
 	if err != nil {
 		_ = client.Close()
 		return
 	}
 	var upstream sync.WaitGroup
-	upstream.Go(func() { pipe(server, client) })
-	pipe(client, server)
+	upstream.Go(func() { p.pipe(server, client, silence) })
+	p.pipe(client, server, silence)
 	upstream.Wait()
 }
 
 // pipe copies until either connection is done. It then closes both, which ends
 // the pipe in the other direction too.
-func pipe(to, from net.Conn) {
-	_, _ = io.Copy(to, from)
-	_ = to.Close()
-	_ = from.Close()
+func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}) {
+	defer func() {
+		_ = to.Close()
+		_ = from.Close()
+	}()
+	portion := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(portion)
+		p.pace.Load().wait(n)
+		select {
+		case <-silence:
+		default:
+			if _, failed := to.Write(portion[:n]); failed != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// wait waits for as long as that many bytes take.
+func (p *pace) wait(bytes int) {
+	if p == nil {
+		return
+	}
+	if p.rate > 0 {
+		time.Sleep(time.Duration(bytes) * time.Second / time.Duration(p.rate))
+	}
+	time.Sleep(p.latency)
 }

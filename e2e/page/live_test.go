@@ -122,3 +122,12 @@ func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
 		t.Errorf("the focus went to %s", eval[string](p, `document.activeElement.tagName`))
 	}
 }
+
+// A browser sends no request to a relative address if that of the page has a password.
+func TestThePageFollowsAlsoIfItsAddressHasAPassword(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := open(t, strings.Replace(s.page(), "http://", "http://user:password@", 1))
+	first := p.until("it is shown", func(c content) bool { return len(c.Informers) == 2 })
+	p.until("a newer page", func(c content) bool { return c.Time > first.Time })
+}

@@ -72,6 +72,21 @@ var outages = []struct {
 		},
 	},
 	{
+		name: "it is stopped, and the program lives on",
+		series: map[string]string{
+			`informer_stopped`:                         "0x59 1x180",
+			`informer_watching`:                        "1x59 0x180",
+			`informer_last_contact_timestamp_seconds`:  "0+30x59 1770x180",
+			`informer_last_progress_timestamp_seconds`: "0+30x59 1770x180",
+		},
+		want: want{"InformerStopped": 5 * time.Minute},
+	},
+	{
+		name:   "it is taken out of its group a little after it was stopped",
+		almost: "InformerStopped",
+		series: map[string]string{`informer_stopped`: "0x59 1x9 0x170"},
+	},
+	{
 		name:   "a watch expires every five minutes",
 		series: map[string]string{`informer_watches_total{outcome="expired"}`: "0x59 1x9 2x9 3x9 4x9 5x9 6x9 7x9 8x9 9x9 10x9 11x9 12x9 13x9 14x9 15x9 16x9 17x9 18x9 18"},
 		want:   want{"InformerRelistStorm": 25 * time.Minute},

@@ -158,6 +158,7 @@ func newEngine(t *testing.T) *promql.Engine {
 var healthy = map[string]string{
 	`informer_synced`:                           "1x240",
 	`informer_watching`:                         "1x240",
+	`informer_stopped`:                          "0x240",
 	`informer_last_list_timestamp_seconds`:      "0x240",
 	`informer_last_contact_timestamp_seconds`:   "0+30x240",
 	`informer_last_progress_timestamp_seconds`:  "0+30x240",

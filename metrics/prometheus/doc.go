@@ -52,5 +52,6 @@
 // Metrics start no goroutines. An event takes the informer some 30 ns, an attempt on the
 // store as much, and each call of a watcher 45 ns and two looks at the clock, which are not
 // taken without an Observer; where several contend for it, up to three times that.
-// Nothing is allocated. A scrape of 1,000 watchers takes 4 ms, and holds up no informer.
+// Nothing is allocated. To collect the metrics of 1,000 watchers takes 4 ms, to gather and
+// encode them several times that, and holds up no informer.
 package prometheus

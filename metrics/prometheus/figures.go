@@ -37,6 +37,8 @@ var informerFigures = []figure[informer.Health]{
 		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
 	ofInformer("informer_watching", prom.GaugeValue, "Whether a watch is open.",
 		least, func(h *informer.Health) float64 { return flag(h.Watching) }),
+	ofInformer("informer_stopped", prom.GaugeValue, "Whether the informer has been stopped, and is still a member of its group.",
+		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
 	ofInformer("informer_last_list_timestamp_seconds", prom.GaugeValue, "When the last list, or stream of the first state, was complete; absent before the first.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastList) }),
 	ofInformer("informer_last_contact_timestamp_seconds", prom.GaugeValue, "When the API server last answered or sent anything; absent if it never has.",

@@ -21,7 +21,7 @@ type Metrics struct {
 //
 // health is called once for each scrape, and now and then by the functions of the
 // Observer when watchers come and go. So it may be called from any goroutine, several
-// times at once, and must not block.
+// times at once, and must neither block nor panic.
 //
 // New panics if health is nil, because that is a mistake in the program.
 func New(health func() map[string]informer.Health) *Metrics {
@@ -37,7 +37,8 @@ func New(health func() map[string]informer.Health) *Metrics {
 // is given it, and that the function given to New does not return, loses at each scrape
 // what was counted for it.
 //
-// All that Observer returns is for the same Metrics. It does not block; neither do the
+// All that Observer returns is for the same Metrics: an informer that is given it twice
+// is counted twice. It does not block; neither do the
 // functions of the Observer, nor do they allocate, but for the first time that a name
 // is seen.
 func (m *Metrics) Observer() *informer.Observer {

@@ -30,7 +30,7 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 	broken := errors.New("broken")
 	early, late := time.Unix(1000, 500_000_000), time.Unix(2000, 0)
 	a := informer.Health{
-		Name: "i", Synced: true, Watching: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
+		Name: "i", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
 		Objects: 3, Queued: 4, SourceFailures: 5, StoreBusy: time.Second, Refused: 6, Tombstones: 7,
 		Watchers: []informer.WatcherStats{
 			{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second},
@@ -44,7 +44,7 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 		Watchers: []informer.WatcherStats{{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}},
 	}
 	want := values{
-		"synced": 0, "watching": 1, "last_list_timestamp_seconds": 1000.5, "last_contact_timestamp_seconds": 1000.5,
+		"synced": 0, "watching": 1, "stopped": 1, "last_list_timestamp_seconds": 1000.5, "last_contact_timestamp_seconds": 1000.5,
 		"last_progress_timestamp_seconds": 2000, "resource_version": 9, "objects": 33, "queued_changes": 44, "source_failures": 55,
 		"store_failing": 1, "store_busy_seconds": 60, "refused_changes_total": 66, "tombstones": 77,
 	}
@@ -119,7 +119,7 @@ func TestValuesThatSayNothingAreLeftOut(t *testing.T) {
 		test.without(&lacking)
 		for _, health := range [][]informer.Health{{lacking}, {full, lacking}, {lacking, full}} {
 			all := scrape(t, registered(fixed(health...)))
-			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 13-1 {
+			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 14-1 {
 				t.Errorf("with %+v there are %v", health, all)
 			}
 		}
