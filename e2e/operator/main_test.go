@@ -47,11 +47,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// patience is how long a test waits for what should take seconds, on a machine that may
+// be busy with something else.
+const patience = 5 * time.Minute
+
 // begin starts an operator with flags for a test, with a namespace of the test's own and a ctx that
 // ends long after everything should be done.
 func begin(t *testing.T, flags ...string) (context.Context, *world) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	w, err := newWorld(shared, program, strings.ToLower(t.Name()))
 	if err != nil {

@@ -100,7 +100,7 @@ func TestAWebsiteIsTakenDownWhenItExpires(t *testing.T) {
 }
 
 func TestTheDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	w, err := newWorld(shared, program, "demo")
 	if err != nil {
