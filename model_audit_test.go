@@ -263,7 +263,7 @@ func (p *pupil) checkOrder(c *call) {
 	version := presenceOf(c.New).version
 	if c.New == nil {
 		version, _ = p.t.end(c.Old.UID)
-		if c.FinalStateUnknown || p.chooses {
+		if c.FinalStateUnknown || p.chooses || p.life.everExcused(c.key) { // it may be of another UID, see checkDeleted
 			return
 		}
 	}
