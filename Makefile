@@ -81,6 +81,15 @@ fuzz: ## run each fuzz target for FUZZTIME, 30 s unless told otherwise
 		for target in $$(echo "$$list" | grep '^Fuzz'); do \
 			echo "== $$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$dir; done; done
 
+.PHONY: mutations
+mutations: ## plant faults in a copy of the library, one by one, and see who notices; some twenty minutes
+	@$(TOOL) ./mutate -root .. -table "$(TABLE)"
+
+SOAK ?= 10m
+.PHONY: soak
+soak: ## put faults in the way of informers of a real API server for SOAK, and then as long steady work
+	cd e2e && go test -count=1 -timeout 0 -run 'Chaos|Soak' -v ./chaos -chaos $(SOAK) -soak $(SOAK) -table "$(TABLE)"
+
 .PHONY: licences
 licences: ## list the licences of all that comes into the build of who uses a module
 	@$(TOOL) ./licences -root .. $(PUBLISHED)

@@ -296,3 +296,32 @@ func kindsOf(events []event, name string) string {
 	}
 	return kinds[min(1, len(kinds)):]
 }
+
+// unforgetful is a store that says it has deleted something, and has it still.
+type unforgetful struct{ *informertest.Store }
+
+func (unforgetful) Delete(any) error { return nil }
+
+func TestADeleteThatComesTwiceIsToldOnceToWhoIsBehind(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: unforgetful{informertest.NewStore(nil)}})
+		hold := make(chan struct{})
+		r := &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 1})
+		start(t, inf)
+		<-inf.Synced()
+		opened(t, src)
+		gone, _ := src.Delete(keyOf("a"))
+		synctest.Wait()
+		src.Inject(watch.Event{Type: watch.Deleted, Object: gone})
+		synctest.Wait()
+		if got := reg.Stats(); got.Merged != 1 || got.Pending != 2 {
+			t.Errorf("while the first call lasts: %+v", got)
+		}
+		close(hold)
+		r.Expect(t, "added default/a", "deleted default/a")
+		synctest.Wait()
+		r.ExpectNone(t)
+	})
+}

@@ -457,3 +457,133 @@ func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
 		t.Errorf("it may load something else: %s", policy)
 	}
 }
+
+// reporting is a Member that says of itself what a test wants.
+type reporting struct {
+	informer.Member
+	health informer.Health
+}
+
+func (r *reporting) Health() informer.Health { return r.health }
+
+// debugOf returns a handler that shows a member with that health.
+func debugOf(t *testing.T, health informer.Health) http.Handler {
+	t.Helper()
+	var group informer.Group
+	if err := group.Add(&reporting{newInformer(t, informertest.NewSource[configMap](), options{}), health}); err != nil {
+		t.Fatal(err)
+	}
+	return informer.DebugHandler(&group)
+}
+
+func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		inf := newInformer(t, src, options{})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "idle"})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
+		var group informer.Group
+		if err := group.Add(inf); err != nil {
+			t.Fatal(err)
+		}
+		h := informer.DebugHandler(&group)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { _ = group.Run(ctx); close(stopped) }()
+		check := func(want string, attention bool) {
+			t.Helper()
+			synctest.Wait()
+			if i := debug(t, h).Informers[0]; i.State != want || i.Attention != attention {
+				t.Errorf("it is %q (attention %v), want %q", i.State, i.Attention, want)
+			}
+		}
+		check("syncing", false)
+		release()
+		check("watching", false)
+		sleepBubble(time.Minute)
+		src.Disconnect()
+		opened(t, src)
+		src.Disconnect() // the next watch keeps a distance to the last
+		check("between watches", false)
+		check("between watches", false)
+		sleepBubble(time.Minute)
+		check("watching", false)
+		stop()
+		<-stopped
+		for _, w := range debug(t, h).Informers[0].Watchers { // who was not told everything needs attention
+			if w.State != "stopped" || w.Attention != (w.Name == "stuck") {
+				t.Errorf("after the stop: %+v", w)
+			}
+		}
+	})
+}
+
+func TestThePageCountsInHoursWhatIsLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := debugOf(t, informer.Health{LastList: time.Now().Add(-90 * time.Minute)})
+		if shown := page(t, h); !strings.Contains(shown, "<dd>1 h 30 min ago</dd>") {
+			t.Errorf("the list was 90 minutes ago:\n%s", shown)
+		}
+	})
+}
+
+func TestThePageCutsNoCharacterInTwo(t *testing.T) {
+	h := debugOf(t, informer.Health{Name: "a" + strings.Repeat("é", 200)}) // 401 bytes
+	if shown, want := page(t, h), "<bdi>a"+strings.Repeat("é", 99)+" …</bdi>"; !strings.Contains(shown, want) {
+		t.Errorf("the page has no %s:\n%s", want, shown)
+	}
+}
+
+func TestThePageNamesThreeOfManyCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1")), options{})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Workers: 5})
+		shown := page(t, informer.DebugHandler(runGroup(t, inf)))
+		if want := "<bdi>default/a, default/b, default/c and 2 more</bdi>"; !strings.Contains(shown, want) {
+			t.Errorf("the page has no %s:\n%s", want, shown)
+		}
+	})
+}
+
+func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
+	h := debugOf(t, informer.Health{Name: "from the future", LastList: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	answer := get(h, "/?format=json")
+	if body := answer.Body.String(); answer.Code != http.StatusInternalServerError || strings.Contains(body, "from the future") {
+		t.Errorf("%d: %s", answer.Code, body)
+	}
+	page(t, h)
+}
+
+// What waits behind the end of the first state may be in the same hands.
+func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(object("known", "1"))})
+		hold := make(chan struct{})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
+			switch {
+			case e.Key().Name == "known" && e.Type == informer.EventAdded:
+				<-hold
+			case e.Key().Name == "after":
+				<-ctx.Done()
+			}
+			return nil
+		}), informer.WatcherOptions{})
+		h := informer.DebugHandler(runGroup(t, inf))
+		release()
+		opened(t, src)
+		src.Apply(object("after", "1"))
+		synctest.Wait()
+		close(hold)
+		synctest.Wait()
+		if w := debug(t, h).Informers[0].Watchers[0]; len(w.Calls) != 1 || w.Calls[0] != "default/after" {
+			t.Errorf("it is being called for %q", w.Calls)
+		}
+	})
+}

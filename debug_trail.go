@@ -1,6 +1,9 @@
 package informer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// trailLength is how far back the page looks, trailStep how often it does at most.
@@ -65,12 +68,8 @@ func (t *trail) rate() *float64 {
 // may take.
 func (t *trail) stalled() bool {
 	last := t.seen[len(t.seen)-1]
-	for _, s := range t.seen {
-		if s.done == last.done {
-			return last.at.Sub(s.at) >= hungCall
-		}
-	}
-	return false
+	same := slices.IndexFunc(t.seen, func(s sighting) bool { return s.done == last.done })
+	return last.at.Sub(t.seen[same].at) >= hungCall
 }
 
 // points returns the line of what waited.

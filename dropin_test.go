@@ -486,3 +486,130 @@ func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, down := newPlainStore(), errors.New("it is down")
+		inf := configured(informertest.NewSource(object("a", "x")), anyOptions{Store: store}, cache.Indexers{
+			"value": func(obj any) ([]string, error) {
+				if obj.(configMap).Name == "bad" {
+					return nil, down
+				}
+				return []string{obj.(configMap).Data["value"]}, nil
+			},
+		})
+		runShared(t, inf)
+		indexer := inf.GetIndexer()
+		store.setFail(func(string, string) error { return down })
+		_, err := indexer.Index("value", object("other", "x"))
+		wantError(t, true, "Index, of what cannot be read,", err)
+		wantError(t, true, "Add", indexer.Add(object("b", "y")))
+		wantError(t, true, "Delete", indexer.Delete(object("a", "x")))
+		wantError(t, true, "Replace", indexer.Replace([]any{object("b", "y")}, ""))
+		store.setFail(nil)
+		if found, err := indexer.Index("value", object("bad", "x")); !errors.Is(err, down) {
+			t.Errorf("Index, of what has no values: %v, %v", found, err)
+		}
+		checkIndexed(t, indexer, "value", "x", "a")
+		if got := indexer.ListIndexFuncValues("value"); !slices.Equal(got, []string{"x"}) {
+			t.Errorf("the values are %q", got)
+		}
+		if got := indexer.ListIndexFuncValues("unknown"); len(got) != 0 {
+			t.Errorf("the values of an index that does not exist are %q", got)
+		}
+	})
+}
+
+func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("fails", "1"), object("nothing", "1"), object("well", "1"))
+		var errs errorLog
+		inf := configured(src, anyOptions{ErrorHandler: errs.handle, Transform: func(obj informer.AnyObject) (informer.AnyObject, error) {
+			switch obj.GetName() {
+			case "fails":
+				return nil, errors.New("no transform of it")
+			case "nothing":
+				return nil, nil
+			}
+			return obj, nil
+		}}, nil)
+		var second []string
+		_ = inf.SetTransform(func(obj any) (any, error) {
+			second = append(second, obj.(configMap).Name)
+			return obj, nil
+		})
+		runShared(t, inf)
+		if diff := cmp.Diff([]string{"well"}, second); diff != "" {
+			t.Errorf("the second transform was given (-want +got):\n%s", diff)
+		}
+		if got := errs.take(); len(got) != 2 {
+			t.Errorf("reported %v", got)
+		}
+		health := inf.(interface{ Health() informer.Health }).Health()
+		if !health.Synced || health.Name != "ConfigMap" || health.Objects != 1 {
+			t.Errorf("Health: %+v", health)
+		}
+	})
+}
+
+// described has the metadata of an object and is none itself.
+type described struct {
+	metav1.TypeMeta
+	meta metav1.ObjectMeta
+}
+
+func (d *described) GetObjectMeta() metav1.Object { return &d.meta }
+func (d *described) DeepCopyObject() runtime.Object {
+	return &described{d.TypeMeta, *d.meta.DeepCopy()}
+}
+
+func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, inner := informertest.NewSource[configMap](), cache.NewStore(cache.MetaNamespaceKeyFunc)
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		_ = inner.Add(object("before", "1"))
+		var errs errorLog
+		inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+			return anyOptions{Store: informertest.NewStore(inner), ErrorHandler: errs.handle}, nil
+		})(src, &described{}, 0, nil)
+		var gone []any
+		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
+		runShared(t, inf)
+		_ = inner.Delete(object("before", "1")) // so that only its key is known
+		release()
+		opened(t, src)
+		inject(src, &described{meta: metav1.ObjectMeta{Namespace: "default", Name: "d"}})
+		synctest.Wait()
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "is not of the informer's type") {
+			t.Errorf("reported %v", got)
+		}
+		if len(gone) != 1 || fmt.Sprintf("%T", gone[0].(cache.DeletedFinalStateUnknown).Obj) != "*v1.PartialObjectMetadata" {
+			t.Errorf("deleted %v", gone)
+		}
+	})
+}
+
+// A lister asks for a namespace with something that is no object of the informer's.
+func TestAnIndexMayBeAskedAboutAnything(t *testing.T) {
+	for name, store := range map[string]cache.Store{"indexer": nil, "plain": newPlainStore()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, Indexers: cache.TypedIndexers[configMap]{
+					"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
+				}})
+				informertest.Run(t, inf)
+				indexer := inf.SharedIndexInformer().GetIndexer()
+				in := metav1.ObjectMeta{Namespace: "default"}
+				for _, like := range []any{&in, &described{meta: in}} {
+					if found, err := indexer.Index(cache.NamespaceIndex, like); err != nil || len(found) != 1 {
+						t.Errorf("in the namespace of a %T: %v, %v", like, found, err)
+					}
+					if found, err := indexer.Index("value", like); err != nil || len(found) != 0 {
+						t.Errorf("with the value of a %T: %v, %v", like, found, err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -202,7 +202,7 @@ func (x *index[T]) find(name, value string) ([]T, error) {
 	keys, complete := o.keys(name, value)
 	if !complete {
 		found, err := all[T](context.Background(), x.scan)
-		return slices.DeleteFunc(found, func(obj T) bool { return !x.matches(obj, name, value) }), err
+		return slices.DeleteFunc(found, func(obj T) bool { return !x.matches(obj, o.funcs[name], value) }), err
 	}
 	objs := make([]T, 0, len(keys))
 	for _, key := range keys {
@@ -210,7 +210,7 @@ func (x *index[T]) find(name, value string) ([]T, error) {
 		if err != nil {
 			return nil, err
 		}
-		if exists && x.matches(obj, name, value) { // or it has changed since
+		if exists && x.matches(obj, o.funcs[name], value) { // or it has changed since
 			objs = append(objs, obj)
 		}
 	}
@@ -227,8 +227,10 @@ func (x *index[T]) of(name string) (*overlay, error) {
 	return nil, fmt.Errorf("there is no index %q", name)
 }
 
-func (x *index[T]) matches(obj T, name, value string) bool {
-	return slices.Contains(x.evaluate((*x.funcs.Load())[name], obj), value)
+// matches is given the function, because that of an index which cannot be filled is
+// forgotten while others still read.
+func (x *index[T]) matches(obj T, f cache.IndexFunc, value string) bool {
+	return slices.Contains(x.evaluate(f, obj), value)
 }
 
 // untyped returns indexers that may be asked about anything: a lister asks a

@@ -21,13 +21,8 @@ type lag[T Object] struct {
 }
 
 // begin notes that events were merged.
-func (g *lag[T]) begin(ctx context.Context) {
+func (g *lag[T]) begin() {
 	if g.lasting != nil {
-		select {
-		case <-g.lasting.C:
-			g.say(ctx)
-		default:
-		}
 		return
 	}
 	g.lasting = time.NewTimer(hungCall)

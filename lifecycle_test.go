@@ -307,3 +307,56 @@ func TestAddRemoveAndStopInAnyOrderFromManyGoroutines(t *testing.T) {
 		})
 	}
 }
+
+// onValue is a ctx that does something when it is asked for a value.
+type onValue struct {
+	context.Context
+	asked func()
+}
+
+func (a onValue) Value(key any) any {
+	a.asked()
+	return a.Context.Value(key)
+}
+
+// To stop the informer removes its watchers, which is not what happened to them.
+func TestWhoWaitsForAWatcherOfAnInformerThatStopsIsToldThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 30 { // each time, chance has a choice
+			inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
+			stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+			addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{})
+			stop := start(t, inf)
+			synctest.Wait()
+			if err := inf.WaitForSync(onValue{t.Context(), stop}); !errors.Is(err, informer.ErrStopped) {
+				t.Fatalf("WaitForSync: %v", err)
+			}
+		}
+	})
+}
+
+func TestWaitForLooksAtNothingMoreOnceTheInformerHasStopped(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{Queue: queue})
+		stop := start(t, inf)
+		<-inf.Synced()
+		var seen []string
+		err := inf.WaitFor(t.Context(), keyOf("a"), func(obj configMap, _ bool) bool {
+			seen = append(seen, obj.Data["value"])
+			switch len(seen) {
+			case 1:
+				for _, value := range []string{"2", "3"} {
+					src.Apply(object("a", value))
+					synctest.Wait()
+				}
+			case 2:
+				stop()
+			}
+			return false
+		})
+		if got := strings.Join(seen, " "); !errors.Is(err, informer.ErrStopped) || got != "1 2" {
+			t.Errorf("WaitFor has looked at %s: %v", got, err)
+		}
+	})
+}

@@ -456,3 +456,33 @@ func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
 		}
 	})
 }
+
+func TestAWatcherThatIsBehindIsNamedThoughTheObserverTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		merges := 0
+		inf := newInformer(t, src, options{Observer: &informer.Observer{Merged: func(informer.MergedInfo) {
+			if merges++; merges > 1 {
+				time.Sleep(11 * time.Second)
+			}
+		}}})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{MaxBacklog: 1})
+		stop, lines := startLogged(t, inf)
+		for n := range 10 {
+			synctest.Wait()
+			src.Apply(object("a", fmt.Sprint("v", n)))
+		}
+		sleepBubble(time.Minute)
+		said := 0
+		for _, line := range lines() {
+			if strings.HasPrefix(line.Message, "A watcher is behind") {
+				said++
+			}
+		}
+		if merges < 2 || said != 1 {
+			t.Errorf("said %d times, after %d merges", said, merges)
+		}
+		stop()
+	})
+}

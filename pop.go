@@ -75,7 +75,7 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	switch {
 	case away > 0:
 		l.merged(away)
-		l.lag.begin(ctx)
+		l.lag.begin()
 	case caughtUp:
 		l.lag.end(ctx)
 	}

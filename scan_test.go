@@ -296,6 +296,11 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		if got := inf.Health().Objects; got != -1 {
 			t.Errorf("nobody has counted, and there are %d objects", got)
 		}
+		_, _ = src.Create(object("new", "1"))
+		synctest.Wait()
+		if got := inf.Health().Objects; got != -1 {
+			t.Errorf("one was added to a number that nobody knows, and there are %d objects", got)
+		}
 	})
 }
 
@@ -316,4 +321,89 @@ func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
 	if found, err := inf.List("default", nil); err == nil {
 		t.Errorf("List of a namespace: %v", found)
 	}
+}
+
+// oddScanner returns a page of what is no object.
+type oddScanner struct{ cache.Store }
+
+func (s oddScanner) Scan(context.Context, string, int) ([]any, error) { return []any{"nothing"}, nil }
+
+func TestAPageThatEndsWithNoObjectIsAnError(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{Store: oddScanner{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
+	if found, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "string is no object") {
+		t.Errorf("List: %v, %v", found, err)
+	}
+}
+
+func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
+	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Store: store})
+		informertest.Run(t, inf)
+		before := paged.pages.Load()
+		for key := range inf.All() {
+			if key.Name == "o002" {
+				break
+			}
+		}
+		if got := paged.pages.Load() - before; got != 2 {
+			t.Errorf("read %d pages, not those of the first three objects", got)
+		}
+	})
+}
+
+func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+		informertest.Run(t, inf)
+		view := inf.SharedIndexInformer()
+		paged.fail.Store(true)
+		if err := view.AddIndexers(byValue()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("AddIndexers: %v", err)
+		}
+		paged.fail.Store(false)
+		if view.GetIndexer().GetIndexers()["value"] != nil {
+			t.Error("the index is there")
+		}
+		if found, err := inf.ByIndex("value", "1"); err == nil {
+			t.Errorf("found %d by it", len(found))
+		}
+		if err := view.AddIndexers(byValue()); err != nil {
+			t.Errorf("AddIndexers, again: %v", err)
+		}
+		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
+			t.Errorf("found %d by it in the end (%v)", len(found), err)
+		}
+	})
+}
+
+func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		reading, dropped := make(chan struct{}), make(chan struct{})
+		var pages atomic.Int64
+		var find sync.WaitGroup
+		paged.turn = func(string) {
+			switch pages.Add(1) {
+			case 1: // of the filling, whose next page fails
+				find.Go(func() {
+					if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
+						t.Errorf("found %d (%v)", len(found), err)
+					}
+				})
+				<-reading
+				paged.fail.Store(true)
+			case 2: // of the reading
+				close(reading)
+				<-dropped
+			}
+		}
+		if err := inf.SharedIndexInformer().AddIndexers(byValue()); err == nil {
+			t.Error("the index could be filled")
+		}
+		paged.fail.Store(false)
+		close(dropped)
+		find.Wait()
+	})
 }

@@ -49,7 +49,8 @@ type source struct {
 	observer              *Observer
 	logger                klog.Logger // Run's
 	lastList, lastContact moment
-	watching              atomic.Int32 // watches that are open
+	relayed               atomic.Pointer[relay] // the last watch
+	watching              atomic.Int32          // watches that are open
 
 	// Of the client-go view. All but reflector are set before run, if at all.
 	reflector   atomic.Pointer[cache.Reflector]
@@ -145,6 +146,7 @@ func (s *source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 }
 
 func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	s.endWatch()
 	list, err := s.resume(ctx)
 	if list == nil && err == nil {
 		s.afresh(&opts)
@@ -189,7 +191,16 @@ func (s *source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	return list, nil
 }
 
+// endWatch stops the last watch. The reflector does not stop a stream whose first state
+// its store has refused, and begins anew.
+func (s *source) endWatch() {
+	if r := s.relayed.Swap(nil); r != nil {
+		r.Stop()
+	}
+}
+
 func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	s.endWatch()
 	streaming := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	resuming := s.resumption.version() != ""
 	if streaming && (resuming || s.streamless.Load()) {
@@ -227,6 +238,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	s.lastContact.set(s.stopwatch)
 	r := newRelay(s, w, begun, streaming, resuming)
+	s.relayed.Store(r)
 	go func() {
 		defer s.calls.leave("watch")
 		r.run(ctx)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,6 +24,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
@@ -236,6 +239,41 @@ func TestAStreamOfAnotherTypeIsNoEmptyCluster(t *testing.T) {
 	})
 }
 
+// countedWatches counts the watches of a source that are open.
+type countedWatches struct {
+	*informertest.Source[*corev1.Secret]
+	open, most atomic.Int64
+}
+
+type countedWatch struct {
+	watch.Interface
+	stop func()
+}
+
+func (w countedWatch) Stop() { w.Interface.Stop(); w.stop() }
+
+func (c *countedWatches) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := c.Source.WatchWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.most.Store(max(c.most.Load(), c.open.Add(1)))
+	return countedWatch{w, sync.OnceFunc(func() { c.open.Add(-1) })}, nil
+}
+
+// The reflector does not stop a stream of which nothing could be taken.
+func TestAStreamThatIsRefusedIsStopped(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := &countedWatches{Source: informertest.NewSource(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})}
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
+		start(t, inf)
+		sleepBubble(10 * time.Minute)
+		if most := src.most.Load(); most > 2 { // the one before may be about to end
+			t.Errorf("%d watches were open at a time", most)
+		}
+	})
+}
+
 func TestAListWithoutAVersionIsReported(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
@@ -368,4 +406,36 @@ func throughFake(t *testing.T, queue informer.QueueKind, lw cache.ListerWatcher,
 	}
 	r.Expect(t, want...)
 	r.ExpectNone(t)
+}
+
+func TestAllOfAFakesWatchIsToldThoughItEnds(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const changes = 90
+		client := fake.NewClientset()
+		var watches []*watch.RaceFreeFakeWatcher
+		client.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
+			w := watch.NewRaceFreeFake()
+			watches = append(watches, w)
+			return true, w, nil
+		})
+		inf := newInformer(t, informer.ListWatch(client.CoreV1().ConfigMaps("default")), options{Queue: queue, ErrorHandler: ignore})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		var want []string
+		for n := range changes {
+			name := fmt.Sprint("o", n)
+			watches[0].Add(object(name, "1"))
+			want = append(want, "added default/"+name)
+		}
+		watches[0].Stop()
+		r.Expect(t, want...)
+		sleepBubble(10 * time.Second)
+		if len(watches) != 2 {
+			t.Fatalf("%d watches were opened", len(watches))
+		}
+		watches[1].Add(object("later", "1"))
+		r.Expect(t, "added default/later")
+	})
 }

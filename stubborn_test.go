@@ -325,3 +325,63 @@ func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 		}
 	})
 }
+
+func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stubborn{version: "v5", watched: func(metav1.ListOptions, *watch.FakeWatcher) {}}
+		inf := newInformer(t, s.lw(), options{WatchList: informer.WatchListOff})
+		start(t, inf)
+		<-inf.Synced()
+		if err := inf.WaitForResourceVersion(t.Context(), "7"); err == nil || !strings.Contains(err.Error(), "the source's versions cannot be compared") {
+			t.Errorf("WaitForResourceVersion: %v", err)
+		}
+		if err := inf.WaitForResourceVersion(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "empty") {
+			t.Errorf("of an object without a version: %v", err)
+		}
+	})
+}
+
+// A source that takes no notice of its ctx may answer when all is over. client-go then
+// wants the next page.
+func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		release := src.HoldList()
+		deaf := &cache.ListWatch{ListFunc: src.List, WatchFuncWithContext: src.WatchWithContext}
+		inf := newInformer(t, deaf, options{Queue: queue, PageSize: 1, WatchList: informer.WatchListOff})
+		stop := start(t, inf)
+		synctest.Wait()
+		go stop()
+		synctest.Wait()
+		release()
+		stop()
+		synctest.Wait()
+		if got := src.Requests(); len(got) != 1 || got[0].Options.Limit != 1 {
+			t.Errorf("asked %d times: %+v", len(got), got)
+		}
+	})
+}
+
+func TestAStopEndsAWatchThatNobodyReads(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const changes = 3000 // more than are taken from a watch while the store is down
+		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
+		stop := start(t, inf)
+		<-inf.Synced()
+		opened(t, src)
+		store.Fail(func(string, string) error { return errDown })
+		for n := range changes {
+			src.Apply(small(n, 0))
+		}
+		sleepBubble(time.Minute)
+		if got := inf.Health().Queued; got == 0 || got >= changes {
+			t.Errorf("%d of %d changes have been taken from the watch", got, changes)
+		}
+		begun := time.Now()
+		stop()
+		if took, open := time.Since(begun), src.Watches(); took > 0 || open > 0 {
+			t.Errorf("it took %v, and %d watches are open", took, open)
+		}
+	})
+}

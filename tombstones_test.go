@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -261,5 +265,37 @@ func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.
 		}
 		sleepBubble(2 * time.Minute)
 		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret", UID: "s"}}
+		gone := object("gone", "1")
+		gone.UID = "g"
+		for _, obj := range []any{secret, gone} {
+			_ = store.Add(obj)
+			if err := store.Apply(t.Context(), []cache.Transaction{{Type: cache.TransactionTypeDelete, Object: obj}}, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		w := &recorder{}
+		addWatcher(t, inf, w, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "a tombstone: *v1.Secret") {
+			t.Errorf("reported %v", got)
+		}
+		for _, e := range w.Events() {
+			if e.Key().Name == "secret" {
+				t.Errorf("told %v of what is no config map", e.Type)
+			}
+		}
+		if got := inf.Health().Tombstones; got > 1 {
+			t.Errorf("%d tombstones are waited for", got)
+		}
 	})
 }

@@ -1,0 +1,211 @@
+// Command mutate plants faults in the library, one at a time and in a copy, and runs the
+// tests that are to notice. It fails if one of them is not noticed: then a promise is
+// not tested. The faults are in faults.json; each is a text of a file that occurs there
+// once, and what stands in its place.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+//go:embed faults.json
+var faultsJSON []byte
+
+// fault is one that is planted.
+type fault struct {
+	What  string `json:"what"`  // in words
+	File  string `json:"file"`  // in the root module
+	Old   string `json:"old"`   // occurs once
+	New   string `json:"new"`   // what takes its place
+	Tests string `json:"tests"` // -run of the tests that notice it
+}
+
+// outcome is what came of a fault.
+type outcome struct {
+	noticed bool
+	by      []string // the tests that failed, without their subtests
+	took    time.Duration
+}
+
+// patience is how long the tests may take. One that hangs has noticed.
+const patience = "90s"
+
+func main() {
+	root := flag.String("root", ".", "the root module")
+	only := flag.String("run", "", "only the faults whose description matches this regular expression")
+	table := flag.String("table", "", "write what came of it to this `file`, as a table")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *root, *only, *table)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, root, only, table string) error {
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	faults, err := read(faultsJSON)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := copyModule(ctx, root, dir); err != nil {
+		return err
+	}
+	report := strings.Builder{}
+	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
+	unnoticed, planted := 0, 0
+	for _, f := range faults {
+		if !chosen.MatchString(f.What) {
+			continue
+		}
+		planted++
+		o, err := try(ctx, dir, f)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.What, err)
+		}
+		said := strings.Join(o.by, ", ")
+		if !o.noticed {
+			unnoticed++
+			said = "NOBODY"
+		}
+		fmt.Printf("%-70s %5.0f s  %s\n", f.What, o.took.Seconds(), said)
+		fmt.Fprintf(&report, "| %s | `%s` | %s |\n", f.What, f.File, said)
+	}
+	if table != "" {
+		if err := os.WriteFile(table, []byte(report.String()), 0o600); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%d of %d faults were noticed\n", planted-unnoticed, planted)
+	if unnoticed > 0 {
+		return fmt.Errorf("%d faults were not noticed", unnoticed)
+	}
+	return nil
+}
+
+// read returns the faults, and an error that names the first that says too little.
+func read(text []byte) (faults []fault, err error) {
+	if err := json.Unmarshal(text, &faults); err != nil {
+		return nil, fmt.Errorf("faults.json: %w", err)
+	}
+	for n, f := range faults {
+		if f.What == "" || f.File == "" || f.Old == "" || f.Tests == "" || f.Old == f.New {
+			return nil, fmt.Errorf("faults.json: fault %d, %q, lacks something, or changes nothing", n+1, f.What)
+		}
+	}
+	return faults, nil
+}
+
+// copyModule copies what git knows of root, without other modules, to dir.
+func copyModule(ctx context.Context, root, dir string) error {
+	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plant returns the text of the file with the fault in it.
+func (f fault) plant(text string) (string, error) {
+	if n := strings.Count(text, f.Old); n != 1 {
+		return "", fmt.Errorf("%s has %d times what the fault replaces: %q", f.File, n, f.Old)
+	}
+	return strings.Replace(text, f.Old, f.New, 1), nil
+}
+
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// try plants a fault in the module in dir, runs its tests, and takes it out again.
+func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
+	file := filepath.Join(dir, filepath.FromSlash(f.File))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return o, err
+	}
+	wrong, err := f.plant(string(text))
+	if err != nil {
+		return o, err
+	}
+	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
+	pkg := "./" + filepath.ToSlash(filepath.Dir(f.File))
+	if out, err := goRun(ctx, dir, "vet", pkg); err != nil {
+		return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
+	}
+	begun := time.Now()
+	out, err := goRun(ctx, dir, "test", "-timeout", patience, "-run", f.Tests, pkg)
+	o.took = time.Since(begun)
+	if ctx.Err() != nil {
+		return o, ctx.Err()
+	}
+	if err == nil {
+		if strings.Contains(out, "no tests to run") {
+			return o, fmt.Errorf("no test matches %q", f.Tests)
+		}
+		return o, nil
+	}
+	o.noticed = true
+	seen := map[string]bool{}
+	for _, m := range failed.FindAllStringSubmatch(out, -1) {
+		if !seen[m[1]] {
+			seen[m[1]] = true
+			o.by = append(o.by, m[1])
+		}
+	}
+	if len(o.by) == 0 {
+		o.by = []string{"a panic or a hang in " + f.Tests}
+	}
+	return o, nil
+}
+
+// goRun runs the go command in dir, without a workspace.
+func goRun(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

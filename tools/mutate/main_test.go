@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every fault can still be planted, whatever has become of the code.
+func TestEveryFaultFitsTheLibrary(t *testing.T) {
+	faults, err := read(faultsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(faults) < 20 {
+		t.Errorf("there are %d faults", len(faults))
+	}
+	for _, f := range faults {
+		text, err := os.ReadFile(filepath.Join("../..", f.File))
+		if err != nil {
+			t.Errorf("%s: %v", f.What, err)
+			continue
+		}
+		if _, err := f.plant(string(text)); err != nil {
+			t.Errorf("%s: %v", f.What, err)
+		}
+	}
+}
+
+func TestAFaultIsNoticedOrNot(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module example.com/m\n\ngo 1.26\n",
+		"m.go":      "package m\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif one() != 1 {\n\t\tt.Error(one())\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := fault{What: "one", File: "m.go", Old: "return 1", New: "return 3", Tests: "TestOne"}
+	for _, test := range []struct {
+		what    string
+		change  func(*fault)
+		noticed bool
+		err     string
+	}{
+		{"noticed", func(*fault) {}, true, ""},
+		{"not noticed", func(f *fault) { f.Old, f.New = "return 2", "return 3" }, false, ""},
+		{"a hang", func(f *fault) { f.New = "panic(1)" }, true, ""},
+		{"no such text", func(f *fault) { f.Old = "return 4" }, false, "0 times"},
+		{"twice", func(f *fault) { f.Old = "return" }, false, "2 times"},
+		{"no Go", func(f *fault) { f.New = "return x" }, false, "does not compile"},
+		{"no test", func(f *fault) { f.Tests = "TestTwo" }, false, "no test matches"},
+		{"no file", func(f *fault) { f.File = "n.go" }, false, "n.go"},
+	} {
+		f := good
+		test.change(&f)
+		o, err := try(t.Context(), dir, f)
+		switch {
+		case test.err == "" && err != nil, test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
+			t.Errorf("%s: %v, want %q", test.what, err, test.err)
+		case o.noticed != test.noticed || test.what == "noticed" && !slices.Equal(o.by, []string{"TestOne"}):
+			t.Errorf("%s: %+v", test.what, o)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, "m.go")); err != nil || !strings.Contains(string(text), "return 1 }") {
+			t.Fatalf("%s: the fault has stayed: %s, %v", test.what, text, err)
+		}
+	}
+}
+
+func TestAFaultThatSaysTooLittleIsNamed(t *testing.T) {
+	for _, text := range []string{`[{"what": "x"}]`, `[{"what": "x", "file": "f", "old": "a", "new": "a", "tests": "T"}]`, `{`} {
+		if _, err := read([]byte(text)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}
