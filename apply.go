@@ -350,7 +350,9 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 	c.old = old
 	if c.kind != itemUpsert {
 		c.ends = exists
-		unknown := c.kind == itemGone
+		// The end of one that was created again, and that the store does not have, is not
+		// the end that the stored one had.
+		unknown := c.kind == itemGone || exists && c.obj != none && recreated(old, c.obj)
 		switch {
 		case exists:
 			c.write, c.stored = writeDelete, old
@@ -384,7 +386,7 @@ func (a *applier[T]) decide(c *change[T], old T, exists bool) {
 		return
 	}
 	c.write, c.stored = writeUpdate, obj
-	if old.GetUID() != "" && obj.GetUID() != "" && old.GetUID() != obj.GetUID() {
+	if recreated(old, obj) {
 		// Deleted and created again while nobody was looking.
 		c.ends = true
 		a.record(c.key, Event[T]{Old: old, Type: EventDeleted, Origin: origin, FinalStateUnknown: true})
@@ -416,6 +418,11 @@ func (a *applier[T]) origin(c *change[T]) Origin {
 // unless it may be of a past that a server which was restored from a backup has undone.
 func (a *applier[T]) unchanged(c *change[T], old T) bool {
 	return sameVersion(old, c.obj) && (!c.restored && !a.doubted || equality.Semantic.DeepEqual(old, c.obj))
+}
+
+// recreated reports whether two objects of one key are not the same object.
+func recreated[T Object](a, b T) bool {
+	return a.GetUID() != "" && b.GetUID() != "" && a.GetUID() != b.GetUID()
 }
 
 // sameVersion reports whether two objects are one in one state.

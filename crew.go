@@ -80,9 +80,13 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 			c.marked = true
 			c.checkSyncedLocked()
 		case r.isEvent():
+			var first Event[T]
+			if before := c.waiting.byKey[r.key]; before != nil {
+				first = before.events[0]
+			}
 			e, n := c.waiting.add(r, at)
 			away += n
-			e.failures = 0 // of what is a newer event now
+			e.follow(first)
 			if isNew := n == 0 && len(e.events) == 1; isNew && !c.marked {
 				e.initial = true
 				c.initial++
@@ -247,13 +251,20 @@ func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
 // joinLocked merges what came while e was in a worker's hands into e, and returns
 // how many events were merged away.
 func (c *crew[T]) joinLocked(newer, e *entry[T]) (away int) {
-	n := len(e.events) + len(newer.events)
+	n, first := len(e.events)+len(newer.events), e.events[0]
 	for _, event := range newer.events {
 		c.waiting.join(e, event)
 	}
-	e.failures = 0
+	e.follow(first)
 	c.waiting.remove(newer)
 	return n - len(e.events)
+}
+
+// follow has the failures counted anew if the first event is another one by now.
+func (e *entry[T]) follow(first Event[T]) {
+	if len(e.events) == 0 || e.events[0] != first {
+		e.failures = 0
+	}
 }
 
 // drain has what waits for a retry tried once more, at once.

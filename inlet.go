@@ -165,6 +165,7 @@ func (in *inlet[T]) forget() {
 func (in *inlet[T]) Replace(list []any, rv string) error {
 	if in.source.resumption.taken() {
 		in.ordered = true
+		in.source.worked("list")
 		return nil // the store has what the source did not list
 	}
 	for _, obj := range list {

@@ -149,7 +149,7 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	case e.Type == EventDeleted && last.Type == EventAdded && !attempted:
 		return waiting[:len(waiting)-1]
 	case e.Type == EventDeleted:
-		e.Merged = last.Merged
+		e.Merged = e.Merged || last.Merged
 		if last.Type == EventUpdated {
 			e.Merged = e.Merged || last.Old != last.New
 			e.Old = last.Old

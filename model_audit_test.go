@@ -132,7 +132,7 @@ func (p *pupil) newBelief(entries []presence, c *call) *belief {
 // asTold is the event as the ledger has it: client-go's handlers are told the final state.
 func (p *pupil) asTold(c *call, b *belief) *event {
 	e := c.event
-	if p.handler && e.Type == informer.EventDeleted && (e.Old.UID == b.knows.uid || p.life.everExcused(c.key)) {
+	if p.handler && e.Type == informer.EventDeleted && e.Old.UID == b.knows.uid {
 		e.Old = e.Old.DeepCopy()
 		e.Old.UID, e.Old.ResourceVersion = b.knows.uid, fmt.Sprint(b.knows.version)
 	}
@@ -194,9 +194,7 @@ func (p *pupil) checkAttempt(c *call, b *belief) {
 	}
 	same := b.failing.Type == c.Type && b.failing.New == c.New && b.failing.Old == c.Old
 	p.again++
-	// TODO: a delete that has failed counts its failures anew when the object is created
-	// again (crew.add, crew.joinLocked), although it is not merged with that.
-	strictly := p.opts.ResyncPeriod == 0 && !p.chooses && c.Type != informer.EventDeleted
+	strictly := p.opts.ResyncPeriod == 0 && !p.chooses
 	if same && strictly {
 		p.same++
 	}
@@ -214,9 +212,6 @@ func (p *pupil) checkMerging(c *call, b *belief, merged, hidden int) {
 		p.wrong(&c.event, "%d and %d states were left out", merged, hidden)
 	case p.chooses || p.opts.ResyncPeriod > 0 || p.strict() || p.unsure(b):
 	case b.failing != nil && c.Merged: // maybe because of what was tried before
-	case b.failing != nil && c.Type == informer.EventDeleted:
-		// TODO: fold takes Merged from what has failed, and not from a delete that was merged
-		// already when it joins that.
 	case c.Merged != (merged > 0):
 		p.wrong(&c.event, "%d states were merged into it", merged)
 	}
@@ -263,7 +258,7 @@ func (p *pupil) checkOrder(c *call) {
 	version := presenceOf(c.New).version
 	if c.New == nil {
 		version, _ = p.t.end(c.Old.UID)
-		if c.FinalStateUnknown || p.chooses || p.life.everExcused(c.key) { // it may be of another UID, see checkDeleted
+		if c.FinalStateUnknown || p.chooses {
 			return
 		}
 	}

@@ -97,11 +97,6 @@ func (l *incarnation) checkSettled() {
 	if got := words(objs); got != w.wanted() || err != nil {
 		w.problem("the store (%v) has\n    %s\n  and the source\n    %s", err, got, w.wanted()) // promises 5 and 6
 	}
-	if w.store == durableStore {
-		// TODO: a list that has failed at a warm start counts as failing until the next list,
-		// because inlet.Replace does not tell the source that it works when it resumes.
-		h.SourceError, h.SourceFailures = nil, 0
-	}
 	if !h.Started || h.Stopped || !h.Synced || !h.Watching || h.SourceError != nil || h.SourceFailures != 0 || h.StoreError != nil ||
 		h.StoreBusy != 0 || h.Queued != 0 || h.Ready() != nil || h.Live() != nil {
 		w.problem("all is well, and Health is %+v", h) // Health

@@ -317,9 +317,7 @@ func (p *pupil) checkDeleted(c *call) {
 	if _, ended := p.t.end(c.Old.UID); !ended {
 		p.wrong(&c.event, "the source still has it")
 	}
-	// TODO: if the store has refused that the object was created again, or Transform has failed
-	// for that, the end of the newer one passes for that of the older: applier.decide does not compare their UIDs.
-	if !c.FinalStateUnknown && !p.life.tap.end(c.Old.UID) && !p.life.everExcused(c.key) {
+	if !c.FinalStateUnknown && !p.life.tap.end(c.Old.UID) {
 		p.wrong(&c.event, "no watch has said so") // promise 5
 	}
 }

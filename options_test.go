@@ -276,6 +276,22 @@ func TestPageSizeListsInPages(t *testing.T) {
 		if got := count(src, informertest.VerbList); got != 3 {
 			t.Errorf("25 objects in pages of 10 took %d LIST requests", got)
 		}
+		src.Expire()
+		opened(t, src)
+		lists := 0
+		for _, r := range src.Requests() {
+			if r.Verb != informertest.VerbList {
+				continue
+			}
+			// An API server makes no pages of a state that may be old, and after its restart
+			// it may be one of which there is no watch.
+			if lists++; r.Options.ResourceVersion != "" || r.Options.Limit != 10 {
+				t.Errorf("list %d asks for %d objects of version %q", lists, r.Options.Limit, r.Options.ResourceVersion)
+			}
+		}
+		if lists != 6 {
+			t.Errorf("listed twice, there are %d pages", lists)
+		}
 	})
 }
 

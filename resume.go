@@ -113,9 +113,12 @@ func (s *source) probe(ctx context.Context, version string) error {
 	return nil
 }
 
-// afresh has a list that follows a step back in time ask for what there is now.
+// afresh has a list that follows a step back in time ask for what there is now, and one in
+// pages too: without that, the API server answers the first in one piece, and after a
+// restart of it with a state that is too old to be watched from.
 func (s *source) afresh(opts *metav1.ListOptions) {
-	if opts.Continue == "" && s.wentBack.Load() {
+	paged := s.pageSize > 0 && opts.SendInitialEvents == nil
+	if opts.Continue == "" && (paged || s.wentBack.Load()) {
 		opts.ResourceVersion = ""
 		if opts.SendInitialEvents == nil {
 			opts.ResourceVersionMatch = ""
