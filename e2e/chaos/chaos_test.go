@@ -1,0 +1,203 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestChaos(t *testing.T) {
+	if *chaosFor == 0 {
+		t.Skip("-chaos says for how long faults are played: see make soak")
+	}
+	begin, from := time.Now(), *seed
+	if from == 0 {
+		from = begin.UnixNano()
+	}
+	t.Logf("-seed %d", from)
+	random := rand.New(rand.NewPCG(uint64(from), 0))
+	w := newWorld(t)
+	w.followAll()
+	begin = time.Now()
+	figures := tally{}
+	figures.add(w.play(fault{"none: the start", func(*episode) {}, nil}, random))
+	for time.Since(begin) < *chaosFor {
+		bag := pick(random)
+		if len(bag) == 0 {
+			t.Fatalf("there is no fault %q", *onlyFault)
+		}
+		for _, f := range bag {
+			if time.Since(begin) >= *chaosFor || t.Failed() {
+				break
+			}
+			figures.add(w.play(f, random))
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	length := time.Since(begin).Round(time.Second)
+	publish(t, fmt.Sprintf("chaos for %v, seed %d, %d writes, %d informers", length, from, w.written.Load(), len(w.followers)), figures.String())
+}
+
+// episode is a fault that is being played.
+type episode struct {
+	*world
+	fault
+	random *rand.Rand
+
+	mu      sync.Mutex // protects the rest
+	trouble map[string]bool
+}
+
+// outcome is what became of a fault.
+type outcome struct {
+	fault                             string
+	played, converged, well           time.Duration
+	lists, watches, reports, returned int64
+}
+
+// sum adds up the figures of all followers.
+func (w *world) sum() (o outcome) {
+	for _, f := range w.followers {
+		c := f.counts()
+		o.lists += c.lists.Load()
+		o.watches += c.watches.Load()
+		o.reports += c.reported.Load()
+		o.returned += c.returned.Load()
+	}
+	return o
+}
+
+// play plays a fault and waits until all is well again.
+func (w *world) play(f fault, random *rand.Rand) outcome {
+	w.t.Logf("%v: %s", time.Now().Format(time.TimeOnly), f.name)
+	e := &episode{world: w, fault: f, random: random, trouble: map[string]bool{}}
+	before, begin, reported := w.sum(), time.Now(), map[string]int64{}
+	for _, f := range w.followers {
+		reported[f.about().name] = f.counts().reported.Load()
+	}
+	e.watching(func() { f.play(e) })
+	healed := time.Now()
+	o := outcome{fault: f.name, played: healed.Sub(begin)}
+	e.converge(&o)
+	after := w.sum()
+	o.lists, o.watches = after.lists-before.lists, after.watches-before.watches
+	o.reports, o.returned = after.reports-before.reports, after.returned-before.returned
+	for _, f := range w.followers {
+		name := f.about().name
+		if e.noticed != nil && e.noticed(f.about()) && f.counts().reported.Load() == reported[name] {
+			w.t.Errorf("%s: %s has reported nothing", e.name, name)
+		}
+		if err := f.problem(); err != nil {
+			w.t.Errorf("%s: %s: %v", e.name, name, err)
+		}
+	}
+	w.t.Logf("    lasted %v, converged after %v, well after %v", o.played.Round(time.Millisecond), o.converged.Round(time.Millisecond), o.well.Round(time.Millisecond))
+	return o
+}
+
+// watching notes whose Health says, while do is under way, that the source fails.
+func (e *episode) watching(do func()) {
+	ctx, stop := context.WithCancel(e.ctx)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer stop()
+	looking.Go(func() {
+		for {
+			for _, f := range e.followers {
+				if f.health().SourceError != nil {
+					e.mu.Lock()
+					e.trouble[f.about().name] = true
+					e.mu.Unlock()
+				}
+			}
+			if !pass(ctx, 5*time.Millisecond) {
+				return
+			}
+		}
+	})
+	do()
+}
+
+// awaitNoticed waits until all who must have noticed that something is wrong.
+func (e *episode) awaitNoticed() {
+	e.await(e.name+": not everybody notices", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return !slices.ContainsFunc(e.followers, func(f follower) bool {
+			return e.noticed(f.about()) && !e.trouble[f.about().name]
+		})
+	})
+}
+
+// converge waits until everybody knows what the server has, and nothing fails any more.
+func (e *episode) converge(o *outcome) {
+	healed := time.Now()
+	e.pause.Lock()
+	defer e.pause.Unlock()
+	left := map[follower]func() string{}
+	for _, f := range e.followers {
+		want, uids := e.state(f)
+		left[f] = func() string { return f.differs(want, uids) }
+	}
+	o.converged = e.awaitAll(healed, left)
+	for _, f := range e.followers {
+		left[f] = func() string { return unwell(f) }
+	}
+	o.well = e.awaitAll(healed, left)
+}
+
+// unwell says what Health says is wrong.
+func unwell(f follower) string {
+	switch h := f.health(); {
+	case h.SourceError != nil:
+		return fmt.Sprintf("Health: source: %v (%d in a row)", h.SourceError, h.SourceFailures)
+	case h.StoreError != nil:
+		return fmt.Sprintf("Health: store: %v", h.StoreError)
+	case !h.Watching:
+		return "Health: no watch is open"
+	case h.Ready() != nil:
+		return h.Ready().Error()
+	}
+	return ""
+}
+
+// remarkable is when it is said who was late.
+const remarkable = 10 * time.Second
+
+// awaitAll waits until each says "" and returns how long that took.
+func (e *episode) awaitAll(since time.Time, left map[follower]func() string) time.Duration {
+	deadline := time.Now().Add(patience)
+	var late, last []string
+	defer func() {
+		if took := time.Since(since); took > remarkable {
+			e.t.Logf("    late, after %v:\n%s", took.Round(time.Millisecond), strings.Join(last, "\n"))
+		}
+	}()
+	for {
+		late = late[:0]
+		for f, says := range left {
+			if wrong := says(); wrong == "" {
+				delete(left, f)
+			} else {
+				late = append(late, f.about().name+": "+wrong)
+			}
+		}
+		if len(left) == 0 {
+			return time.Since(since)
+		}
+		last = append(last[:0], late...)
+		if time.Now().After(deadline) {
+			e.t.Errorf("%s: not well after %v:\n%s", e.name, patience, strings.Join(late, "\n"))
+			clear(left)
+			return time.Since(since)
+		}
+		pass(e.ctx, 10*time.Millisecond)
+	}
+}

@@ -1,0 +1,266 @@
+package chaos_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+)
+
+// fault is something that goes wrong, and is over when play returns.
+type fault struct {
+	name string
+	play func(*episode)
+	// noticed says who must report it, and say so in Health while it lasts; nil for nobody.
+	noticed func(scope) bool
+}
+
+func everybody(scope) bool { return true }
+
+func faults() []fault {
+	all := []fault{
+		{"connections cut", (*episode).cut, nil},
+		{"connections refused", (*episode).refuse, everybody},
+		{"connections slow", (*episode).slow, nil},
+		{"connections half-open", (*episode).silence, nil},
+		{"API server restarted", (*episode).restart, everybody},
+		{"etcd restored to an older state", (*episode).restoreOlder, everybody},
+		{"429 with Retry-After", under(throttling), nil},
+		{"500, 503, 504", until(func() *plan { return refusing(500, 503, 504) }), everybody},
+		{"401, 403", until(func() *plan { return refusing(http.StatusUnauthorized, http.StatusForbidden) }), everybody},
+		{"later pages fail or expire", until(breakingPages), func(s scope) bool { return s.name == paged }},
+		{"lists garbled or cut off", under(breakingLists), nil},
+		{"watches broken off amid an event", under(breakingEvents), nil},
+		{"malformed objects", under(malforming), nil},
+		{"objects of another kind, and a list", (*episode).lie, nil},
+		{"huge objects", under(inflating), nil},
+		{"history expired", (*episode).expire, nil},
+		{"definition deleted and re-created", (*episode).vanish, func(s scope) bool { return s.name == comets || s.name == beta }},
+		{"version not served", (*episode).unserve, func(s scope) bool { return s.name == beta }},
+		{"program stopped or crashed", (*episode).reincarnate, nil},
+	}
+	if *known {
+		all = append(all,
+			fault{"etcd restored and overtaken", (*episode).restoreOvertaken, everybody},
+			fault{"etcd restored behind a gateway", (*episode).restoreBehindGateway, everybody},
+			fault{"bookmarks without a version", under(unversioned), nil})
+	}
+	return all
+}
+
+// hold has the fault last for a while.
+func (e *episode) hold() { pass(e.ctx, time.Duration(300+e.random.IntN(1200))*time.Millisecond) }
+
+// under plays a plan for a while.
+func under(make func() *plan) func(*episode) {
+	return func(e *episode) { e.under(make(), e.hold) }
+}
+
+// until plays a plan until all have noticed that must.
+func until(make func() *plan) func(*episode) {
+	return func(e *episode) { e.under(make(), e.awaitNoticed) }
+}
+
+func (e *episode) under(p *plan, last func()) {
+	e.front.plan.Store(p)
+	e.breakOff()
+	last()
+	e.front.plan.Store(nil)
+	e.front.end()
+}
+
+// breakOff has all watches end, one way or the other.
+func (e *episode) breakOff() {
+	if e.random.IntN(2) == 0 {
+		e.front.end()
+	} else {
+		e.proxy.Cut()
+	}
+}
+
+func (e *episode) cut() {
+	for range 1 + e.random.IntN(5) {
+		e.proxy.Cut()
+		pass(e.ctx, time.Duration(e.random.IntN(400))*time.Millisecond)
+	}
+}
+
+func (e *episode) refuse() {
+	e.proxy.Refuse()
+	e.awaitNoticed()
+	e.do("allowing connections", e.proxy.Allow())
+}
+
+func (e *episode) slow() {
+	e.proxy.Slow(time.Duration(e.random.IntN(40))*time.Millisecond, 64<<10)
+	e.proxy.Cut()
+	e.hold()
+	e.hold()
+	e.proxy.Slow(0, 0)
+}
+
+// silence is over at once: all there is to be done is to notice it.
+func (e *episode) silence() { e.proxy.Silence() }
+
+func (e *episode) restart() {
+	func() {
+		e.pause.Lock()
+		defer e.pause.Unlock()
+		e.proxy.Refuse()
+		e.restarted(e.backUp)
+	}()
+	e.awaitNoticed()
+	e.do("allowing connections", e.proxy.Allow())
+}
+
+// restoreOlder has nobody write until the informers can reach the server: one that has
+// made as many changes as were lost cannot be told from one that was not restored.
+func (e *episode) restoreOlder() {
+	e.lose(func() {
+		e.proxy.Refuse()
+		e.restarted(e.restore)
+		e.awaitNoticed()
+		e.do("allowing connections", e.proxy.Allow())
+	})
+}
+
+// restoreOvertaken has more changes made than were lost.
+func (e *episode) restoreOvertaken() {
+	e.lose(func() {
+		e.proxy.Refuse()
+		e.restarted(e.restore)
+		e.awaitNoticed()
+		before := e.written.Load()
+		for e.written.Load() < 2*before {
+			e.do("writing", e.write(e.kinds[1], e.random))
+		}
+		e.do("allowing connections", e.proxy.Allow())
+	})
+}
+
+// restoreBehindGateway is restoreOlder with something in front of the server that can be
+// reached, and says that the server cannot.
+func (e *episode) restoreBehindGateway() {
+	e.lose(func() {
+		e.front.plan.Store(refusing(http.StatusServiceUnavailable))
+		e.front.end()
+		e.awaitNoticed()
+		e.restarted(e.restore)
+		e.front.plan.Store(nil)
+	})
+}
+
+// lose makes changes, and then loses them, while nobody else writes.
+func (e *episode) lose(them func()) {
+	e.pause.Lock()
+	defer e.pause.Unlock()
+	for range 20 {
+		for _, k := range e.kinds {
+			e.do("writing", e.write(k, e.random))
+		}
+	}
+	them()
+}
+
+func (e *episode) expire() { e.forget(e.kinds[e.random.IntN(len(e.kinds))]) }
+
+// forget has the server forget the history of a kind.
+func (e *episode) forget(k *kind) {
+	e.pause.Lock()
+	defer e.pause.Unlock()
+	e.do("expire", e.server.Expire(e.ctx, k.resource()))
+}
+
+// lie ends with a list: else nobody can know that what was told is not so.
+func (e *episode) lie() {
+	e.under(lying(), e.hold)
+	e.under(&plan{answer: forgetting}, e.hold)
+}
+
+// vanish deletes a definition, with all objects, and makes another one of that name.
+func (e *episode) vanish() {
+	e.pause.Lock()
+	defer e.pause.Unlock()
+	k := e.kinds[2]
+	crd := k.definition()
+	crds := e.crds.ApiextensionsV1().CustomResourceDefinitions()
+	e.do("deleting the definition", crds.Delete(e.ctx, crd.Name, metav1.DeleteOptions{}))
+	e.await("the definition is still there", func() bool {
+		_, err := crds.Get(e.ctx, crd.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	e.awaitNoticed()
+	_, err := e.server.InstallDefinition(e.ctx, crd)
+	e.do("installing the definition", err)
+	e.waitServed(k)
+	for range 20 {
+		e.do("writing", e.write(k, e.random))
+	}
+}
+
+// unserve has the server not serve one version for a while.
+func (e *episode) unserve() {
+	e.pause.Lock()
+	defer e.pause.Unlock()
+	k := e.kinds[2]
+	serve := func(served bool) {
+		crds := e.crds.ApiextensionsV1().CustomResourceDefinitions()
+		e.do("changing the definition", retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			crd, err := crds.Get(e.ctx, k.plural()+"."+group, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			crd.Spec.Versions[1].Served = served
+			_, err = crds.Update(e.ctx, crd, metav1.UpdateOptions{})
+			return err
+		}))
+	}
+	serve(false)
+	e.awaitNoticed()
+	serve(true)
+	e.waitServed(k)
+}
+
+// reincarnate stops informers over durable stores, or has them crash, and starts others
+// over the same stores while something else may be wrong.
+func (e *episode) reincarnate() {
+	var stopped []follower
+	for _, f := range e.followers {
+		if !f.durable() {
+			continue
+		}
+		if e.random.IntN(2) == 0 {
+			f.crash()
+		} else {
+			f.stop()
+		}
+		stopped = append(stopped, f)
+	}
+	e.hold()
+	plans := []*plan{nil, nil, refusing(500, 503, 403), throttling(), {answer: forgetting}, breakingLists(), breakingEvents(), malforming()}
+	e.front.plan.Store(plans[e.random.IntN(len(plans))])
+	if e.random.IntN(4) == 0 {
+		e.expire()
+	}
+	for _, f := range stopped {
+		f.start()
+	}
+	e.hold()
+	e.front.plan.Store(nil)
+	e.front.end()
+}
+
+// pick returns the faults that are played, in random order.
+func pick(random *rand.Rand) []fault {
+	var all []fault
+	for _, f := range faults() {
+		if *onlyFault == "" || *onlyFault == f.name {
+			all = append(all, f)
+		}
+	}
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}

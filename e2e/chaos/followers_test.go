@@ -1,0 +1,173 @@
+package chaos_test
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+const (
+	paged  = "in pages"
+	comets = "comets"
+	beta   = "comets, v1beta1"
+)
+
+// followAll starts informers of all sorts.
+func (w *world) followAll() {
+	widgets, gadgets, kept := w.kinds[0].resource(), w.kinds[1].resource(), w.kinds[2].resources()
+	w.follow(scope{name: "DeltaFIFO", resource: widgets}, options{Queue: informer.DeltaFIFO})
+	w.follow(scope{name: "RealFIFO", resource: widgets}, options{Queue: informer.RealFIFO})
+	w.follow(scope{name: "plain store", resource: widgets}, options{Store: newPlain(), WatchList: informer.WatchListOff})
+	w.follow(scope{name: paged, resource: widgets}, options{PageSize: 50, WatchList: informer.WatchListOff})
+	w.follow(scope{name: "namespace", resource: widgets, namespace: namespaces[0]}, options{})
+	w.follow(scope{name: "selector", resource: gadgets, selector: colour + "=" + colours[0]}, options{})
+	w.follow(scope{name: comets, resource: kept[0]}, options{})
+	w.follow(scope{name: beta, resource: kept[1]}, options{Queue: informer.RealFIFO})
+	w.followMetadata(scope{name: "metadata", resource: gadgets})
+	w.followFile(scope{name: "disk", resource: gadgets})
+	w.followDurable(scope{name: "durable", resource: widgets}, informer.WatchListOff)
+	w.followDurable(scope{name: "durable, streamed", resource: gadgets}, informer.WatchListAuto)
+	for _, f := range w.followers {
+		f.start()
+		for range 2 {
+			w.visiting.Go(f.visit)
+		}
+	}
+}
+
+type options = informer.Options[object]
+
+func newFollowing[T informer.Object](w *world, s scope, source cache.ListerWatcher) *following[T] {
+	f := &following[T]{
+		world: w, scope: s, source: source, alive: map[types.UID]bool{}, gone: map[types.UID]bool{},
+	}
+	w.followers = append(w.followers, f)
+	return f
+}
+
+func (w *world) follow(s scope, opts options) *following[object] {
+	client, err := dynamic.NewForConfig(w.proxy.Config())
+	w.do("client", err)
+	f := newFollowing[object](w, s, informer.ListWatch(client.Resource(s.resource).Namespace(s.namespace), func(o *metav1.ListOptions) {
+		o.LabelSelector = s.selector
+	}))
+	f.options = opts
+	return f
+}
+
+func (w *world) followMetadata(s scope) {
+	client, err := metadata.NewForConfig(w.proxy.Config())
+	w.do("client", err)
+	newFollowing[*metav1.PartialObjectMetadata](w, s, informer.ListWatch(client.Resource(s.resource)))
+}
+
+// followFile follows with a store on disk, which a crash does not touch: in
+// TestAProcessThatIsKilledMissesNothing it does.
+func (w *world) followFile(s scope) {
+	path := filepath.Join(w.t.TempDir(), "objects.db")
+	var store *disk.Store
+	f := w.follow(s, options{})
+	f.open = func() cache.Store {
+		var err error
+		store, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
+			Identity:     disk.Identity{Resource: s.resource.String()},
+			ErrorHandler: func(err error) { f.fail(err) },
+		})
+		w.do("opening the store", err)
+		return store
+	}
+	f.ended = func() {
+		if err := store.Close(); err != nil {
+			f.fail(err)
+		}
+	}
+}
+
+// followDurable follows with a store that crashes.
+func (w *world) followDurable(s scope, mode informer.WatchListMode) {
+	store := informertest.NewDurable()
+	f := w.follow(s, options{WatchList: mode})
+	f.open = func() cache.Store { return store }
+	f.ended = func() {
+		if err := store.Err(); err != nil {
+			f.fail(err)
+		}
+		store = store.Reopen()
+	}
+	f.kill = func() { store.Crash() }
+}
+
+// plain is a store without anything but what is asked of it.
+type plain struct {
+	mu   sync.Mutex // protects the rest
+	objs map[string]any
+}
+
+func newPlain() *plain { return &plain{objs: map[string]any{}} }
+
+func (p *plain) set(obj any) error {
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		p.objs[key] = obj
+	}
+	return err
+}
+
+func (p *plain) Add(obj any) error    { return p.set(obj) }
+func (p *plain) Update(obj any) error { return p.set(obj) }
+
+func (p *plain) Delete(obj any) error {
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.objs, key)
+	return err
+}
+
+func (p *plain) List() []any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.objs))
+}
+
+func (p *plain) ListKeys() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.objs))
+}
+
+func (p *plain) Get(obj any) (any, bool, error) {
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return nil, false, err
+	}
+	return p.GetByKey(key)
+}
+
+func (p *plain) GetByKey(key string) (any, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	obj, there := p.objs[key]
+	return obj, there, nil
+}
+
+func (p *plain) Replace([]any, string) error { return errors.New("nobody replaces what is here") }
+func (p *plain) Resync() error               { return nil }
+func (p *plain) Bookmark(string)             {}
+
+func (p *plain) LastStoreSyncResourceVersion() string { return "" }

@@ -1,0 +1,67 @@
+package chaos_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+)
+
+// sample is what there is at one moment.
+type sample struct {
+	at                              time.Duration
+	joins                           int64
+	goroutines, heap, files, series int
+}
+
+// sample takes one while nobody joins.
+func (s *soak) sample(at time.Duration) sample {
+	s.pause.Lock()
+	defer s.pause.Unlock()
+	// The second collection takes what the first has found to have finalizers, and what
+	// pools keep until then.
+	runtime.GC()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		s.t.Log(err)
+	}
+	return sample{
+		at: at, joins: s.joins.Load(), goroutines: runtime.NumGoroutine(), heap: int(memory.HeapAlloc),
+		files: len(files), series: s.series(),
+	}
+}
+
+// What may be more in the last quarter than in the second, without being a leak. The
+// goroutines and files are those of requests, and of timers of client-go's that end by
+// themselves. The heap is that of the objects, of which there may be more by then, and of
+// events that are being told.
+const (
+	anyGoroutines = 20
+	anyHeap       = 768 << 10
+	anyFiles      = 10
+	anySeries     = 10
+	heapPerJoin   = 400 // bytes; less than half of what is to be found
+)
+
+// growth returns what the second half has added.
+func growth(all []sample) error {
+	quarter := len(all) / 4
+	second, last := all[quarter:2*quarter], all[3*quarter:]
+	more := func(of func(sample) int) int { return median(last, of) - median(second, of) }
+	joins := more(func(s sample) int { return int(s.joins) })
+	var grown []error
+	check := func(what string, allowed int, of func(sample) int) {
+		if n := more(of); n > allowed {
+			grown = append(grown, fmt.Errorf("%s: %d more in the last quarter than in the second, after %d joins; no more than %d are no leak", what, n, joins, allowed))
+		}
+	}
+	check("goroutines", anyGoroutines+joins/100, func(s sample) int { return s.goroutines })
+	check("bytes of live heap", anyHeap+joins*heapPerJoin, func(s sample) int { return s.heap })
+	check("open files", anyFiles, func(s sample) int { return s.files })
+	check("metrics", anySeries, func(s sample) int { return s.series })
+	return errors.Join(grown...)
+}

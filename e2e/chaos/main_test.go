@@ -1,0 +1,67 @@
+package chaos_test
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	chaosFor  = flag.Duration("chaos", 0, "for how long faults are played; 0 for not at all")
+	soakFor   = flag.Duration("soak", 0, "for how long watchers come and go; 0 for not at all")
+	seed      = flag.Int64("seed", 0, "what the order of the faults follows from; 0 for another one each time")
+	onlyFault = flag.String("fault", "", "the only fault that is played, by its name")
+	known     = flag.Bool("known", false, "look also at what is known to fail")
+	table     = flag.String("table", "", "the file to which the tables are added")
+)
+
+// patience is for how long anything is waited for. Machines may be slow, and busy.
+const patience = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	// A client looks after connections that are silent for 30 s, and gives them up 15 s later.
+	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "3", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
+		if err := os.Setenv(name, seconds); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if os.Getenv(serverVariable) != "" {
+		if err := serveUntilClosed(); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	code := m.Run()
+	// Timers of the API server's own, see apiserver.Server.Stop.
+	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
+	if err := goleak.Find(waits); err != nil && code == 0 {
+		log.Print(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// publish prints a table, and adds it to the file of -table.
+func publish(t *testing.T, title, text string) {
+	t.Helper()
+	t.Logf("%s\n%s", title, text)
+	if *table == "" {
+		return
+	}
+	file, err := os.OpenFile(*table, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(file, "%s: %s\n\n%s\n", time.Now().UTC().Format(time.DateOnly), title, text)
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,282 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+const (
+	joiners    = 20
+	joinPause  = 10 * time.Millisecond // of each joiner, so that there are up to 2,000 joins a second
+	memberEach = 50                    // one in so many is a whole informer, with requests and a connection
+)
+
+// soak is a program in which watchers come and go.
+type soak struct {
+	t         *testing.T
+	ctx       context.Context
+	cancel    context.CancelFunc
+	client    dynamic.Interface
+	group     informer.Group
+	metrics   *prometheus.Metrics
+	informers []*informer.CustomCacheInformer[object]
+	shared    cache.SharedIndexInformer
+	joins     atomic.Int64
+	members   atomic.Int64
+	told      atomic.Int64
+	going     sync.WaitGroup
+	pause     sync.RWMutex // held by whoever joins, until it has left; to have nobody join
+}
+
+// TestSoak fails if what is left of a join is one goroutine, a kilobyte, a file or a
+// metric. It looks at the medians of the second and the last quarter, which are half of
+// all joins apart: a leak of one goroutine or 1 kB for each shows there twice as large as
+// what is allowed for each. The API server is in another process.
+func TestSoak(t *testing.T) {
+	if *soakFor == 0 {
+		t.Skip("-soak says for how long watchers come and go: see make soak")
+	}
+	s := newSoak(t)
+	s.start()
+	var all []sample
+	begin := time.Now()
+	const samples = 20
+	for n := range samples {
+		pass(s.ctx, time.Until(begin.Add(*soakFor*time.Duration(n+1)/samples)))
+		all = append(all, s.sample(time.Since(begin)))
+	}
+	s.cancel()
+	s.going.Wait()
+	length := time.Since(begin).Round(time.Second)
+	publish(t, fmt.Sprintf("soak for %v, %d joins, %d of whole informers, %d events told", length, s.joins.Load(), s.members.Load(), s.told.Load()), samplesTable(all))
+	if err := growth(all); err != nil {
+		t.Error(err)
+	}
+}
+
+func newSoak(t *testing.T) *soak {
+	s := &soak{t: t}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var err error
+	s.client, err = dynamic.NewForConfig(startServer(t))
+	s.do("client", err)
+	s.metrics = prometheus.New(s.group.Health)
+	s.group.Observer = s.metrics.Observer()
+	s.group.ErrorHandler = func(_ context.Context, err error) {
+		if !errors.Is(err, errOnPurpose) && !errors.Is(err, context.Canceled) {
+			t.Errorf("reported: %v", err)
+		}
+	}
+	return s
+}
+
+// do fails the test at once if there is an error.
+func (s *soak) do(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// start starts the informers that stay, and those who join them.
+func (s *soak) start() {
+	resource := allKinds()[0].resource()
+	store, err := disk.Open(filepath.Join(s.t.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{})
+	s.do("opening the store", err)
+	s.t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	for name, opts := range map[string]options{
+		"DeltaFIFO": {}, "RealFIFO": {Queue: informer.RealFIFO}, "disk": {Store: store}, "durable": {Store: informertest.NewDurable()},
+	} {
+		opts.Name = name
+		inf, err := informer.New(informer.ListWatch(s.client.Resource(resource)), opts)
+		s.do(name, err)
+		s.do(name, s.group.Add(inf))
+		s.informers = append(s.informers, inf)
+		if name == "DeltaFIFO" {
+			s.shared = inf.SharedIndexInformer()
+		}
+		// Somebody who stays: tombstones would else wait for who comes.
+		_, err = inf.AddWatcher(informer.WatcherFunc[object](func(context.Context, informer.Event[object]) error { return nil }), informer.WatcherOptions{Name: "stays"})
+		s.do(name, err)
+	}
+	s.going.Go(func() {
+		if err := s.group.Run(s.ctx); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.t.Cleanup(func() { s.cancel(); s.going.Wait() })
+	s.do("sync", s.group.WaitForSync(s.ctx))
+	for n := range joiners {
+		s.going.Go(func() { s.keepJoining(rand.New(rand.NewPCG(uint64(n), 4))) })
+	}
+}
+
+func (s *soak) keepJoining(random *rand.Rand) {
+	ticker := time.NewTicker(joinPause)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.join(n, random)
+	}
+}
+
+// join joins in one way or another, and leaves.
+func (s *soak) join(n int, random *rand.Rand) {
+	s.pause.RLock()
+	defer s.pause.RUnlock()
+	switch {
+	case n%memberEach == 0:
+		s.joinAsMember()
+	case n%3 == 0:
+		s.joinAsHandler(random)
+	default:
+		s.joinAsWatcher(random)
+	}
+	s.joins.Add(1)
+}
+
+// joinAsMember adds an informer to the group, with a watcher, and removes it again.
+func (s *soak) joinAsMember() {
+	resource := allKinds()[1].resource()
+	source := informer.ListWatch(s.client.Resource(resource).Namespace(namespaces[0]))
+	inf, err := informer.New(source, options{Name: "member"})
+	if err == nil {
+		_, err = inf.AddWatcher(informer.WatcherFunc[object](s.tell), informer.WatcherOptions{Name: "watcher", RecoverPanics: true})
+	}
+	if err == nil {
+		err = s.group.Add(inf)
+	}
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.t.Error(err)
+		}
+		return
+	}
+	_ = inf.WaitForSync(s.ctx)
+	if err := s.group.Remove(inf); err != nil && s.ctx.Err() == nil {
+		s.t.Error(err)
+	}
+	s.members.Add(1)
+}
+
+func (s *soak) tell(_ context.Context, e informer.Event[object]) error {
+	switch s.told.Add(1) % 1000 {
+	case 1:
+		return errOnPurpose
+	case 2:
+		panic(errOnPurpose)
+	}
+	_ = e.Key()
+	return nil
+}
+
+// joinAsHandler adds a handler as client-go's informers take them, and removes it again.
+func (s *soak) joinAsHandler(random *rand.Rand) {
+	reg, err := s.shared.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { s.told.Add(1) },
+	}, cache.HandlerOptions{})
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.t.Error(err)
+		}
+		return
+	}
+	if random.IntN(2) == 0 {
+		cache.WaitForCacheSync(s.ctx.Done(), reg.HasSynced)
+	}
+	if err := s.shared.RemoveEventHandler(reg); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// joinAsWatcher adds a watcher with any options, and removes it again.
+func (s *soak) joinAsWatcher(random *rand.Rand) {
+	var w informer.ResourceWatcher[object] = informer.WatcherFunc[object](s.tell)
+	if random.IntN(4) == 0 {
+		w = informer.Select(w, func(obj object) bool { return obj.GetLabels()[colour] == colours[0] })
+	}
+	opts := informer.WatcherOptions{Name: "watcher", RecoverPanics: true}
+	if random.IntN(2) == 0 {
+		opts.MaxBacklog = random.IntN(100) - 1
+	}
+	if random.IntN(2) == 0 {
+		opts.Workers = random.IntN(5)
+	}
+	if random.IntN(3) == 0 {
+		opts.Retry = informer.Backoff(time.Millisecond, time.Second, 3)
+	}
+	if random.IntN(3) == 0 {
+		opts.ResyncPeriod = time.Millisecond
+	}
+	if random.IntN(3) == 0 {
+		opts.OnSynced = func(context.Context) {}
+	}
+	reg, err := s.informers[random.IntN(len(s.informers))].AddWatcher(w, opts)
+	if err != nil {
+		if !errors.Is(err, informer.ErrStopped) {
+			s.t.Error(err)
+		}
+		return
+	}
+	if random.IntN(2) == 0 {
+		select {
+		case <-reg.Synced():
+		case <-reg.Stopped():
+		}
+	}
+	reg.Remove()
+	<-reg.Stopped()
+}
+
+// series returns how many metrics there are.
+func (s *soak) series() int {
+	ch := make(chan prom.Metric)
+	var collecting sync.WaitGroup
+	collecting.Go(func() {
+		defer close(ch)
+		s.metrics.Collect(ch)
+	})
+	n := 0
+	for range ch {
+		n++
+	}
+	collecting.Wait()
+	return n
+}
+
+// samplesTable is a table in Markdown.
+func samplesTable(all []sample) string {
+	var text strings.Builder
+	fmt.Fprintln(&text, "| after | joins | goroutines | live heap | files | metrics |")
+	fmt.Fprintln(&text, "|---:|---:|---:|---:|---:|---:|")
+	for _, s := range all {
+		fmt.Fprintf(&text, "| %v | %d | %d | %.1f MiB | %d | %d |\n", s.at.Round(100*time.Millisecond), s.joins, s.goroutines, float64(s.heap)/(1<<20), s.files, s.series)
+	}
+	return text.String()
+}

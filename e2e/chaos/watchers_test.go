@@ -1,0 +1,136 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// recorder is a watcher that checks what it is told.
+type recorder[T informer.Object] struct{ informertest.Recorder[T] }
+
+func (r *recorder[T]) believes() map[string]string {
+	have := map[string]string{}
+	for _, obj := range r.View() {
+		have[keyOf(obj)] = versionOf(obj)
+	}
+	return have
+}
+
+// ledger is a watcher that notes the state of objects. It fails, or panics, at random
+// before it does.
+type ledger[T informer.Object] struct {
+	mu    sync.Mutex // protects the rest
+	state map[string]string
+}
+
+var errOnPurpose = errors.New("on purpose")
+
+func (l *ledger[T]) note(_ context.Context, e informer.Event[T]) error {
+	switch rand.IntN(20) {
+	case 0:
+		panic(errOnPurpose)
+	case 1, 2:
+		return errOnPurpose
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Type == informer.EventDeleted {
+		delete(l.state, keyOf(e.Old))
+	} else {
+		l.state[keyOf(e.New)] = versionOf(e.New)
+	}
+	return nil
+}
+
+func (l *ledger[T]) believes() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.state)
+}
+
+func (l *ledger[T]) Err() error { return nil }
+
+// addStaying adds the watchers that stay for a life.
+func (f *following[T]) addStaying(l *life[T]) {
+	add := func(name string, w informer.ResourceWatcher[T], v view, opts informer.WatcherOptions) {
+		opts.Name = name
+		_, err := l.inf.AddWatcher(w, opts)
+		f.do(name, err)
+		l.views[name] = v
+	}
+	teller := &recorder[T]{}
+	teller.Hook = f.tell
+	add("recorder", teller, teller, informer.WatcherOptions{MaxBacklog: -1})
+
+	slow := &recorder[T]{}
+	slow.Hook = func(ctx context.Context, _ informer.Event[T]) error {
+		pass(ctx, time.Duration(rand.IntN(4))*time.Millisecond)
+		return ctx.Err()
+	}
+	add("slow", slow, slow, informer.WatcherOptions{MaxBacklog: 20})
+
+	fails := &ledger[T]{state: map[string]string{}}
+	add("fails", informer.WatcherFunc[T](fails.note), fails, informer.WatcherOptions{
+		Workers: 4, RecoverPanics: true, Retry: informer.Backoff(5*time.Millisecond, 50*time.Millisecond, 0),
+	})
+}
+
+// visit has a watcher join and leave, again and again, until the end.
+func (f *following[T]) visit() {
+	for f.ctx.Err() == nil {
+		r := &recorder[T]{}
+		reg, err := f.life().inf.AddWatcher(r, f.visitor())
+		if err != nil {
+			if !errors.Is(err, informer.ErrStopped) {
+				f.fail(err)
+			}
+			pass(f.ctx, 10*time.Millisecond) // it is about to begin anew
+			continue
+		}
+		stay := time.Duration(rand.IntN(300)) * time.Millisecond
+		if rand.IntN(3) > 0 {
+			pass(f.ctx, stay)
+		} else {
+			within, cancel := context.WithTimeout(f.ctx, stay)
+			select {
+			case <-reg.Synced():
+			case <-within.Done():
+			}
+			cancel()
+		}
+		reg.Remove()
+		<-reg.Stopped()
+		if err := r.Err(); err != nil {
+			f.fail(fmt.Errorf("a watcher that has left: %w", err))
+		}
+	}
+}
+
+// visitor returns options of any sort.
+func (f *following[T]) visitor() informer.WatcherOptions {
+	var opts informer.WatcherOptions
+	if rand.IntN(2) == 0 {
+		opts.MaxBacklog = rand.IntN(100) - 1
+	}
+	if rand.IntN(2) == 0 {
+		opts.Workers = rand.IntN(5)
+	}
+	if rand.IntN(3) == 0 {
+		opts.Retry = informer.Backoff(time.Millisecond, time.Second, 0)
+	}
+	if rand.IntN(3) == 0 {
+		opts.ResyncPeriod = 50 * time.Millisecond
+	}
+	if rand.IntN(3) == 0 {
+		opts.OnSynced = func(context.Context) {}
+	}
+	return opts
+}

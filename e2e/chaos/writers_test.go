@@ -1,0 +1,71 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	writePause = 20 * time.Millisecond
+	badWrites  = 100 // in a row: something else is broken
+)
+
+// keepWriting writes to a kind until the end.
+func (w *world) keepWriting(k *kind) {
+	random := rand.New(rand.NewPCG(uint64(k.names), 2))
+	ticker := time.NewTicker(writePause)
+	defer ticker.Stop()
+	for bad := 0; bad < badWrites; {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		w.pause.RLock()
+		err := w.write(k, random)
+		w.pause.RUnlock()
+		if err == nil || w.ctx.Err() != nil {
+			bad = 0
+			continue
+		}
+		if bad++; bad == badWrites {
+			w.t.Errorf("nothing can be written to %s any more: %v", k.name, err)
+		}
+	}
+}
+
+// write creates, changes, deletes, or deletes and creates an object, whatever there is
+// of it.
+func (w *world) write(k *kind, random *rand.Rand) error {
+	state := w.written.Add(1)
+	obj := k.object(namespaces[random.IntN(len(namespaces))], random.IntN(k.names), state)
+	client := w.client.Resource(k.resource()).Namespace(obj.GetNamespace())
+	remove := random.IntN(4) == 0
+	if remove {
+		err := client.Delete(w.ctx, obj.GetName(), metav1.DeleteOptions{})
+		if err == nil && random.IntN(2) == 0 {
+			_, err = client.Create(w.ctx, obj, metav1.CreateOptions{})
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	_, err := client.Create(w.ctx, obj, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": obj.GetAnnotations(), "labels": obj.GetLabels()},
+		"spec":     obj.Object["spec"],
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(w.ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
