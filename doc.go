@@ -135,7 +135,9 @@
 // one is answered with silence, for ever. So after an outage in which the server could not
 // be reached, and at a start from a Durable, the source is asked for one object: if the
 // version of the answer has gone back, that is reported, and all is listed anew. A
-// restore without such an outage is noticed at the next list.
+// restore without such an outage, or one since which more has changed than was lost, is
+// noticed at the next list. Restoring with etcdutl's --bump-revision and --mark-compacted
+// avoids it.
 //
 // # Beside client-go and controller-runtime
 //
