@@ -303,8 +303,13 @@ func (c *crew[T]) calling() []string {
 	return keys
 }
 
+// troubleDepth is how many of the objects that wait are looked at for those that wait for
+// a retry: with the lock held, for which the workers wait.
+const troubleDepth = 1000
+
 // trouble returns whether a call has lasted for too long, whether the oldest of what
-// waits waits for its retry, and the keys of the first that do, no more than most.
+// waits waits for its retry, and the keys of the first that do, no more than most of
+// those among the oldest.
 func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
 	now := c.listener.processor.now()
 	c.mu.Lock()
@@ -312,12 +317,13 @@ func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
 	for _, e := range c.busy {
 		hung = hung || now-e.begun >= hungCall
 	}
-	first := c.waiting.order.Front()
-	for at := first; at != nil && len(later) < most; at = at.Next() {
+	at := c.waiting.order.Front()
+	for n := 0; n < troubleDepth && at != nil && len(later) < most; n++ {
 		if e := at.Value.(*entry[T]); e.notBefore > now {
 			later = append(later, e.key)
-			oldest = oldest || at == first
+			oldest = oldest || n == 0
 		}
+		at = at.Next()
 	}
 	return hung, oldest, later
 }

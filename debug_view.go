@@ -68,6 +68,15 @@ type watcherID struct {
 	number int
 }
 
+// watcherIDs holds how many watchers have had a name.
+type watcherIDs map[string]int
+
+func (n watcherIDs) next(name string) watcherID {
+	id := watcherID{name, n[name]}
+	n[name]++
+	return id
+}
+
 // watcherDetails are those of a watcher. All that is known of a watcher without Workers
 // and Retry is what it is being called for.
 type watcherDetails struct {
@@ -83,14 +92,13 @@ func (i *CustomCacheInformer[T]) debugDetails() *debugDetails {
 	if i.opts.Store != nil {
 		d.store = fmt.Sprintf("%T", i.store)
 	}
-	number := map[string]int{}
+	ids := watcherIDs{}
 	for _, l := range i.processor.shown() {
 		w := watcherDetails{calls: l.calling()}
 		if l.crew != nil {
 			w.hung, w.failed, w.retries = l.crew.trouble(debugKeys)
 		}
-		d.watchers[watcherID{l.opts.Name, number[l.opts.Name]}] = w
-		number[l.opts.Name]++
+		d.watchers[ids.next(l.opts.Name)] = w
 	}
 	return d
 }
@@ -104,11 +112,11 @@ func (d *debugHandler) view(now time.Time) debugView {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	seen := map[trailID]*trail{}
+	trails := map[trailID]*trail{}
 	for n := range v.Informers {
-		d.follow(now, &v.Informers[n], seen)
+		d.follow(now, &v.Informers[n], trails)
 	}
-	d.trails = seen // what is gone is forgotten
+	d.trails = trails // what is gone is forgotten
 	return v
 }
 
@@ -121,19 +129,18 @@ func newDebugInformer(name string, m seen) debugInformer {
 		details = ours.debugDetails()
 	}
 	i.Store = details.store
-	number := map[string]int{}
+	ids := watcherIDs{}
 	for _, s := range i.Health.Watchers {
-		id := watcherID{s.Name, number[s.Name]}
-		number[s.Name]++
+		id := ids.next(s.Name)
 		d := details.watchers[id]
 		i.Watchers = append(i.Watchers, debugWatcher{Name: s.Name, Calls: d.calls, Retries: d.retries, Stats: s, id: id, details: d})
 	}
 	return i
 }
 
-// follow adds to i what was seen of its watchers in the last minute, and to seen what is
-// to be remembered of them.
-func (d *debugHandler) follow(now time.Time, i *debugInformer, seen map[trailID]*trail) {
+// follow adds to i what was seen of its watchers in the last minute, and to trails what
+// is to be remembered of them.
+func (d *debugHandler) follow(now time.Time, i *debugInformer, trails map[trailID]*trail) {
 	for n := range i.Watchers {
 		w := &i.Watchers[n]
 		id := trailID{i.Name, w.id}
@@ -141,7 +148,7 @@ func (d *debugHandler) follow(now time.Time, i *debugInformer, seen map[trailID]
 		if t == nil {
 			t = &trail{}
 		}
-		seen[id] = t
+		trails[id] = t
 		t.add(now, w.Stats)
 		w.Rate, w.Backlog = t.rate(), t.points(now)
 		w.State, w.Attention = watcherState(i.Health, w.Stats, w.details, t)

@@ -136,8 +136,8 @@
 // be reached, and at a start from a Durable, the source is asked for one object: if the
 // version of the answer has gone back, that is reported, and all is listed anew. A
 // restore without such an outage, or one since which more has changed than was lost, is
-// noticed at the next list. Restoring with etcdutl's --bump-revision and --mark-compacted
-// avoids it.
+// noticed at the next list. etcd's documentation has a way to restore by which versions do
+// not go back: etcdutl's --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime
 //

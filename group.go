@@ -233,12 +233,24 @@ func (g *Group) now() (run context.Context, members []*member, changed <-chan st
 	if g.changed == nil {
 		g.changed = make(chan struct{})
 	}
+	return g.ctx, g.stayingLocked(), g.changed
+}
+
+func (g *Group) stayingLocked() []*member {
+	var members []*member
 	for _, m := range g.members {
 		if !m.leaving {
 			members = append(members, m)
 		}
 	}
-	return g.ctx, members, g.changed
+	return members
+}
+
+// shown returns what Health shows, and whether there may be guests later.
+func (g *Group) shown() (members []*member, guests []Member, hosting bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stayingLocked(), slices.Clone(g.guests), g.hosting
 }
 
 // Health returns how each member is doing, by its Health.Name, and each informer that
@@ -260,22 +272,21 @@ func (g *Group) Health() map[string]Health {
 // no informers. Where one of them may be missing, ask the Health of the others instead. It
 // does not block. [ProbeHandler] takes it.
 func (g *Group) Ready() error {
-	g.mu.Lock()
-	hosting := g.hosting
-	g.mu.Unlock()
-	if len(g.look()) == 0 && !hosting {
+	_, _, hosting := g.shown()
+	all := g.look()
+	if len(all) == 0 && !hosting {
 		return errors.New("informer: Group: it has no members")
 	}
-	return g.probe(Health.Ready)
+	return probe(all, Health.Ready)
 }
 
 // Live returns an error if one that Health shows says that only a restart would help, see
 // [Health.Live]. It does not block. [ProbeHandler] takes it.
-func (g *Group) Live() error { return g.probe(Health.Live) }
+func (g *Group) Live() error { return probe(g.look(), Health.Live) }
 
-func (g *Group) probe(check func(Health) error) error {
+func probe(all []seen, check func(Health) error) error {
 	var failed []error
-	for _, s := range g.look() {
+	for _, s := range all {
 		failed = append(failed, check(s.health))
 	}
 	return errors.Join(failed...)
@@ -289,10 +300,7 @@ type seen struct {
 
 // look returns the members and the guests. Those of them that have stopped are sent off.
 func (g *Group) look() []seen {
-	_, members, _ := g.now()
-	g.mu.Lock()
-	guests := slices.Clone(g.guests)
-	g.mu.Unlock()
+	members, guests, _ := g.shown()
 	all := observe(members)
 	var gone []Member
 	for _, m := range guests {

@@ -105,9 +105,9 @@ type Options[T Object] struct {
 	// WatchListAuto.
 	WatchList WatchListMode
 
-	// PageSize asks for LIST in pages of that many objects. Such lists bypass
-	// the API server's cache and are served from etcd; it does not apply where
-	// WatchList is used. 0, the default, leaves it to client-go.
+	// PageSize asks for LIST in pages of that many objects. Such lists ask for the
+	// newest state, past the API server's cache, which etcd has to serve; it does not
+	// apply where WatchList is used. 0, the default, leaves it to client-go.
 	PageSize int64
 
 	// MinWatchTimeout is the least time after which the server is asked to end a

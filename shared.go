@@ -107,9 +107,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	if err != nil {
 		return nil, err
 	}
-	s := newView(inf, resync)
-	inf.shared = func() *sharedIndexInformer[AnyObject] { return s }
-	return s, nil
+	return newView(inf, resync), nil
 }
 
 // refusal is a source that fails with err.

@@ -91,7 +91,8 @@ func startBrowser() (stop func() error, err error) {
 	return stop, nil
 }
 
-// waitForEnd waits until no process uses dir for its data, where the system tells.
+// waitForEnd waits until no process uses dir for its data, where the system tells. It looks
+// again and again: the processes are the browser's children, not ours.
 func waitForEnd(dir string) error {
 	for began := time.Now(); ; time.Sleep(between) {
 		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")

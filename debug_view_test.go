@@ -1,0 +1,159 @@
+package informer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// reporting is a Member that says of itself what a test wants.
+type reporting struct {
+	informer.Member
+	health informer.Health
+}
+
+func (r *reporting) Health() informer.Health { return r.health }
+
+// debugOf returns a handler that shows a member with that health.
+func debugOf(t *testing.T, health informer.Health) http.Handler {
+	t.Helper()
+	var group informer.Group
+	if err := group.Add(&reporting{newInformer(t, informertest.NewSource[configMap](), options{}), health}); err != nil {
+		t.Fatal(err)
+	}
+	return informer.DebugHandler(&group)
+}
+
+func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		inf := newInformer(t, src, options{})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "idle"})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
+		var group informer.Group
+		if err := group.Add(inf); err != nil {
+			t.Fatal(err)
+		}
+		h := informer.DebugHandler(&group)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { _ = group.Run(ctx); close(stopped) }()
+		check := func(want string, attention bool) {
+			t.Helper()
+			synctest.Wait()
+			if i := debug(t, h).Informers[0]; i.State != want || i.Attention != attention {
+				t.Errorf("it is %q (attention %v), want %q", i.State, i.Attention, want)
+			}
+		}
+		check("syncing", false)
+		release()
+		check("watching", false)
+		sleepBubble(time.Minute)
+		src.Disconnect()
+		opened(t, src)
+		src.Disconnect() // the next watch keeps a distance to the last
+		check("between watches", false)
+		check("between watches", false)
+		sleepBubble(time.Minute)
+		check("watching", false)
+		stop()
+		<-stopped
+		for _, w := range debug(t, h).Informers[0].Watchers { // who was not told everything needs attention
+			if w.State != "stopped" || w.Attention != (w.Name == "stuck") {
+				t.Errorf("after the stop: %+v", w)
+			}
+		}
+	})
+}
+
+// TestTheJSONHasTheFieldsThatAreDocumented: those of a Health and of WatcherStats have tests
+// of their own.
+func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("fails", "1"), object("hangs", "1")), options{ErrorHandler: ignore})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
+			if e.Key().Name == "hangs" {
+				<-ctx.Done()
+			}
+			return errors.New("not now")
+		}), informer.WatcherOptions{Workers: 2, Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
+		h := informer.DebugHandler(runGroup(t, inf))
+		get(h, "/?format=json")
+		sleepBubble(10 * time.Second) // a rate needs two looks
+		var answer struct{ Informers []map[string]json.RawMessage }
+		var watchers []map[string]json.RawMessage
+		all := get(h, "/?format=json").Body.Bytes()
+		if err := json.Unmarshal(all, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(answer.Informers[0]["watchers"], &watchers); err != nil {
+			t.Fatal(err)
+		}
+		var top map[string]json.RawMessage
+		if err := json.Unmarshal(all, &top); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			got  map[string]json.RawMessage
+			want []string
+		}{
+			{top, []string{"informers", "time"}},
+			{answer.Informers[0], []string{"attention", "health", "name", "state", "store", "watchers"}},
+			{watchers[0], []string{"attention", "backlog", "calls", "eventsPerSecond", "name", "retries", "state", "stats"}},
+		} {
+			if got := slices.Sorted(maps.Keys(c.got)); !slices.Equal(got, c.want) {
+				t.Errorf("it has %q, want %q", got, c.want)
+			}
+		}
+	})
+}
+
+func TestThePageCountsInHoursWhatIsLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := debugOf(t, informer.Health{LastList: time.Now().Add(-90 * time.Minute)})
+		if shown := page(t, h); !strings.Contains(shown, "<dd>1 h 30 min ago</dd>") {
+			t.Errorf("the list was 90 minutes ago:\n%s", shown)
+		}
+	})
+}
+
+func TestThePageCutsNoCharacterInTwo(t *testing.T) {
+	h := debugOf(t, informer.Health{Name: "a" + strings.Repeat("é", 200)}) // 401 bytes
+	if shown, want := page(t, h), "<bdi>a"+strings.Repeat("é", 99)+" …</bdi>"; !strings.Contains(shown, want) {
+		t.Errorf("the page has no %s:\n%s", want, shown)
+	}
+}
+
+func TestThePageNamesThreeOfManyCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1")), options{})
+		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
+		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Workers: 5})
+		shown := page(t, informer.DebugHandler(runGroup(t, inf)))
+		if want := "<bdi>default/a, default/b, default/c and 2 more</bdi>"; !strings.Contains(shown, want) {
+			t.Errorf("the page has no %s:\n%s", want, shown)
+		}
+	})
+}
+
+func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
+	h := debugOf(t, informer.Health{Name: "from the future", LastList: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	answer := get(h, "/?format=json")
+	if body := answer.Body.String(); answer.Code != http.StatusInternalServerError || strings.Contains(body, "from the future") {
+		t.Errorf("%d: %s", answer.Code, body)
+	}
+	page(t, h)
+}
