@@ -76,7 +76,11 @@ func (c codec) encode(obj any) ([]byte, error) {
 		body, err := obj.(protobuf).Marshal()
 		return append(to, body...), err
 	case asCBOR:
-		body, err := direct.Marshal(obj.(*unstructured.Unstructured).Object)
+		content := obj.(*unstructured.Unstructured).Object
+		if deeper(content, maxNested) {
+			return nil, fmt.Errorf("its fields are nested more than %d deep", maxNested)
+		}
+		body, err := direct.Marshal(content)
 		return append(to, body...), err
 	default:
 		buffer := bytes.NewBuffer(to)
@@ -85,6 +89,29 @@ func (c codec) encode(obj any) ([]byte, error) {
 		err := encoder.Encode(obj)
 		return buffer.Bytes(), err
 	}
+}
+
+// maxNested is how deep the decoder of CBOR goes, as that of JSON. The encoder would go on
+// until the stack is full, which ends the process.
+const maxNested = 10_000
+
+// deeper reports whether there is something below that many levels of maps and slices.
+func deeper(content any, levels int) bool {
+	switch content := content.(type) {
+	case map[string]any:
+		for _, field := range content {
+			if levels == 0 || deeper(field, levels-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, item := range content {
+			if levels == 0 || deeper(item, levels-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // decode returns a new object, which shares no memory with payload.

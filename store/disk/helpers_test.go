@@ -107,3 +107,5 @@ func overwrite(t *testing.T, path, was, is string) {
 		t.Fatalf("%q is not in the file", was)
 	}
 }
+
+func cut(text string) string { return text[:min(len(text), 2000)] }

@@ -142,8 +142,6 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 	}
 }
 
-func cut(text string) string { return text[:min(len(text), 2000)] }
-
 // holdUntilKilled is a process that has a file open.
 func holdUntilKilled(args []string) {
 	s, err := disk.Open(args[0], newConfigMap("", ""), disk.Options{})

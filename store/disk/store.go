@@ -65,6 +65,9 @@ type Store struct {
 // not the file's fault, and leave it alone.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
+	if errors.Is(err, ErrDamaged) { // seen only by the first write; now it is marked
+		s, err = open(path, example, opts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("disk: open %s: %w", path, err)
 	}
