@@ -26,6 +26,7 @@ func TestDifferences(t *testing.T) {
 		"in an index function that fails":                  failingIndexFunction,
 		"in a source that does not stream the first state": silentStream,
 		"in a transform that makes no API object":          transformToNothing,
+		"in a version that the server does not take":       versionOfNoUse,
 	}.inBubbles(t)
 }
 
@@ -42,7 +43,7 @@ func deleteOfAStranger(t *testing.T, s shared) {
 }
 
 func serverThatWentBack(t *testing.T, s shared) {
-	server := &away{source: two(), cause: syscall.ECONNREFUSED}
+	server := &away{source: two(), cause: dialing(syscall.ECONNREFUSED)}
 	backup := server.ResourceVersion()
 	server.Apply(object("a", "undone"))
 	inf := s.new(server, 0)
@@ -60,6 +61,26 @@ func serverThatWentBack(t *testing.T, s shared) {
 		t.Fatal(err)
 	}
 	if noticed := obj.(configMap).Data["value"] != "undone"; noticed != s.ours() {
+		t.Errorf("noticed: %t", noticed)
+	}
+}
+
+func versionOfNoUse(t *testing.T, s shared) {
+	src := two()
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	odd := object("odd", "1")
+	odd.ResourceVersion = "never"
+	src.Inject(watch.Event{Type: watch.Added, Object: odd})
+	sleepBubble(10 * time.Second)
+	src.Disconnect()
+	src.Apply(object("a", "new"))
+	sleepBubble(24 * hour)
+	obj, exists, err := inf.GetStore().GetByKey("default/a")
+	if err != nil || !exists {
+		t.Fatal(err)
+	}
+	if noticed := obj.(configMap).Data["value"] == "new"; noticed != s.ours() {
 		t.Errorf("noticed: %t", noticed)
 	}
 }

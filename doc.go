@@ -132,12 +132,12 @@
 // # A server that goes back in time
 //
 // When etcd is restored from a backup, resourceVersions go back, and a watch from a later
-// one is answered with silence, for ever. So after an outage in which the server could not
-// be reached, and at a start from a Durable, the source is asked for one object: if the
-// version of the answer has gone back, that is reported, and all is listed anew. A
-// restore without such an outage, or one since which more has changed than was lost, is
-// noticed at the next list. etcd's documentation has a way to restore by which versions do
-// not go back: etcdutl's --bump-revision and --mark-compacted.
+// one is answered with silence, for ever. So after an outage, in which the server could not
+// be reached or a gateway answered for it (5xx), and at a start from a Durable, the source is
+// asked for one object: if the version of the answer has gone back, that is reported, and
+// all is listed anew. A restore without such an outage, or one since which more has changed
+// than was lost, is noticed at the next list. etcd's documentation has a way to restore by
+// which versions do not go back: etcdutl's --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime
 //

@@ -226,7 +226,7 @@ func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 		it.listed, it.restored, it.rv = true, restored, ""
 		in.enter(patience, it, bound)
 	}
-	in.ordered = rv != "" && rv != "0"
+	in.ordered = !isAnyVersion(rv)
 	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
 }
 

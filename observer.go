@@ -59,14 +59,16 @@ type WatchInfo struct {
 	Err       error         // that it could not be opened with, or ended with
 }
 
-// StoreInfo says how one attempt at an operation on the store went.
+// StoreInfo says how one attempt at an operation on the store went. An Apply of several
+// changes that a Durable refuses has no Err: each of them is then applied by itself, and what
+// is refused of those is told.
 type StoreInfo struct {
 	Informer string // Options.Name
 	Op       string // as in StoreError
 	Key      string // as in StoreError
 	Took     time.Duration
 	Err      error
-	Failures int // in a row, this one included
+	Failures int // in a row, this one included; 0 if there is no Err
 }
 
 // ApplyInfo is about one event that is being told.

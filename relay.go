@@ -227,11 +227,16 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 	if err == nil && e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted && e.Type != watch.Bookmark {
 		err = fmt.Errorf("unknown type of watch event %q", e.Type)
 	}
+	first := err == nil && e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	if err == nil && e.Type == watch.Bookmark && !first && obj.GetResourceVersion() == "" {
+		// The reflector would watch from no version at all, and miss what is deleted before.
+		err = errors.New("a bookmark without a resourceVersion")
+	}
 	if err != nil {
 		r.source.report(ctx, &ObjectError{Op: "watch", Err: err})
 		return false
 	}
-	if e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+	if first {
 		r.streaming = false
 	}
 	if !r.streaming { // before, it may yet turn out to be of another type

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -61,11 +62,13 @@ type away struct {
 	cause error
 }
 
+func dialing(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+
 func (a *away) err() error {
 	if !a.gone.Load() {
 		return nil
 	}
-	return &net.OpError{Op: "dial", Net: "tcp", Err: a.cause}
+	return a.cause
 }
 
 func (a *away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -84,8 +87,9 @@ func (a *away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 
 func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 	for name, cause := range map[string]error{
-		"the watch is tried again": syscall.ECONNREFUSED, // by the reflector
-		"listed first":             errors.New("no route"),
+		"the watch is tried again": dialing(syscall.ECONNREFUSED), // by the reflector
+		"listed first":             dialing(errors.New("no route")),
+		"a gateway answers":        apierrors.NewServiceUnavailable("no upstream"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -107,7 +111,11 @@ func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 				_, _ = src.Update(object("a", "3")) // again the version that "a" is known with
 				sleepBubble(10 * time.Second)
 				server.gone.Store(false)
+				n := len(src.Requests())
 				sleepBubble(2 * time.Minute)
+				if got := asked(src, n); !strings.HasPrefix(got, "probe, list, watch") && !strings.HasPrefix(got, "probe, stream") {
+					t.Errorf("the source was asked for: %s", got)
+				}
 				checkView(t, r, src)
 				checkStore(t, inf, src)
 				if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
@@ -125,7 +133,7 @@ func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		server := &away{source: src, cause: syscall.ECONNREFUSED}
+		server := &away{source: src, cause: dialing(syscall.ECONNREFUSED)}
 		var errs errorLog
 		inf := newInformer(t, server, options{ErrorHandler: errs.handle})
 		informertest.Run(t, inf)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -113,23 +114,37 @@ func (s *source) probe(ctx context.Context, version string) error {
 	return nil
 }
 
-// afresh has a list that follows a step back in time ask for what there is now, and one in
-// pages too: without that, the API server answers the first in one piece, and after a
+// afresh has a list that follows a step back in time ask for what there is now: a list that
+// need not be older than the past would wait for it. It has one in pages do the same: without
+// that, the API server answers the first in one piece, and after a
 // restart of it with a state that is too old to be watched from.
-func (s *source) afresh(opts *metav1.ListOptions) {
+func (s *source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
+	if opts.Continue != "" {
+		return nil
+	}
+	if err := s.checkSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
+		return err
+	}
 	paged := s.pageSize > 0 && opts.SendInitialEvents == nil
-	if opts.Continue == "" && (paged || s.wentBack.Load()) {
+	if paged || s.wentBack.Load() {
 		opts.ResourceVersion = ""
 		if opts.SendInitialEvents == nil {
 			opts.ResourceVersionMatch = ""
 		}
 	}
+	return nil
 }
 
-// isConnectionError reports whether err says that there was no server to answer.
-func isConnectionError(err error) bool {
+// isAnyVersion reports whether a server may answer with whatever state it has.
+func isAnyVersion(version string) bool { return version == "" || version == "0" }
+
+// isAway reports whether err says that there was no server to answer, or that something in
+// front of it did.
+func isAway(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
+	var status apierrors.APIStatus
+	return errors.As(err, &op) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
 }
 
 // accepted notes that the watch which goes on from an old version is good.

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -147,8 +148,11 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	s.endWatch()
 	list, err := s.resume(ctx)
 	if list == nil && err == nil {
-		s.afresh(&opts)
+		err = s.afresh(ctx, &opts)
+	}
+	if list == nil && err == nil {
 		list, err = s.list(ctx, opts)
+		err = withoutVersion(err, opts.ResourceVersion)
 	}
 	if err != nil {
 		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
@@ -204,13 +208,18 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if streaming && (resuming || s.streamless.Load()) {
 		return nil, errStreamless // the reflector then lists
 	}
+	var err error
 	if streaming {
-		s.afresh(&opts)
+		err = s.afresh(ctx, &opts)
 	} else {
 		s.pace(ctx)
-		if err := s.checkSuspect(ctx, opts.ResourceVersion); err != nil {
-			return nil, err
+		err = s.checkSuspect(ctx, opts.ResourceVersion)
+	}
+	if err != nil {
+		if !isExpired(err) {
+			s.failed(ctx, "watch", err)
 		}
+		return nil, err
 	}
 	if !s.calls.enter("watch") {
 		return nil, context.Canceled
@@ -221,13 +230,15 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if err == nil && isNil(w) {
 		err = errors.New("the source returned no watch")
 	}
+	if streaming {
+		err = withoutVersion(err, opts.ResourceVersion)
+	}
 	if err != nil {
 		s.calls.leave("watch")
 		s.watchOver(WatchInfo{Streaming: streaming, Err: err}, begun)
 		if resuming && isExpired(err) {
 			s.resumption.end()
 		}
-		s.suspect.Store(s.suspect.Load() || isConnectionError(err))
 		listFollows := isExpired(err) || streaming && cannotStream(err)
 		if !listFollows {
 			s.failed(ctx, "watch", err)
@@ -244,16 +255,14 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	return r, nil
 }
 
-// checkSuspect probes a server that was away before it is asked for a watch from version.
+// checkSuspect probes a server that was away before it is asked for what came after version.
 func (s *source) checkSuspect(ctx context.Context, version string) error {
-	if version == "" || version == "0" || !s.suspect.Load() {
+	if isAnyVersion(version) || !s.suspect.Load() {
 		return nil
 	}
 	err := s.probe(ctx, version)
 	if err == nil || isExpired(err) {
 		s.suspect.Store(false)
-	} else {
-		s.failed(ctx, "watch", err)
 	}
 	return err
 }
@@ -271,11 +280,21 @@ func listInstead(why string) *apierrors.StatusError {
 	}}
 }
 
+// withoutVersion returns err, or what makes the reflector ask once more, for the newest
+// state: what it has asked for from a version may be wrong because of the version. That is
+// the last event's, and the reflector would stay with it for ever.
+func withoutVersion(err error, version string) error {
+	if !isMisunderstood(err) || isAnyVersion(version) {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
+}
+
 // cannotStream reports whether err is how a server says that it does not know
 // streams of the first state.
-func cannotStream(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
-}
+func cannotStream(err error) bool { return isMisunderstood(err) || apierrors.IsMethodNotSupported(err) }
+
+func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
@@ -284,6 +303,9 @@ func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apie
 func (s *source) failed(ctx context.Context, op string, err error) {
 	if ctx.Err() != nil {
 		return
+	}
+	if isAway(err) {
+		s.suspect.Store(true)
 	}
 	werr := &WatchError{Op: op, Resource: s.name, Err: err}
 	if s.status.fail(werr) {

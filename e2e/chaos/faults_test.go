@@ -28,6 +28,7 @@ func faults() []fault {
 		{"connections half-open", (*episode).silence, nil},
 		{"API server restarted", (*episode).restart, everybody},
 		{"etcd restored to an older state", (*episode).restoreOlder, everybody},
+		{"etcd restored behind a gateway", (*episode).restoreBehindGateway, everybody},
 		{"429 with Retry-After", under(throttling), nil},
 		{"500, 503, 504", until(func() *plan { return refusing(500, 503, 504) }), everybody},
 		{"401, 403", until(func() *plan { return refusing(http.StatusUnauthorized, http.StatusForbidden) }), everybody},
@@ -35,6 +36,7 @@ func faults() []fault {
 		{"lists garbled or cut off", under(breakingLists), nil},
 		{"watches broken off amid an event", under(breakingEvents), nil},
 		{"malformed objects", under(malforming), nil},
+		{"bookmarks without a version", under(unversioned), nil},
 		{"objects of another kind, and a list", (*episode).lie, nil},
 		{"huge objects", under(inflating), nil},
 		{"history expired", (*episode).expire, nil},
@@ -44,9 +46,7 @@ func faults() []fault {
 	}
 	if *known {
 		all = append(all,
-			fault{"etcd restored and overtaken", (*episode).restoreOvertaken, everybody},
-			fault{"etcd restored behind a gateway", (*episode).restoreBehindGateway, everybody},
-			fault{"bookmarks without a version", under(unversioned), nil})
+			fault{"etcd restored and overtaken", (*episode).restoreOvertaken, everybody})
 	}
 	return all
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos", 0, "for how long faults are played; 0 for not at all")
+	chaosFor  = flag.Duration("chaos", time.Minute, "for how long faults are played; 0 for not at all")
 	soakFor   = flag.Duration("soak", 0, "for how long watchers come and go; 0 for not at all")
 	seed      = flag.Int64("seed", 0, "what the order of the faults follows from; 0 for another one each time")
 	onlyFault = flag.String("fault", "", "the only fault that is played, by its name")

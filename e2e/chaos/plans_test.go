@@ -158,7 +158,7 @@ func malforming() *plan {
 	}}
 }
 
-// unversioned sends bookmarks that lack what they are for, and events from then on.
+// unversioned sends bookmarks that lack what they are for before the events.
 func unversioned() *plan {
 	return &plan{change: func(resp *http.Response, r request) {
 		if r.watch && !r.streaming && isJSON(resp) {
