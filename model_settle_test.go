@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -303,7 +304,8 @@ func (p *pupil) hasFailing() bool {
 // reader lets read happen beside everything else, for a while.
 func (l *incarnation) reader(read func(context.Context)) {
 	l.readers.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		// Nothing else happens at the end of it, which would leave it open what came first.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second-7)
 		defer cancel()
 		read(ctx)
 	})
@@ -317,7 +319,15 @@ func (w *torture) waitForVersion(d deed) {
 	w.say("write %s, %v, and wait for that version", name, p)
 	version := w.src.ResourceVersion()
 	l.reader(func(ctx context.Context) {
-		if l.inf.WaitForResourceVersion(ctx, version) != nil || l.crashed.Load() {
+		err := l.inf.WaitForResourceVersion(ctx, version)
+		if l.crashed.Load() {
+			return
+		}
+		if err != nil {
+			at := l.inf.ResourceVersion()
+			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
+				w.problem("WaitForResourceVersion(%s) goes on waiting at %s", version, at)
+			}
 			return
 		}
 		obj, exists, err := l.inf.Get(keyOf(name))

@@ -114,10 +114,10 @@ func (s *source) probe(ctx context.Context, version string) error {
 	return nil
 }
 
-// afresh has a list that follows a step back in time ask for what there is now: a list that
-// need not be older than the past would wait for it. It has one in pages do the same: without
-// that, the API server answers the first in one piece, and after a
-// restart of it with a state that is too old to be watched from.
+// afresh has a list ask for what there is now if the server has gone back in time: as of a
+// version that is lost, it would wait until there is one once more. It has a list in pages do
+// the same: without that, the API server answers the first in one piece, and after a restart
+// of it with a state that is too old to be watched from.
 func (s *source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
 	if opts.Continue != "" {
 		return nil

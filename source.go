@@ -148,11 +148,10 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	s.endWatch()
 	list, err := s.resume(ctx)
 	if list == nil && err == nil {
-		err = s.afresh(ctx, &opts)
-	}
-	if list == nil && err == nil {
-		list, err = s.list(ctx, opts)
-		err = withoutVersion(err, opts.ResourceVersion)
+		if err = s.afresh(ctx, &opts); err == nil {
+			list, err = s.list(ctx, opts)
+			err = withoutVersion(err, opts.ResourceVersion)
+		}
 	}
 	if err != nil {
 		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again

@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,12 +78,12 @@ func run(ctx context.Context, root, only, table string) error {
 	}
 	report := strings.Builder{}
 	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
-	unnoticed, planted := 0, 0
+	faults = slices.DeleteFunc(faults, func(f fault) bool { return !chosen.MatchString(f.What) })
+	if err := checkSound(ctx, dir, faults); err != nil {
+		return err
+	}
+	unnoticed := 0
 	for _, f := range faults {
-		if !chosen.MatchString(f.What) {
-			continue
-		}
-		planted++
 		o, err := try(ctx, dir, f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.What, err)
@@ -99,7 +101,7 @@ func run(ctx context.Context, root, only, table string) error {
 			return err
 		}
 	}
-	fmt.Printf("%d of %d faults were noticed\n", planted-unnoticed, planted)
+	fmt.Printf("%d of %d faults were noticed\n", len(faults)-unnoticed, len(faults))
 	if unnoticed > 0 {
 		return fmt.Errorf("%d faults were not noticed", unnoticed)
 	}
@@ -117,6 +119,21 @@ func read(text []byte) (faults []fault, err error) {
 		}
 	}
 	return faults, nil
+}
+
+// checkSound returns an error unless the tests pass in dir as it is: tests that fail anyhow
+// would notice everything.
+func checkSound(ctx context.Context, dir string, faults []fault) error {
+	sound := map[string]bool{}
+	for _, f := range faults {
+		if args := f.testArgs(); !sound[f.Tests] {
+			if out, err := goRun(ctx, dir, args...); err != nil {
+				return fmt.Errorf("without any fault, go %s: %w\n%s", strings.Join(args, " "), err, out)
+			}
+			sound[f.Tests] = true
+		}
+	}
+	return nil
 }
 
 // copyModule copies what git knows of root, without other modules, to dir.
@@ -146,6 +163,12 @@ func copyModule(ctx context.Context, root, dir string) error {
 	return nil
 }
 
+func (f fault) pkg() string { return "./" + path.Dir(f.File) }
+
+func (f fault) testArgs() []string {
+	return []string{"test", "-timeout", patience, "-run", f.Tests, f.pkg()}
+}
+
 // plant returns the text of the file with the fault in it.
 func (f fault) plant(text string) (string, error) {
 	if n := strings.Count(text, f.Old); n != 1 {
@@ -154,7 +177,10 @@ func (f fault) plant(text string) (string, error) {
 	return strings.Replace(text, f.Old, f.New, 1), nil
 }
 
-var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+var (
+	failed  = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `) // a test that times out panics
+)
 
 // try plants a fault in the module in dir, runs its tests, and takes it out again.
 func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
@@ -171,12 +197,11 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
-	pkg := "./" + filepath.ToSlash(filepath.Dir(f.File))
-	if out, err := goRun(ctx, dir, "vet", pkg); err != nil {
+	if out, err := goRun(ctx, dir, "vet", f.pkg()); err != nil {
 		return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
 	begun := time.Now()
-	out, err := goRun(ctx, dir, "test", "-timeout", patience, "-run", f.Tests, pkg)
+	out, err := goRun(ctx, dir, f.testArgs()...)
 	o.took = time.Since(begun)
 	if ctx.Err() != nil {
 		return o, ctx.Err()
@@ -187,6 +212,9 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 		}
 		return o, nil
 	}
+	if !crashed.MatchString(out) && !failed.MatchString(out) {
+		return o, fmt.Errorf("the tests have not run: %w\n%s", err, out)
+	}
 	o.noticed = true
 	seen := map[string]bool{}
 	for _, m := range failed.FindAllStringSubmatch(out, -1) {
@@ -196,7 +224,7 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 		}
 	}
 	if len(o.by) == 0 {
-		o.by = []string{"a panic or a hang in " + f.Tests}
+		o.by = []string{"a panic or a hang in " + strings.TrimSuffix(f.Tests, "$")}
 	}
 	return o, nil
 }

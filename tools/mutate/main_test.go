@@ -33,7 +33,7 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n",
+		"m.go":      "package m\n\nimport \"os\"\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n\nvar _ = os.Exit\n",
 		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif one() != 1 {\n\t\tt.Error(one())\n\t}\n}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -54,6 +54,7 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 		{"twice", func(f *fault) { f.Old = "return" }, false, "2 times"},
 		{"no Go", func(f *fault) { f.New = "return x" }, false, "does not compile"},
 		{"no test", func(f *fault) { f.Tests = "TestTwo" }, false, "no test matches"},
+		{"tests that do not run", func(f *fault) { f.New = "return 3 }\n\nfunc init() { os.Exit(1)" }, false, "have not run"},
 		{"no file", func(f *fault) { f.File = "n.go" }, false, "n.go"},
 	} {
 		f := good
@@ -68,6 +69,23 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(dir, "m.go")); err != nil || !strings.Contains(string(text), "return 1 }") {
 			t.Fatalf("%s: the fault has stayed: %s, %v", test.what, text, err)
 		}
+	}
+}
+
+func TestTestsThatFailAnyhowNoticeNothing(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module example.com/m\n\ngo 1.26\n",
+		"m.go":      "package m\n\nfunc one() int { return 1 }\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif one() != 2 {\n\t\tt.Error(one())\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := checkSound(t.Context(), dir, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return 3", Tests: "TestOne"}})
+	if err == nil || !strings.Contains(err.Error(), "without any fault") {
+		t.Errorf("the tests fail without a fault: %v", err)
 	}
 }
 
