@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -174,10 +175,15 @@ func (e *episode) forget(k *kind) {
 	e.do("expire", e.server.Expire(e.ctx, k.resource()))
 }
 
-// lie ends with a list: else nobody can know that what was told is not so.
+// lie tells of what there is not. Only a list says that it is not there.
 func (e *episode) lie() {
 	e.under(lying(), e.hold)
-	e.under(&plan{answer: forgetting}, e.hold)
+	truth := time.Now()
+	e.under(&plan{answer: forgetting}, func() {
+		e.await(e.name+": not everybody lists", func() bool {
+			return !slices.ContainsFunc(e.followers, func(f follower) bool { return !f.health().LastList.After(truth) })
+		})
+	})
 }
 
 // vanish deletes a definition, with all objects, and makes another one of that name.
