@@ -87,7 +87,8 @@
 //
 //  7. Isolation. A watcher that is slow, blocks, fails, or panics if that is
 //     recovered, delays nobody else. A panic of any other function of yours, or of a
-//     watcher without RecoverPanics, ends the process.
+//     watcher without RecoverPanics, ends the process; package enqueue can recover those
+//     of reconcile, and handlers of a SharedIndexInformer keep client-go's rule.
 //
 //  8. Bounded. What waits for one watcher is at most MaxBacklog events plus two per
 //     object, one per object of a state that it has not been told yet, and what it was
@@ -132,11 +133,10 @@
 // # A server that goes back in time
 //
 // When etcd is restored from a backup, resourceVersions go back, and a watch from a later
-// one is answered with silence, for ever. So after an outage, in which the server could not
-// be reached or a gateway answered for it (5xx), and at a start from a Durable, the source is
-// asked for one object: if the version of the answer has gone back, that is reported, and
-// all is listed anew. A restore without such an outage, or one since which more has changed
-// than was lost, is noticed at the next list. etcd's documentation has a way to restore by
+// one is answered with silence, for ever. So after a request that has failed, and at a start
+// from a Durable, the source is asked for one object: if the version of the answer has gone
+// back, that is reported, and all is listed anew. A restore after which no request has
+// failed, or since which more has changed than was lost, is noticed at the next list. etcd's documentation has a way to restore by
 // which versions do not go back: etcdutl's --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime

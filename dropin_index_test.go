@@ -59,10 +59,14 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		checkIndexed(t, indexer, "value", "z", "q")
 		_ = indexer.Delete(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: object("q", "z")})
 		checkIndexed(t, indexer, "value", "z")
+		_ = indexer.Add(object("gone", "old"))
 		if err := indexer.Replace([]any{object("a", "x"), object("b", "x"), object("r", "z")}, ""); err != nil {
 			t.Fatal(err)
 		}
 		checkIndexed(t, indexer, "value", "z", "r")
+		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x", "z"}) {
+			t.Errorf("values after Replace: %v", got)
+		}
 		_ = indexer.Delete(object("r", "z"))
 		objs, err := indexer.Index("value", object("other", "x"))
 		if err != nil || len(objs) != 2 {

@@ -168,7 +168,7 @@ func (w *world) looksWell(what string) {
 	}
 }
 
-func TestOddObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
+func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 	t.Parallel()
 	for name, obj := range odd() {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestOddObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 	}
 }
 
-func TestAllOddObjectsAtOnce(t *testing.T) {
+func TestAllHostileObjectsAtOnce(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
@@ -233,7 +233,7 @@ func TestAllOddObjectsAtOnce(t *testing.T) {
 	})
 }
 
-func TestObjectsOfOneKeyAreOne(t *testing.T) {
+func TestHostileObjectsOfOneKeyAreOne(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
@@ -254,7 +254,7 @@ func TestObjectsOfOneKeyAreOne(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoObjectIsReportedAndHarmsNoOther(t *testing.T) {
+func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 	t.Parallel()
 	nameless := object("", "1")
 	for name, obj := range map[string]runtime.Object{
@@ -299,7 +299,7 @@ func (w *world) reported(what string, want bool) {
 	}
 }
 
-func TestAnObjectOfAnotherTypeIsReportedAndHarmsNoOther(t *testing.T) {
+func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
@@ -332,7 +332,7 @@ func TestAnObjectOfAnotherTypeIsReportedAndHarmsNoOther(t *testing.T) {
 
 // A reflector goes on at the version of the last event, and for ever: if the server does not
 // take that which it has sent, it is asked for what there is now.
-func TestAVersionThatTheServerDoesNotTakeIsToldAndLosesNothing(t *testing.T) {
+func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	for version, taken := range map[string]bool{"": true, "0": true, "never": false, "-5": false, strings.Repeat("9", 400): false} {
 		t.Run(fmt.Sprintf("%.10q", version), func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestAVersionThatTheServerDoesNotTakeIsToldAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestABookmarkWithoutAVersionIsNoPlaceToGoOnAt(t *testing.T) {
+func TestAHostileBookmarkIsNoPlaceToGoOnAt(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
@@ -404,7 +404,7 @@ func nested(depth int) *unstructured.Unstructured {
 }
 
 // JSON and CBOR are not decoded if they are deeper than 10,000.
-func TestDeepObjects(t *testing.T) {
+func TestHostileDepth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		deep := nested(9_900)
@@ -444,7 +444,7 @@ func TestDeepObjects(t *testing.T) {
 	})
 }
 
-func TestAStoreOfOtherThingsIsAnErrorAndNoPanic(t *testing.T) {
+func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()

@@ -90,6 +90,8 @@ func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 		"the watch is tried again": dialing(syscall.ECONNREFUSED), // by the reflector
 		"listed first":             dialing(errors.New("no route")),
 		"a gateway answers":        apierrors.NewServiceUnavailable("no upstream"),
+		"too many requests":        apierrors.NewTooManyRequests("storage is (re)initializing", 1),
+		"a proxy of its own mind":  errors.New("<html>"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -149,6 +151,33 @@ func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
 		}
 		if got := errs.take(); len(got) != 1 {
 			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+// TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays: the second failure is that of the
+// probe.
+func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Update(object("a", "2"))
+		_, _ = src.Update(object("a", "lost"))
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: ignore})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		throttled := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+		src.Fail(informertest.VerbWatch, dialing(syscall.ECONNREFUSED), 1)
+		src.Fail(informertest.VerbWatch, throttled, 1)
+		src.Fail(informertest.VerbList, throttled, 1)
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = src.Update(object("a", "3"))
+		sleepBubble(2 * time.Minute)
+		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
+			t.Errorf("a is %q", got)
 		}
 	})
 }

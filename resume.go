@@ -2,10 +2,7 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
@@ -102,6 +98,7 @@ func (s *source) probe(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("%T is no list: %w", list, err)
 	}
+	s.suspect.Store(false)
 	now := m.GetResourceVersion()
 	order, err := resourceversion.CompareResourceVersion(now, version)
 	switch {
@@ -137,15 +134,6 @@ func (s *source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
 
 // isAnyVersion reports whether a server may answer with whatever state it has.
 func isAnyVersion(version string) bool { return version == "" || version == "0" }
-
-// isAway reports whether err says that there was no server to answer, or that something in
-// front of it did.
-func isAway(err error) bool {
-	var op *net.OpError
-	var status apierrors.APIStatus
-	return errors.As(err, &op) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
-}
 
 // accepted notes that the watch which goes on from an old version is good.
 func (s *source) accepted() {

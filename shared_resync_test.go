@@ -118,6 +118,11 @@ func resyncEachSecond(t *testing.T, s shared) {
 	_, handlers, _ := runResynced(t, s, hour, time.Millisecond)
 	sleepBubble(10*time.Minute + time.Second/2)
 	about(t, "a handler with 1 ms", 600, handlers[0].resyncs(t))
+
+	_, _, late := runResynced(t, s, 100*time.Millisecond)
+	h := late(50 * time.Millisecond)
+	sleepBubble(10*time.Minute + time.Second/2)
+	about(t, "a late handler with 50 ms", 600, h.resyncs(t))
 }
 
 func resyncSoonerBeforeStart(t *testing.T, s shared) {

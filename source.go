@@ -66,7 +66,7 @@ type source struct {
 	short       atomic.Int32 // watches in a row that ended at once
 	streamless  atomic.Bool  // a stream of the first state has stayed silent
 	versionless atomic.Bool  // a list without a version was reported
-	suspect     atomic.Bool  // the server was away: it may be another that comes back
+	suspect     atomic.Bool  // a request has failed: the server may come back with a past state
 	wentBack    atomic.Bool  // it is one with a past state, not listed yet
 }
 
@@ -254,16 +254,12 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	return r, nil
 }
 
-// checkSuspect probes a server that was away before it is asked for what came after version.
+// checkSuspect probes a server that has failed before it is asked for what came after version.
 func (s *source) checkSuspect(ctx context.Context, version string) error {
 	if isAnyVersion(version) || !s.suspect.Load() {
 		return nil
 	}
-	err := s.probe(ctx, version)
-	if err == nil || isExpired(err) {
-		s.suspect.Store(false)
-	}
-	return err
+	return s.probe(ctx, version)
 }
 
 // What a relay tells the reflector, to make it list. They must be none of the
@@ -303,9 +299,7 @@ func (s *source) failed(ctx context.Context, op string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if isAway(err) {
-		s.suspect.Store(true)
-	}
+	s.suspect.Store(true)
 	werr := &WatchError{Op: op, Resource: s.name, Err: err}
 	if s.status.fail(werr) {
 		s.report(ctx, werr)

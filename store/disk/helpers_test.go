@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -109,3 +110,26 @@ func overwrite(t *testing.T, path, was, is string) {
 }
 
 func cut(text string) string { return text[:min(len(text), 2000)] }
+
+// reads is a file that remembers which pages were read.
+type reads struct {
+	*bytes.Reader
+	pages map[int]bool
+}
+
+func (r *reads) ReadAt(p []byte, off int64) (int, error) {
+	for at := off; at < off+int64(len(p)); at += disk.PageSize {
+		r.pages[int(at/disk.PageSize)] = true
+	}
+	return r.Reader.ReadAt(p, off)
+}
+
+// usedPages returns the pages that are not free.
+func usedPages(t *testing.T, file []byte) []int {
+	t.Helper()
+	r := &reads{Reader: bytes.NewReader(file), pages: map[int]bool{}}
+	if _, err := disk.CheckRead(r, int64(len(file))); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(r.pages))
+}

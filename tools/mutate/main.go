@@ -79,6 +79,9 @@ func run(ctx context.Context, root, only, table string) error {
 	report := strings.Builder{}
 	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
 	faults = slices.DeleteFunc(faults, func(f fault) bool { return !chosen.MatchString(f.What) })
+	if len(faults) == 0 {
+		return fmt.Errorf("-run: there is no fault %q", only)
+	}
 	if err := checkSound(ctx, dir, faults); err != nil {
 		return err
 	}

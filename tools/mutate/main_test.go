@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,10 @@ import (
 // Every fault can still be planted, whatever has become of the code.
 func TestEveryFaultFitsTheLibrary(t *testing.T) {
 	faults, err := read(faultsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/reliability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +32,12 @@ func TestEveryFaultFitsTheLibrary(t *testing.T) {
 		if _, err := f.plant(string(text)); err != nil {
 			t.Errorf("%s: %v", f.What, err)
 		}
+		if row := fmt.Sprintf("| %s | `%s` |", f.What, f.File); !bytes.Contains(page, []byte(row)) {
+			t.Errorf("docs/reliability.md has no row %s", row)
+		}
+	}
+	if n := len(faults); !bytes.Contains(page, fmt.Appendf(nil, "%d faults, all noticed", n)) {
+		t.Errorf("docs/reliability.md does not speak of %d faults", n)
 	}
 }
 

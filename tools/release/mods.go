@@ -18,7 +18,7 @@ import (
 // open returns the modules, or an error if they cannot have that version.
 func open(root, version string, dirs []string) ([]repo.Module, error) {
 	if semver.Canonical(version) != version || version == "" {
-		return nil, fmt.Errorf("%q is no version as v1.2.3 is", version)
+		return nil, fmt.Errorf("VERSION is %q, want one such as v0.1.0", version)
 	}
 	modules, err := repo.Modules(root, dirs)
 	if err != nil {

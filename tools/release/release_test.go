@@ -119,9 +119,9 @@ func TestWhatIsCommittedIsChecked(t *testing.T) {
 	}{
 		{name: "all is well"},
 		{name: "a pre-release", version: "v0.1.0-rc.1"},
-		{name: "no version", version: "0.1.0", wrong: "is no version"},
-		{name: "half a version", version: "v0.1", wrong: "is no version"},
-		{name: "a version with metadata", version: "v0.1.0+incompatible", wrong: "is no version"},
+		{name: "no version", version: "0.1.0", wrong: "VERSION is"},
+		{name: "half a version", version: "v0.1", wrong: "VERSION is"},
+		{name: "a version with metadata", version: "v0.1.0+incompatible", wrong: "VERSION is"},
 		{name: "the version of another path", version: "v2.0.0", wrong: "should be v0 or v1"},
 		{name: "a sibling is not required", wrong: "its go.mod lacks example.com/lib v0.1.0", changes: map[string]string{
 			"sub/go.mod": "module example.com/lib/sub\n\ngo 1.26\n",
