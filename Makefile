@@ -16,8 +16,8 @@ help: ## say what there is
 
 .PHONY: test
 test: ## run the tests of all modules under the race detector
-	@set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && go test -race $(TESTFLAGS) ./...); done
-	@echo "== tools"; cd tools && GOWORK=off go test ./...
+	go test -race $(TESTFLAGS) $(MODULES:%=./%/...)
+	cd tools && GOWORK=off go test ./...
 
 .PHONY: lint
 lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences

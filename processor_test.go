@@ -57,7 +57,7 @@ func TestStartedChIsClosedAtOnceWithoutListeners(t *testing.T) {
 // TestStartUpUnderFire runs on real goroutines, because a bubble would take the
 // disorder out of it.
 func TestStartUpUnderFire(t *testing.T) {
-	rounds := 1000
+	rounds := 500
 	if testing.Short() {
 		rounds = 50
 	}
