@@ -115,18 +115,31 @@ func (l *informerProcessorListener[T]) insist(ctx context.Context, op string, tr
 		if failures == 1 && !l.gone.Load() {
 			l.processor.report(ctx, &StoreError{Op: op, Failures: failures, Err: err})
 		}
-		timer := time.NewTimer(backoff.Step())
+		if !l.rest(ctx, backoff.Step(), between) {
+			return false
+		}
+	}
+}
+
+// rest waits, and takes from the log what would be too much meanwhile. It returns false if
+// the listener is removed, or if there is no time left.
+func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Duration, between func()) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for over := false; !over; {
 		select {
 		case <-timer.C:
-			l.keepUp(ctx)
-			between()
-			continue
+			over = true
+		case <-l.news.wake:
 		case <-l.processor.draining:
+			return false
 		case <-l.removed:
+			return false
 		}
-		timer.Stop()
-		return false
+		l.keepUp(ctx)
+		between()
 	}
+	return true
 }
 
 // state is what a listener is told before it follows the log. It makes its

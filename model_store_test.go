@@ -325,11 +325,12 @@ func (m *modelFaults) doubt(obj configMap) {
 	m.refusals["default/"+obj.Name], m.refused["default/"+obj.Name] = true, true
 }
 
-// active says whether anything is or was wrong a moment ago.
+// active says whether anything is or was wrong a moment ago, or whether the last write has
+// failed after it had its effect: nobody may have been told of that.
 func (m *modelFaults) active() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wrongLocked() || m.ever && time.Since(m.since) < 15*time.Second
+	return m.wrongLocked() || m.unsure || m.ever && time.Since(m.since) < 15*time.Second
 }
 
 func (m *modelFaults) heal() {

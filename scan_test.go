@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,6 +230,31 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 				t.Errorf("reported %v", err)
 			}
 		}
+	})
+}
+
+// Between attempts, which are up to 5 s apart, the log does not wait for the watcher either.
+func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(10)...)
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		r := &recorder{}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
+		informertest.Run(t, inf)
+		<-reg.Synced()
+		paged.fail.Store(true)
+		sleepBubble(2 * time.Minute) // a resync is being tried again, every few seconds
+		for i := range 1000 {
+			src.Apply(object("o001", strconv.Itoa(i+2)))
+		}
+		sleepBubble(10 * time.Millisecond)
+		if s := reg.Stats(); s.Pending > 3 || s.Merged < 990 {
+			t.Errorf("of 1000 updates of one object, Stats are %+v", s)
+		}
+		paged.fail.Store(false)
+		sleepBubble(time.Minute)
+		checkView(t, r, src)
 	})
 }
 
