@@ -132,12 +132,13 @@
 //
 // # A server that goes back in time
 //
-// When etcd is restored from a backup, resourceVersions go back, and a watch from a later
-// one is answered with silence, for ever. So after a request that has failed, and at a start
-// from a Durable, the source is asked for one object: if the version of the answer has gone
-// back, that is reported, and all is listed anew. A restore after which no request has
-// failed, or since which more has changed than was lost, is noticed at the next list. etcd's documentation has a way to restore by
-// which versions do not go back: etcdutl's --bump-revision and --mark-compacted.
+// When etcd is restored from a backup, resourceVersions go back, and a watch from a
+// later one is answered with silence, for ever. So after a request that has failed,
+// and at a start from a Durable, the source is asked for one object: if the version of
+// the answer has gone back, that is reported, and all is listed anew. A restore after
+// which no request has failed, or since which more has changed than was lost, is
+// noticed at the next list. etcd's documentation has a way to restore by which
+// versions do not go back: etcdutl's --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime
 //

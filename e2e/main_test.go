@@ -6,8 +6,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
@@ -24,11 +22,5 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
-	// Timers of the API server's own, see Server.Stop.
-	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
-	if err := goleak.Find(waits); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(code))
 }

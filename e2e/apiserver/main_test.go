@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,12 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
-	if err := goleak.Find(goleak.IgnoreAnyFunction(
-		"k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(code))
 }
 
 // widgets is a kind of a test's own.

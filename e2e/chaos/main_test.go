@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
 var (
@@ -36,14 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	// Timers of the API server's own, see apiserver.Server.Stop.
-	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
-	if err := goleak.Find(waits); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
 // publish prints a table, and adds it to the file of -table.

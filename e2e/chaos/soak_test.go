@@ -221,22 +221,8 @@ func (s *soak) joinAsWatcher(random *rand.Rand) {
 	if random.IntN(4) == 0 {
 		w = informer.Select(w, func(obj object) bool { return obj.GetLabels()[colour] == colours[0] })
 	}
-	opts := informer.WatcherOptions{Name: "watcher", RecoverPanics: true}
-	if random.IntN(2) == 0 {
-		opts.MaxBacklog = random.IntN(100) - 1
-	}
-	if random.IntN(2) == 0 {
-		opts.Workers = random.IntN(5)
-	}
-	if random.IntN(3) == 0 {
-		opts.Retry = informer.Backoff(time.Millisecond, time.Second, 3)
-	}
-	if random.IntN(3) == 0 {
-		opts.ResyncPeriod = time.Millisecond
-	}
-	if random.IntN(3) == 0 {
-		opts.OnSynced = func(context.Context) {}
-	}
+	opts := anyOptions(random.IntN, time.Millisecond)
+	opts.Name, opts.RecoverPanics = "watcher", true
 	reg, err := s.informers[random.IntN(len(s.informers))].AddWatcher(w, opts)
 	if err != nil {
 		if !errors.Is(err, informer.ErrStopped) {

@@ -87,7 +87,7 @@ func (f *following[T]) addStaying(l *life[T]) {
 func (f *following[T]) visit() {
 	for f.ctx.Err() == nil {
 		r := &recorder[T]{}
-		reg, err := f.life().inf.AddWatcher(r, f.visitor())
+		reg, err := f.life().inf.AddWatcher(r, anyOptions(rand.IntN, 50*time.Millisecond))
 		if err != nil {
 			if !errors.Is(err, informer.ErrStopped) {
 				f.fail(err)
@@ -114,22 +114,22 @@ func (f *following[T]) visit() {
 	}
 }
 
-// visitor returns options of any sort.
-func (f *following[T]) visitor() informer.WatcherOptions {
+// anyOptions returns options of any sort, as intn chooses.
+func anyOptions(intn func(int) int, resync time.Duration) informer.WatcherOptions {
 	var opts informer.WatcherOptions
-	if rand.IntN(2) == 0 {
-		opts.MaxBacklog = rand.IntN(100) - 1
+	if intn(2) == 0 {
+		opts.MaxBacklog = intn(100) - 1
 	}
-	if rand.IntN(2) == 0 {
-		opts.Workers = rand.IntN(5)
+	if intn(2) == 0 {
+		opts.Workers = intn(5)
 	}
-	if rand.IntN(3) == 0 {
-		opts.Retry = informer.Backoff(time.Millisecond, time.Second, 0)
+	if intn(3) == 0 {
+		opts.Retry = informer.Backoff(time.Millisecond, time.Second, 3)
 	}
-	if rand.IntN(3) == 0 {
-		opts.ResyncPeriod = 50 * time.Millisecond
+	if intn(3) == 0 {
+		opts.ResyncPeriod = resync
 	}
-	if rand.IntN(3) == 0 {
+	if intn(3) == 0 {
 		opts.OnSynced = func(context.Context) {}
 	}
 	return opts

@@ -23,16 +23,8 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
-	leaks := []goleak.Option{
-		// Timers of the API server's own, see Server.Stop.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
-		// Of controller-runtime's watch of metadata, with every informer: it does not see that
-		// it was stopped while it has an event in hand.
-		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
-	}
-	if err := goleak.Find(leaks...); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	// Of controller-runtime's watch of metadata, with every informer: it does not see that it
+	// was stopped while it has an event in hand.
+	metadata := goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop")
+	os.Exit(apiserver.ExitCode(code, metadata))
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
 var (
@@ -38,13 +38,7 @@ func TestMain(m *testing.M) {
 	if err := os.RemoveAll(dir); err != nil {
 		log.Print(err)
 	}
-	// Timers of the API server's own, see Server.Stop.
-	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
-	if err := goleak.Find(waits); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(code))
 }
 
 // patience is how long a test waits for what should take seconds, on a machine that may

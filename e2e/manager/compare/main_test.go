@@ -1,27 +1,19 @@
 package main
 
 import (
-	"log"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
 func TestMain(m *testing.M) {
 	if isChild(os.Args) {
 		exit(beChild(os.Stdin, os.Stdout))
 	}
-	code := m.Run()
-	// Timers of the API server's own, see Server.Stop.
-	waits := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
-	if err := goleak.Find(waits); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
 func TestASmallRunHasEveryFigure(t *testing.T) {
