@@ -57,7 +57,7 @@ func (p *pupil) audit() {
 	if p.never && isClosed(p.reg.Synced()) {
 		p.t.problem("%s has synced after Remove", p.name) // promise 4
 	}
-	if p.synced > 0 && !p.removed && !isClosed(p.reg.Synced()) {
+	if p.synced > 0 && !p.removed && !p.life.stopping.Load() && !isClosed(p.reg.Synced()) {
 		p.t.problem("%s has not synced after OnSynced", p.name) // promise 4
 	}
 }
@@ -146,7 +146,7 @@ func (p *pupil) inheritsLocked(c *call) bool {
 		c.Origin != informer.OriginInitial && !p.handler {
 		return false
 	}
-	if b := p.beliefs[c.key]; b != nil && b.knows.uid == c.Old.UID {
+	if b := p.beliefs[c.key]; b != nil && (b.knows.uid == c.Old.UID || b.tried.uid == c.Old.UID) {
 		return false
 	}
 	p.inherited++
@@ -288,7 +288,7 @@ func (p *pupil) checkSyncedLocked() {
 			return
 		}
 		if b := p.beliefs[key]; b == nil && !p.life.everExcused(key) && (!p.chooses || p.t.chosen(what)) {
-			p.t.problem("%s has synced, and was not told of %s", p.name, key)
+			p.t.problem("%s has synced, and was not told of %s\n    heard: %v", p.name, key, p.heard)
 		}
 	}
 	for key, n := range p.born {
@@ -296,10 +296,11 @@ func (p *pupil) checkSyncedLocked() {
 			wants(key, p.life.entries(key)[n-1])
 		}
 	}
-	if !p.early || p.life.inf.Health().LastList.IsZero() {
+	first := p.life.tap.firstList()
+	if !p.early || first == 0 {
 		return
 	}
-	for key, what := range p.t.at(p.life.tap.firstList()) {
+	for key, what := range p.t.at(first) {
 		wants(key, what)
 	}
 }
@@ -379,7 +380,7 @@ func (p *pupil) checkCaughtUp() {
 		now := entries[len(entries)-1]
 		switch {
 		case b != nil && b.failing != nil:
-			p.t.problem("%s was not called again for %s", p.name, key) // Retry
+			p.t.problem("%s was not called again for %s, of which the store has had %v\n    heard: %v", p.name, key, entries, p.heard) // Retry
 		case known != now:
 			p.t.problem("%s (%v) believes that %s is %v, and the store has %v\n    heard: %v", p.name, p.pupilKind, key, known, now, p.heard)
 		case p.strict() && b != nil && b.at != len(entries)-1:

@@ -57,7 +57,7 @@ func (w *torture) begin() {
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
 	w.life, w.early = l, w.setting.early
 	w.lives++
-	l.tap = &tap{source: w.src, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
+	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
 	l.store = w.shelf.open(l)
 	for _, obj := range w.shelf.contents() {
 		if w.store != defaultStore {

@@ -15,10 +15,11 @@ import (
 // tap is the source of one process, and notes what it delivers.
 type tap struct {
 	*source
+	synced func() bool // of the informer
 
 	mu      sync.Mutex // protects the rest
 	lists   int        // that were complete
-	first   uint64     // the version of the first of them
+	first   uint64     // the version of the first of them, if the informer had not synced
 	offered map[presence]bool
 	taken   map[presence]string // of which key; what a watch has delivered
 	gone    map[types.UID]bool  // deleted, as a watch has delivered
@@ -35,7 +36,7 @@ func (s *tap) ListWithContext(ctx context.Context, opts metav1.ListOptions) (run
 func (s *tap) listed(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lists++; s.lists == 1 {
+	if s.lists++; s.lists == 1 && !s.synced() {
 		s.first = versionNumber(version)
 	}
 }

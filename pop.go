@@ -40,9 +40,12 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
-// begin lets run take a state, and go on to the log. Without a state there is
-// nothing to go on from.
+// begin lets run take a state, and go on to the log. Without the first state, all of it,
+// there is nothing to go on from.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
+	if !ok && s != nil && s.origin == OriginResync {
+		s, ok = nil, true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state, l.joining = s, !ok
@@ -117,11 +120,7 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	if !l.resync.due || !l.pause() {
 		return
 	}
-	s, ok := l.snapshot(ctx, OriginResync)
-	if !ok {
-		s = nil
-	}
-	l.begin(s, true)
+	l.begin(l.snapshot(ctx, OriginResync))
 	l.resync.restart()
 }
 

@@ -258,6 +258,27 @@ func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 	})
 }
 
+func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(10)...)
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).handle, DrainTimeout: time.Minute})
+		r := &recorder{}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
+		stop := informertest.Run(t, inf)
+		<-reg.Synced()
+		paged.turn = func(after string) { paged.fail.Store(after != "") }
+		sleepBubble(2 * time.Minute)
+		src.Apply(object("o001", "2"))
+		_, _ = src.Delete(keyOf("o008"))
+		synctest.Wait()
+		if s := reg.Stats(); s.Pending != 2 {
+			t.Errorf("it does not wait for the second page: %+v", s)
+		}
+		stop()
+		checkView(t, r, src)
+	})
+}
+
 func TestWhatWaitsForPagesIsDrained(t *testing.T) {
 	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
 		src := informertest.NewSource(numbered(20)...)
