@@ -18,6 +18,7 @@ func (l *incarnation) audit() {
 	if l.crashed.Load() {
 		return
 	}
+	l.checkFound()
 	for _, p := range l.pupils {
 		p.audit()
 	}
@@ -324,7 +325,7 @@ func (p *pupil) checkFigures() {
 	if due, known := p.due(); known && !p.removed && due != s.Pending+s.Delivered+s.Failed+s.Merged {
 		p.t.problem("%s (%v) was to be told %d events, and its Stats are %+v", p.name, p.pupilKind, due, s)
 	}
-	if n := s.Pending; p.opts.MaxBacklog > 0 && isClosed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
+	if n := s.Pending; p.opts.MaxBacklog > 0 && !p.removed && isClosed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
 		p.t.problem("%d events wait for %s (%v)", n, p.name, p.pupilKind) // promise 8
 	}
 	if p.strict() && s.Merged > 0 {

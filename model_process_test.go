@@ -43,6 +43,7 @@ type incarnation struct {
 	refused int             // changes, as reported
 	bad     map[string]bool // keys for which Transform has failed since the last list
 	everBad map[string]bool
+	found   map[presence]string // what WaitFor has found since the last audit, by name
 }
 
 // figures are what the Observer and the ErrorHandler were told of one watcher.
@@ -53,7 +54,7 @@ type figures struct {
 
 // begin begins a process over what the one before has left. Its informer does not run yet.
 func (w *torture) begin() {
-	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
+	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
 	w.life, w.early = l, w.setting.early
 	w.lives++

@@ -368,8 +368,10 @@ func (w *torture) waitForObject(d deed) {
 		taken := find(l.entries("default/"+name), -1, p) >= 0
 		switch {
 		case l.crashed.Load() || l.stopping.Load():
-		case err == nil && !taken && !w.passed(l, name, p) && w.store != defaultStore: // of which the ledger is a little late
-			w.problem("WaitFor %s has found %v, which the store has not: %v", name, p, l.entries("default/"+name))
+		case err == nil:
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.found[p] = name
 		case errors.Is(err, context.DeadlineExceeded) && taken && !l.faults.active():
 			w.problem("WaitFor %s has not found %v, which the store has taken: %v", name, p, l.entries("default/"+name))
 		}
@@ -380,9 +382,19 @@ func (w *torture) waitForObject(d deed) {
 	}
 }
 
-// passed says whether the store has taken something newer.
-func (w *torture) passed(l *incarnation, name string, p presence) bool {
-	return slices.ContainsFunc(l.entries("default/"+name), func(other presence) bool { return other.version > p.version })
+// checkFound checks that the store has taken what WaitFor has found, or something newer:
+// of that, the ledger may be a little late.
+func (l *incarnation) checkFound() {
+	l.mu.Lock()
+	found := l.found
+	l.found = map[presence]string{}
+	l.mu.Unlock()
+	for p, name := range found {
+		entries := l.entries("default/" + name)
+		if !slices.ContainsFunc(entries, func(other presence) bool { return other.version >= p.version }) && !l.stopping.Load() {
+			l.t.problem("WaitFor %s has found %v, which the store has not: %v", name, p, entries)
+		}
+	}
 }
 
 // look reads all that can be read: nothing that the source never had.
