@@ -354,11 +354,11 @@ func (w *torture) waitForObject(d deed) {
 	w.write(int(d.a), false)
 	p := w.now(int(d.a))
 	w.say("write %s, %v, and wait for it", name, p)
-	var begun sync.Once
 	looks := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(looks) })
 	l.reader(func(ctx context.Context) {
 		err := l.inf.WaitFor(ctx, keyOf(name), func(obj configMap, exists bool) bool {
-			begun.Do(func() { close(looks) })
+			begun()
 			got := presenceOf(obj)
 			if _, known := w.fact(got); exists != (obj != nil) || exists && !known {
 				w.problem("WaitFor %s was shown %v, which the source never had", name, got)

@@ -237,8 +237,7 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
 		src := informertest.NewSource(numbered(10)...)
-		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).handle})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
 		informertest.Run(t, inf)

@@ -178,7 +178,7 @@ func (w *world) eventually(what string, wrong func() error) {
 		if time.Now().After(deadline) {
 			w.Fatalf("it does not come about that %s: %v", what, err)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks
+		time.Sleep(2 * time.Millisecond) // between two looks: a real API server knows no bubble's time
 	}
 }
 

@@ -281,7 +281,7 @@ var brokenPlain = []broken{
 		fault: "Update deletes and adds",
 		make: with(plain{update: func(s cache.Store, obj any) error {
 			_ = s.Delete(obj)
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the fault itself: real readers are to meet it
 			return s.Add(obj)
 		}}),
 		found: []string{"Store/may be read while it is written"},
