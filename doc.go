@@ -136,9 +136,11 @@
 // later one is answered with silence, for ever. So after a request that has failed,
 // and at a start from a Durable, the source is asked for one object: if the version of
 // the answer has gone back, that is reported, and all is listed anew. A restore after
-// which no request has failed, or since which more has changed than was lost, is
-// noticed at the next list. etcd's documentation has a way to restore by which
-// versions do not go back: etcdutl's --bump-revision and --mark-compacted.
+// which no request has failed is noticed at the next list, and so is one after which
+// the server has come past the version that the informer knows before it is asked: a
+// version that is up to a minute old, the time between two bookmarks, where nothing
+// changes that is watched. etcd's documentation has a way to restore by which versions
+// do not go back: etcdutl's --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime
 //

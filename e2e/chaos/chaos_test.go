@@ -141,16 +141,24 @@ func (e *episode) converge(o *outcome) {
 	healed := time.Now()
 	e.pause.Lock()
 	defer e.pause.Unlock()
+	e.awaitEqual()
+	o.converged = time.Since(healed)
+	left := map[follower]func() string{}
+	for _, f := range e.followers {
+		left[f] = func() string { return unwell(f) }
+	}
+	e.awaitAll(left)
+	o.well = time.Since(healed)
+}
+
+// awaitEqual waits until everybody knows what the server has, while nobody writes.
+func (e *episode) awaitEqual() {
 	left := map[follower]func() string{}
 	for _, f := range e.followers {
 		want, uids := e.state(f)
 		left[f] = func() string { return f.differs(want, uids) }
 	}
-	o.converged = e.awaitAll(healed, left)
-	for _, f := range e.followers {
-		left[f] = func() string { return unwell(f) }
-	}
-	o.well = e.awaitAll(healed, left)
+	e.awaitAll(left)
 }
 
 // unwell says what Health says is wrong.
@@ -171,12 +179,13 @@ func unwell(f follower) string {
 // remarkable is when it is said who was late.
 const remarkable = 10 * time.Second
 
-// awaitAll waits until each says "" and returns how long that took.
-func (e *episode) awaitAll(since time.Time, left map[follower]func() string) time.Duration {
-	deadline := time.Now().Add(patience)
+// awaitAll waits until each says "".
+func (e *episode) awaitAll(left map[follower]func() string) {
+	begin := time.Now()
+	deadline := begin.Add(patience)
 	var late, last []string
 	defer func() {
-		if took := time.Since(since); took > remarkable {
+		if took := time.Since(begin); took > remarkable {
 			e.t.Logf("    late, after %v:\n%s", took.Round(time.Millisecond), strings.Join(last, "\n"))
 		}
 	}()
@@ -190,13 +199,12 @@ func (e *episode) awaitAll(since time.Time, left map[follower]func() string) tim
 			}
 		}
 		if len(left) == 0 {
-			return time.Since(since)
+			return
 		}
 		last = append(last[:0], late...)
 		if time.Now().After(deadline) {
 			e.t.Errorf("%s: not well after %v:\n%s", e.name, patience, strings.Join(late, "\n"))
-			clear(left)
-			return time.Since(since)
+			return
 		}
 		pass(e.ctx, 10*time.Millisecond)
 	}

@@ -154,7 +154,9 @@ func (e *episode) restoreBehindGateway() {
 	})
 }
 
-// lose makes changes, and then loses them, while nobody else writes.
+// lose makes changes, and then loses them, while nobody else writes. All informers are
+// told of the last: the version that one knows, and not what is lost, is what the server
+// must not come past unnoticed.
 func (e *episode) lose(them func()) {
 	e.pause.Lock()
 	defer e.pause.Unlock()
@@ -163,6 +165,10 @@ func (e *episode) lose(them func()) {
 			e.do("writing", e.write(k, e.random))
 		}
 	}
+	for _, k := range e.kinds {
+		e.do("writing", e.put(k, k.common(e.written.Add(1))))
+	}
+	e.awaitEqual()
 	them()
 }
 

@@ -83,6 +83,13 @@ func (k *kind) object(namespace string, n int, state int64) object {
 	return obj
 }
 
+// common returns an object that all who follow the kind know.
+func (k *kind) common(state int64) object {
+	obj := k.object(namespaces[0], 0, state)
+	obj.SetLabels(map[string]string{colour: colours[0]})
+	return obj
+}
+
 const colour = "colour"
 
 var colours = []string{"red", "green", "blue"}

@@ -55,6 +55,12 @@ func (w *world) write(k *kind, random *rand.Rand) error {
 			return err
 		}
 	}
+	return w.put(k, obj)
+}
+
+// put creates or changes an object.
+func (w *world) put(k *kind, obj object) error {
+	client := w.client.Resource(k.resource()).Namespace(obj.GetNamespace())
 	_, err := client.Create(w.ctx, obj, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
