@@ -139,8 +139,10 @@
 // which no request has failed is noticed at the next list, and so is one after which
 // the server has come past the version that the informer knows before it is asked: a
 // version that is up to a minute old, the time between two bookmarks, where nothing
-// changes that is watched. etcd's documentation has a way to restore by which versions
-// do not go back: etcdutl's --bump-revision and --mark-compacted.
+// changes that is watched. In the latter case an object that has been given the very
+// version of a state which was lost is taken for that state until its next event. etcd's
+// documentation has a way to restore by which versions do not go back: etcdutl's
+// --bump-revision and --mark-compacted.
 //
 // # Beside client-go and controller-runtime
 //

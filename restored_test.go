@@ -181,3 +181,38 @@ func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 		}
 	})
 }
+
+// TestAServerThatHasComePastWhatIsKnownIsNoticedByAList: but for what has the very version
+// of a state that was lost, which the next event puts right.
+func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Create(object("undone", "1"))
+		_, _ = src.Update(object("kept", "lost"))
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: ignore})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		sleepBubble(time.Minute) // a watch that ends at once is a failure
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = src.Delete(keyOf("deleted"))
+		_, _ = src.Update(object("kept", "2")) // of the version of what was lost
+		_, _ = src.Create(object("new", "1"))
+		sleepBubble(2 * time.Minute)
+		if r.View()[keyOf("undone")] == nil {
+			t.Error("nothing has failed, and yet what was undone is gone before the list")
+		}
+		src.Expire()
+		sleepBubble(2 * time.Minute)
+		if got := r.View(); len(got) != 2 || got[keyOf("kept")] == nil || got[keyOf("new")] == nil {
+			t.Errorf("after the list there is %v", got)
+		}
+		_, _ = src.Update(object("kept", "3"))
+		synctest.Wait()
+		checkView(t, r, src)
+		checkStore(t, inf, src)
+	})
+}
