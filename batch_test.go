@@ -21,10 +21,7 @@ func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("slow", "1"), object("a", "1"))
 		store := informertest.NewDurable()
-		inf := newInformer(t, src, options{Store: store})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, r := watched(t, src, options{Store: store})
 		release := holdApply(store)
 		src.Apply(object("slow", "2"))
 		synctest.Wait()

@@ -14,10 +14,7 @@ func TestWhatComesAfterAListIsNotTakenForLacking(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("slow", "1"), object("x", "1"))
 		store := informertest.NewStore(nil)
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, r := watched(t, src, options{Queue: queue, Store: store})
 		hold := make(chan struct{})
 		store.Fail(func(op, key string) error {
 			if op == "get" && key == "default/slow" {

@@ -273,10 +273,7 @@ func TestWithoutABookmarkAContentIsNotJudgedByItsVersionThoughAnotherIsRefused(t
 		_, _ = src.Update(object("a", "3"))
 		_, _ = src.Create(object("bad", "1"))
 		opts.Store, opts.ErrorHandler = &pickyDurable{durable: store.Reopen()}, func(context.Context, error) {}
-		inf := newInformer(t, src, opts)
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		_, r := watched(t, src, opts)
 		sleepBubble(time.Minute)
 		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
 			t.Errorf("a is %q", got)
@@ -314,10 +311,7 @@ func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
 		_, _ = src.Update(object("a", "3"))
 		n := len(src.Requests())
 		opts.Store, opts.ErrorHandler = store.Reopen(), func(context.Context, error) {}
-		inf := newInformer(t, hasty{src, func() { _, _ = src.Update(object("b", "3")) }}, opts)
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		_, r := watched(t, hasty{src, func() { _, _ = src.Update(object("b", "3")) }}, opts)
 		sleepBubble(time.Minute)
 		checkView(t, r, src)
 		for name, obj := range r.View() {

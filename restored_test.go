@@ -101,10 +101,7 @@ func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 				_, _ = src.Delete(keyOf("b"))
 				server := &away{source: src, cause: cause}
 				var errs errorLog
-				inf := newInformer(t, server, options{Queue: queue, ErrorHandler: errs.handle})
-				r := &recorder{}
-				addWatcher(t, inf, r, informer.WatcherOptions{})
-				informertest.Run(t, inf)
+				inf, r := watched(t, server, options{Queue: queue, ErrorHandler: errs.handle})
 
 				server.gone.Store(true)
 				if err := src.Restore(backup); err != nil {
@@ -163,10 +160,7 @@ func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 		backup := src.ResourceVersion()
 		_, _ = src.Update(object("a", "2"))
 		_, _ = src.Update(object("a", "lost"))
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: ignore})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		_, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
 		throttled := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
 		src.Fail(informertest.VerbWatch, dialing(syscall.ECONNREFUSED), 1)
 		src.Fail(informertest.VerbWatch, throttled, 1)
@@ -190,10 +184,7 @@ func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
 		backup := src.ResourceVersion()
 		_, _ = src.Create(object("undone", "1"))
 		_, _ = src.Update(object("kept", "lost"))
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: ignore})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
 		sleepBubble(time.Minute) // a watch that ends at once is a failure
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
@@ -209,6 +200,8 @@ func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
 		sleepBubble(2 * time.Minute)
 		if got := r.View(); len(got) != 2 || got[keyOf("kept")] == nil || got[keyOf("new")] == nil {
 			t.Errorf("after the list there is %v", got)
+		} else if value := got[keyOf("kept")].Data["value"]; value != "lost" {
+			t.Errorf("the limit that doc.go tells of is none: kept is %q", value)
 		}
 		_, _ = src.Update(object("kept", "3"))
 		synctest.Wait()

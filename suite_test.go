@@ -100,6 +100,16 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// watched runs an informer with one watcher until the end of the test, and waits until it
+// has synced.
+func watched(t *testing.T, lw cache.ListerWatcher, opts options) (*ci, *recorder) {
+	t.Helper()
+	inf, r := newInformer(t, lw, opts), &recorder{}
+	addWatcher(t, inf, r, informer.WatcherOptions{})
+	informertest.Run(t, inf)
+	return inf, r
+}
+
 // errorLog collects what an ErrorHandler is told.
 type errorLog struct {
 	mu   sync.Mutex

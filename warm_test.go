@@ -282,10 +282,7 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 		store := informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		_, _ = src.Update(object("a", "3"))
-		inf := newInformer(t, src, options{Store: lagging{store.Reopen(), at}})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		_, r := watched(t, src, options{Store: lagging{store.Reopen(), at}})
 		synctest.Wait()
 		checkView(t, r, src)
 		got := told(r)
