@@ -358,7 +358,7 @@ func (p *pupil) isWell() bool {
 	defer p.mu.Unlock()
 	t := p.trouble
 	calm := !p.crew() || time.Since(p.calm) > time.Minute || p.opts.Retry == nil
-	return !p.removed && t.blocked == nil && t.slow == 0 && len(p.open) == 0 && calm && p.isSynced() && time.Since(p.t.since) >= 0
+	return !p.removed && t.blocked == nil && t.slow == 0 && len(p.open) == 0 && calm && p.isSynced()
 }
 
 func (p *pupil) isSynced() bool {

@@ -60,8 +60,6 @@ func init() { // because some of them come back to the table
 
 // The source.
 
-func (w *torture) trouble() { w.since = time.Now() }
-
 func (w *torture) writeOne(d deed) {
 	i := int(d.a)
 	w.write(i, d.b%8 == 1)
@@ -103,7 +101,7 @@ func (w *torture) recreate(d deed) {
 // relist lets the informer miss some changes, and find that its version is gone.
 func (w *torture) relist(d deed) {
 	w.say("410, and %d changes are missed from %s", d.a%5, nameOf(int(d.b)))
-	w.trouble()
+	w.troubled.Store(true)
 	w.src.Mute(true)
 	for i := range int(d.a % 5) {
 		which := int(d.b) + i
@@ -123,13 +121,13 @@ func (w *torture) relist(d deed) {
 
 func (w *torture) disconnect(deed) {
 	w.say("disconnect")
-	w.trouble()
+	w.troubled.Store(true)
 	w.src.Disconnect()
 }
 
 func (w *torture) silence(d deed) {
 	w.say("silence %v", d.a%3 > 0)
-	w.trouble()
+	w.troubled.Store(true)
 	w.src.Mute(d.a%3 > 0)
 }
 
@@ -142,7 +140,7 @@ func (w *torture) outage(d deed) {
 	}[d.a%4]
 	n := 1 + int(d.b%5)
 	w.say("outage of %d requests: %v", n, err)
-	w.trouble()
+	w.troubled.Store(true)
 	w.src.Fail(informertest.VerbList, err, n)
 	w.src.Fail(informertest.VerbWatch, err, n)
 	w.src.Disconnect()
@@ -155,7 +153,7 @@ func (w *torture) bookmark(deed) {
 
 func (w *torture) compact(deed) {
 	w.say("compact")
-	w.trouble()
+	w.troubled.Store(true)
 	w.src.Compact()
 }
 

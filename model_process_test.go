@@ -243,7 +243,7 @@ func (l *incarnation) report(_ context.Context, err error) {
 			l.refused++
 		}
 	case errors.As(err, &watch):
-		if l.t.since.IsZero() {
+		if !l.t.troubled.Load() {
 			l.t.problem("reported though the source is well: %v", err)
 		}
 	case errors.As(err, &told):

@@ -42,7 +42,7 @@ func (w *torture) settle(deed) {
 	sleepBubble(enough)
 	if l.unhappy() {
 		w.say("410, because something was refused")
-		w.trouble()
+		w.troubled.Store(true)
 		w.src.Expire()
 		sleepBubble(enough)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -95,9 +96,10 @@ type torture struct {
 	lives  int
 	early  int // deeds until Run
 	quiet  bool
-	since  time.Time // of the last trouble of the source
-	serial int       // gives each version another value
+	serial int // gives each version another value
 	said   []string
+
+	troubled atomic.Bool // there was trouble with the source
 
 	mu       sync.Mutex // protects the rest; nobody waits for anything while it is held
 	facts    map[presence]fact

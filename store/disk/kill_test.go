@@ -27,6 +27,7 @@ import (
 func init() {
 	helpers["write"] = writeUntilKilled
 	helpers["hold"] = holdUntilKilled
+	helpers["end"] = func([]string) {}
 }
 
 // helper starts this program again as one of the helpers. What it returns is read until
@@ -60,8 +61,9 @@ func wait(t *testing.T, cmd *exec.Cmd) {
 }
 
 // writeUntilKilled is a process that goes on with the history of a file: its arguments
-// are the path, the durability, the step that it is at, how many steps it makes, and how
-// long after the beginning of the last of them it kills itself. It says which are done.
+// are the path, the durability, the step that it is at, how many steps it makes at least,
+// and how long after the beginning of the last of them it kills itself. It says of each
+// step that it begins, and that it is done.
 func writeUntilKilled(args []string) {
 	var n []int
 	for _, arg := range args[1:] {
@@ -86,12 +88,15 @@ func writeUntilKilled(args []string) {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}()
 		}
+		fmt.Println(begins, h.step)
 		if err := s.Apply(context.Background(), changes, h.bookmark()); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(h.step)
+		fmt.Println(done, h.step)
 	}
 }
+
+const begins, done = "begins", "done"
 
 func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 	rounds := 40
@@ -102,39 +107,42 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(uint64(durability), 8))
-			path, step, inside, after := newPath(t), 0, 0, 0
-			for range rounds {
+			path, step, round, inside, after := newPath(t), 0, 0, 0, 0
+			for ; round < rounds || inside == 0 && round < 20*rounds; round++ {
 				args, last := []string{path}, 1+random.IntN(12)
 				for _, n := range []int{int(durability), step, last, random.IntN(int(6 * time.Millisecond))} {
 					args = append(args, strconv.Itoa(n))
 				}
 				cmd, out := helper(t, "write", args...)
-				said := step
+				amid := false
 				for out.Scan() {
-					var err error
-					if said, err = strconv.Atoi(out.Text()); err != nil {
+					var what string
+					var n int
+					if _, err := fmt.Sscan(out.Text(), &what, &n); err != nil {
 						t.Fatal(err)
+					}
+					if amid = what == begins; !amid {
+						step = n
 					}
 				}
 				wait(t, cmd)
-				if said < step+last {
-					inside++
-				}
 				s := open(t, path, newConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
 				now := contents(t, s)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				switch {
-				case slices.Equal(now, at(said).contents()):
-					step = said
-				case slices.Equal(now, at(said+1).contents()):
-					step, after = said+1, after+1
+				if amid {
+					inside++
+				}
+				switch before := at(step).contents(); {
+				case slices.Equal(now, before):
+				case amid && slices.Equal(now, at(step+1).contents()):
+					step, after = step+1, after+1
 				default:
-					t.Fatalf("after step %d and a kill: %s", said, cut(cmp.Diff(at(said).contents(), now)))
+					t.Fatalf("after step %d and a kill: %s", step, cut(cmp.Diff(before, now)))
 				}
 			}
-			t.Logf("%d steps; %d of %d kills came amid a write, of which %d had taken effect", step, inside, rounds, after)
+			t.Logf("%d steps; %d of %d kills came amid a write, of which %d had taken effect", step, inside, round, after)
 			if inside == 0 {
 				t.Error("no kill came amid a write")
 			}
@@ -171,5 +179,37 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 	wait(t, cmd)
 	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("what the other process has stored is not there")
+	}
+}
+
+// A process that is being started has copies of all files for a moment, and of the locks.
+func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
+	path, opened := newPath(t), make(chan error, 1)
+	go func() {
+		for range 300 {
+			s, err := disk.Open(path, newConfigMap("", ""), disk.Options{})
+			if err == nil {
+				err = s.Close()
+			}
+			if err != nil {
+				opened <- err
+				return
+			}
+		}
+		opened <- nil
+	}()
+	for {
+		select {
+		case err := <-opened:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			cmd, _ := helper(t, "end")
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

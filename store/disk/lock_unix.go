@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lockFile keeps everybody else from the file at path until what it returns is closed.
+// lockFile keeps everybody else from the file at path until what it returns is unlocked.
 // It locks a file beside it, which stays, because that at path may come to be another.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
@@ -25,7 +25,12 @@ func lockFile(path string) (*os.File, error) {
 // that somebody has removed: a file that is being written looks damaged.
 func lockToRead(f *os.File) error { return flock(f, syscall.LOCK_SH) }
 
-// flock takes a lock of that kind on f, until it is closed, or returns ErrInUse at once.
+// unlock gives the lock on f back, and closes f. Closing alone would not do: a process
+// that this one is starting meanwhile has a copy of f until it begins its own program,
+// and a lock goes when it is given back or when all copies are closed (flock(2)).
+func unlock(f *os.File) error { return errors.Join(flock(f, syscall.LOCK_UN), f.Close()) }
+
+// flock changes the lock on f to one of that kind, or returns ErrInUse at once.
 func flock(f *os.File, how int) error {
 	for {
 		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {

@@ -98,7 +98,7 @@ func (s *Store) inspect() (reason, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	defer func() { err = errors.Join(err, unlock(file)) }()
 	if err := lockToRead(file); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (s *Store) openDB() error {
 		return errors.Join(err, s.db.Close())
 	}
 	if s.broken.Load() != nil && s.file != nil {
-		return errors.Join(err, s.file.Close())
+		return errors.Join(err, unlock(s.file))
 	}
 	return err
 }

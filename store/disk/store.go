@@ -92,7 +92,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 		return nil, err
 	}
 	if err := s.openFile(); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+		return nil, errors.Join(err, unlock(s.lock))
 	}
 	opened := false
 	defer func() {
@@ -118,11 +118,11 @@ func (s *Store) closeAll() error {
 	if s.broken.Load() != nil {
 		// bbolt may wait for what nobody will unlock. The map stays until the process
 		// ends, as somebody may be reading it.
-		err = s.file.Close()
+		err = unlock(s.file)
 	} else {
 		err = errors.Join(s.endSession(), s.guard(s.db.Close))
 	}
-	if err = errors.Join(err, s.lock.Close()); err != nil {
+	if err = errors.Join(err, unlock(s.lock)); err != nil {
 		return fmt.Errorf("disk: close %s: %w", s.path, err)
 	}
 	return nil
