@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"io"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,7 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
-	klog.LogToStderr(false)                                   // what is to be logged has a test of its own
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})                             // what is to be logged has a test of its own
 	goleak.VerifyTestMain(m)
 }

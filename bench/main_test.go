@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"testing"
 
@@ -14,8 +13,7 @@ func TestMain(m *testing.M) {
 	if isChild(os.Args) { // of the API server's section, whose program this is
 		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
 	}
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

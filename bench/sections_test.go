@@ -15,7 +15,7 @@ var tinySizes = sizes{
 	load:      50,
 	cached:    500,
 	pods:      500,
-	idle:      50,
+	idle:      400,
 	joins:     2,
 	syncing:   []int{1, 10},
 	workers:   stream{1, 20, 400},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"testing"
 
 	"k8s.io/klog/v2"
@@ -10,7 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	informertest.Main(m)
 }

@@ -1,7 +1,6 @@
 package prometheus_test
 
 import (
-	"io"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,7 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
-	klog.LogToStderr(false)                                   // errors are what most tests are about
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})                             // errors are what most tests are about
 	goleak.VerifyTestMain(m)
 }

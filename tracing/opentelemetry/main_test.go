@@ -3,7 +3,6 @@ package opentelemetry_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{})
 	goleak.VerifyTestMain(m)
 }
 
