@@ -68,9 +68,9 @@ bench-operator: ## compare it with the same operator on controller-runtime, for 
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
 
 .PHONY: stress
-stress: ## run the root module's tests 100 times, also on one processor
-	go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
-	GOMAXPROCS=1 go test -race -short -count=100 -timeout=60m . ./informertest ./enqueue ./store/...
+stress: ## run the root module's tests 100 times on one processor, on those there are, and on eight
+	@set -e; for p in 1 "" 8; do echo "== GOMAXPROCS=$$p"; \
+		GOMAXPROCS=$$p go test -race -short -count=100 -timeout=4h . ./informertest ./enqueue ./store/...; done
 
 # Each target that is found with "go test -list" in a directory that may have one.
 FUZZTIME ?= 30s
