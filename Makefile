@@ -16,7 +16,7 @@ help: ## say what there is
 
 .PHONY: test
 test: ## run the tests of all modules under the race detector
-	go test -race $(TESTFLAGS) $(MODULES:%=./%/...)
+	go test -race -timeout=20m $(TESTFLAGS) $(MODULES:%=./%/...)
 	cd tools && GOWORK=off go test ./...
 
 .PHONY: lint
