@@ -105,7 +105,7 @@ func newApplier[T Object](store cache.Store, index *index[T], processor *informe
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
 		name:      opts.Name,
-		call:      &storeCall{clock: processor.stopwatch},
+		call:      &storeCall{clock: processor.Stopwatch},
 		synced:    make(chan struct{}),
 	}
 	if opts.Store != nil && a.batch == nil {
@@ -179,7 +179,7 @@ func (a *applier[T]) pop() error {
 // it if they have waited for long enough. It returns false if ctx ended before it
 // was done.
 func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
-	now := a.processor.now()
+	now := a.processor.Now()
 	if len(a.records) == 0 {
 		a.since = now
 	} else if a.full(now) {
@@ -262,7 +262,7 @@ func (a *applier[T]) leave(ctx context.Context, it *item[T]) {
 	if ends && !a.processor.hasSynced() {
 		a.tell(ctx) // who joins once Synced is closed finds all of the list told
 		if a.batch == nil {
-			a.processor.log.begun.Add(1)
+			a.processor.begun.Add(1)
 		}
 		a.processor.willSync()
 		a.records = append(a.records, record[T]{kind: recordMarker})
@@ -285,7 +285,7 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 	var lag time.Duration
 	if it.kind != itemGone {
-		lag = a.processor.now() - it.arrived
+		lag = a.processor.Now() - it.arrived
 	}
 	for _, r := range a.records[a.done:] {
 		if r.isEvent() {
@@ -313,7 +313,7 @@ func (a *applier[T]) tell(ctx context.Context) {
 	}
 	a.distribute()
 	if a.bookmark && rv != "" && a.batch == nil {
-		a.call.enter("bookmark", "", a.processor.now())
+		a.call.enter("bookmark", "", a.processor.Now())
 		a.store.Bookmark(rv)
 		a.call.leave()
 	}
@@ -329,7 +329,7 @@ func (a *applier[T]) distribute() {
 	}
 	a.observed = a.observed[:0]
 	if a.batch != nil {
-		a.processor.tombstones.add(a.batch.left, a.processor.log.end())
+		a.processor.tombstones.add(a.batch.left, a.processor.log.End())
 		a.batch.left = a.batch.left[:0]
 	}
 }

@@ -26,12 +26,12 @@ type backlog[T Object] struct {
 // push adds a segment, and merges everything if more than the limit waits then. It
 // returns how many events were merged away.
 func (b *backlog[T]) push(s segment[T]) (away int) {
-	b.events += s.events
-	b.whole += countFirstAdds(s.records)
-	b.others += len(s.records) - s.events
-	if len(b.last.records) == 0 {
+	b.events += s.Events
+	b.whole += countFirstAdds(s.Records)
+	b.others += len(s.Records) - s.Events
+	if len(b.last.Records) == 0 {
 		b.last = s
-	} else if !b.last.extend(s) {
+	} else if !b.last.Extend(s) {
 		if b.ring == nil { // most watchers never need one
 			b.ring = buffer.NewRing[segment[T]](buffer.RingOptions{NormalSize: ringSize})
 		}
@@ -77,14 +77,14 @@ func countFirstAdds[T Object](records []record[T]) int {
 
 // merge merges a segment into what waits.
 func (b *backlog[T]) merge(s segment[T]) (away int) {
-	at := s.end - int64(len(s.records))
-	for i := range s.records {
-		if r := &s.records[i]; r.isEvent() || r.kind == recordMarker {
+	at := s.End - int64(len(s.Records))
+	for i := range s.Records {
+		if r := &s.Records[i]; r.isEvent() || r.kind == recordMarker {
 			_, n := b.merged.add(r, at+int64(i))
 			away += n
 		}
 	}
-	b.merged.end = s.end
+	b.merged.end = s.End
 	return away
 }
 
@@ -92,16 +92,16 @@ func (b *backlog[T]) merge(s segment[T]) (away int) {
 func (b *backlog[T]) pop() (segment[T], bool) {
 	if b.merged != nil {
 		s := b.merged.take(min(b.limit, maxChunk))
-		b.events -= s.events
+		b.events -= s.Events
 		if b.merged.oldest() == nil {
 			b.merged = nil // a map does not shrink
 		}
 		return s, true
 	}
 	s, ok := b.oldest()
-	b.events -= s.events
-	b.whole -= countFirstAdds(s.records)
-	b.others -= len(s.records) - s.events
+	b.events -= s.Events
+	b.whole -= countFirstAdds(s.Records)
+	b.others -= len(s.Records) - s.Events
 	return s, ok
 }
 
@@ -114,5 +114,5 @@ func (b *backlog[T]) oldest() (segment[T], bool) {
 	}
 	s := b.last
 	b.last = segment[T]{}
-	return s, len(s.records) > 0
+	return s, len(s.Records) > 0
 }

@@ -141,7 +141,7 @@ func (a *applier[T]) commit(ctx context.Context) bool {
 	if b.over {
 		return false // or what follows would pass for all there is
 	}
-	a.processor.log.begun.Add(int64(a.done))
+	a.processor.begun.Add(int64(a.done))
 	defer b.settle()
 	bookmark := b.place.bookmark()
 	if len(b.changes) == 0 && bookmark == b.bookmark {

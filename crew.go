@@ -42,7 +42,7 @@ func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
 		idle:     make(chan struct{}),
 		missed:   math.MaxInt64,
 	}
-	c.waiting.end = l.cursor.position()
+	c.waiting.end = l.cursor.Position()
 	return c
 }
 
@@ -74,8 +74,8 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.waiting.end // where s begins: one that was merged stands for more than its records
-	for i := range s.records {
-		switch r := &s.records[i]; {
+	for i := range s.Records {
+		switch r := &s.Records[i]; {
 		case r.kind == recordMarker:
 			c.marked = true
 			c.checkSyncedLocked()
@@ -98,7 +98,7 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 			}
 		}
 	}
-	c.waiting.end = s.end
+	c.waiting.end = s.End
 	c.listener.finished(c.reachedLocked())
 	return away
 }
@@ -144,7 +144,7 @@ func (c *crew[T]) begin(key string) *entry[T] {
 	if e == nil || c.listener.gone.Load() {
 		return nil
 	}
-	now := c.listener.processor.now()
+	now := c.listener.processor.Now()
 	if early := e.notBefore - now; early > 0 {
 		c.queue.AddAfter(key, early) // it drops one if an earlier one of the key is about to come
 		return nil
@@ -189,7 +189,7 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 		return 0, false
 	}
 	p := c.listener.processor
-	if wait = min(max(wait, 0), maxWait); closed(p.draining) && p.now()+wait >= p.drained {
+	if wait = min(max(wait, 0), maxWait); closed(p.draining) && p.Now()+wait >= p.drained {
 		a.stopped = true
 		return 0, false
 	}
@@ -220,7 +220,7 @@ func (c *crew[T]) end(e *entry[T], a *attempt[T], wait time.Duration, again, dra
 		c.waiting.order.Remove(e.place) // but not newer
 	case again && wait > 0 && (draining || !c.draining):
 		c.waiting.byKey[e.key] = e
-		e.notBefore = c.listener.processor.now() + wait
+		e.notBefore = c.listener.processor.Now() + wait
 		c.queue.AddAfter(e.key, wait)
 	default:
 		c.waiting.byKey[e.key] = e
@@ -311,7 +311,7 @@ const troubleDepth = 1000
 // waits waits for its retry, and the keys of the first that do, no more than most of
 // those among the oldest.
 func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
-	now := c.listener.processor.now()
+	now := c.listener.processor.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.busy {

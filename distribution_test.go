@@ -6,13 +6,15 @@ import (
 	goruntime "runtime"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // TestDistributingAllocatesNothingButTheLog distributes to watchers that keep up,
@@ -54,7 +56,7 @@ type distribution struct {
 
 func newDistribution() *distribution {
 	opts := Options[pod]{}.withDefaults()
-	d := &distribution{informerProcessor: newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch{time.Now()}, opts)}
+	d := &distribution{informerProcessor: newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch.New(), opts)}
 	close(d.filled)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
@@ -76,7 +78,7 @@ func (d *distribution) updates(n int) []record[pod] {
 	records := make([]record[pod], n)
 	for i := range records {
 		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(i)}}
-		records[i] = record[pod]{key: objectKey(obj), event: Event[pod]{Old: obj, New: obj, Type: EventUpdated}}
+		records[i] = record[pod]{key: object.Key(obj), event: Event[pod]{Old: obj, New: obj, Type: EventUpdated}}
 	}
 	return records
 }

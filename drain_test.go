@@ -213,7 +213,7 @@ func TestAfterTheStopTheFiguresAreStillThere(t *testing.T) {
 			stop()
 			time.Sleep(time.Minute)
 			want := informer.WatcherStats{Name: "w", Pending: 2}
-			if got := inf.Health().Watchers; len(got) != 1 || got[0] != want {
+			if got := inf.Health().Watchers; len(got) != 1 || got[0].WatcherStats != want {
 				t.Errorf("%d workers: %+v, want %+v", workers, got, want)
 			}
 		}

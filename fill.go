@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // fill takes over what the store holds at the start, before anything is applied. It
@@ -43,7 +45,7 @@ func (a *applier[T]) take(ctx context.Context, stored any) {
 		a.report(ctx, &ObjectError{Op: "store", Err: err})
 		return
 	}
-	key := objectKey(obj)
+	key := object.Key(obj)
 	a.noteKnown(key, obj.GetUID())
 	a.count(writeAdd)
 	a.index.wrote(key, obj, true)
@@ -68,7 +70,7 @@ func (a *applier[T]) recover(ctx context.Context) bool {
 			a.report(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
 			continue
 		}
-		ids = append(ids, tombstoneID{objectKey(obj), obj.GetUID()})
+		ids = append(ids, tombstoneID{object.Key(obj), obj.GetUID()})
 	}
 	a.processor.tombstones.add(ids, 0)
 	return true
@@ -77,7 +79,7 @@ func (a *applier[T]) recover(ctx context.Context) bool {
 // page reads a page of the store, with retry. It returns false if ctx ended before.
 func (a *applier[T]) page(ctx context.Context, after string) (objs []any, last string, ok bool) {
 	if a.scan.scanner == nil {
-		a.call.enter("list", "", a.processor.now())
+		a.call.enter("list", "", a.processor.Now())
 		defer a.call.leave()
 		return a.store.List(), "", true
 	}
@@ -93,7 +95,7 @@ func (a *applier[T]) storedKeys(ctx context.Context, yield func(string) bool) {
 			return
 		}
 		for _, stored := range objs {
-			if m, err := checkMeta(stored); err == nil && !yield(objectKey(m)) {
+			if m, err := object.Meta(stored); err == nil && !yield(object.Key(m)) {
 				return
 			}
 		}
@@ -148,7 +150,7 @@ func (a *applier[T]) forgetLast(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hungCall)
 	defer cancel()
-	if err := a.do("forget", "", a.processor.now(), 1, func() error { return a.batch.store.Forget(ctx, gone) }); err != nil {
+	if err := a.do("forget", "", a.processor.Now(), 1, func() error { return a.batch.store.Forget(ctx, gone) }); err != nil {
 		a.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
 	}
 }

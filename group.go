@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Group is a set of informers that live together: it runs them, waits for them
@@ -106,7 +108,7 @@ func checkMember(m Member) error {
 	switch {
 	case m == nil:
 		return errors.New("the member is nil")
-	case isNil(m):
+	case object.IsNil(m):
 		return fmt.Errorf("the member is a nil %T", m)
 	case !reflect.ValueOf(m).Comparable():
 		return fmt.Errorf("the member is a %T, which cannot be compared: use a pointer", m)

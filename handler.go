@@ -8,6 +8,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // handler is client-go's ResourceEventHandler as a watcher of one registration. It is
@@ -54,7 +56,7 @@ func (h *handler[T]) delete(e *Event[T]) {
 		obj, h.final = h.final, none
 	}
 	if e.FinalStateUnknown {
-		h.OnDelete(cache.DeletedFinalStateUnknown{Key: objectKey(obj), Obj: obj})
+		h.OnDelete(cache.DeletedFinalStateUnknown{Key: object.Key(obj), Obj: obj})
 	} else {
 		h.OnDelete(obj)
 	}

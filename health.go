@@ -37,6 +37,8 @@ type Health struct {
 	// applied, as they come about once a minute. Zero is never.
 	ResourceVersion string
 	LastProgress    time.Time
+	// Store is the type of Options.Store, "in memory" if there is none.
+	Store string
 	// Objects is how many objects the store has, as far as the informer has put them
 	// there and found them at the start. It is -1 over a Durable that has indexes of
 	// its own and was not empty: it is not read through.
@@ -61,38 +63,41 @@ type Health struct {
 	// Watchers are figures about the watchers that are registered, or were when the
 	// informer stopped, sorted by name, and those of one name in the order in which they
 	// were added.
-	Watchers []WatcherStats
+	Watchers []WatcherHealth
 }
 
 // Health returns how the informer is doing. It does not block, also while the
 // store, the source or a watcher hangs, and may be called at any time.
 func (i *CustomCacheInformer[T]) Health() Health {
-	s := i.source.status.latest()
+	s := i.source.Status()
 	failing := i.applier.trouble() // before StoreBusy, which then is of no operation that has returned
 	h := Health{
 		Name:            i.opts.Name,
 		Started:         i.running.Load() && closed(i.processor.startedCh),
 		Stopped:         closed(i.stopped),
 		Synced:          i.HasSynced(),
-		Watching:        i.source.watching.Load() > 0,
-		LastList:        i.source.lastList.time(i.source.stopwatch),
-		LastContact:     i.source.lastContact.time(i.source.stopwatch),
+		Watching:        s.Watching,
+		LastList:        s.LastList,
+		LastContact:     s.LastContact,
 		ResourceVersion: i.ResourceVersion(),
-		LastProgress:    i.inlet.progress.time(i.source.stopwatch),
+		LastProgress:    i.inlet.progress.Time(i.clock),
 		Objects:         int(i.applier.objects.Load()),
 		Queued:          i.inlet.queuedUp(),
-		SourceError:     s.err(),
-		SourceFailures:  s.failures,
+		SourceError:     i.watchError(s.Failure),
+		SourceFailures:  s.Failures,
 		StoreBusy:       i.applier.call.lasts(),
 		Refused:         int(i.applier.refused.Load()),
 		Tombstones:      i.processor.tombstones.count(),
-		Watchers:        []WatcherStats{},
+		Watchers:        []WatcherHealth{},
+	}
+	if h.Store = "in memory"; i.opts.Store != nil {
+		h.Store = fmt.Sprintf("%T", i.store)
 	}
 	if failing != nil {
 		h.StoreError = failing
 	}
 	for _, l := range i.processor.shown() {
-		h.Watchers = append(h.Watchers, l.stats())
+		h.Watchers = append(h.Watchers, l.health())
 	}
 	return h
 }
@@ -150,28 +155,28 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		objects = nil
 	}
 	return json.Marshal(struct {
-		Name             string         `json:"name"`
-		Started          bool           `json:"started"`
-		Stopped          bool           `json:"stopped"`
-		Synced           bool           `json:"synced"`
-		Watching         bool           `json:"watching"`
-		LastList         time.Time      `json:"lastList,omitzero"`
-		LastContact      time.Time      `json:"lastContact,omitzero"`
-		ResourceVersion  string         `json:"resourceVersion,omitempty"`
-		LastProgress     time.Time      `json:"lastProgress,omitzero"`
-		Objects          *int           `json:"objects,omitempty"`
-		Queued           int            `json:"queued"`
-		SourceError      string         `json:"sourceError,omitempty"`
-		SourceFailures   int            `json:"sourceFailures,omitempty"`
-		StoreError       string         `json:"storeError,omitempty"`
-		StoreBusySeconds float64        `json:"storeBusySeconds,omitempty"`
-		Refused          int            `json:"refused,omitempty"`
-		Tombstones       int            `json:"tombstones,omitempty"`
-		Watchers         []WatcherStats `json:"watchers"`
+		Name             string          `json:"name"`
+		Started          bool            `json:"started"`
+		Stopped          bool            `json:"stopped"`
+		Synced           bool            `json:"synced"`
+		Watching         bool            `json:"watching"`
+		LastList         time.Time       `json:"lastList,omitzero"`
+		LastContact      time.Time       `json:"lastContact,omitzero"`
+		ResourceVersion  string          `json:"resourceVersion,omitempty"`
+		LastProgress     time.Time       `json:"lastProgress,omitzero"`
+		Objects          *int            `json:"objects,omitempty"`
+		Queued           int             `json:"queued"`
+		SourceError      string          `json:"sourceError,omitempty"`
+		SourceFailures   int             `json:"sourceFailures,omitempty"`
+		StoreError       string          `json:"storeError,omitempty"`
+		StoreBusySeconds float64         `json:"storeBusySeconds,omitempty"`
+		Refused          int             `json:"refused,omitempty"`
+		Tombstones       int             `json:"tombstones,omitempty"`
+		Watchers         []WatcherHealth `json:"watchers"`
 	}{
 		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
 		h.LastProgress, objects, h.Queued,
-		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Tombstones, append([]WatcherStats{}, h.Watchers...),
+		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Tombstones, append([]WatcherHealth{}, h.Watchers...),
 	})
 }
 

@@ -369,7 +369,7 @@ func TestHealthAsJSON(t *testing.T) {
 			Name: "Pod", Started: true, Synced: true, LastList: at, LastContact: at.Add(time.Minute), ResourceVersion: "1000",
 			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7,
 			StoreError: &informer.StoreError{Op: "get", Key: "default/a", Err: errors.New(`"disk" full`)}, StoreBusy: 1500 * time.Millisecond, Refused: 2,
-			Watchers:     []informer.WatcherStats{{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond}},
+			Watchers:     []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond}}},
 			LastProgress: at.Add(time.Second), Objects: 12, Queued: 4,
 		}, `{"name":"Pod","started":true,"stopped":false,"synced":true,"watching":false,` +
 			`"lastList":"2026-07-01T12:00:00Z","lastContact":"2026-07-01T12:01:00Z","resourceVersion":"1000",` +
@@ -377,7 +377,7 @@ func TestHealthAsJSON(t *testing.T) {
 			`"sourceError":"watch Pod: connection refused","sourceFailures":7,` +
 			`"storeError":"store: get default/a: \"disk\" full","storeBusySeconds":1.5,"refused":2,` +
 			`"watchers":[{"name":"w","synced":false,"pending":3,"delivered":0,"failed":0,"retried":0,"merged":0,"lagging":true,"oldestWaitingSeconds":0.25}]}`},
-		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Objects: -1, Watchers: []informer.WatcherStats{}},
+		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Objects: -1, Watchers: []informer.WatcherHealth{}},
 			`{"name":"Pod","started":true,"stopped":true,"synced":true,"watching":true,"queued":0,"watchers":[]}`},
 		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"objects":0,"queued":0,"watchers":[]}`},
 	} {

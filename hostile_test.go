@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -161,7 +162,7 @@ func (w *world) looksWell(what string) {
 	w.t.Helper()
 	for _, format := range []string{"html", "json"} {
 		answer := httptest.NewRecorder()
-		informer.DebugHandler(&w.group).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format="+format, nil))
+		debug.Handler(w.group.Health).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format="+format, nil))
 		if body := answer.Body.String(); answer.Code != 200 || strings.Contains(body, "<script>alert") || format == "json" && !json.Valid([]byte(body)) {
 			w.t.Errorf("%s: %s: %d %.500s", what, format, answer.Code, body)
 		}

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // index finds objects by a value: by the store's own indexes if it is a
@@ -54,7 +56,7 @@ func (x *index[T]) add(indexers cache.Indexers) error {
 	}
 	err = x.scan.each(context.Background(), func(stored any) bool {
 		if obj, ok := stored.(T); ok {
-			o.fill(objectKey(obj), x.evaluateAll(o.funcs, obj))
+			o.fill(object.Key(obj), x.evaluateAll(o.funcs, obj))
 		}
 		return true
 	})

@@ -17,6 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/source"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // CustomCacheInformer lists and watches one resource, keeps its state in a store,
@@ -27,10 +31,12 @@ type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
 	index     *index[T]
-	source    *source
+	source    *source.Source
 	inlet     *inlet[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
+
+	clock stopwatch.Stopwatch
 
 	stopped chan struct{} // closed when Run's ctx has ended
 	shared  func() *sharedIndexInformer[T]
@@ -83,15 +89,46 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 	}
 	opts = i.opts
 	opts.ErrorHandler = i.report
-	made := stopwatch{time.Now()}
-	i.source = newSource(lw, made, opts)
+	made := stopwatch.New()
 	i.processor = newProcessor(newScan(i.store), made, opts)
 	i.applier = newApplier(i.store, i.index, i.processor, tombstone, opts)
-	i.inlet = newInlet(i.applier.queue, i.source, accept, opts)
-	i.source.resumed = i.inlet.resumed
+	i.inlet = newInlet(i.applier.queue, made, accept, opts)
+	i.clock = made
+	i.source = i.newSource(lw)
+	i.inlet.source = i.source
 	i.applier.inlet = i.inlet
 	i.shared = sync.OnceValue(func() *sharedIndexInformer[T] { return newView(i, 0) })
 	return i, nil
+}
+
+// newSource returns the source, which tells of itself in the informer's words.
+func (i *CustomCacheInformer[T]) newSource(lw cache.ListerWatcher) *source.Source {
+	o := i.opts.Observer
+	return source.New(lw, i.clock, source.Options{
+		Name: i.opts.Name, ListOnly: i.opts.WatchList == WatchListOff, MinWatchTimeout: i.opts.MinWatchTimeout,
+		PageSize: i.opts.PageSize, Backoff: *i.opts.Backoff,
+	}, source.Listener{
+		Failed:   func(ctx context.Context, f *source.Failure) { i.report(ctx, i.watchError(f)) },
+		Unusable: func(ctx context.Context, err error) { i.report(ctx, &ObjectError{Op: "watch", Err: err}) },
+		Resumed:  i.inlet.resumed,
+		Listed: func(l source.List) {
+			if o.List != nil {
+				o.List(ListInfo{Informer: i.opts.Name, Objects: l.Objects, Took: l.Took, Err: l.Err})
+			}
+		},
+		Watched: func(w source.Watch) {
+			if o.Watch != nil {
+				o.Watch(WatchInfo{Informer: i.opts.Name, Streaming: w.Streaming, Events: w.Events, Took: w.Took, Err: w.Err})
+			}
+		},
+	})
+}
+
+func (i *CustomCacheInformer[T]) watchError(f *source.Failure) error {
+	if f == nil {
+		return nil
+	}
+	return &WatchError{Op: f.Op, Resource: i.opts.Name, Err: f.Err}
 }
 
 // set changes something that is fixed once the informer runs. It returns
@@ -213,7 +250,7 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 // underWay names the calls of the user's that have not returned.
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
-	for _, op := range i.source.calls.underWay() {
+	for _, op := range i.source.UnderWay() {
 		calls = append(calls, "source: "+op)
 	}
 	if op, key := i.applier.call.now(); op != "" {
@@ -248,10 +285,10 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 		return
 	}
 	i.inlet.any, i.inlet.highest = i.processor.seeded, version
-	i.source.resumption.begin(version)
+	i.source.Begin(version)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { i.source.run(ctx, i.inlet) })
+	wg.Go(func() { i.source.Run(ctx, i.inlet) })
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
 		wg.Go(func() { t.follow(ctx, i.applier.mayForget) })
@@ -355,8 +392,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
-	latest := i.source.status.latest()
-	reason := latest.err()
+	reason := i.watchError(i.source.Status().Failure)
 	if failing := i.applier.trouble(); failing != nil {
 		reason = failing
 	}
@@ -373,8 +409,8 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	if cond == nil {
 		return fmt.Errorf("informer %s: WaitFor: cond is nil", i.opts.Name)
 	}
-	at := i.processor.log.cursor()
-	defer at.close()
+	at := i.processor.log.Cursor()
+	defer at.Close()
 	obj, exists, err := i.Get(key)
 	if err != nil {
 		return err
@@ -382,9 +418,9 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	if cond(obj, exists) {
 		return nil
 	}
-	for name := storeKey(key); ; {
-		if s, ok := at.next(maxChunk); ok {
-			for _, r := range s.records {
+	for name := object.KeyOf(key); ; {
+		if s, ok := at.Next(maxChunk); ok {
+			for _, r := range s.Records {
 				if err := i.ended(ctx); err != nil {
 					return i.syncError(err, []string{key.String()})
 				}
@@ -394,11 +430,11 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 			}
 			continue
 		}
-		if !at.sleep() {
+		if !at.Sleep() {
 			continue
 		}
 		select {
-		case <-at.wake:
+		case <-at.Wake():
 		case <-i.stopped:
 			return i.syncError(ErrStopped, []string{key.String()})
 		case <-ctx.Done():
@@ -452,7 +488,7 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 // keyFunc is cache.DeletionHandlingMetaNamespaceKeyFunc, which is slower.
 func keyFunc[T Object](obj any) (string, error) {
 	if t, ok := obj.(T); ok {
-		return objectKey(t), nil
+		return object.Key(t), nil
 	}
 	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 }

@@ -11,10 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/source"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 const (
@@ -87,7 +89,11 @@ type inlet[T Object] struct {
 	queue     cache.Queue
 	accept    func(any) (T, error)
 	transform func(T) (T, error)
-	source    *source
+	source    *source.Source
+	clock     stopwatch.Stopwatch
+	name      string
+	report    func(context.Context, error)
+	observer  *Observer
 	ctx       context.Context // Run's: ends the waiting for room
 	// Of the reflector's goroutine.
 	lists   int
@@ -107,13 +113,13 @@ type inlet[T Object] struct {
 	rv      string
 	moved   chan struct{} // closed when rv changes; nil if nobody waits
 
-	progress moment // when something of which rv is known was last applied with all before it
+	progress stopwatch.Moment // when something of which rv is known was last applied with all before it
 }
 
-func newInlet[T Object](queue cache.Queue, s *source, accept func(any) (T, error), opts Options[T]) *inlet[T] {
+func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	return &inlet[T]{
-		queue: queue, source: s, accept: accept, transform: opts.Transform, durable: opts.durable(),
+		queue: queue, clock: clock, name: opts.Name, report: opts.ErrorHandler, observer: opts.Observer, accept: accept, transform: opts.Transform, durable: opts.durable(),
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 }
@@ -128,7 +134,7 @@ func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
 	in.ordered = in.ordered || !added
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
-		in.source.report(in.ctx, err)
+		in.report(in.ctx, err)
 		in.enter(in.ctx, in.lost(), inletBound)
 		return
 	}
@@ -163,20 +169,18 @@ func (in *inlet[T]) forget() {
 // another type, so that such a list never passes for an empty one. Nil and
 // nameless objects are dropped.
 func (in *inlet[T]) Replace(list []any, rv string) error {
-	if in.source.resumption.taken() {
+	if in.source.Resuming() {
 		in.ordered = true
-		in.source.worked("list")
+		in.source.Worked("list")
 		return nil // the store has what the source did not list
 	}
 	for _, obj := range list {
 		if err := in.checkType(obj); err != nil {
-			in.source.failed(in.ctx, "list", err)
+			in.source.Failed(in.ctx, "list", err)
 			return err
 		}
 	}
-	in.source.lastList.set(in.source.stopwatch)
-	in.source.worked("list")
-	restored := in.restored(rv)
+	restored := in.restored(rv, in.source.Complete())
 	// What a list lacks is known when everything before it is applied. A DeltaFIFO would
 	// put what comes after the list before it, in the place of an older change.
 	if in.waitFor(in.ctx, 1) {
@@ -187,14 +191,13 @@ func (in *inlet[T]) Replace(list []any, rv string) error {
 }
 
 // restored reports whether a list shows that the server has gone back in time.
-func (in *inlet[T]) restored(rv string) bool {
-	in.source.suspect.Store(false)
+func (in *inlet[T]) restored(rv string, wentBack bool) bool {
 	before := in.highest
 	in.highest = rv
-	if !in.source.wentBack.Swap(false) && !older(rv, before) {
+	if !wentBack && !older(rv, before) {
 		return false
 	}
-	in.source.report(in.ctx, &WatchError{Op: "list", Resource: in.source.name, Err: fmt.Errorf(
+	in.report(in.ctx, &WatchError{Op: "list", Resource: in.name, Err: fmt.Errorf(
 		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", rv, before)})
 	return true
 }
@@ -220,13 +223,13 @@ func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 	for _, obj := range list {
 		it, err := in.item("list", itemUpsert, obj)
 		if err != nil {
-			in.source.report(in.ctx, err)
+			in.report(in.ctx, err)
 			it = in.lost()
 		}
 		it.listed, it.restored, it.rv = true, restored, ""
 		in.enter(patience, it, bound)
 	}
-	in.ordered = !isAnyVersion(rv)
+	in.ordered = !source.IsAnyVersion(rv)
 	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
 }
 
@@ -245,8 +248,8 @@ func older(version, other string) bool {
 func keysOf(list []any) map[string]struct{} {
 	keys := make(map[string]struct{}, len(list))
 	for _, obj := range list {
-		if m, err := checkMeta(obj); err == nil {
-			keys[objectKey(m)] = struct{}{}
+		if m, err := object.Meta(obj); err == nil {
+			keys[object.Key(m)] = struct{}{}
 		}
 	}
 	return keys
@@ -263,8 +266,8 @@ func inKeyOrder(list []any) []any {
 	byKey := make([]keyed, len(list))
 	for i, obj := range list {
 		byKey[i].obj = obj
-		if m, err := checkMeta(obj); err == nil {
-			byKey[i].key = objectKey(m)
+		if m, err := object.Meta(obj); err == nil {
+			byKey[i].key = object.Key(m)
 		}
 	}
 	slices.SortStableFunc(byKey, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
@@ -277,7 +280,7 @@ func inKeyOrder(list []any) []any {
 
 // checkType returns an error if obj is an object, but not of the informer's type.
 func (in *inlet[T]) checkType(obj any) error {
-	if _, noObject := checkMeta(obj); noObject == nil {
+	if _, noObject := object.Meta(obj); noObject == nil {
 		_, err := in.accept(obj)
 		return err
 	}
@@ -291,13 +294,13 @@ var errWrongType = errors.New("is not of the informer's type")
 
 // item makes an item of what the source delivered.
 func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
-	m, err := checkMeta(raw)
+	m, err := object.Meta(raw)
 	if err != nil {
 		return nil, &ObjectError{Op: op, Err: err}
 	}
 	var key string
 	if m.GetName() != "" {
-		key = objectKey(m)
+		key = object.Key(m)
 	}
 	obj, err := in.accept(raw)
 	if err != nil {
@@ -307,8 +310,8 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 		return nil, &ObjectError{Op: op, Err: fmt.Errorf("%T has no name", raw)}
 	}
 	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
-	if in.source.observer.Apply != nil {
-		it.arrived = in.source.now()
+	if in.observer.Apply != nil {
+		it.arrived = in.clock.Now()
 	}
 	if in.transform == nil {
 		return it, nil
@@ -316,17 +319,17 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	transformed, err := in.transform(obj)
 	switch {
 	case err != nil:
-	case isNil(transformed):
+	case object.IsNil(transformed):
 		err = errors.New("Transform returned nil and no error")
-	case objectKey(transformed) != it.key:
-		err = fmt.Errorf("Transform changed the key to %s", objectKey(transformed))
+	case object.Key(transformed) != it.key:
+		err = fmt.Errorf("Transform changed the key to %s", object.Key(transformed))
 	default:
 		it.obj = transformed
 		return it, nil
 	}
 	it.broken = true
 	if kind != itemDelete { // which goes on without the object
-		in.source.report(in.ctx, &ObjectError{Op: "transform", Key: it.key, Err: err})
+		in.report(in.ctx, &ObjectError{Op: "transform", Key: it.key, Err: err})
 	}
 	return it, nil
 }
@@ -390,7 +393,7 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 		}
 	}
 	if known {
-		in.progress.set(in.source.stopwatch)
+		in.progress.Set(in.clock)
 	}
 	if in.waiting < inletBound {
 		select {
@@ -430,16 +433,4 @@ func reached(now, want string) (bool, error) {
 	}
 	order, err := resourceversion.CompareResourceVersion(now, want)
 	return order >= 0, err
-}
-
-// objectKey returns the key of obj as cache.MetaNamespaceKeyFunc makes it.
-func objectKey(obj metav1.Object) string {
-	return storeKey(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
-}
-
-func storeKey(key types.NamespacedName) string {
-	if key.Namespace == "" {
-		return key.Name
-	}
-	return key.Namespace + "/" + key.Name
 }

@@ -3,6 +3,8 @@ package informer
 import (
 	"context"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // join returns the state at the listener's cursor, which was taken when it was
@@ -60,7 +62,7 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 // newState returns a state at the listener's cursor, nothing of which is read. It is made
 // before the store is waited for, because the cursor may move on meanwhile.
 func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
-	return &state[T]{since: l.processor.now(), origin: origin, end: l.cursor.position(), scan: l.cursor.clone(), more: true}
+	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), scan: l.cursor.Clone(), more: true}
 }
 
 // turn reads the next page of a state. Nobody else may use it meanwhile. The keys of
@@ -73,13 +75,13 @@ func (l *informerProcessorListener[T]) turn(ctx context.Context, s *state[T]) bo
 		s.close()
 		return false
 	}
-	begun := l.processor.log.begun.Load()
-	for s.scan.position() < begun {
-		if s.follow() || !s.scan.sleep() {
+	begun := l.processor.begun.Load()
+	for s.scan.Position() < begun {
+		if s.follow() || !s.scan.Sleep() {
 			continue
 		}
 		select {
-		case <-s.scan.wake:
+		case <-s.scan.Wake():
 		case <-l.processor.draining: // what is missing was given up
 			s.close()
 			return false
@@ -130,7 +132,7 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 		select {
 		case <-timer.C:
 			over = true
-		case <-l.news.wake:
+		case <-l.news.Wake():
 		case <-l.processor.draining:
 			return false
 		case <-l.removed:
@@ -192,15 +194,15 @@ func (s *state[T]) open(objs []any, last string) {
 
 // close lets go of the log.
 func (s *state[T]) close() {
-	s.scan.close()
+	s.scan.Close()
 	s.scan = nil
 }
 
 // follow reads on in the log, and reports whether there was anything.
 func (s *state[T]) follow() bool {
-	seg, ok := s.scan.next(maxChunk)
+	seg, ok := s.scan.Next(maxChunk)
 	if ok {
-		s.putBack(seg.records)
+		s.putBack(seg.Records)
 	}
 	return ok
 }
@@ -239,7 +241,7 @@ func (s *state[T]) next() (segment[T], bool) {
 	records := make([]record[T], 0, min(len(s.objs)+len(s.olds)+1, maxChunk))
 	for len(records) < cap(records) && len(s.objs) > 0 {
 		if obj, ok := s.objs[0].(T); ok {
-			key := objectKey(obj)
+			key := object.Key(obj)
 			if _, changed := s.changed[key]; !changed {
 				records = append(records, s.record(key, obj))
 			}
@@ -248,7 +250,7 @@ func (s *state[T]) next() (segment[T], bool) {
 	}
 	for len(records) < cap(records) && len(s.olds) > 0 {
 		obj := s.olds[0].(T)
-		records = append(records, s.record(objectKey(obj), obj))
+		records = append(records, s.record(object.Key(obj), obj))
 		s.olds = s.olds[1:]
 	}
 	if len(records) < cap(records) && s.marker && !s.more {
@@ -258,21 +260,21 @@ func (s *state[T]) next() (segment[T], bool) {
 	if len(records) == 0 {
 		return segment[T]{}, false
 	}
-	return segment[T]{records: records, events: countEvents(records), end: s.end}, true
+	return segment[T]{Records: records, Events: countEvents(records), End: s.end}, true
 }
 
 // nextGone returns the next part of what is gone, with the last of which the position of
 // the state is reached; it may be empty.
 func (s *state[T]) nextGone() segment[T] {
 	n := min(len(s.gone), maxChunk)
-	told := segment[T]{events: n, end: -1}
+	told := segment[T]{Events: n, End: -1}
 	for _, stored := range s.gone[:n] {
 		obj := stored.(T)
 		e := Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
-		told.records = append(told.records, record[T]{key: objectKey(obj), event: e, since: s.since})
+		told.Records = append(told.Records, record[T]{key: object.Key(obj), event: e, since: s.since})
 	}
 	if s.gone = s.gone[n:]; len(s.gone) == 0 {
-		s.heir, told.end = false, s.end
+		s.heir, told.End = false, s.end
 	}
 	return told
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/eventlog"
 )
 
 // Registration is one watcher's place at an informer. Its methods may be called
@@ -66,7 +68,7 @@ type informerProcessorListener[T Object] struct {
 
 	// Of pop, which gets news when more may wait than the backlog takes, and whenever
 	// something else has happened that it should look at.
-	news   sleeper
+	news   eventlog.Sleeper
 	lag    lag[T]
 	resync resyncTimer
 	popped atomic.Bool // pop has ended
@@ -87,14 +89,14 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		opts:      opts,
 		joining:   true,
 		waiting:   backlog[T]{limit: opts.MaxBacklog},
-		cursor:    p.log.cursor(),
-		news:      newSleeper(),
+		cursor:    p.log.Cursor(),
+		news:      eventlog.NewSleeper(),
 		synced:    make(chan struct{}),
 		removed:   make(chan struct{}),
 		stopped:   make(chan struct{}),
 	}
-	l.handled.Store(l.cursor.position())
-	l.counts.read.Store(l.cursor.events)
+	l.handled.Store(l.cursor.Position())
+	l.counts.read.Store(l.cursor.Events())
 	l.lag.listener = l
 	l.handler, _ = w.(*handler[T])
 	l.resyncEvery(opts.ResyncPeriod)
@@ -143,7 +145,7 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
 	if l.resync.period > 0 {
-		l.news.poke() // the next resync may be waiting for it
+		l.news.Poke() // the next resync may be waiting for it
 	}
 }
 
@@ -163,11 +165,11 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	delivered := int64(0) // and not counted yet
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
-	for i := range s.records {
+	for i := range s.Records {
 		if l.gone.Load() {
 			return l.handled.Load()
 		}
-		r := &s.records[i]
+		r := &s.Records[i]
 		switch {
 		case r.kind == recordMarker:
 			l.sync(ctx)
@@ -197,7 +199,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 			}
 		}
 	}
-	return s.end
+	return s.End
 }
 
 // sync ends the initial state, unless that was the watcher's last word.
@@ -228,8 +230,8 @@ func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error)
 // call tells the watcher of one event, measures how long that takes, and recovers
 // a panic if it is to.
 func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (took time.Duration, err error) {
-	begun := l.processor.now()
-	defer func() { took = l.processor.now() - begun }()
+	begun := l.processor.Now()
+	defer func() { took = l.processor.Now() - begun }()
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ListWatch makes a source for [New] of a client for one resource: what
@@ -69,7 +71,7 @@ func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
 }
 
 func (l *clientListWatch) check() error {
-	if isNil(l.client) {
+	if object.IsNil(l.client) {
 		return errors.New("the client given to ListWatch is nil")
 	}
 	return nil
@@ -91,7 +93,7 @@ func isFake(client any) bool {
 
 // checkSource returns an error if lw cannot be asked for anything.
 func checkSource(lw cache.ListerWatcher) error {
-	if isNil(lw) {
+	if object.IsNil(lw) {
 		return errors.New("the source (lw) is nil")
 	}
 	switch l := lw.(type) {

@@ -110,20 +110,20 @@ func (m *merged[T]) reached() int64 {
 
 // take removes up to n events from the front, and returns them as a segment.
 func (m *merged[T]) take(n int) segment[T] {
-	s := segment[T]{records: make([]record[T], 0, min(n, m.order.Len()))}
-	for e := m.oldest(); e != nil && s.events < n; e = m.oldest() {
+	s := segment[T]{Records: make([]record[T], 0, min(n, m.order.Len()))}
+	for e := m.oldest(); e != nil && s.Events < n; e = m.oldest() {
 		if e.key == "" {
-			s.records = append(s.records, record[T]{kind: recordMarker, since: e.since})
+			s.Records = append(s.Records, record[T]{kind: recordMarker, since: e.since})
 			m.remove(e)
 			continue
 		}
-		s.records = append(s.records, record[T]{key: e.key, event: e.events[0], since: e.since})
-		s.events++
+		s.Records = append(s.Records, record[T]{key: e.key, event: e.events[0], since: e.since})
+		s.Events++
 		if e.events = e.events[1:]; len(e.events) == 0 {
 			m.remove(e)
 		}
 	}
-	s.end = m.reached()
+	s.End = m.reached()
 	return s
 }
 

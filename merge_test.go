@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 type pod = *corev1.Pod
@@ -95,16 +97,16 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		w := newWorld(seed)
 		limits := []int{-1, 1, 2, 5, 20, 2 * steps}
 		b := &backlog[pod]{limit: limits[w.rnd.IntN(len(limits))]}
-		l := newEventLog[pod]()
-		c := l.cursor()
+		l := eventlog.New(countEvents[pod])
+		c := l.Cursor()
 		seen := view{}
 		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // of the log, with a watcher
 		var head segment[pod]                         // popped, and not handed over
 		told, away, events, markers := 0, 0, 0, 0
 		reached := int64(0)
 		tell := func() {
-			for i := range head.records {
-				r := &head.records[i]
+			for i := range head.Records {
+				r := &head.Records[i]
 				if r.kind == recordMarker {
 					markers++
 				}
@@ -116,25 +118,25 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 					t.Fatalf("seed %d, limit %d: %v", seed, b.limit, err)
 				}
 			}
-			if head.end == 0 {
+			if head.End == 0 {
 				return // nothing was popped
 			}
-			if head.end < reached {
-				t.Fatalf("seed %d: position %d comes after %d", seed, head.end, reached)
+			if head.End < reached {
+				t.Fatalf("seed %d: position %d comes after %d", seed, head.End, reached)
 			}
-			reached, head = head.end, segment[pod]{}
+			reached, head = head.End, segment[pod]{}
 		}
 		for n := range steps {
-			if waiting := b.events + head.events; waiting > 0 && reached >= c.position() {
+			if waiting := b.events + head.Events; waiting > 0 && reached >= c.Position() {
 				t.Fatalf("seed %d: position %d is said to be reached while %d events wait", seed, reached, waiting)
 			}
 			records := w.step(objects)
 			if n == steps/2 {
 				records = append(records, record[pod]{kind: recordMarker})
 			}
-			l.append(records)
-			for s, ok := c.next(maxChunk); ok; s, ok = c.next(maxChunk) {
-				events += s.events
+			l.Append(records)
+			for s, ok := c.Next(maxChunk); ok; s, ok = c.Next(maxChunk) {
+				events += s.Events
 				away += b.push(s)
 			}
 			if most := b.limit + 2*objects; b.limit >= 0 && b.events > most {
@@ -154,8 +156,8 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		if told+away != events || b.events != 0 {
 			t.Fatalf("seed %d: %d events told and %d merged away, of %d; %d wait", seed, told, away, events, b.events)
 		}
-		if markers != 1 || reached != l.end() {
-			t.Fatalf("seed %d: %d markers, position %d of %d", seed, markers, reached, l.end())
+		if markers != 1 || reached != l.End() {
+			t.Fatalf("seed %d: %d markers, position %d of %d", seed, markers, reached, l.End())
 		}
 		if away > 0 {
 			merging++
@@ -227,18 +229,18 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 
 func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 	b := &backlog[pod]{limit: 3}
-	l := newEventLog[pod]()
-	c := l.cursor()
+	l := eventlog.New(countEvents[pod])
+	c := l.Cursor()
 	update := func(key string) record[pod] {
 		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key}}
 		return record[pod]{key: key, event: Event[pod]{Type: EventUpdated, Old: obj, New: obj}}
 	}
-	l.append([]record[pod]{update("a"), update("b"), {kind: recordMarker}, update("c"), update("a"), update("b")})
-	s, _ := c.next(maxChunk)
+	l.Append([]record[pod]{update("a"), update("b"), {kind: recordMarker}, update("c"), update("a"), update("b")})
+	s, _ := c.Next(maxChunk)
 	b.push(s)
 	var got []string
 	for s, ok := b.pop(); ok; s, ok = b.pop() {
-		for _, r := range s.records {
+		for _, r := range s.Records {
 			got = append(got, r.key)
 		}
 	}
@@ -249,14 +251,14 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	opts := Options[pod]{}.withDefaults()
-	p := newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch{time.Now()}, opts)
+	p := newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch.New(), opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2})
 	c := l.crew
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
 	defer c.queue.ShutDown()
 	add := func(key string, end int64) {
 		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key}}
-		c.add(segment[pod]{records: []record[pod]{{key: key, event: Event[pod]{Type: EventAdded, New: obj}}}, end: end})
+		c.add(segment[pod]{Records: []record[pod]{{key: key, event: Event[pod]{Type: EventAdded, New: obj}}}, End: end})
 	}
 	handled := func(want int64) {
 		t.Helper()
@@ -285,14 +287,14 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 // informer of many objects begins with as many.
 func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	const objects, limit = 1000, 10
-	l := newEventLog[pod]()
-	c := l.cursor()
+	l := eventlog.New(countEvents[pod])
+	c := l.Cursor()
 	b := &backlog[pod]{limit: limit}
 	push := func(typ EventType, origin Origin, n int) (away int) {
 		for i := range n {
 			obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
-			l.append([]record[pod]{{key: obj.Name, event: Event[pod]{Type: typ, Origin: origin, New: obj}}})
-			s, _ := c.next(maxChunk)
+			l.Append([]record[pod]{{key: obj.Name, event: Event[pod]{Type: typ, Origin: origin, New: obj}}})
+			s, _ := c.Next(maxChunk)
 			away += b.push(s)
 		}
 		return away
@@ -304,15 +306,15 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 		t.Errorf("%d events were merged away within the limit; there is room for %d", away, b.room())
 	}
 	first, _ := b.pop()
-	if got := objects + limit - b.events; got != first.events || b.room() != 0 {
-		t.Errorf("%d events were taken, not %d; there is room for %d", got, first.events, b.room())
+	if got := objects + limit - b.events; got != first.Events || b.room() != 0 {
+		t.Errorf("%d events were taken, not %d; there is room for %d", got, first.Events, b.room())
 	}
 	if away := push(EventUpdated, OriginWatch, 1); away == 0 {
 		t.Error("nothing was merged beyond the limit")
 	}
-	told := first.events
+	told := first.Events
 	for s, ok := b.pop(); ok; s, ok = b.pop() {
-		told += s.events
+		told += s.Events
 	}
 	if b.events != 0 || told < objects || told > objects+1+limit {
 		t.Errorf("%d events were told of %d objects, %d wait", told, objects, b.events)
@@ -323,25 +325,55 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 // other tells nothing new, and must not fill the memory behind a blocked watcher.
 func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 	const limit, objects, relists = 100, 500, 50
-	l := newEventLog[pod]()
-	c := l.cursor()
+	l := eventlog.New(countEvents[pod])
+	c := l.Cursor()
 	b := &backlog[pod]{limit: limit}
 	obj := &corev1.Pod{}
 	for range relists {
 		for range objects {
-			l.append([]record[pod]{{key: "a", unchanged: true, event: Event[pod]{Type: EventUpdated, Old: obj, New: obj}}})
-			s, _ := c.next(maxChunk)
+			l.Append([]record[pod]{{key: "a", unchanged: true, event: Event[pod]{Type: EventUpdated, Old: obj, New: obj}}})
+			s, _ := c.Next(maxChunk)
 			b.push(s)
 		}
 	}
-	kept := len(b.last.records)
+	kept := len(b.last.Records)
 	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
-		kept += len(s.records)
+		kept += len(s.Records)
 	}
 	if kept > 2*maxChunk {
 		t.Errorf("%d of %d records are kept", kept, relists*objects)
 	}
-	if s, _ := b.pop(); s.end < l.end()-2*maxChunk {
-		t.Errorf("position %d is reached, of %d", s.end, l.end())
+	if s, _ := b.pop(); s.End < l.End()-2*maxChunk {
+		t.Errorf("position %d is reached, of %d", s.End, l.End())
+	}
+}
+
+func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
+	const total = 20 * maxChunk
+	l := eventlog.New(countEvents[pod])
+	c := l.Cursor()
+	b := &backlog[pod]{limit: -1}
+	for n := range int64(total) {
+		l.Append([]record[pod]{{event: Event[pod]{New: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: n}}}}})
+		s, _ := c.Next(maxChunk)
+		b.push(s)
+	}
+	if got := b.ring.Len(); got > 25 {
+		t.Errorf("%d events that came one by one take %d entries", total, got)
+	}
+	want := int64(0)
+	for s, ok := b.pop(); ok; s, ok = b.pop() {
+		for i := range s.Records {
+			if got := s.Records[i].event.New.Generation; got != want {
+				t.Fatalf("record %d comes where %d should", got, want)
+			}
+			want++
+		}
+		if s.End != want {
+			t.Fatalf("a segment that ends with record %d ends at %d", want-1, s.End)
+		}
+	}
+	if want != total {
+		t.Errorf("%d of %d records came out", want, total)
 	}
 }

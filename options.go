@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // QueueKind names the queue between the reflector and the store.
@@ -247,7 +249,7 @@ func (o Options[T]) halfDurable() bool {
 
 func (o Options[T]) check() error {
 	switch {
-	case o.Store != nil && isNil(o.Store):
+	case o.Store != nil && object.IsNil(o.Store):
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
 	case o.halfDurable():
 		return fmt.Errorf("Options.Store is a %T, which has the method Apply of a Durable and not all others: see storetest.Run", o.Store)

@@ -9,9 +9,9 @@ import (
 // what has waited for so long that it must be merged. It ends when the listener is
 // removed, or when the log does not grow any more.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
-	defer l.cursor.poke()
+	defer l.cursor.Poke()
 	defer l.popped.Store(true)
-	defer l.processor.log.forget(&l.news)
+	defer l.processor.log.Forget(&l.news)
 	defer l.lag.stop()
 	defer l.resync.stop()
 	if !l.begin(l.join(ctx)) {
@@ -29,7 +29,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		// All that happens but seldom is told by one channel: each further one that
 		// is waited for takes 200 B of an idle watcher.
 		select {
-		case <-l.news.wake:
+		case <-l.news.Wake():
 		case <-l.lag.late():
 			l.lag.say(ctx)
 		case <-l.resync.synced:
@@ -50,7 +50,7 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	defer l.mu.Unlock()
 	l.state, l.joining = s, !ok
 	l.counts.untold.Store(s.left())
-	l.cursor.poke()
+	l.cursor.Poke()
 	return ok
 }
 
@@ -94,7 +94,7 @@ func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 		l.state.followAll()
 	}
 	for {
-		if l.processor.log.sleep(&l.news, l.cursor.position()+int64(max(0, l.waiting.room()))+1) {
+		if l.processor.log.Sleep(&l.news, l.cursor.Position()+int64(max(0, l.waiting.room()))+1) {
 			return away, l.waiting.events == 0
 		}
 		for s, ok := l.readLocked(maxChunk); ok; s, ok = l.readLocked(maxChunk) {
@@ -128,8 +128,8 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.cursor.position()
-	l.joining = l.state == nil && l.handled.Load() == at && l.processor.log.end() == at
+	at := l.cursor.Position()
+	l.joining = l.state == nil && l.handled.Load() == at && l.processor.log.End() == at
 	return l.joining
 }
 
@@ -146,12 +146,12 @@ func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 			break
 		}
 		if l.lag.behind.Load() {
-			l.news.poke()
+			l.news.Poke()
 		}
-		<-l.cursor.wake
+		<-l.cursor.Wake()
 	}
 	for !l.popped.Load() {
-		<-l.cursor.wake
+		<-l.cursor.Wake()
 	}
 	l.countUntold()
 	return segment[T]{}, false
@@ -179,7 +179,7 @@ func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 		if s, ok := l.readLocked(portion); ok {
 			return s, true
 		}
-		if l.cursor.sleep() {
+		if l.cursor.Sleep() {
 			return segment[T]{}, false
 		}
 	}
@@ -191,13 +191,13 @@ func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
 		return segment[T]{}, false
 	}
 	part, ok := l.state.next()
-	l.counts.taken.Add(int64(part.events))
+	l.counts.taken.Add(int64(part.Events))
 	l.counts.untold.Store(l.state.left())
 	switch {
 	case ok:
 	case l.state.more:
 		l.joining = true
-		l.news.poke()
+		l.news.Poke()
 	default:
 		l.state = nil
 	}
@@ -206,10 +206,10 @@ func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
 
 // readLocked returns up to so many records that are new in the log.
 func (l *informerProcessorListener[T]) readLocked(most int) (segment[T], bool) {
-	s, ok := l.cursor.next(most)
+	s, ok := l.cursor.Next(most)
 	if ok {
-		l.counts.taken.Add(int64(s.events))
-		l.counts.read.Store(l.cursor.events)
+		l.counts.taken.Add(int64(s.Events))
+		l.counts.read.Store(l.cursor.Events())
 	}
 	return s, ok
 }
@@ -227,7 +227,7 @@ func (l *informerProcessorListener[T]) countUntold() {
 		_, more = l.readLocked(maxChunk)
 	}
 	l.waiting = backlog[T]{}
-	l.cursor.close()
+	l.cursor.Close()
 }
 
 // resyncTimer says when a listener's next resync is due.

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // idleSeal is how long the log must have been quiet for its last chunk to be
@@ -22,16 +25,19 @@ const idleSeal = 10 * time.Second
 // distributed is appended to the log once; the listeners help themselves.
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
-	log        *eventLog[T]
+	log        *eventlog.Log[record[T]]
 	scan       scan        // of the store
 	tombstones *tombstones // nil unless the store is durable
 	report     func(context.Context, error)
 	observer   *Observer
-	stopwatch
+	stopwatch.Stopwatch
 
 	// startedCh is closed once the pop and run goroutines of every listener
 	// registered so far are live. The controller waits for it.
 	startedCh chan struct{}
+	// begun is the position up to which changes of the store may have been started. The
+	// apply loop raises it before it touches the store; see snapshot for the other half.
+	begun atomic.Int64
 	// syncedAt is the position of the synced marker, -1 before it is known.
 	syncedAt atomic.Int64
 	// filled is closed when it is known whether the store held anything before
@@ -66,15 +72,15 @@ const (
 	processorStopped // no new listeners, while those there are may go on
 )
 
-func newProcessor[T Object](store scan, s stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](store scan, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
 		name:       opts.Name,
-		log:        newEventLog[T](),
+		log:        eventlog.New(countEvents[T]),
 		scan:       store,
 		tombstones: newTombstones(store.store),
 		report:     opts.ErrorHandler,
 		observer:   opts.Observer,
-		stopwatch:  s,
+		Stopwatch:  s,
 		draining:   make(chan struct{}),
 		startedCh:  make(chan struct{}),
 		filled:     make(chan struct{}),
@@ -92,16 +98,16 @@ func (p *informerProcessor[T]) distribute(records []record[T]) {
 	if len(records) == 0 {
 		return
 	}
-	now := p.now()
+	now := p.Now()
 	for i := range records {
 		records[i].since = now
 	}
-	p.log.append(records)
+	p.log.Append(records)
 }
 
 // willSync announces that the synced marker comes next, so that a listener which joins
 // behind it does not wait for it.
-func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.end()) }
+func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.End()) }
 
 // hasSynced reports whether what is decided now comes after the marker.
 func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
@@ -118,7 +124,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	l := newListener(p, w, opts)
 	l.number = p.added
 	if len(p.listeners) == 0 {
-		p.unheard, p.listening = l.cursor.position(), p.now()
+		p.unheard, p.listening = l.cursor.Position(), p.Now()
 	}
 	if p.inheritsLocked() {
 		l.inherit(p.unheard)
@@ -184,11 +190,11 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.removed)
 	if l.cancel != nil {
 		l.cancel()
-		l.news.poke()
-		l.cursor.poke()
+		l.news.Poke()
+		l.cursor.Poke()
 		return
 	}
-	l.cursor.close() // it never ran
+	l.cursor.Close() // it never ran
 	close(l.stopped)
 }
 
@@ -223,7 +229,7 @@ func byName[T Object](a, b *informerProcessorListener[T]) int {
 func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state, p.ctx, p.listening = processorRunning, ctx, p.now()
+	p.state, p.ctx, p.listening = processorRunning, ctx, p.Now()
 	for l := range p.listeners {
 		p.startLocked(l)
 	}
@@ -236,7 +242,7 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
-		case <-p.log.stirred:
+		case <-p.log.Stirred():
 			p.sealWhenIdle(ctx)
 		case <-ctx.Done():
 		}
@@ -258,13 +264,13 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	if timeout == 0 {
 		return
 	}
-	p.drained = p.now() + timeout
+	p.drained = p.Now() + timeout
 	close(p.draining)
 	enough := time.NewTimer(timeout)
 	defer enough.Stop()
 	listeners := p.all()
 	for _, l := range listeners {
-		l.news.poke()
+		l.news.Poke()
 	}
 	for _, l := range listeners {
 		select {
@@ -279,13 +285,13 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 func (p *informerProcessor[T]) sealWhenIdle(ctx context.Context) {
 	ticker := time.NewTicker(idleSeal)
 	defer ticker.Stop()
-	for last := p.log.end(); ; {
+	for last := p.log.End(); ; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		end := p.log.sealIfIdle(last)
+		end := p.log.SealIfIdle(last)
 		if end == last {
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Reader reads what an informer knows. [CustomCacheInformer] is one; functions
@@ -32,10 +34,10 @@ type Reader[T Object] interface {
 
 // Get returns the object of that key, see [Reader].
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	obj, exists, err = storeGet[T](i.store, storeKey(key))
+	obj, exists, err = storeGet[T](i.store, object.KeyOf(key))
 	if err != nil {
 		var none T
-		return none, false, &StoreError{Op: "get", Key: storeKey(key), Failures: 1, Err: err}
+		return none, false, &StoreError{Op: "get", Key: object.KeyOf(key), Failures: 1, Err: err}
 	}
 	return obj, exists, nil
 }

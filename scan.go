@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // scanPage is how many objects a Scanner is asked for at a time.
@@ -31,11 +33,11 @@ func (s scan) page(ctx context.Context, after string) (objs []any, last string, 
 	if objs, err = s.scanner.Scan(ctx, after, scanPage); err != nil || len(objs) == 0 {
 		return nil, "", err
 	}
-	m, err := checkMeta(objs[len(objs)-1])
+	m, err := object.Meta(objs[len(objs)-1])
 	if err != nil {
 		return nil, "", fmt.Errorf("after %q: %w", after, err)
 	}
-	if last = objectKey(m); last <= after {
+	if last = object.Key(m); last <= after {
 		return nil, "", fmt.Errorf("the page after %q ends with %q, which does not come after it", after, last)
 	}
 	return objs, last, nil

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // NewSharedIndexInformer takes the place of client-go's function of that name: what it
@@ -90,7 +92,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's
 	accept, tombstone := acceptT[AnyObject], tombstone[AnyObject]
 	if example != nil {
-		if t := reflect.TypeOf(example); isNil(example) && t.Kind() == reflect.Pointer {
+		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {
 			example = reflect.New(t.Elem()).Interface().(runtime.Object)
 		}
 		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, typeName(reflect.TypeOf(example)))

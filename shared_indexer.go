@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 func (s *sharedIndexInformer[T]) GetStore() cache.Store { return s.GetIndexer() }
@@ -26,7 +28,7 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	}
 	for _, obj := range s.core.All() {
 		for _, err := range failures(indexers, obj) {
-			s.core.report(context.Background(), &ObjectError{Op: "index", Key: objectKey(obj), Err: err})
+			s.core.report(context.Background(), &ObjectError{Op: "index", Key: object.Key(obj), Err: err})
 		}
 	}
 	return nil
@@ -62,7 +64,7 @@ func (s storeIndexer[T]) Replace(list []any, version string) error {
 	}
 	for _, raw := range list {
 		if obj, ok := raw.(T); ok {
-			s.index.wrote(objectKey(obj), obj, true)
+			s.index.wrote(object.Key(obj), obj, true)
 		}
 	}
 	return nil
@@ -79,7 +81,7 @@ func (s storeIndexer[T]) write(write func(any) error, raw any, exists bool) erro
 	if err := write(obj); err != nil {
 		return err
 	}
-	s.index.wrote(objectKey(obj), obj, exists)
+	s.index.wrote(object.Key(obj), obj, exists)
 	return nil
 }
 
@@ -99,7 +101,7 @@ func (s storeIndexer[T]) Index(name string, raw any) ([]any, error) {
 			return nil, err
 		}
 		for _, obj := range objs {
-			found[objectKey(obj)] = obj
+			found[object.Key(obj)] = obj
 		}
 	}
 	return slices.Collect(maps.Values(found)), nil
@@ -112,7 +114,7 @@ func (s storeIndexer[T]) IndexKeys(name, value string) ([]string, error) {
 	}
 	keys := make([]string, 0, len(objs))
 	for _, obj := range objs {
-		keys = append(keys, objectKey(obj))
+		keys = append(keys, object.Key(obj))
 	}
 	return keys, nil
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // minResync is the shortest resync period of a handler, as in client-go.
@@ -62,7 +64,7 @@ func (s *sharedIndexInformer[T]) start() {
 		return
 	}
 	s.started = true
-	s.core.source.lookEvery, s.core.source.look = s.every, s.look
+	s.core.source.Look(s.every, s.look)
 	for _, l := range s.core.processor.all() {
 		if l.handler != nil {
 			l.resyncEvery(l.handler.settle(s.every))
@@ -75,7 +77,7 @@ func (s *sharedIndexInformer[T]) start() {
 func (s *sharedIndexInformer[T]) look() {
 	for _, l := range s.core.processor.all() {
 		if l.handler != nil {
-			l.handler.look(s.core.processor.now())
+			l.handler.look(s.core.processor.Now())
 		}
 	}
 }
@@ -89,7 +91,7 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithResyncPeriod(h cache.Resourc
 }
 
 func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEventHandler, opts cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	if isNil(h) {
+	if object.IsNil(h) {
 		return nil, s.failed("AddEventHandler", errors.New("handler is nil"))
 	}
 	logger := ptr.Deref(opts.Logger, klog.Background())
@@ -97,7 +99,7 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	defer s.mu.Unlock()
 	w := &handler[T]{
 		ResourceEventHandler: h, logger: logger,
-		asked: s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)), added: s.core.processor.now(),
+		asked: s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)), added: s.core.processor.Now(),
 	}
 	w.due.Store(true)
 	l, err := s.core.processor.add(w, WatcherOptions{MaxBacklog: -1, ResyncPeriod: w.settle(s.every)})
@@ -149,7 +151,7 @@ func (s *sharedIndexInformer[T]) SetTransform(f cache.TransformFunc) error {
 		joined = func(obj T) (T, error) {
 			if own != nil {
 				var err error
-				if obj, err = own(obj); err != nil || isNil(obj) {
+				if obj, err = own(obj); err != nil || object.IsNil(obj) {
 					return obj, err
 				}
 			}
@@ -168,7 +170,7 @@ func (s *sharedIndexInformer[T]) SetWatchErrorHandler(h cache.WatchErrorHandler)
 }
 
 func (s *sharedIndexInformer[T]) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
-	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.source.watchFailed = h }))
+	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.source.OnWatchFailed(h) }))
 }
 
 // failed says what an error is about, if it is one.
@@ -185,7 +187,7 @@ func (s *sharedIndexInformer[T]) HasSyncedChecker() cache.DoneChecker {
 	return done{"informer " + s.core.opts.Name, s.core.Synced()}
 }
 
-func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.core.source.lastVersion() }
+func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.core.source.LastVersion() }
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return closed(s.core.stopped) }
 

@@ -39,6 +39,18 @@ type WatcherStats struct {
 	OldestWaiting time.Duration
 }
 
+// WatcherHealth is how a watcher is doing: its figures, and what it is being called for.
+// As JSON it is the figures alone.
+type WatcherHealth struct {
+	WatcherStats
+	// Calls says what the watcher is being called for now: keys, or "OnSynced". Retries
+	// are the keys of what waits for another attempt, no more than ten.
+	Calls, Retries []string
+	// Hung says whether a call has lasted for more than 10 s, Retrying whether the oldest
+	// event waits for another attempt. Both are known of watchers with Workers or Retry.
+	Hung, Retrying bool
+}
+
 // MarshalJSON encodes the figures with names in camel case and OldestWaiting in
 // seconds.
 func (s WatcherStats) MarshalJSON() ([]byte, error) {
@@ -86,10 +98,22 @@ func (l *informerProcessorListener[T]) stats() WatcherStats {
 		OldestWaiting: l.oldestWaiting(),
 	}
 	if !closed(l.stopped) {
-		s.Pending += int(max(0, l.processor.log.events.Load()-read))
+		s.Pending += int(max(0, l.processor.log.Events()-read))
 	}
 	return s
 }
+
+// health returns the figures, and what the watcher is called for.
+func (l *informerProcessorListener[T]) health() WatcherHealth {
+	s := WatcherHealth{WatcherStats: l.stats(), Calls: l.calling()}
+	if l.crew != nil {
+		s.Hung, s.Retrying, s.Retries = l.crew.trouble(retriesShown)
+	}
+	return s
+}
+
+// retriesShown is how many keys are shown of what a watcher will be called for again.
+const retriesShown = 10
 
 func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	since := l.hands.since()
@@ -99,7 +123,7 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	if since == 0 || closed(l.stopped) {
 		return 0
 	}
-	return max(0, l.processor.now()-since)
+	return max(0, l.processor.Now()-since)
 }
 
 // calling returns what the watcher is being called for now, in words.
@@ -136,7 +160,7 @@ func (h *hands[T]) empty() { h.take(segment[T]{}, 0) }
 func (h *hands[T]) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.segment.since()
+	return waitsSince(h.segment)
 }
 
 // calling returns what the event is that is next after as many as are done, in words.
@@ -144,8 +168,8 @@ func (h *hands[T]) calling(done int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	done -= h.before
-	for i := range h.segment.records {
-		r := &h.segment.records[i]
+	for i := range h.segment.Records {
+		r := &h.segment.Records[i]
 		switch {
 		case !r.isEvent():
 		case done > 0:
@@ -153,7 +177,7 @@ func (h *hands[T]) calling(done int64) []string {
 		case i < exactly:
 			return []string{r.event.Key().String()}
 		default:
-			others := min(countEvents(h.segment.records[i:]), exactly) - 1
+			others := min(countEvents(h.segment.Records[i:]), exactly) - 1
 			return []string{fmt.Sprintf("%v or one of the %d after it", r.event.Key(), others)}
 		}
 	}

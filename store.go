@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // storeBackoff paces the retries of a failing store: up to 5 s, as the jitter comes
@@ -34,7 +36,7 @@ func (a *applier[T]) write(ctx context.Context, c *change[T], now time.Duration)
 		a.batch.add(c)
 		return true
 	}
-	a.processor.log.begun.Add(int64(len(a.records) - a.done))
+	a.processor.begun.Add(int64(len(a.records) - a.done))
 	var err error
 	if op := c.write.String(); c.write != writeNothing {
 		err = a.do(op, c.key, now, 1, func() error { return a.tryWrite(c.write, c.stored) })
@@ -96,7 +98,7 @@ func (a *applier[T]) count(w write) {
 // checkKey reports, once, if the store does not find under key what was just
 // added: every relist would add all of it again.
 func (a *applier[T]) checkKey(ctx context.Context, key string) {
-	a.call.enter("get", key, a.processor.now())
+	a.call.enter("get", key, a.processor.Now())
 	_, exists, err := a.store.GetByKey(key)
 	a.call.leave()
 	if err != nil {
@@ -190,7 +192,7 @@ func (a *applier[T]) get(ctx context.Context, key string, now time.Duration) (ol
 
 // insist does an operation on the store, again and again if it fails, as retry does.
 func (a *applier[T]) insist(ctx context.Context, op, key string, try func() error) error {
-	if err := a.do(op, key, a.processor.now(), 1, try); err != nil {
+	if err := a.do(op, key, a.processor.Now(), 1, try); err != nil {
 		return a.retry(ctx, op, key, err, try)
 	}
 	return nil
@@ -242,7 +244,7 @@ func (a *applier[T]) retry(ctx context.Context, op, key string, err error, try f
 			a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: err})
 			return ctx.Err()
 		}
-		if err = a.do(op, key, a.processor.now(), failures+1, try); err == nil {
+		if err = a.do(op, key, a.processor.Now(), failures+1, try); err == nil {
 			a.failing.Store(nil)
 			if lasted := time.Since(begun); lasted >= hungCall { // a hiccup is not worth a second line
 				klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures, "after", lasted)
@@ -268,7 +270,7 @@ func (a *applier[T]) trouble() *StoreError {
 // storeCall is the operation on the store that is under way. It is only to be
 // looked at, so that a store which hangs can be named.
 type storeCall struct {
-	clock stopwatch
+	clock stopwatch.Stopwatch
 
 	since atomic.Int64 // 0 if there is none
 
@@ -291,7 +293,7 @@ func (c *storeCall) lasts() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return max(0, c.clock.now()-time.Duration(since))
+	return max(0, c.clock.Now()-time.Duration(since))
 }
 
 // now returns the operation that is under way; op is empty if there is none.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 const (
@@ -115,8 +117,8 @@ func (t *tombstones) read(ctx context.Context, upTo int64) ([]any, error) {
 	defer t.mu.Unlock()
 	objs := all[:0:0]
 	for _, obj := range all {
-		if m, err := checkMeta(obj); err == nil {
-			if at, ok := t.at[tombstoneID{objectKey(m), m.GetUID()}]; ok && at.first <= upTo {
+		if m, err := object.Meta(obj); err == nil {
+			if at, ok := t.at[tombstoneID{object.Key(m), m.GetUID()}]; ok && at.first <= upTo {
 				objs = append(objs, obj)
 			}
 		}
@@ -171,5 +173,5 @@ func (p *informerProcessor[T]) handled() (after, upTo int64) {
 // inheritsLocked reports whether who registers now is told what nobody was there to be
 // told of.
 func (p *informerProcessor[T]) inheritsLocked() bool {
-	return p.tombstones != nil && (p.state == processorNew || p.now()-p.listening < inherit)
+	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inherit)
 }

@@ -60,7 +60,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		last.Name, last.Generation = "last", round+1
 		d.distribute([]record[pod]{{key: "last", event: Event[pod]{Old: last, New: last, Type: EventUpdated}}})
 		if rnd.IntN(3) == 0 {
-			d.log.sealIfIdle(d.log.end())
+			d.log.SealIfIdle(d.log.End())
 		}
 		handled.Wait()
 		for i := range versions {
@@ -68,35 +68,6 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				t.Fatalf("watcher %d has seen round %d, not %d", i, got, round+1)
 			}
 		}
-	}
-}
-
-func TestASleeperIsWokenAtItsPositionAndNotBefore(t *testing.T) {
-	l := newEventLog[pod]()
-	early, late := newSleeper(), newSleeper()
-	if !l.sleep(&late, 5) || !l.sleep(&early, 2) {
-		t.Fatal("there is nothing in the log, and sleep returned false")
-	}
-	for n := range int64(6) {
-		l.append([]record[pod]{numbered(n)})
-		for name, s := range map[string]struct {
-			*sleeper
-			until int64
-		}{"early": {&early, 2}, "late": {&late, 5}} {
-			select {
-			case <-s.wake:
-				if n+1 != s.until {
-					t.Errorf("%s was woken at %d", name, n+1)
-				}
-			default:
-				if n+1 == s.until {
-					t.Errorf("%s was not woken at %d", name, n+1)
-				}
-			}
-		}
-	}
-	if l.sleep(&early, 6) {
-		t.Error("the log has reached the position, and sleep returned true")
 	}
 }
 
@@ -155,7 +126,7 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Until a large chunk is full, so that the updates fill one.
-			for c := d.log.tail.Load(); len(c.records) < maxChunk || c.filled.Load() < maxChunk; c = d.log.tail.Load() {
+			for d.log.End() < 16+32+64+128+maxChunk {
 				d.distribute([]record[pod]{{kind: recordVoid}})
 			}
 			d.begin()

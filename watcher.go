@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // AnyObject is what every API object is. It may itself be the T of an informer
@@ -282,7 +284,7 @@ func (m *methods[T]) tell(ctx context.Context, e *Event[T]) error {
 
 // checkWatcher returns an error if w, or a watcher that it wraps, cannot be called.
 func checkWatcher[T Object](w ResourceWatcher[T]) error {
-	if isNil(w) {
+	if object.IsNil(w) {
 		return fmt.Errorf("watcher is nil")
 	}
 	if s, ok := w.(selection[T]); ok {
@@ -303,17 +305,4 @@ func watcherName[T Object](w ResourceWatcher[T]) string {
 		return typeName(reflect.TypeOf(w.ResourceEventHandler))
 	}
 	return typeName(reflect.TypeOf(w))
-}
-
-// isNil reports whether v is nil or an interface around a nil pointer, func or
-// the like, which would only be noticed when it is called.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
 }

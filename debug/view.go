@@ -1,42 +1,43 @@
-package informer
+package debug
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/customcacheinformer/informer"
 )
 
 const (
-	// debugWatchers is how many watchers of an informer the page shows, those first that
+	// pageWatchers is how many watchers of an informer the page shows, those first that
 	// need attention. JSON has all.
-	debugWatchers = 100
-	// debugText is how much of an error's text the page shows, in bytes, debugName how
+	pageWatchers = 100
+	// pageText is how much of an error's text the page shows, in bytes, pageName how
 	// much of a name or of what a watcher is called for.
-	debugText = 1000
-	debugName = 200
-	// debugKeys is how many keys are shown of what a watcher will be called for again.
-	debugKeys = 10
+	pageText = 1000
+	pageName = 200
 )
 
-// debugView is what the page shows.
-type debugView struct {
-	Time      time.Time       `json:"time"`
-	Informers []debugInformer `json:"informers"`
+// pageView is what the page shows.
+type pageView struct {
+	Time      time.Time      `json:"time"`
+	Informers []pageInformer `json:"informers"`
 }
 
-type debugInformer struct {
+type pageInformer struct {
 	// Name is the one in Group.Health.
-	Name      string         `json:"name"`
-	State     string         `json:"state"`
-	Attention bool           `json:"attention"`
-	Store     string         `json:"store,omitempty"`
-	Health    Health         `json:"health"`
-	Watchers  []debugWatcher `json:"watchers"`
+	Name      string          `json:"name"`
+	State     string          `json:"state"`
+	Attention bool            `json:"attention"`
+	Store     string          `json:"store,omitempty"`
+	Health    informer.Health `json:"health"`
+	Watchers  []pageWatcher   `json:"watchers"`
 }
 
-type debugWatcher struct {
+type pageWatcher struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Attention bool   `json:"attention"`
@@ -45,20 +46,14 @@ type debugWatcher struct {
 	Calls   []string `json:"calls,omitempty"`
 	Retries []string `json:"retries,omitempty"`
 	// Rate is nil until there is something to compare with.
-	Rate    *float64     `json:"eventsPerSecond,omitempty"`
-	Backlog []debugPoint `json:"backlog"`
+	Rate    *float64 `json:"eventsPerSecond,omitempty"`
+	Backlog []point  `json:"backlog"`
 
 	// Stats are the same as in Health.
-	Stats WatcherStats `json:"stats"`
+	Stats informer.WatcherStats `json:"stats"`
 
-	id      watcherID
-	details watcherDetails
-}
-
-// debugDetails is what an informer tells the page beside its Health.
-type debugDetails struct {
-	store    string // its type
-	watchers map[watcherID]watcherDetails
+	id     watcherID
+	health informer.WatcherHealth
 }
 
 // watcherID tells the watchers of an informer from each other, those of one name by
@@ -77,38 +72,12 @@ func (n watcherIDs) next(name string) watcherID {
 	return id
 }
 
-// watcherDetails are those of a watcher. All that is known of a watcher without Workers
-// and Retry is what it is being called for.
-type watcherDetails struct {
-	calls   []string
-	retries []string // the keys of what will be tried again, but for what is beyond debugKeys
-	hung    bool     // a call lasts for too long
-	failed  bool     // the oldest event will be tried again
-}
-
-// debugDetails does not block.
-func (i *CustomCacheInformer[T]) debugDetails() *debugDetails {
-	d := &debugDetails{store: "in memory", watchers: map[watcherID]watcherDetails{}}
-	if i.opts.Store != nil {
-		d.store = fmt.Sprintf("%T", i.store)
-	}
-	ids := watcherIDs{}
-	for _, l := range i.processor.shown() {
-		w := watcherDetails{calls: l.calling()}
-		if l.crew != nil {
-			w.hung, w.failed, w.retries = l.crew.trouble(debugKeys)
-		}
-		d.watchers[ids.next(l.opts.Name)] = w
-	}
-	return d
-}
-
 // view returns what there is to see now.
-func (d *debugHandler) view(now time.Time) debugView {
-	all := d.group.look()
-	v := debugView{Time: now.UTC(), Informers: []debugInformer{}}
-	for n, name := range names(all) {
-		v.Informers = append(v.Informers, newDebugInformer(name, all[n]))
+func (d *handler) view(now time.Time) pageView {
+	all := d.health()
+	v := pageView{Time: now.UTC(), Informers: []pageInformer{}}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v.Informers = append(v.Informers, newPageInformer(name, all[name]))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,27 +89,20 @@ func (d *debugHandler) view(now time.Time) debugView {
 	return v
 }
 
-// newDebugInformer returns how a member is doing, but for what must be seen for longer.
-func newDebugInformer(name string, m seen) debugInformer {
-	i := debugInformer{Name: name, Health: m.health, Watchers: []debugWatcher{}}
-	i.State, i.Attention = informerState(i.Health)
-	details := &debugDetails{}
-	if ours, ok := m.Member.(interface{ debugDetails() *debugDetails }); ok {
-		details = ours.debugDetails()
-	}
-	i.Store = details.store
+// newPageInformer returns how an informer is doing, but for what must be seen for longer.
+func newPageInformer(name string, h informer.Health) pageInformer {
+	i := pageInformer{Name: name, Store: h.Store, Health: h, Watchers: []pageWatcher{}}
+	i.State, i.Attention = informerState(h)
 	ids := watcherIDs{}
-	for _, s := range i.Health.Watchers {
-		id := ids.next(s.Name)
-		d := details.watchers[id]
-		i.Watchers = append(i.Watchers, debugWatcher{Name: s.Name, Calls: d.calls, Retries: d.retries, Stats: s, id: id, details: d})
+	for _, s := range h.Watchers {
+		i.Watchers = append(i.Watchers, pageWatcher{Name: s.Name, Calls: s.Calls, Retries: s.Retries, Stats: s.WatcherStats, health: s, id: ids.next(s.Name)})
 	}
 	return i
 }
 
 // follow adds to i what was seen of its watchers in the last minute, and to trails what
 // is to be remembered of them.
-func (d *debugHandler) follow(now time.Time, i *debugInformer, trails map[trailID]*trail) {
+func (d *handler) follow(now time.Time, i *pageInformer, trails map[trailID]*trail) {
 	for n := range i.Watchers {
 		w := &i.Watchers[n]
 		id := trailID{i.Name, w.id}
@@ -151,13 +113,13 @@ func (d *debugHandler) follow(now time.Time, i *debugInformer, trails map[trailI
 		trails[id] = t
 		t.add(now, w.Stats)
 		w.Rate, w.Backlog = t.rate(), t.points(now)
-		w.State, w.Attention = watcherState(i.Health, w.Stats, w.details, t)
+		w.State, w.Attention = watcherState(i.Health, w.health, t)
 	}
 }
 
 // informerState says in a word or two how an informer is doing, and whether somebody
 // should look after it.
-func informerState(h Health) (state string, attention bool) {
+func informerState(h informer.Health) (state string, attention bool) {
 	switch {
 	case h.Stopped:
 		return "stopped", true
@@ -179,14 +141,14 @@ func informerState(h Health) (state string, attention bool) {
 
 // watcherState says how a watcher of an informer is doing, and whether somebody should
 // look after it. t is what was seen of it.
-func watcherState(h Health, s WatcherStats, d watcherDetails, t *trail) (state string, attention bool) {
-	late := s.OldestWaiting >= hungCall && h.Started
+func watcherState(h informer.Health, s informer.WatcherHealth, t *trail) (state string, attention bool) {
+	late := s.OldestWaiting >= hung && h.Started
 	switch {
 	case h.Stopped:
 		return "stopped", s.Pending > 0
-	case d.hung, late && len(d.calls) > 0 && t.stalled():
+	case s.Hung, late && len(s.Calls) > 0 && t.stalled():
 		return "blocked", true
-	case late && d.failed:
+	case late && s.Retrying:
 		return "retrying", true
 	case s.Lagging:
 		return "merging", true
@@ -199,7 +161,7 @@ func watcherState(h Health, s WatcherStats, d watcherDetails, t *trail) (state s
 }
 
 // Summary says how many need attention.
-func (v debugView) Summary() string {
+func (v pageView) Summary() string {
 	var informers, watchers, badInformers, badWatchers int
 	for _, i := range v.Informers {
 		informers++
@@ -227,9 +189,9 @@ func (v debugView) Summary() string {
 
 // Shown returns the watchers that have a place on the page: those first that need
 // attention.
-func (i debugInformer) Shown() []debugWatcher {
+func (i pageInformer) Shown() []pageWatcher {
 	shown := slices.Clone(i.Watchers)
-	slices.SortStableFunc(shown, func(a, b debugWatcher) int {
+	slices.SortStableFunc(shown, func(a, b pageWatcher) int {
 		switch {
 		case a.Attention == b.Attention:
 			return 0
@@ -238,26 +200,26 @@ func (i debugInformer) Shown() []debugWatcher {
 		}
 		return 1
 	})
-	return shown[:min(len(shown), debugWatchers)]
+	return shown[:min(len(shown), pageWatchers)]
 }
 
 // Hidden returns how many watchers have none.
-func (i debugInformer) Hidden() int { return max(0, len(i.Watchers)-debugWatchers) }
+func (i pageInformer) Hidden() int { return max(0, len(i.Watchers)-pageWatchers) }
 
 // SourceError returns the text of the source's error, "" if there is none.
-func (i debugInformer) SourceError() string { return errorText(i.Health.SourceError) }
+func (i pageInformer) SourceError() string { return errorText(i.Health.SourceError) }
 
 // StoreError returns the text of the store's error, "" if there is none.
-func (i debugInformer) StoreError() string { return errorText(i.Health.StoreError) }
+func (i pageInformer) StoreError() string { return errorText(i.Health.StoreError) }
 
 func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return cut(err.Error(), debugText)
+	return cut(err.Error(), pageText)
 }
 
-func shorten(name string) string { return cut(name, debugName) }
+func shorten(name string) string { return cut(name, pageName) }
 
 // cut returns no more than the first bytes of text.
 func cut(text string, end int) string {
@@ -271,10 +233,10 @@ func cut(text string, end int) string {
 }
 
 // Class says how the page shows the state.
-func (i debugInformer) Class() string { return stateClass(i.State == "watching", i.Attention) }
+func (i pageInformer) Class() string { return stateClass(i.State == "watching", i.Attention) }
 
 // Class says how the page shows the state.
-func (w debugWatcher) Class() string { return stateClass(w.State == "well", w.Attention) }
+func (w pageWatcher) Class() string { return stateClass(w.State == "well", w.Attention) }
 
 func stateClass(well, attention bool) string {
 	switch {
@@ -287,7 +249,7 @@ func stateClass(well, attention bool) string {
 }
 
 // Ago says how long before the page something was, "never" if not at all.
-func (i debugInformer) Ago(page, t time.Time) string {
+func (i pageInformer) Ago(page, t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
@@ -295,10 +257,10 @@ func (i debugInformer) Ago(page, t time.Time) string {
 }
 
 // CallText names what the watcher is being called for.
-func (w debugWatcher) CallText() string { return some(w.Calls) }
+func (w pageWatcher) CallText() string { return some(w.Calls) }
 
 // RetryText names what the watcher will be called for again.
-func (w debugWatcher) RetryText() string { return some(w.Retries) }
+func (w pageWatcher) RetryText() string { return some(w.Retries) }
 
 // some returns the first of keys, and how many more there are.
 func some(keys []string) string {
@@ -311,16 +273,16 @@ func some(keys []string) string {
 }
 
 // RateText returns the rate for the page.
-func (w debugWatcher) RateText() string {
+func (w pageWatcher) RateText() string {
 	if w.Rate == nil {
 		return "…"
 	}
 	return fmt.Sprintf("%.1f", *w.Rate)
 }
 
-// debugChart is the line of what waited for a watcher, in a box as wide as the seconds
+// pageChart is the line of what waited for a watcher, in a box as wide as the seconds
 // that it shows, with a margin of 2 above and below.
-type debugChart struct {
+type pageChart struct {
 	Width, BoxHeight int
 	Now, Peak        int
 	Line             string // the points of a polyline
@@ -328,9 +290,9 @@ type debugChart struct {
 
 // Chart returns the chart of the watcher's backlog. Ten events are as high as the box,
 // or as many as there were, if more: a few that wait for a moment are no mountain.
-func (w debugWatcher) Chart() debugChart {
+func (w pageWatcher) Chart() pageChart {
 	const height = 20
-	c := debugChart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}
+	c := pageChart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}
 	for _, p := range w.Backlog {
 		c.Peak = max(c.Peak, p.Pending)
 	}

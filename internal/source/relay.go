@@ -1,4 +1,4 @@
-package informer
+package source
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/buffer"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 // hides the errors in the stream, drops what it does not understand, and does
 // not survive a nil object.
 type relay struct {
-	source    *source
+	source    *Source
 	inner     watch.Interface
 	out       chan watch.Event
 	streaming bool // the first state is still coming in
@@ -40,13 +41,13 @@ type relay struct {
 	stopped   chan struct{}
 
 	// Of run's goroutine.
-	info         WatchInfo
+	info         Watch
 	opened       time.Time
 	lasts, quiet *time.Timer      // of shortWatch and of quietStream
 	settled      <-chan time.Time // of resumeWait; nil unless resuming
 }
 
-func newRelay(s *source, inner watch.Interface, asked time.Time, streaming, resuming bool) *relay {
+func newRelay(s *Source, inner watch.Interface, asked time.Time, streaming, resuming bool) *relay {
 	return &relay{
 		source:    s,
 		inner:     inner,
@@ -54,7 +55,7 @@ func newRelay(s *source, inner watch.Interface, asked time.Time, streaming, resu
 		streaming: streaming,
 		resuming:  resuming,
 		asked:     asked,
-		info:      WatchInfo{Streaming: streaming},
+		info:      Watch{Streaming: streaming},
 		stopped:   make(chan struct{}),
 	}
 }
@@ -125,7 +126,7 @@ func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event,
 				return e, false
 			case <-r.lasts.C: // it may have nothing to say for hours
 				if !r.streaming {
-					r.source.worked("watch")
+					r.source.Worked("watch")
 				}
 				continue
 			case <-r.settled:
@@ -141,7 +142,7 @@ func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event,
 			return r.ended(ctx)
 		}
 		if waited { // in a burst, it is enough to look at the clock now and then
-			r.source.lastContact.set(r.source.stopwatch)
+			r.source.lastContact.Set(r.source.clock)
 		}
 		if r.look(ctx, &e) {
 			r.info.Events++
@@ -157,7 +158,7 @@ func (r *relay) ended(ctx context.Context) (watch.Event, bool) {
 		return watch.Event{}, false
 	}
 	// The reflector would stream again, at once and for ever.
-	r.source.failed(ctx, "watch", errStreamCut)
+	r.source.Failed(ctx, "watch", errStreamCut)
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
@@ -212,18 +213,18 @@ func drainFake(ctx context.Context, from <-chan watch.Event, to chan<- watch.Eve
 // look returns whether to pass e on, which it may mend.
 func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
-		if isNil(e.Object) {
+		if object.IsNil(e.Object) {
 			e.Object = &metav1.Status{Status: metav1.StatusFailure, Message: "the watch reports an error and does not say which"}
 		}
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
-			r.source.failed(ctx, "watch", err)
+			r.source.Failed(ctx, "watch", err)
 		} else if r.resuming {
 			r.source.resumption.end() // and a list follows
 		}
 		return true
 	}
 	r.accept()
-	obj, err := checkMeta(e.Object)
+	obj, err := object.Meta(e.Object)
 	if err == nil && e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted && e.Type != watch.Bookmark {
 		err = fmt.Errorf("unknown type of watch event %q", e.Type)
 	}
@@ -233,14 +234,14 @@ func (r *relay) look(ctx context.Context, e *watch.Event) bool {
 		err = errors.New("a bookmark without a resourceVersion")
 	}
 	if err != nil {
-		r.source.report(ctx, &ObjectError{Op: "watch", Err: err})
+		r.source.tell.Unusable(ctx, err)
 		return false
 	}
 	if first {
 		r.streaming = false
 	}
 	if !r.streaming { // before, it may yet turn out to be of another type
-		r.source.worked("watch")
+		r.source.Worked("watch")
 	}
 	return true
 }
@@ -251,16 +252,4 @@ func (r *relay) accept() {
 		r.resuming, r.settled = false, nil
 		r.source.accepted()
 	}
-}
-
-// checkMeta returns the metadata of obj, or an error if it has none.
-func checkMeta(obj any) (metav1.Object, error) {
-	if isNil(obj) {
-		return nil, errors.New("the object is nil")
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return nil, fmt.Errorf("%T is no object: %w", obj, err)
-	}
-	return m, nil
 }

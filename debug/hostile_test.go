@@ -1,4 +1,4 @@
-package informer_test
+package debug_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -30,8 +31,8 @@ func TestHostileNamesDoNoHarmOnThePage(t *testing.T) {
 			store := informertest.NewStore(nil)
 			store.Fail(func(string, string) error { return errors.New(name) })
 			broken := newInformer(t, informertest.NewSource(object("x", "1")), options{Name: name, Store: store, ErrorHandler: ignore})
-			h := informer.DebugHandler(runGroup(t, inf, newInformer(t, failing, options{Name: name, ErrorHandler: ignore}), broken))
-			if got := debug(t, h); len(got.Informers) != 3 || len(got.Informers[0].Watchers[0].Calls) != 1 {
+			h := debug.Handler(runGroup(t, inf, newInformer(t, failing, options{Name: name, ErrorHandler: ignore}), broken).Health)
+			if got := look(t, h); len(got.Informers) != 3 || len(got.Informers[0].Watchers[0].Calls) != 1 {
 				t.Errorf("the JSON of %.40q is %+v", name, got)
 			}
 			whole = page(t, h)
@@ -58,7 +59,7 @@ func TestThePageShowsNothingOfWhatIsInObjects(t *testing.T) {
 		inf := newInformer(t, src, options{})
 		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
 		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{})
-		h := informer.DebugHandler(runGroup(t, inf))
+		h := debug.Handler(runGroup(t, inf).Health)
 		for _, format := range []string{"html", "json"} {
 			shown := get(h, "/?format="+format).Body.String()
 			if strings.Contains(shown, "swordfish") || !strings.Contains(shown, "default/a") {

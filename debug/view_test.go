@@ -1,4 +1,4 @@
-package informer_test
+package debug_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -31,7 +32,7 @@ func debugOf(t *testing.T, health informer.Health) http.Handler {
 	if err := group.Add(&reporting{newInformer(t, informertest.NewSource[configMap](), options{}), health}); err != nil {
 		t.Fatal(err)
 	}
-	return informer.DebugHandler(&group)
+	return debug.Handler(group.Health)
 }
 
 func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
@@ -47,14 +48,14 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 		if err := group.Add(inf); err != nil {
 			t.Fatal(err)
 		}
-		h := informer.DebugHandler(&group)
+		h := debug.Handler(group.Health)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { _ = group.Run(ctx); close(stopped) }()
 		check := func(want string, attention bool) {
 			t.Helper()
 			synctest.Wait()
-			if i := debug(t, h).Informers[0]; i.State != want || i.Attention != attention {
+			if i := look(t, h).Informers[0]; i.State != want || i.Attention != attention {
 				t.Errorf("it is %q (attention %v), want %q", i.State, i.Attention, want)
 			}
 		}
@@ -71,7 +72,7 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 		check("watching", false)
 		stop()
 		<-stopped
-		for _, w := range debug(t, h).Informers[0].Watchers { // who was not told everything needs attention
+		for _, w := range look(t, h).Informers[0].Watchers { // who was not told everything needs attention
 			if w.State != "stopped" || w.Attention != (w.Name == "stuck") {
 				t.Errorf("after the stop: %+v", w)
 			}
@@ -90,7 +91,7 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 			}
 			return errors.New("not now")
 		}), informer.WatcherOptions{Workers: 2, Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
-		h := informer.DebugHandler(runGroup(t, inf))
+		h := debug.Handler(runGroup(t, inf).Health)
 		get(h, "/?format=json")
 		sleepBubble(10 * time.Second) // a rate needs two looks
 		var answer struct{ Informers []map[string]json.RawMessage }
@@ -142,7 +143,7 @@ func TestThePageNamesThreeOfManyCalls(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1")), options{})
 		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
 		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Workers: 5})
-		shown := page(t, informer.DebugHandler(runGroup(t, inf)))
+		shown := page(t, debug.Handler(runGroup(t, inf).Health))
 		if want := "<bdi>default/a, default/b, default/c and 2 more</bdi>"; !strings.Contains(shown, want) {
 			t.Errorf("the page has no %s:\n%s", want, shown)
 		}

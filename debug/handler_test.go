@@ -1,4 +1,4 @@
-package informer_test
+package debug_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -61,8 +62,8 @@ func get(h http.Handler, target string, header ...string) *httptest.ResponseReco
 	return answer
 }
 
-// debug returns what h says as JSON.
-func debug(t *testing.T, h http.Handler) debugged {
+// look returns what h says as JSON.
+func look(t *testing.T, h http.Handler) debugged {
 	t.Helper()
 	var d debugged
 	if err := json.Unmarshal(get(h, "/debug/informers?format=json").Body.Bytes(), &d); err != nil {
@@ -126,10 +127,10 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 		join("stuck", informer.WatcherOptions{}, wait)
 		join("full", informer.WatcherOptions{MaxBacklog: 1}, func(context.Context, event) error { time.Sleep(2 * time.Second); return nil })
 		join("failing", informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)}, func(context.Context, event) error { return errors.New("no") })
-		h := informer.DebugHandler(runGroup(t, inf))
+		h := debug.Handler(runGroup(t, inf).Health)
 		states := func() map[string]string {
 			all := map[string]string{}
-			for _, w := range debug(t, h).Informers[0].Watchers {
+			for _, w := range look(t, h).Informers[0].Watchers {
 				all[w.Name] = w.State
 				if w.Attention {
 					all[w.Name] += "!"
@@ -161,7 +162,7 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 		if quick := strings.Index(shown, "<bdi>quick<"); quick < strings.Index(shown, "<bdi>stuck<") {
 			t.Error("the watcher that is well comes before one that is not")
 		}
-		w := debug(t, h).Informers[0].Watchers
+		w := look(t, h).Informers[0].Watchers
 		if calls := w[4].Calls; w[4].Name != "stuck" || len(calls) != 1 || !strings.HasPrefix(calls[0], "default/a") {
 			t.Errorf("%s is being called for %q", w[4].Name, calls)
 		}
@@ -191,13 +192,13 @@ func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 			}
 			return nil
 		}), informer.WatcherOptions{Name: "hanging", Workers: 4})
-		h := informer.DebugHandler(runGroup(t, inf))
+		h := debug.Handler(runGroup(t, inf).Health)
 		src.Apply(object("bad", "1"))
 		for n := range 20 {
 			src.Apply(object("good", fmt.Sprint(n)))
 			sleepBubble(time.Second)
 		}
-		for _, w := range debug(t, h).Informers[0].Watchers { // at the first look
+		for _, w := range look(t, h).Informers[0].Watchers { // at the first look
 			switch {
 			case w.Name == "failing" && (w.State != "retrying" || len(w.Retries) != 1 || w.Retries[0] != "default/bad" || len(w.Calls) != 0),
 				w.Name == "hanging" && (w.State != "blocked" || len(w.Calls) != 1 || w.Calls[0] != "default/bad"):
@@ -215,8 +216,8 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 		inf := newInformer(t, src, options{Name: "maps", Store: store, ErrorHandler: ignore})
 		group := &informer.Group{}
-		h := informer.DebugHandler(group)
-		if shown := page(t, h); !strings.Contains(shown, "The group has no informers.") || len(debug(t, h).Informers) != 0 {
+		h := debug.Handler(group.Health)
+		if shown := page(t, h); !strings.Contains(shown, "The group has no informers.") || len(look(t, h).Informers) != 0 {
 			t.Error("an empty group is not shown as one")
 		}
 		if err := group.Add(inf); err != nil {
@@ -225,7 +226,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		check := func(want string, attention bool) {
 			t.Helper()
 			synctest.Wait()
-			i := debug(t, h).Informers[0]
+			i := look(t, h).Informers[0]
 			if i.State != want || i.Attention != attention || i.Name != "maps" || i.Store != "*informertest.Store" {
 				t.Errorf("it is %q (attention %v), want %q: %+v", i.State, i.Attention, want, i)
 			}
@@ -266,8 +267,8 @@ func TestThePageFollowsForAMinute(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{})
 		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
-		h := informer.DebugHandler(runGroup(t, inf))
-		watcher := func() debuggedWatcher { return debug(t, h).Informers[0].Watchers[0] }
+		h := debug.Handler(runGroup(t, inf).Health)
+		watcher := func() debuggedWatcher { return look(t, h).Informers[0].Watchers[0] }
 		if w := watcher(); w.EventsPerSecond != nil || len(w.Backlog) != 1 {
 			t.Errorf("seen once, there is something to compare with: %+v", w)
 		}
@@ -311,11 +312,11 @@ func TestThePageShowsAHundredWatchersAndTheRestAsJSON(t *testing.T) {
 	if err := group.Add(inf); err != nil {
 		t.Fatal(err)
 	}
-	h := informer.DebugHandler(&group)
+	h := debug.Handler(group.Health)
 	if shown := page(t, h); strings.Count(shown, "<bdi>w</bdi>") != 100 || !strings.Contains(shown, "3 more watchers are in the") {
 		t.Errorf("it shows %d watchers", strings.Count(shown, "<bdi>w</bdi>"))
 	}
-	if n := len(debug(t, h).Informers[0].Watchers); n != 103 {
+	if n := len(look(t, h).Informers[0].Watchers); n != 103 {
 		t.Errorf("the JSON has %d watchers", n)
 	}
 }
@@ -332,15 +333,15 @@ func TestThePageShowsWhatIsNoInformerOfOurs(t *testing.T) {
 	if err := group.Add(foreign{inf}); err != nil {
 		t.Fatal(err)
 	}
-	i := debug(t, informer.DebugHandler(&group)).Informers[0]
-	if i.State != "not started" || i.Store != "" || len(i.Watchers) != 1 || i.Watchers[0].State != "syncing" {
+	i := look(t, debug.Handler(group.Health)).Informers[0]
+	if i.State != "not started" || i.Store != "in memory" || len(i.Watchers) != 1 || i.Watchers[0].State != "syncing" {
 		t.Errorf("it is shown as %+v", i)
 	}
 }
 
 func TestThePageAnswersAsItIsAsked(t *testing.T) {
 	var group informer.Group
-	h := informer.DebugHandler(&group)
+	h := debug.Handler(group.Health)
 	const html, asJSON = "text/html; charset=utf-8", "application/json"
 	for _, test := range []struct{ target, accept, want string }{
 		{"/", "", html},
@@ -360,9 +361,6 @@ func TestThePageAnswersAsItIsAsked(t *testing.T) {
 	}
 	if answer := get(h, "/?format=yaml"); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), `"yaml"`) {
 		t.Errorf("another format: %d, %s", answer.Code, answer.Body)
-	}
-	if answer := get(informer.DebugHandler(nil), "/"); answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "no group") {
-		t.Errorf("without a group: %d, %s", answer.Code, answer.Body)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodDelete} {
 		answer := httptest.NewRecorder()
@@ -384,7 +382,7 @@ func TestThePageAnswersAsItIsAsked(t *testing.T) {
 }
 
 func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
-	answer := get(informer.DebugHandler(&informer.Group{}), "/")
+	answer := get(debug.Handler(new(informer.Group).Health), "/")
 	policy, body := answer.Header().Get("Content-Security-Policy"), answer.Body.String()
 	for _, element := range []string{"script", "style"} {
 		found := regexp.MustCompile("(?s)<"+element+">(.*)</"+element+">").FindAllStringSubmatch(body, -1)
@@ -407,7 +405,7 @@ func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.SetWatchList(informertest.WatchListRejected)
 		release := src.HoldList()
-		inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(object("known", "1"))})
+		inf := newInformer(t, src, options{Queue: queue, Store: storeWith(t, object("known", "1"))})
 		hold := make(chan struct{})
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
 			switch {
@@ -418,14 +416,14 @@ func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 			}
 			return nil
 		}), informer.WatcherOptions{})
-		h := informer.DebugHandler(runGroup(t, inf))
+		h := debug.Handler(runGroup(t, inf).Health)
 		release()
 		opened(t, src)
 		src.Apply(object("after", "1"))
 		synctest.Wait()
 		close(hold)
 		synctest.Wait()
-		if w := debug(t, h).Informers[0].Watchers[0]; len(w.Calls) != 1 || w.Calls[0] != "default/after" {
+		if w := look(t, h).Informers[0].Watchers[0]; len(w.Calls) != 1 || w.Calls[0] != "default/after" {
 			t.Errorf("it is being called for %q", w.Calls)
 		}
 	})

@@ -1,4 +1,5 @@
-package informer
+// Package debug shows what the informers of a program are doing, as a live page and as JSON.
+package debug
 
 import (
 	"bytes"
@@ -15,26 +16,28 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/customcacheinformer/informer"
 )
 
 var (
-	//go:embed debug/page.html
-	debugHTML string
-	//go:embed debug/page.css
-	debugStyle string
-	//go:embed debug/page.js
-	debugScript string
+	//go:embed page.html
+	html string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
 
-	debugTemplate = template.Must(template.New("debug").Funcs(template.FuncMap{
-		"style":    func() template.CSS { return template.CSS(debugStyle) },
-		"script":   func() template.JS { return template.JS(debugScript) },
+	pageTemplate = template.Must(template.New("debug").Funcs(template.FuncMap{
+		"style":    func() template.CSS { return template.CSS(style) },
+		"script":   func() template.JS { return template.JS(script) },
 		"duration": roundDuration,
 		"short":    shorten,
-	}).Parse(debugHTML))
+	}).Parse(html))
 
-	// debugPolicy lets the page load nothing but itself, and run nothing but its own script.
-	debugPolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		hashOf(debugScript), hashOf(debugStyle))
+	// policy lets the page load nothing but itself, and run nothing but its own script.
+	policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		hashOf(script), hashOf(style))
 )
 
 func hashOf(text string) string {
@@ -42,13 +45,14 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// DebugHandler returns a handler that shows what the members of g are doing: their
+// Handler returns a handler that shows what the informers are doing that health returns,
+// such as the method Health of an informer.Group: their
 // state, source, store and errors, and of each watcher what waits for it, since when,
 // how fast it gets on and what it is being called for. It is one page, which follows
 // what happens while it is open, is read without JavaScript too, and loads nothing from
 // anywhere else:
 //
-//	http.Handle("/debug/informers", informer.DebugHandler(&group))
+//	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
 // With ?format=json, or for who accepts application/json and not text/html, the same
 // comes as JSON: a "time", and "informers", each with its "name", "state", "attention"
@@ -65,50 +69,50 @@ func hashOf(text string) string {
 // looks to know a rate, and ten seconds of looking to call a watcher blocked rather than
 // behind.
 //
-// The handler may be used from any goroutine. Without a group it answers 503.
-func DebugHandler(g *Group) http.Handler {
-	return &debugHandler{group: g}
+// The handler may be used from any goroutine. Handler panics if health is nil, because
+// that is a mistake in the program.
+func Handler(health func() map[string]informer.Health) http.Handler {
+	if health == nil {
+		panic("informer/debug: Handler was given no function")
+	}
+	return &handler{health: health}
 }
 
-// debugHandler remembers what it has shown for as long as the charts need it.
-type debugHandler struct {
-	group *Group
+// handler remembers what it has shown for as long as the charts need it.
+type handler struct {
+	health func() map[string]informer.Health
 
 	mu     sync.Mutex // protects the rest
 	trails map[trailID]*trail
 }
 
-func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", debugPolicy)
-	switch {
-	case d.group == nil:
-		http.Error(w, "informer: DebugHandler was given no group", http.StatusServiceUnavailable)
-		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	h.Set("Content-Security-Policy", policy)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	format, err := debugFormat(r)
+	format, err := formatOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	view := d.view(time.Now())
+	shown := d.view(time.Now())
 	var body bytes.Buffer
 	if format == "json" {
 		h.Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(&body)
 		encoder.SetIndent("", "  ")
-		err = encoder.Encode(view)
+		err = encoder.Encode(shown)
 	} else {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Referrer-Policy", "no-referrer")
-		err = debugTemplate.Execute(&body, view)
+		err = pageTemplate.Execute(&body, shown)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -117,8 +121,8 @@ func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// debugFormat returns "html" or "json".
-func debugFormat(r *http.Request) (string, error) {
+// formatOf returns "html" or "json".
+func formatOf(r *http.Request) (string, error) {
 	switch format := r.URL.Query().Get("format"); format {
 	case "html", "json":
 		return format, nil

@@ -1,4 +1,4 @@
-package informer
+package source
 
 import (
 	"context"
@@ -21,6 +21,9 @@ import (
 	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // backoffReset is how long list and watch must work for the back-off to start
@@ -32,34 +35,26 @@ const backoffReset = 2 * time.Minute
 // reported here.
 const reflectorLevel = 3
 
-// source stands between the reflector and the user's ListerWatcher. It sees each
+// Source stands between the reflector and the user's ListerWatcher. It sees each
 // request and each event, so that no failure stays inside client-go, and knows
 // when all of them have returned.
-type source struct {
+type Source struct {
 	cache.ListerWatcherWithContext // the user's
 	name                           string
 	listOnly                       bool // never stream the first state
 	minWatchTimeout                time.Duration
 	pageSize                       int64
 	backoff                        wait.Backoff
-	report                         func(context.Context, error)
-	stopwatch
-	status                sourceStatus
-	observer              *Observer
-	logger                klog.Logger // Run's
-	lastList, lastContact moment
-	relayed               atomic.Pointer[relay] // the last watch
-	watching              atomic.Int32          // watches that are open
-
-	// Of the client-go view. All but reflector are set before run, if at all.
-	reflector   atomic.Pointer[cache.Reflector]
-	watchFailed cache.WatchErrorHandlerWithContext
-	lookEvery   time.Duration // 0 for never
-	look        func()        // is called that often while a watch is open
-
-	// Of a durable store: where to begin, and what is told that it has.
-	resumption resumption
-	resumed    func(version string)
+	clock                          stopwatch.Stopwatch
+	tell                           Listener
+	status                         status
+	logger                         klog.Logger // Run's
+	lastList, lastContact          stopwatch.Moment
+	relayed                        atomic.Pointer[relay] // the last watch
+	watching                       atomic.Int32          // watches that are open
+	reflector                      atomic.Pointer[cache.Reflector]
+	lookEvery                      time.Duration
+	resumption                     resumption
 
 	calls       callGroup
 	lastWatch   time.Time    // of the reflector's goroutine
@@ -70,23 +65,108 @@ type source struct {
 	wentBack    atomic.Bool  // it is one with a past state, not listed yet
 }
 
-func newSource[T Object](lw cache.ListerWatcher, since stopwatch, opts Options[T]) *source {
-	return &source{
+// Options configures a Source.
+type Options struct {
+	Name            string
+	ListOnly        bool // never stream the first state
+	MinWatchTimeout time.Duration
+	PageSize        int64
+	Backoff         wait.Backoff
+}
+
+// Listener is told what happens at a source. Listed, Watched, Look and WatchFailed may
+// be nil.
+type Listener struct {
+	Failed   func(ctx context.Context, f *Failure) // once for each kind of failure
+	Unusable func(ctx context.Context, err error)  // an event of a watch that is none
+	Resumed  func(version string)                  // it goes on at the version given to Begin
+	Listed   func(List)
+	Watched  func(Watch)
+	Look     func() // while a watch is open
+
+	WatchFailed cache.WatchErrorHandlerWithContext
+}
+
+// Failure is a request that has failed: "list" or "watch".
+type Failure struct {
+	Op  string
+	Err error
+}
+
+// List says how a LIST request went, and Watch how a watch did.
+type (
+	List struct {
+		Objects int
+		Took    time.Duration
+		Err     error
+	}
+	Watch struct {
+		Streaming bool
+		Events    int
+		Took      time.Duration
+		Err       error
+	}
+)
+
+// New returns a Source over lw. It makes no request.
+func New(lw cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, tell Listener) *Source {
+	return &Source{
 		ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw),
 		name:                     opts.Name,
-		listOnly:                 opts.WatchList == WatchListOff || watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		listOnly:                 opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		minWatchTimeout:          opts.MinWatchTimeout,
 		pageSize:                 opts.PageSize,
-		backoff:                  *opts.Backoff,
-		report:                   opts.ErrorHandler,
-		observer:                 opts.Observer,
-		stopwatch:                since,
+		backoff:                  opts.Backoff,
+		tell:                     tell,
+		clock:                    clock,
 	}
 }
 
-// run lists and watches into store until ctx ends, and returns when no call of
+// Begin has the source begin at a version, which may be "", instead of listing.
+func (s *Source) Begin(version string) { s.resumption.begin(version) }
+
+// Resuming reports whether the list that comes now stands for what the store has already.
+func (s *Source) Resuming() bool { return s.resumption.taken() }
+
+// Complete notes that a list has come in whole, and returns whether it is of a server that
+// was found to have gone back in time.
+func (s *Source) Complete() (wentBack bool) {
+	s.lastList.Set(s.clock)
+	s.Worked("list")
+	s.suspect.Store(false)
+	return s.wentBack.Swap(false)
+}
+
+// Status is how a source is doing.
+type Status struct {
+	Watching              bool
+	LastList, LastContact time.Time
+	Failure               *Failure // the latest of what fails now, or nil
+	Failures              int      // of it, in a row
+}
+
+// Status does not block.
+func (s *Source) Status() Status {
+	latest := s.status.latest()
+	return Status{
+		Watching: s.watching.Load() > 0, LastList: s.lastList.Time(s.clock), LastContact: s.lastContact.Time(s.clock),
+		Failure: latest.last, Failures: latest.failures,
+	}
+}
+
+// Look has look called every so often while a watch is open, and OnWatchFailed has h called
+// where client-go calls a WatchErrorHandler. Neither may be called once Run is.
+func (s *Source) Look(every time.Duration, look func()) { s.lookEvery, s.tell.Look = every, look }
+
+// OnWatchFailed: see Look.
+func (s *Source) OnWatchFailed(h cache.WatchErrorHandlerWithContext) { s.tell.WatchFailed = h }
+
+// UnderWay names the calls of the user's that have not returned.
+func (s *Source) UnderWay() []string { return s.calls.underWay() }
+
+// Run lists and watches into store until ctx ends, and returns when no call of
 // the user's ListerWatcher is under way any more.
-func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
+func (s *Source) Run(ctx context.Context, store cache.ReflectorStore) {
 	s.logger = klog.FromContext(ctx)
 	quiet := s.logger.V(reflectorLevel)
 	backoff := s.backoff
@@ -99,7 +179,7 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 		MinWatchTimeout: s.minWatchTimeout,
 		ResyncPeriod:    s.lookEvery,
 	})
-	reflector.ShouldResync = func() bool { s.look(); return false }
+	reflector.ShouldResync = func() bool { s.tell.Look(); return false }
 	reflector.WatchListPageSize = s.pageSize
 	s.reflector.Store(reflector)
 
@@ -112,19 +192,19 @@ func (s *source) run(ctx context.Context, store cache.ReflectorStore) {
 			return false, nil
 		}
 		if !isExpired(err) && s.status.failures() == before {
-			s.failed(ctx, "list", err) // an answer that only the reflector found wrong
+			s.Failed(ctx, "list", err) // an answer that only the reflector found wrong
 		}
-		if s.watchFailed != nil {
-			s.watchFailed(ctx, reflector, err)
+		if s.tell.WatchFailed != nil {
+			s.tell.WatchFailed(ctx, reflector, err)
 		}
 		return false, nil
 	})
 	s.calls.close()
 }
 
-// lastVersion returns the version that the reflector has seen last, "" before the
+// LastVersion returns the version that the reflector has seen last, "" before the
 // first.
-func (s *source) lastVersion() string {
+func (s *Source) LastVersion() string {
 	if r := s.reflector.Load(); r != nil {
 		return r.LastSyncResourceVersion()
 	}
@@ -133,18 +213,18 @@ func (s *source) lastVersion() string {
 
 // IsWatchListSemanticsUnSupported is how the reflector asks whether to list
 // rather than stream.
-func (s *source) IsWatchListSemanticsUnSupported() bool { return s.listOnly }
+func (s *Source) IsWatchListSemanticsUnSupported() bool { return s.listOnly }
 
 // List and Watch only exist because a reflector is made of the older interface.
-func (s *source) List(opts metav1.ListOptions) (runtime.Object, error) {
+func (s *Source) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), opts)
 }
 
-func (s *source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), opts)
 }
 
-func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	s.endWatch()
 	list, err := s.resume(ctx)
 	if list == nil && err == nil {
@@ -155,7 +235,7 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	}
 	if err != nil {
 		if !isExpired(err) || opts.Continue == "" { // else all pages are asked for again
-			s.failed(ctx, "list", err)
+			s.Failed(ctx, "list", err)
 		}
 		return nil, err
 	}
@@ -163,7 +243,7 @@ func (s *source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 }
 
 // list makes one request.
-func (s *source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (s *Source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if !s.calls.enter("list") {
 		return nil, context.Canceled
 	}
@@ -171,22 +251,22 @@ func (s *source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	ctx = klog.NewContext(ctx, s.logger)
 	begun := time.Now()
 	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, opts)
-	if err == nil && isNil(list) {
+	if err == nil && object.IsNil(list) {
 		err = errors.New("the source returned no list")
 	}
-	if s.observer.List != nil {
-		info := ListInfo{Informer: s.name, Took: time.Since(begun), Err: err}
+	if s.tell.Listed != nil {
+		info := List{Took: time.Since(begun), Err: err}
 		if err == nil {
 			info.Objects = meta.LenList(list)
 		}
-		s.observer.List(info)
+		s.tell.Listed(info)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.lastContact.set(s.stopwatch)
+	s.lastContact.Set(s.clock)
 	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" && s.versionless.CompareAndSwap(false, true) {
-		s.report(ctx, &WatchError{Op: "list", Resource: s.name, Err: errors.New(
+		s.tell.Failed(ctx, &Failure{Op: "list", Err: errors.New(
 			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
 	}
 	return list, nil
@@ -194,13 +274,13 @@ func (s *source) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 
 // endWatch stops the last watch. The reflector does not stop a stream whose first state
 // its store has refused, and begins anew.
-func (s *source) endWatch() {
+func (s *Source) endWatch() {
 	if r := s.relayed.Swap(nil); r != nil {
 		r.Stop()
 	}
 }
 
-func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	s.endWatch()
 	streaming := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	resuming := s.resumption.version() != ""
@@ -216,7 +296,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	if err != nil {
 		if !isExpired(err) {
-			s.failed(ctx, "watch", err)
+			s.Failed(ctx, "watch", err)
 		}
 		return nil, err
 	}
@@ -226,7 +306,7 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	ctx = klog.NewContext(ctx, s.logger)
 	begun := time.Now()
 	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, opts)
-	if err == nil && isNil(w) {
+	if err == nil && object.IsNil(w) {
 		err = errors.New("the source returned no watch")
 	}
 	if streaming {
@@ -234,17 +314,17 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	if err != nil {
 		s.calls.leave("watch")
-		s.watchOver(WatchInfo{Streaming: streaming, Err: err}, begun)
+		s.watchOver(Watch{Streaming: streaming, Err: err}, begun)
 		if resuming && isExpired(err) {
 			s.resumption.end()
 		}
 		listFollows := isExpired(err) || streaming && cannotStream(err)
 		if !listFollows {
-			s.failed(ctx, "watch", err)
+			s.Failed(ctx, "watch", err)
 		}
 		return nil, err
 	}
-	s.lastContact.set(s.stopwatch)
+	s.lastContact.Set(s.clock)
 	r := newRelay(s, w, begun, streaming, resuming)
 	s.relayed.Store(r)
 	go func() {
@@ -255,8 +335,8 @@ func (s *source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 }
 
 // checkSuspect probes a server that has failed before it is asked for what came after version.
-func (s *source) checkSuspect(ctx context.Context, version string) error {
-	if isAnyVersion(version) || !s.suspect.Load() {
+func (s *Source) checkSuspect(ctx context.Context, version string) error {
+	if IsAnyVersion(version) || !s.suspect.Load() {
 		return nil
 	}
 	return s.probe(ctx, version)
@@ -279,7 +359,7 @@ func listInstead(why string) *apierrors.StatusError {
 // state: what it has asked for from a version may be wrong because of the version. That is
 // the last event's, and the reflector would stay with it for ever.
 func withoutVersion(err error, version string) error {
-	if !isMisunderstood(err) || isAnyVersion(version) {
+	if !isMisunderstood(err) || IsAnyVersion(version) {
 		return err
 	}
 	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
@@ -293,29 +373,29 @@ func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierr
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// failed notes that a request did not work, and reports it unless the same was
+// Failed notes that a request did not work, and reports it unless the same was
 // reported since it last did.
-func (s *source) failed(ctx context.Context, op string, err error) {
+func (s *Source) Failed(ctx context.Context, op string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	s.suspect.Store(true)
-	werr := &WatchError{Op: op, Resource: s.name, Err: err}
+	werr := &Failure{Op: op, Err: err}
 	if s.status.fail(werr) {
-		s.report(ctx, werr)
+		s.tell.Failed(ctx, werr)
 	}
 }
 
 // watchOver tells the observer of a watch that was asked for at that time.
-func (s *source) watchOver(info WatchInfo, asked time.Time) {
-	if s.observer.Watch != nil {
-		info.Informer, info.Took = s.name, time.Since(asked)
-		s.observer.Watch(info)
+func (s *Source) watchOver(info Watch, asked time.Time) {
+	if s.tell.Watched != nil {
+		info.Took = time.Since(asked)
+		s.tell.Watched(info)
 	}
 }
 
-// worked notes that an operation has delivered something good.
-func (s *source) worked(op string) {
+// Worked notes that an operation has delivered something good.
+func (s *Source) Worked(op string) {
 	if failed := s.status.worked(op); failed.failures > 0 {
 		s.logger.Info("The source works again", "operation", op, "failures", failed.failures)
 	}
@@ -323,17 +403,17 @@ func (s *source) worked(op string) {
 
 // watchEnded notes that a watch has ended without an error. One that ended at
 // once is nothing; several in a row are a failure that nobody else would tell of.
-func (s *source) watchEnded(ctx context.Context, atOnce bool) {
+func (s *Source) watchEnded(ctx context.Context, atOnce bool) {
 	if !atOnce {
 		s.short.Store(0)
 	} else if s.short.Add(1) >= 3 {
-		s.failed(ctx, "watch", errors.New("watches end as soon as they have begun"))
+		s.Failed(ctx, "watch", errors.New("watches end as soon as they have begun"))
 	}
 }
 
 // pace holds a watch back that follows another within shortWatch: a reflector
 // whose watches bring something and end at once opens the next without a pause.
-func (s *source) pace(ctx context.Context) {
+func (s *Source) pace(ctx context.Context) {
 	if wait := shortWatch - time.Since(s.lastWatch); wait > 0 {
 		select {
 		case <-time.After(wait):

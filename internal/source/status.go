@@ -1,4 +1,4 @@
-package informer
+package source
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sourceStatus remembers which operations on the source, "list" and "watch", fail
+// status remembers which operations on the source, "list" and "watch", fail
 // now.
-type sourceStatus struct {
+type status struct {
 	mu      sync.Mutex // protects the rest
 	ops     map[string]*opStatus
 	count   int         // of all failures ever
@@ -23,13 +23,13 @@ type sourceStatus struct {
 type opStatus struct {
 	at       int // count at the last failure
 	failures int // since it last worked
-	last     *WatchError
+	last     *Failure
 	reported map[string]bool // since it last worked
 }
 
 // fail notes err and returns whether it is the first of its kind since the
 // operation last worked.
-func (s *sourceStatus) fail(err *WatchError) bool {
+func (s *status) fail(err *Failure) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	op := s.ops[err.Op]
@@ -71,7 +71,7 @@ func kindOf(err error) string {
 }
 
 // worked notes that an operation works, and returns how it had failed.
-func (s *sourceStatus) worked(op string) opStatus {
+func (s *status) worked(op string) opStatus {
 	if !s.failing.Load() {
 		return opStatus{}
 	}
@@ -87,7 +87,7 @@ func (s *sourceStatus) worked(op string) opStatus {
 }
 
 // latest returns the latest of what fails now.
-func (s *sourceStatus) latest() opStatus {
+func (s *status) latest() opStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var latest opStatus
@@ -99,15 +99,7 @@ func (s *sourceStatus) latest() opStatus {
 	return latest
 }
 
-// err returns the last failure, or nil.
-func (s opStatus) err() error {
-	if s.last == nil {
-		return nil
-	}
-	return s.last
-}
-
-func (s *sourceStatus) failures() int {
+func (s *status) failures() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count

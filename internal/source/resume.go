@@ -1,4 +1,4 @@
-package informer
+package source
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func (r *resumption) end() string {
 
 // resume answers a list with an empty one if the source can go on where the store
 // stands. Otherwise it returns nil, and the list is to be made.
-func (s *source) resume(ctx context.Context) (runtime.Object, error) {
+func (s *Source) resume(ctx context.Context) (runtime.Object, error) {
 	at := s.resumption.version()
 	if at == "" {
 		return nil, nil
@@ -89,7 +89,7 @@ func (s *source) resume(ctx context.Context) (runtime.Object, error) {
 // server was restored from a backup: it would take a watch from version, and be silent
 // until it is there once more, and a list that need not be older would wait for that.
 // So probe returns an error which says that the version is gone.
-func (s *source) probe(ctx context.Context, version string) error {
+func (s *Source) probe(ctx context.Context, version string) error {
 	list, err := s.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *source) probe(ctx context.Context, version string) error {
 // version that is lost, it would wait until there is one once more. It has a list in pages do
 // the same: without that, the API server answers the first in one piece, and after a restart
 // of it with a state that is too old to be watched from.
-func (s *source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
+func (s *Source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
 	if opts.Continue != "" {
 		return nil
 	}
@@ -132,12 +132,12 @@ func (s *source) afresh(ctx context.Context, opts *metav1.ListOptions) error {
 	return nil
 }
 
-// isAnyVersion reports whether a server may answer with whatever state it has.
-func isAnyVersion(version string) bool { return version == "" || version == "0" }
+// IsAnyVersion reports whether a server may answer with whatever state it has.
+func IsAnyVersion(version string) bool { return version == "" || version == "0" }
 
 // accepted notes that the watch which goes on from an old version is good.
-func (s *source) accepted() {
+func (s *Source) accepted() {
 	if at := s.resumption.end(); at != "" {
-		s.resumed(at)
+		s.tell.Resumed(at)
 	}
 }

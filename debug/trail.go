@@ -1,8 +1,10 @@
-package informer
+package debug
 
 import (
 	"slices"
 	"time"
+
+	"github.com/customcacheinformer/informer"
 )
 
 const (
@@ -10,6 +12,9 @@ const (
 	trailLength = time.Minute
 	trailStep   = 900 * time.Millisecond // the page asks once a second
 )
+
+// hung is how long a call may take before it is named, as for an informer.
+const hung = 10 * time.Second
 
 // trailID tells the watchers of a page from each other.
 type trailID struct {
@@ -26,14 +31,14 @@ type sighting struct {
 	done    int // events that it was called for, and that will not come again
 }
 
-// debugPoint is one point of a chart.
-type debugPoint struct {
+// point is one point of a chart.
+type point struct {
 	SecondsAgo float64 `json:"secondsAgo"`
 	Pending    int     `json:"pending"`
 }
 
 // add notes what is seen now.
-func (t *trail) add(now time.Time, s WatcherStats) {
+func (t *trail) add(now time.Time, s informer.WatcherStats) {
 	next := sighting{at: now, pending: s.Pending, done: s.Delivered + s.Failed}
 	switch last := len(t.seen) - 1; {
 	case last >= 0 && next.done < t.seen[last].done:
@@ -54,7 +59,7 @@ func (t *trail) add(now time.Time, s WatcherStats) {
 func (t *trail) rate() *float64 {
 	last := len(t.seen) - 1
 	now, since := t.seen[last], last-1
-	for since > 0 && now.at.Sub(t.seen[since-1].at) <= hungCall {
+	for since > 0 && now.at.Sub(t.seen[since-1].at) <= hung {
 		since--
 	}
 	if since < 0 || !now.at.After(t.seen[since].at) {
@@ -69,14 +74,14 @@ func (t *trail) rate() *float64 {
 func (t *trail) stalled() bool {
 	last := t.seen[len(t.seen)-1]
 	same := slices.IndexFunc(t.seen, func(s sighting) bool { return s.done == last.done })
-	return last.at.Sub(t.seen[same].at) >= hungCall
+	return last.at.Sub(t.seen[same].at) >= hung
 }
 
 // points returns the line of what waited.
-func (t *trail) points(now time.Time) []debugPoint {
-	points := make([]debugPoint, 0, len(t.seen))
+func (t *trail) points(now time.Time) []point {
+	points := make([]point, 0, len(t.seen))
 	for _, s := range t.seen {
-		points = append(points, debugPoint{SecondsAgo: now.Sub(s.at).Seconds(), Pending: s.pending})
+		points = append(points, point{SecondsAgo: now.Sub(s.at).Seconds(), Pending: s.pending})
 	}
 	return points
 }

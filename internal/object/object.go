@@ -1,0 +1,50 @@
+// Package object knows what all API objects have in common.
+package object
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Meta returns the metadata of obj, or an error if it has none.
+func Meta(obj any) (metav1.Object, error) {
+	if IsNil(obj) {
+		return nil, errors.New("the object is nil")
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("%T is no object: %w", obj, err)
+	}
+	return m, nil
+}
+
+// Key returns the key of obj as cache.MetaNamespaceKeyFunc makes it.
+func Key(obj metav1.Object) string {
+	return KeyOf(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+}
+
+// KeyOf returns the key of an object as a store has it.
+func KeyOf(key types.NamespacedName) string {
+	if key.Namespace == "" {
+		return key.Name
+	}
+	return key.Namespace + "/" + key.Name
+}
+
+// IsNil reports whether v is nil or an interface around a nil pointer, func or
+// the like, which would only be noticed when it is called.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}
