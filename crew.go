@@ -55,7 +55,7 @@ func (c *crew[T]) run(ctx context.Context) {
 		workers.Go(func() { c.work(ctx) })
 	}
 	for s, ok := c.listener.take(); ok; s, ok = c.listener.take() {
-		c.listener.merged(c.add(s))
+		c.listener.countMerged(c.add(s))
 	}
 	c.drain()
 	select {
@@ -175,7 +175,7 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 		wait, again = c.again(&a)
 		l.settle(ctx, a)
 	}
-	l.merged(c.end(e, &a, wait, again, draining))
+	l.countMerged(c.end(e, &a, wait, again, draining))
 }
 
 // again decides whether a failure is worth another attempt, and when. An attempt

@@ -4,124 +4,93 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/customcacheinformer/informer/internal/eventlog"
 )
 
-// Registration is one watcher's place at an informer. Its methods may be called
-// from any goroutine, the watcher's own callback included. It must not be copied.
-type Registration struct {
-	synced, stopped <-chan struct{}
-	remove          func()
-	stats           func() WatcherStats
-}
-
-// Synced returns a channel that is closed once the watcher has been called for
-// everything of its initial state, whether or not those calls failed, and
-// OnSynced has returned. It never closes if the watcher is removed or the
-// informer stopped before: wait for Stopped beside it.
-func (r *Registration) Synced() <-chan struct{} { return r.synced }
-
-// Remove ends the registration. It does not block: a call that is under way goes
-// on with its ctx cancelled, and Stopped says when it has returned; there is no
-// call after that, and what waits is dropped. Removing twice, or after the
-// informer has stopped, does nothing.
-func (r *Registration) Remove() { r.remove() }
-
-// Stopped returns a channel that is closed when the watcher's last call has
-// returned, after Remove or when the informer has stopped. Do not wait for it in
-// the watcher's own callback.
-func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
-
-// Stats returns figures about the watcher. It does not block, also while the
-// watcher or the store does.
-func (r *Registration) Stats() WatcherStats { return r.stats() }
-
-// informerProcessorListener is a watcher that follows the log, with two
-// goroutines: run takes what comes next, from the log itself as long as it keeps
-// up, and calls the watcher, or has a crew call it; pop gives it the state to begin
-// with, and what waits goes to its backlog when run falls behind.
+// informerProcessorListener calls one watcher. It has two goroutines. run takes the
+// next events and calls the watcher, or has a crew call it. As long as run keeps up, it
+// reads the log itself. pop prepares everything else that run takes: the initial state,
+// the states of resyncs, and the backlog of a run that has fallen behind.
 type informerProcessorListener[T Object] struct {
 	processor *informerProcessor[T]
 	watcher   ResourceWatcher[T]
 	methods   methods[T] // the watcher's
 	opts      WatcherOptions
-	number    int // 1 for the first that was added, and so on
+	number    int         // 1 for the first listener that was added, and so on
+	crew      *crew[T]    // nil if run calls the watcher itself
+	handler   *handler[T] // the watcher, if it is a handler of client-go's; otherwise nil
+	// inheritUpTo is a log position: deletes before it happened while no watcher was
+	// registered. This listener tells them first. It is -1 if there are none.
+	inheritUpTo int64
 
-	handled atomic.Int64 // the position up to which everything has been handled
+	handled atomic.Int64 // the log position up to which every event has been handled
 	counts  counts
-	hands   hands[T]
-	listing atomic.Bool // the store, for a state
+	hand    hand[T]
+	listing atomic.Bool // pop is reading the store
 	syncing atomic.Bool // OnSynced is being called
-	unheard int64       // it is told first what nobody was there to be told of up to here; -1 for nothing
-	crew    *crew[T]    // nil if run calls the watcher itself
-	handler *handler[T] // the watcher, if it is client-go's
 
-	mu      sync.Mutex // protects what waits: in this order,
-	joining bool       // a state that is still to come,
-	state   *state[T]  // the rest of one, nil if there is none,
-	waiting backlog[T] // what pop has taken from the log,
-	cursor  *cursor[T] // and the log, at first its end at the time of add; its token is for run
+	mu      sync.Mutex // protects the events that run has not taken: in this order,
+	joining bool       // a state that pop is still reading, for which run waits,
+	state   *state[T]  // the rest of a state, or nil,
+	waiting backlog[T] // events that pop has taken from the log,
+	cursor  *cursor[T] // and the log. run sleeps on the cursor
 
-	// Of pop, which gets news when more may wait than the backlog takes, and whenever
-	// something else has happened that it should look at.
-	news   eventlog.Sleeper
-	lag    lag[T]
-	resync resyncTimer
-	popped atomic.Bool // pop has ended
+	popWake eventlog.Sleeper // wakes pop when the backlog may be full, and at rare events
+	lag     lag[T]
+	resync  resyncTimer
+	popped  atomic.Bool // pop has ended
 
 	synced  chan struct{}
 	removed chan struct{}
-	gone    atomic.Bool // removed is closed
+	gone    atomic.Bool // removed is closed; cheaper to look at
 	stopped chan struct{}
-	cancel  context.CancelFunc // ends the ctx of its calls; nil until started; protected by processor.mu
+	cancel  context.CancelFunc // ends the ctx of the watcher's calls; nil until started; protected by processor.mu
 }
 
-func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts WatcherOptions) *informerProcessorListener[T] {
+// newListener returns a listener at the end of the log. Its goroutines are not started.
+func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts WatcherOptions, number int) *informerProcessorListener[T] {
 	l := &informerProcessorListener[T]{
-		processor: p,
-		watcher:   w,
-		unheard:   -1,
-		methods:   methodsOf(w),
-		opts:      opts,
-		joining:   true,
-		waiting:   backlog[T]{limit: opts.MaxBacklog},
-		cursor:    p.log.Cursor(),
-		news:      eventlog.NewSleeper(),
-		synced:    make(chan struct{}),
-		removed:   make(chan struct{}),
-		stopped:   make(chan struct{}),
+		processor:   p,
+		watcher:     w,
+		methods:     methodsOf(w),
+		opts:        opts,
+		number:      number,
+		inheritUpTo: -1,
+		joining:     true,
+		waiting:     backlog[T]{limit: opts.MaxBacklog},
+		cursor:      p.log.Cursor(),
+		popWake:     eventlog.NewSleeper(),
+		synced:      make(chan struct{}),
+		removed:     make(chan struct{}),
+		stopped:     make(chan struct{}),
 	}
 	l.handled.Store(l.cursor.Position())
 	l.counts.read.Store(l.cursor.Events())
 	l.lag.listener = l
 	l.handler, _ = w.(*handler[T])
-	l.resyncEvery(opts.ResyncPeriod)
+	if opts.ResyncPeriod > 0 {
+		l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
+	}
 	if opts.Workers > 1 || opts.Retry != nil {
 		l.crew = newCrew(l)
 	}
 	return l
 }
 
-// inherit has the listener told first what a durable store has kept up to a position.
-// Until then, it has handled nothing.
-func (l *informerProcessorListener[T]) inherit(unheard int64) {
-	l.unheard = unheard
+// inherit makes the listener tell first the deletes that a durable store has kept up to
+// a log position. Until then the listener has handled nothing.
+func (l *informerProcessorListener[T]) inherit(upTo int64) {
+	l.inheritUpTo = upTo
 	l.handled.Store(-1)
 	if l.crew != nil {
 		l.crew.waiting.end, l.crew.waiting.inherits = -1, true
-	}
-}
-
-// resyncEvery sets the period of the resyncs, 0 for none. It must not be called once
-// the goroutines run.
-func (l *informerProcessorListener[T]) resyncEvery(period time.Duration) {
-	l.resync = resyncTimer{}
-	if period > 0 {
-		l.resync = resyncTimer{period: period, synced: l.synced}
 	}
 }
 
@@ -129,7 +98,19 @@ func (l *informerProcessorListener[T]) registration() *Registration {
 	return &Registration{synced: l.synced, stopped: l.stopped, stats: l.stats, remove: func() { l.processor.remove(l) }}
 }
 
-// run calls the watcher for what it takes.
+// callOf is the key of a listener in the ctx of its watcher's calls.
+type callOf struct{}
+
+// goroutines returns the two goroutines of l, which are not started. The watcher's calls
+// get a ctx that ends with ctx or when the listener is removed.
+func (l *informerProcessorListener[T]) goroutines(ctx context.Context) (pop, run func()) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "watcher", l.opts.Name)
+	ctx, l.cancel = context.WithCancel(klog.NewContext(ctx, logger))
+	ctx = context.WithValue(ctx, callOf{}, l)
+	return func() { l.pop(ctx) }, func() { l.run(ctx) }
+}
+
+// run takes events and calls the watcher for them.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
 	if l.crew != nil {
@@ -141,28 +122,120 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	}
 }
 
-// finished makes it known that everything before a position has been handled.
+// finished notes that every event before a log position has been handled.
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
 	if l.resync.period > 0 {
-		l.news.Poke() // the next resync may be waiting for it
+		l.popWake.Poke() // pop may be waiting with the next resync
 	}
 }
 
-// exactly is how many events of a segment are counted one by one, and then how many
-// at a time. To count each would be half of what an event costs; so what a watcher
-// that hangs was called for is known exactly unless it was in the middle of a burst.
-const exactly = 16
+// take returns the next events for the watcher, and waits for them. It returns false
+// once the listener is removed, or when every event is told and none can follow.
+func (l *informerProcessorListener[T]) take() (segment[T], bool) {
+	for !l.gone.Load() {
+		last := l.popped.Load() // if so, the log does not grow any more
+		if s, ok := l.next(); ok {
+			return s, true
+		}
+		if last {
+			break
+		}
+		if l.lag.behind.Load() {
+			l.popWake.Poke()
+		}
+		<-l.cursor.Wake()
+	}
+	for !l.popped.Load() {
+		<-l.cursor.Wake()
+	}
+	l.dropUntold()
+	return segment[T]{}, false
+}
 
-// handle calls the watcher for each event of a segment and returns the position
-// it has reached. What is left when the listener is removed, or a call was interrupted
-// because of that, is dropped and not handled.
+// next returns the next events. If there are none, it arranges that run is woken when
+// there are some.
+func (l *informerProcessorListener[T]) next() (segment[T], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.joining {
+		return segment[T]{}, false
+	}
+	portion := maxChunk
+	if l.opts.MaxBacklog > 0 {
+		portion = min(portion, l.opts.MaxBacklog)
+	}
+	for {
+		if s, ok := l.nextOfStateLocked(); ok || l.joining {
+			return s, ok
+		}
+		if s, ok := l.waiting.pop(); ok {
+			return s, true
+		}
+		if s, ok := l.readLogLocked(portion); ok {
+			return s, true
+		}
+		if l.cursor.Sleep() {
+			return segment[T]{}, false
+		}
+	}
+}
+
+// nextOfStateLocked returns the next part of a state. At the end of a page it makes pop
+// read the next one.
+func (l *informerProcessorListener[T]) nextOfStateLocked() (segment[T], bool) {
+	if l.state == nil {
+		return segment[T]{}, false
+	}
+	part, ok := l.state.next()
+	l.counts.taken.Add(int64(part.Events))
+	l.counts.untold.Store(l.state.left())
+	switch {
+	case ok:
+	case l.state.more:
+		l.joining = true
+		l.popWake.Poke()
+	default:
+		l.state = nil
+	}
+	return part, ok
+}
+
+// readLogLocked returns up to limit new records of the log.
+func (l *informerProcessorListener[T]) readLogLocked(limit int) (segment[T], bool) {
+	s, ok := l.cursor.Next(limit)
+	if ok {
+		l.counts.taken.Add(int64(s.Events))
+		l.counts.read.Store(l.cursor.Events())
+	}
+	return s, ok
+}
+
+// dropUntold counts the events that the watcher will not be told as taken, so that
+// Pending says how many these are, and releases them.
+func (l *informerProcessorListener[T]) dropUntold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for more := true; more; {
+		_, more = l.nextOfStateLocked()
+	}
+	l.state = nil
+	for more := true; more; {
+		_, more = l.readLogLocked(maxChunk)
+	}
+	l.waiting = backlog[T]{}
+	l.cursor.Close()
+}
+
+// handle calls the watcher for each event of a segment and returns the log position
+// that it has reached. If the listener is removed, or a call was interrupted because of
+// that, the rest of the segment is dropped and does not count as handled.
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
-	l.hands.take(s, l.counts.done())
-	defer l.hands.empty()
+	l.hand.take(s, l.counts.done())
+	defer l.hand.empty()
 	h := l.handler
 	plain := l.processor.observer.Handled == nil && !l.opts.RecoverPanics
-	delivered := int64(0) // and not counted yet
+	delivered := int64(0) // not in counts yet
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
 	for i := range s.Records {
@@ -188,7 +261,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 				}
 				continue
 			}
-			if delivered++; i < exactly || delivered == exactly {
+			if delivered++; i < countStep || delivered == countStep {
 				count()
 			}
 		default:
@@ -202,7 +275,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	return s.End
 }
 
-// sync ends the initial state, unless that was the watcher's last word.
+// sync ends the initial state, unless the listener was removed.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	if l.gone.Load() {
 		return
@@ -227,8 +300,8 @@ func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error)
 	return nil
 }
 
-// call tells the watcher of one event, measures how long that takes, and recovers
-// a panic if it is to.
+// call calls the watcher for one event, measures the time, and recovers a panic if
+// RecoverPanics is set.
 func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (took time.Duration, err error) {
 	begun := l.processor.Now()
 	defer func() { took = l.processor.Now() - begun }()
@@ -250,13 +323,13 @@ type attempt[T Object] struct {
 	event    Event[T]
 	took     time.Duration
 	err      error
-	failures int  // of the event, this one included if it is one
-	gaveUp   bool // if it failed, there will be no other
-	stopped  bool // because the informer stops
+	failures int  // of the event, including this one if it failed
+	gaveUp   bool // if it failed, there will be no further attempt
+	stopped  bool // there will be none because the informer stops
 }
 
-// settle counts an attempt and says what came of it. One that was interrupted, or is
-// not repeated because the informer stops, leaves the event undelivered.
+// settle counts an attempt and reports its result. If the attempt was interrupted, or is
+// not repeated because the informer stops, the event stays undelivered.
 func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T]) {
 	if interrupted(ctx, a.err) {
 		return
@@ -282,7 +355,66 @@ func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T])
 	}
 }
 
-// interrupted reports whether err says no more than that ctx has ended.
+// interrupted reports whether err says only that ctx has ended.
 func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
+}
+
+// stats returns the figures of the watcher. It does not block.
+func (l *informerProcessorListener[T]) stats() WatcherStats {
+	c := &l.counts
+	// The counts that are subtracted are read first, so that the result is not too small.
+	delivered, failed, merged := c.delivered.Load(), c.failed.Load(), c.merged.Load()
+	read := c.read.Load()
+	s := WatcherStats{
+		Name:          l.opts.Name,
+		Synced:        closed(l.synced),
+		Pending:       int(c.taken.Load() + c.untold.Load() - delivered - failed - merged),
+		Delivered:     int(delivered),
+		Failed:        int(failed),
+		Retried:       int(c.retried.Load()),
+		Merged:        int(merged),
+		Lagging:       l.lag.behind.Load() && !closed(l.stopped),
+		OldestWaiting: l.oldestWaiting(),
+	}
+	if !closed(l.stopped) {
+		s.Pending += int(max(0, l.processor.log.Events()-read))
+	}
+	return s
+}
+
+// health returns the figures of the watcher and the calls that are under way.
+func (l *informerProcessorListener[T]) health() WatcherHealth {
+	s := WatcherHealth{WatcherStats: l.stats(), Calls: l.calling()}
+	if l.crew != nil {
+		s.Hung, s.Retrying, s.Retries = l.crew.trouble(retriesShown)
+	}
+	return s
+}
+
+func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
+	since := l.hand.since()
+	if l.crew != nil {
+		since = l.crew.since()
+	}
+	if since == 0 || closed(l.stopped) {
+		return 0
+	}
+	return max(0, l.processor.Now()-since)
+}
+
+// calling returns the keys for which the watcher is being called now, and "OnSynced".
+func (l *informerProcessorListener[T]) calling() []string {
+	var calls []string
+	switch {
+	case l.crew != nil:
+		calls = l.crew.calling()
+	case !l.syncing.Load():
+		calls = l.hand.calling(l.counts.done())
+	}
+	if l.syncing.Load() {
+		calls = append(calls, "OnSynced")
+	}
+	slices.Sort(calls)
+	return calls
 }

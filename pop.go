@@ -2,16 +2,19 @@ package informer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
-// pop prepares what run takes: the state to begin with, the states of resyncs, and
-// what has waited for so long that it must be merged. It ends when the listener is
-// removed, or when the log does not grow any more.
+// pop prepares everything that run does not read from the log itself: the initial state,
+// the states of resyncs, and the backlog. It ends when the listener is removed, or when
+// the log does not grow any more.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	defer l.cursor.Poke()
 	defer l.popped.Store(true)
-	defer l.processor.log.Forget(&l.news)
+	defer l.processor.log.Forget(&l.popWake)
 	defer l.lag.stop()
 	defer l.resync.stop()
 	if !l.begin(l.join(ctx)) {
@@ -19,19 +22,19 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 	for {
 		l.keepUp(ctx)
-		if s := l.unread(); s != nil && !l.begin(s, l.turn(ctx, s)) {
+		if s := l.unread(); s != nil && !l.begin(s, l.nextPage(ctx, s)) {
 			return
 		}
 		l.replay(ctx)
-		if l.gone.Load() || closed(l.processor.draining) && !l.pages() {
+		if l.gone.Load() || closed(l.processor.draining) && !l.hasPages() {
 			return
 		}
-		// All that happens but seldom is told by one channel: each further one that
-		// is waited for takes 200 B of an idle watcher.
+		// Rare events share popWake: every further channel in this select costs an
+		// idle watcher 200 B.
 		select {
-		case <-l.news.Wake():
+		case <-l.popWake.Wake():
 		case <-l.lag.late():
-			l.lag.say(ctx)
+			l.lag.log(ctx)
 		case <-l.resync.synced:
 			l.resync.restart()
 		case <-l.resync.ring():
@@ -40,8 +43,9 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
-// begin lets run take a state, and go on to the log. Without the first state, all of it,
-// there is nothing to go on from.
+// begin lets run take the page of a state that was read, and afterwards the log. It
+// returns false if the listener cannot go on: the initial state could not be read. A
+// resync whose state could not be read is given up.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	if !ok && s != nil && s.origin == OriginResync {
 		s, ok = nil, true
@@ -54,7 +58,7 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	return ok
 }
 
-// unread returns the state if its next page is wanted.
+// unread returns the state if run waits for its next page, or nil.
 func (l *informerProcessorListener[T]) unread() *state[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,47 +68,48 @@ func (l *informerProcessorListener[T]) unread() *state[T] {
 	return nil
 }
 
-// pages reports whether the state has further pages.
-func (l *informerProcessorListener[T]) pages() bool {
+// hasPages reports whether the state has further pages.
+func (l *informerProcessorListener[T]) hasPages() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state != nil && l.state.more
 }
 
-// keepUp takes what waits from the log if it is more than the backlog's limit, sees
-// to it that there are news when it will be, and follows whether run is behind.
+// keepUp moves events from the log to the backlog if more wait than the backlog's limit,
+// arranges that pop is woken when there will be, and follows whether run is behind.
 func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	away, caughtUp := l.makeRoom()
 	switch {
 	case away > 0:
-		l.merged(away)
+		l.countMerged(away)
 		l.lag.begin()
 	case caughtUp:
 		l.lag.end(ctx)
 	}
 }
 
+// makeRoom returns how many events were merged away, and whether no merged event waits.
 func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.opts.MaxBacklog < 0 { // all of it may wait in the log
+	if l.opts.MaxBacklog < 0 { // any number of events may wait in the log
 		return 0, true
 	}
 	if l.state != nil {
-		l.state.followAll()
+		l.state.followLog()
 	}
 	for {
-		if l.processor.log.Sleep(&l.news, l.cursor.Position()+int64(max(0, l.waiting.room()))+1) {
+		if l.processor.log.Sleep(&l.popWake, l.cursor.Position()+int64(max(0, l.waiting.room()))+1) {
 			return away, l.waiting.events == 0
 		}
-		for s, ok := l.readLocked(maxChunk); ok; s, ok = l.readLocked(maxChunk) {
+		for s, ok := l.readLogLocked(maxChunk); ok; s, ok = l.readLogLocked(maxChunk) {
 			away += l.waiting.push(s)
 		}
 	}
 }
 
-// merged counts events that were merged away.
-func (l *informerProcessorListener[T]) merged(away int) {
+// countMerged counts events that were merged away.
+func (l *informerProcessorListener[T]) countMerged(away int) {
 	if away == 0 {
 		return
 	}
@@ -114,8 +119,7 @@ func (l *informerProcessorListener[T]) merged(away int) {
 	}
 }
 
-// replay has the watcher told the state again if that is due and there is nothing
-// else to tell it.
+// replay starts a resync if one is due and no event waits.
 func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	if !l.resync.due || !l.pause() {
 		return
@@ -124,7 +128,7 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	l.resync.restart()
 }
 
-// pause lets run take nothing until begin, if everything is handled.
+// pause stops run until begin, if every event is handled. It returns whether it did.
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,106 +137,10 @@ func (l *informerProcessorListener[T]) pause() bool {
 	return l.joining
 }
 
-// take returns what the watcher is to be told next, and waits for it. It returns
-// false once the listener is removed, or when everything is told and nothing can
-// follow. It is run's.
-func (l *informerProcessorListener[T]) take() (segment[T], bool) {
-	for !l.gone.Load() {
-		last := l.popped.Load() // then the log does not grow any more
-		if s, ok := l.next(); ok {
-			return s, true
-		}
-		if last {
-			break
-		}
-		if l.lag.behind.Load() {
-			l.news.Poke()
-		}
-		<-l.cursor.Wake()
-	}
-	for !l.popped.Load() {
-		<-l.cursor.Wake()
-	}
-	l.countUntold()
-	return segment[T]{}, false
-}
-
-// next returns what is to be told next. If that is nothing, it sees to it that run
-// is woken when there is something.
-func (l *informerProcessorListener[T]) next() (segment[T], bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.joining {
-		return segment[T]{}, false
-	}
-	portion := maxChunk
-	if l.opts.MaxBacklog > 0 {
-		portion = min(portion, l.opts.MaxBacklog)
-	}
-	for {
-		if s, ok := l.stateLocked(); ok || l.joining {
-			return s, ok
-		}
-		if s, ok := l.waiting.pop(); ok {
-			return s, true
-		}
-		if s, ok := l.readLocked(portion); ok {
-			return s, true
-		}
-		if l.cursor.Sleep() {
-			return segment[T]{}, false
-		}
-	}
-}
-
-// stateLocked returns the next part of a state.
-func (l *informerProcessorListener[T]) stateLocked() (segment[T], bool) {
-	if l.state == nil {
-		return segment[T]{}, false
-	}
-	part, ok := l.state.next()
-	l.counts.taken.Add(int64(part.Events))
-	l.counts.untold.Store(l.state.left())
-	switch {
-	case ok:
-	case l.state.more:
-		l.joining = true
-		l.news.Poke()
-	default:
-		l.state = nil
-	}
-	return part, ok
-}
-
-// readLocked returns up to so many records that are new in the log.
-func (l *informerProcessorListener[T]) readLocked(most int) (segment[T], bool) {
-	s, ok := l.cursor.Next(most)
-	if ok {
-		l.counts.taken.Add(int64(s.Events))
-		l.counts.read.Store(l.cursor.Events())
-	}
-	return s, ok
-}
-
-// countUntold counts what will not be told as taken, so that the counts say how
-// many events were not delivered, and lets go of it.
-func (l *informerProcessorListener[T]) countUntold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for more := true; more; {
-		_, more = l.stateLocked()
-	}
-	l.state = nil
-	for more := true; more; {
-		_, more = l.readLocked(maxChunk)
-	}
-	l.waiting = backlog[T]{}
-	l.cursor.Close()
-}
-
-// resyncTimer says when a listener's next resync is due.
+// resyncTimer says when the next resync of a listener is due. Only pop uses it, except
+// period, which does not change.
 type resyncTimer struct {
-	period time.Duration
+	period time.Duration   // 0 for no resyncs
 	synced <-chan struct{} // starts the first period; nil afterwards
 	timer  *time.Timer
 	due    bool
@@ -257,5 +165,68 @@ func (r *resyncTimer) ring() <-chan time.Time {
 func (r *resyncTimer) stop() {
 	if r.timer != nil {
 		r.timer.Stop()
+	}
+}
+
+// lag follows whether a watcher is so far behind that events were merged. The informer
+// logs a lag only once it has lasted for hungCall: a watcher with a small MaxBacklog may
+// fall behind and catch up many times a second.
+type lag[T Object] struct {
+	listener *informerProcessorListener[T]
+	behind   atomic.Bool
+
+	// The rest is pop's.
+	lasting *time.Timer // nil unless behind
+	logged  bool
+}
+
+// begin notes that events were merged.
+func (g *lag[T]) begin() {
+	if g.lasting != nil {
+		return
+	}
+	g.lasting = time.NewTimer(hungCall)
+	g.behind.Store(true)
+	g.observe(true)
+}
+
+// late returns a channel that fires when the lag must be logged.
+func (g *lag[T]) late() <-chan time.Time {
+	if g.lasting == nil {
+		return nil
+	}
+	return g.lasting.C
+}
+
+func (g *lag[T]) log(ctx context.Context) {
+	g.logged = true
+	klog.FromContext(ctx).Info("A watcher is behind: events that wait for it are merged by object", "pending", g.listener.stats().Pending)
+}
+
+// end notes that no event waits any more.
+func (g *lag[T]) end(ctx context.Context) {
+	if g.lasting == nil {
+		return
+	}
+	g.stop()
+	g.lasting = nil
+	g.behind.Store(false)
+	if g.logged {
+		klog.FromContext(ctx).Info("The watcher has caught up")
+	}
+	g.logged = false
+	g.observe(false)
+}
+
+func (g *lag[T]) stop() {
+	if g.lasting != nil {
+		g.lasting.Stop()
+	}
+}
+
+func (g *lag[T]) observe(lagging bool) {
+	l := g.listener
+	if f := l.processor.observer.Lagging; f != nil {
+		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: lagging, Pending: l.stats().Pending})
 	}
 }

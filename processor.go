@@ -17,12 +17,12 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// idleSeal is how long the log must have been quiet for its last chunk to be
-// let go.
+// idleSeal is how long the log must have been quiet before the processor releases its
+// last chunk.
 const idleSeal = 10 * time.Second
 
-// informerProcessor owns the event log and the listeners that follow it. What is
-// distributed is appended to the log once; the listeners help themselves.
+// informerProcessor owns the event log and the listeners that follow it. It appends each
+// event to the log once; the listeners read the log themselves.
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
@@ -35,17 +35,17 @@ type informerProcessor[T Object] struct {
 	// startedCh is closed once the pop and run goroutines of every listener
 	// registered so far are live. The controller waits for it.
 	startedCh chan struct{}
-	// begun is the position up to which changes of the store may have been started. The
-	// apply loop raises it before it touches the store; see snapshot for the other half.
+	// begun is the log position up to which changes of the store may have begun. The apply
+	// loop raises it before it touches the store; see state for how a join uses it.
 	begun atomic.Int64
 	// syncedAt is the position of the synced marker, -1 before it is known.
 	syncedAt atomic.Int64
-	// filled is closed when it is known whether the store held anything before
-	// the first record; seeded says so.
+	// filled is closed when it is known whether the store held objects before the first
+	// record; seeded says so.
 	filled chan struct{}
 	seeded bool
-	// draining is closed when nothing will be appended any more and the
-	// listeners are to tell what is left, until drained.
+	// draining is closed when the log has its last record and the listeners must tell
+	// their watchers the rest, until the time drained.
 	draining chan struct{}
 	drained  time.Duration
 	// spawn starts a goroutine that the processor waits for.
@@ -56,12 +56,15 @@ type informerProcessor[T Object] struct {
 	state     processorState
 	ctx       context.Context // of the watchers' calls; set when running
 	listeners map[*informerProcessorListener[T]]struct{}
-	alive     map[*informerProcessorListener[T]]struct{} // those that run, also once they are removed
-	added     int                                        // how many there ever were
-	unheard   int64                                      // the position up to which nobody was registered
-	listening time.Duration                              // since when somebody has been
+	alive     map[*informerProcessorListener[T]]struct{} // listeners that run, removed ones too
+	added     int                                        // number of listeners ever added
 	starting  int                                        // goroutines that are started and not yet live
-	left      []*informerProcessorListener[T]            // those there were at the stop
+	atStop    []*informerProcessorListener[T]            // the listeners when the informer stopped; nil before
+
+	// While no watcher was registered, deletes happened up to the log position
+	// inheritUpTo. The first watcher after that came at the time listening.
+	inheritUpTo int64
+	listening   time.Duration
 }
 
 type processorState uint8
@@ -69,7 +72,7 @@ type processorState uint8
 const (
 	processorNew processorState = iota
 	processorRunning
-	processorStopped // no new listeners, while those there are may go on
+	processorStopped // takes no new listeners; the present ones may go on
 )
 
 func newProcessor[T Object](store scan, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
@@ -92,8 +95,8 @@ func newProcessor[T Object](store scan, s stopwatch.Stopwatch, opts Options[T]) 
 	return p
 }
 
-// distribute tells every listener, present and future. It never blocks: what
-// comes before the listeners are live waits in the log.
+// distribute appends records to the log, from which all listeners read them. It never
+// blocks: records that come before the listeners are live wait in the log.
 func (p *informerProcessor[T]) distribute(records []record[T]) {
 	if len(records) == 0 {
 		return
@@ -105,11 +108,11 @@ func (p *informerProcessor[T]) distribute(records []record[T]) {
 	p.log.Append(records)
 }
 
-// willSync announces that the synced marker comes next, so that a listener which joins
-// behind it does not wait for it.
+// willSync announces that the synced marker is the next record, so that a listener that
+// joins after the marker does not wait for it.
 func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.End()) }
 
-// hasSynced reports whether what is decided now comes after the marker.
+// hasSynced reports whether the next record comes after the synced marker.
 func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
 
 // add registers a listener as of the end of the log.
@@ -121,13 +124,12 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	}
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
-	l := newListener(p, w, opts)
-	l.number = p.added
+	l := newListener(p, w, opts, p.added)
 	if len(p.listeners) == 0 {
-		p.unheard, p.listening = l.cursor.Position(), p.Now()
+		p.inheritUpTo, p.listening = l.cursor.Position(), p.Now()
 	}
 	if p.inheritsLocked() {
-		l.inherit(p.unheard)
+		l.inherit(p.inheritUpTo)
 	}
 	p.listeners[l] = struct{}{}
 	if p.state == processorRunning {
@@ -138,27 +140,21 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 
 // startLocked starts the two goroutines of l.
 func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
-	logger := klog.FromContext(p.ctx)
-	ctx, cancel := context.WithCancel(klog.NewContext(p.ctx, klog.LoggerWithValues(logger, "watcher", l.opts.Name)))
-	ctx = context.WithValue(ctx, callOf{}, l)
-	l.cancel = cancel
 	p.starting += 2
 	p.alive[l] = struct{}{}
-	p.spawn(func() { p.live(); l.pop(ctx) })
-	p.spawn(func() { p.live(); defer p.ended(l); l.run(ctx) })
+	pop, run := l.goroutines(p.ctx)
+	p.spawn(func() { p.live(); pop() })
+	p.spawn(func() { p.live(); defer p.ended(l); run() })
 }
 
-// ended notes that l's run has ended, which waits for its pop.
+// ended notes that l's run has ended, which waits for l's pop.
 func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.alive, l)
 }
 
-// callOf is the key under which the ctx of a watcher's call has the listener.
-type callOf struct{}
-
-// live notes that one of the listeners' goroutines has begun.
+// live notes that a goroutine of a listener has begun.
 func (p *informerProcessor[T]) live() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,12 +166,12 @@ func (p *informerProcessor[T]) checkStartedLocked() {
 	if p.starting > 0 {
 		return
 	}
-	if !closed(p.startedCh) { // later listeners come and go
+	if !closed(p.startedCh) { // it is, when a listener is added while the informer runs
 		close(p.startedCh)
 	}
 }
 
-// remove takes l off and ends the ctx of its calls. It does not wait.
+// remove removes l and ends the ctx of its calls. It does not wait for them.
 func (p *informerProcessor[T]) remove(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,26 +186,26 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.removed)
 	if l.cancel != nil {
 		l.cancel()
-		l.news.Poke()
+		l.popWake.Poke()
 		l.cursor.Poke()
 		return
 	}
-	l.cursor.Close() // it never ran
+	l.cursor.Close() // l never ran
 	close(l.stopped)
 }
 
-// shown returns the registered listeners, or those there were at the stop, by name and
-// in the order in which they were added.
+// shown returns the registered listeners, or after the stop those that were registered
+// then, sorted by name and by the order in which they were added.
 func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.left != nil {
-		return p.left
+	if p.atStop != nil {
+		return p.atStop
 	}
 	return p.allLocked()
 }
 
-// all returns the registered listeners, by name.
+// all returns the registered listeners, sorted as by shown.
 func (p *informerProcessor[T]) all() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,8 +220,8 @@ func byName[T Object](a, b *informerProcessorListener[T]) int {
 	return cmp.Or(strings.Compare(a.opts.Name, b.opts.Name), cmp.Compare(a.number, b.number))
 }
 
-// start starts the listeners, whose calls get ctx. It does not wait for them:
-// startedCh does.
+// start starts the listeners. Their calls get ctx. It does not wait until they are live:
+// see startedCh.
 func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,9 +232,9 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.checkStartedLocked()
 }
 
-// run keeps the log from holding on to old chunks until ctx ends. stop must have
-// been called by then: run waits for the listeners' goroutines, and says what they
-// have not told.
+// run releases chunks of a log that is idle, until ctx ends. Then it waits for the
+// listeners' goroutines, and reports the events that their watchers were not told. stop
+// must have been called before ctx ends.
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -248,7 +244,7 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 		}
 	}
 	p.wg.Wait()
-	for _, l := range p.left {
+	for _, l := range p.atStop {
 		if n := l.stats().Pending; n > 0 {
 			klog.FromContext(ctx).Info("A watcher was not told everything before the informer stopped", "watcher", l.opts.Name, "events", n)
 			if p.observer.Undelivered != nil {
@@ -258,8 +254,8 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 	}
 }
 
-// drain lets the listeners tell what is left, for as long as timeout. Nothing may
-// be appended any more.
+// drain lets the listeners tell the rest of the log, for as long as timeout. No record
+// may be appended any more.
 func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	if timeout == 0 {
 		return
@@ -270,7 +266,7 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	defer enough.Stop()
 	listeners := p.all()
 	for _, l := range listeners {
-		l.news.Poke()
+		l.popWake.Poke()
 	}
 	for _, l := range listeners {
 		select {
@@ -281,7 +277,8 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	}
 }
 
-// sealWhenIdle waits until nothing has been appended for idleSeal.
+// sealWhenIdle waits until no record has been appended for idleSeal, and releases the
+// last chunk.
 func (p *informerProcessor[T]) sealWhenIdle(ctx context.Context) {
 	ticker := time.NewTicker(idleSeal)
 	defer ticker.Stop()
@@ -299,7 +296,7 @@ func (p *informerProcessor[T]) sealWhenIdle(ctx context.Context) {
 	}
 }
 
-// refuse lets no further listener register.
+// refuse makes add return ErrStopped from now on.
 func (p *informerProcessor[T]) refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,13 +307,14 @@ func (p *informerProcessor[T]) refuse() {
 func (p *informerProcessor[T]) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = p.allLocked()
-	for _, l := range p.left {
+	p.atStop = p.allLocked()
+	for _, l := range p.atStop {
 		p.dropLocked(l)
 	}
 }
 
-// underWay names the calls of listeners that have not returned.
+// underWay names the calls of watchers, and of the store for them, that have not
+// returned.
 func (p *informerProcessor[T]) underWay() []string {
 	p.mu.Lock()
 	live := slices.SortedFunc(maps.Keys(p.alive), byName)

@@ -45,11 +45,3 @@ func countEvents[T Object](records []record[T]) int {
 	}
 	return n
 }
-
-// waitsSince returns since when the first record of s waits, 0 if there is none.
-func waitsSince[T Object](s segment[T]) time.Duration {
-	if len(s.Records) == 0 {
-		return 0
-	}
-	return s.Records[0].since
-}

@@ -67,7 +67,7 @@ func (s *sharedIndexInformer[T]) start() {
 	s.core.source.Look(s.every, s.look)
 	for _, l := range s.core.processor.all() {
 		if l.handler != nil {
-			l.resyncEvery(l.handler.settle(s.every))
+			l.resync = resyncTimer{period: l.handler.settle(s.every), synced: l.synced}
 		}
 	}
 }

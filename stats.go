@@ -3,7 +3,6 @@ package informer
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,10 +66,13 @@ func (s WatcherStats) MarshalJSON() ([]byte, error) {
 	}{s.Name, s.Synced, s.Pending, s.Delivered, s.Failed, s.Retried, s.Merged, s.Lagging, s.OldestWaiting.Seconds()})
 }
 
-// counts are what a listener has done. They only grow, but for untold.
+// retriesShown is the largest number of keys in WatcherHealth.Retries.
+const retriesShown = 10
+
+// counts holds what a listener has done. The counts only grow, except untold.
 type counts struct {
-	read      atomic.Int64 // how many events of the log come before the cursor
-	taken     atomic.Int64 // events that were, or were of a state
+	read      atomic.Int64 // events of the log before the cursor
+	taken     atomic.Int64 // events taken from the log or from a state
 	untold    atomic.Int64 // objects of a state that were not taken yet
 	merged    atomic.Int64
 	delivered atomic.Int64
@@ -78,93 +80,42 @@ type counts struct {
 	retried   atomic.Int64
 }
 
-// done returns how many events are over and done with, in calls.
+// done returns how many events have been handled by a call.
 func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 
-func (l *informerProcessorListener[T]) stats() WatcherStats {
-	c := &l.counts
-	// What is subtracted is read first, so that the result is never less than it was.
-	delivered, failed, merged := c.delivered.Load(), c.failed.Load(), c.merged.Load()
-	read := c.read.Load()
-	s := WatcherStats{
-		Name:          l.opts.Name,
-		Synced:        closed(l.synced),
-		Pending:       int(c.taken.Load() + c.untold.Load() - delivered - failed - merged),
-		Delivered:     int(delivered),
-		Failed:        int(failed),
-		Retried:       int(c.retried.Load()),
-		Merged:        int(merged),
-		Lagging:       l.lag.behind.Load() && !closed(l.stopped),
-		OldestWaiting: l.oldestWaiting(),
-	}
-	if !closed(l.stopped) {
-		s.Pending += int(max(0, l.processor.log.Events()-read))
-	}
-	return s
-}
+// countStep is how many events of a segment are counted one by one; after these,
+// countStep events are counted at a time. Counting every event would double the cost of
+// an event. The key that a hung watcher was called for is therefore known exactly only
+// for the first events of a segment.
+const countStep = 16
 
-// health returns the figures, and what the watcher is called for.
-func (l *informerProcessorListener[T]) health() WatcherHealth {
-	s := WatcherHealth{WatcherStats: l.stats(), Calls: l.calling()}
-	if l.crew != nil {
-		s.Hung, s.Retrying, s.Retries = l.crew.trouble(retriesShown)
-	}
-	return s
-}
-
-// retriesShown is how many keys are shown of what a watcher will be called for again.
-const retriesShown = 10
-
-func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
-	since := l.hands.since()
-	if l.crew != nil {
-		since = l.crew.since()
-	}
-	if since == 0 || closed(l.stopped) {
-		return 0
-	}
-	return max(0, l.processor.Now()-since)
-}
-
-// calling returns what the watcher is being called for now, in words.
-func (l *informerProcessorListener[T]) calling() []string {
-	var calls []string
-	switch {
-	case l.crew != nil:
-		calls = l.crew.calling()
-	case !l.syncing.Load():
-		calls = l.hands.calling(l.counts.done())
-	}
-	if l.syncing.Load() {
-		calls = append(calls, "OnSynced")
-	}
-	slices.Sort(calls)
-	return calls
-}
-
-// hands are what run has taken and not handled yet.
-type hands[T Object] struct {
+// hand holds the segment that run has taken and is calling the watcher for.
+type hand[T Object] struct {
 	mu      sync.Mutex // protects the rest
 	segment segment[T]
-	before  int64 // counts.done when it was taken
+	before  int64 // counts.done when the segment was taken
 }
 
-func (h *hands[T]) take(s segment[T], done int64) {
+func (h *hand[T]) take(s segment[T], done int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.segment, h.before = s, done
 }
 
-func (h *hands[T]) empty() { h.take(segment[T]{}, 0) }
+func (h *hand[T]) empty() { h.take(segment[T]{}, 0) }
 
-func (h *hands[T]) since() time.Duration {
+// since returns when the first event of the segment was appended to the log, or 0.
+func (h *hand[T]) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return waitsSince(h.segment)
+	if len(h.segment.Records) == 0 {
+		return 0
+	}
+	return h.segment.Records[0].since
 }
 
-// calling returns what the event is that is next after as many as are done, in words.
-func (h *hands[T]) calling(done int64) []string {
+// calling returns the key of the event that follows the first done events.
+func (h *hand[T]) calling(done int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	done -= h.before
@@ -174,10 +125,10 @@ func (h *hands[T]) calling(done int64) []string {
 		case !r.isEvent():
 		case done > 0:
 			done--
-		case i < exactly:
+		case i < countStep:
 			return []string{r.event.Key().String()}
 		default:
-			others := min(countEvents(h.segment.Records[i:]), exactly) - 1
+			others := min(countEvents(h.segment.Records[i:]), countStep) - 1
 			return []string{fmt.Sprintf("%v or one of the %d after it", r.event.Key(), others)}
 		}
 	}

@@ -153,13 +153,13 @@ func (t *tombstones) follow(ctx context.Context, forget func()) {
 func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	listeners := p.left
+	listeners := p.atStop
 	if listeners == nil {
 		listeners = slices.Collect(maps.Keys(p.listeners))
 	}
 	after, upTo = -1, math.MaxInt64
 	if p.inheritsLocked() {
-		after = p.unheard
+		after = p.inheritUpTo
 	}
 	for _, l := range listeners {
 		upTo = min(upTo, l.handled.Load())

@@ -110,7 +110,7 @@ func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 }
 
 func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
-	for _, place := range []int{0, 1, exactly - 1, exactly, 100, maxChunk - 1} {
+	for _, place := range []int{0, 1, countStep - 1, countStep, 100, maxChunk - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDistribution()
 			hang := make(chan struct{})
@@ -143,10 +143,10 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 			if n, _ := fmt.Sscanf(strings.TrimPrefix(calls[0], "default/"), "%d or one of the %d after it", &first, &more); n == 0 || place < first || place > first+more {
 				t.Errorf("hanging at event %d it is said to be in %q", place, calls)
 			}
-			if place < exactly && more > 0 || more >= exactly {
+			if place < countStep && more > 0 || more >= countStep {
 				t.Errorf("hanging at event %d it is said to be in %q, which is vague", place, calls)
 			}
-			if s := l.stats(); s.Delivered > place || s.Delivered <= place-exactly || s.Delivered+s.Pending != maxChunk {
+			if s := l.stats(); s.Delivered > place || s.Delivered <= place-countStep || s.Delivered+s.Pending != maxChunk {
 				t.Errorf("hanging at event %d the figures are %+v", place, s)
 			}
 		})

@@ -148,6 +148,35 @@ type ResourceWatcher[T Object] interface {
 	Delete(ctx context.Context, e Event[T]) error
 }
 
+// Registration is one watcher's place at an informer. Its methods may be called
+// from any goroutine, the watcher's own callback included. It must not be copied.
+type Registration struct {
+	synced, stopped <-chan struct{}
+	remove          func()
+	stats           func() WatcherStats
+}
+
+// Synced returns a channel that is closed once the watcher has been called for
+// everything of its initial state, whether or not those calls failed, and
+// OnSynced has returned. It never closes if the watcher is removed or the
+// informer stopped before: wait for Stopped beside it.
+func (r *Registration) Synced() <-chan struct{} { return r.synced }
+
+// Remove ends the registration. It does not block: a call that is under way goes
+// on with its ctx cancelled, and Stopped says when it has returned; there is no
+// call after that, and what waits is dropped. Removing twice, or after the
+// informer has stopped, does nothing.
+func (r *Registration) Remove() { r.remove() }
+
+// Stopped returns a channel that is closed when the watcher's last call has
+// returned, after Remove or when the informer has stopped. Do not wait for it in
+// the watcher's own callback.
+func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
+
+// Stats returns figures about the watcher. It does not block, also while the
+// watcher or the store does.
+func (r *Registration) Stats() WatcherStats { return r.stats() }
+
 // WatcherFuncs makes a [ResourceWatcher] of up to three functions. What a nil
 // function would have been told is ignored. The zero value ignores everything.
 type WatcherFuncs[T Object] struct {
