@@ -20,11 +20,12 @@ test: ## run the tests of all modules under the race detector
 	cd tools && GOWORK=off go test ./...
 
 .PHONY: lint
-lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences
+lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences, walls between files
 	@set -e; for m in $(MODULES); do echo "== $$m"; \
 		(cd $$m && $(CURDIR)/$(LINT) run ./... && GOWORK=off go mod tidy -diff); done
 	@echo "== tools"; cd tools && export GOWORK=off && $(CURDIR)/$(LINT) run ./... && go mod tidy -diff
 	@echo "== licences"; $(TOOL) ./licences -root .. -quiet $(PUBLISHED)
+	@echo "== walls"; $(TOOL) ./walls -root ..
 
 .PHONY: quickstart
 quickstart: ## run three watchers over a fake clientset for a few seconds
