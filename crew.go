@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // syncedKey has a worker call OnSynced. No object has it.
@@ -168,7 +171,7 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 	}
 	a := attempt[T]{event: event, failures: e.failures + 1}
 	a.took, a.err = l.call(ctx, &event)
-	draining := closed(l.processor.draining)
+	draining := channel.Closed(l.processor.draining)
 	var wait time.Duration
 	again := interrupted(ctx, a.err) // nobody will, but it is not over
 	if !again {
@@ -189,7 +192,7 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 		return 0, false
 	}
 	p := c.listener.processor
-	if wait = min(max(wait, 0), maxWait); closed(p.draining) && p.Now()+wait >= p.drained {
+	if wait = min(max(wait, 0), maxWait); channel.Closed(p.draining) && p.Now()+wait >= p.drained {
 		a.stopped = true
 		return 0, false
 	}
@@ -280,7 +283,7 @@ func (c *crew[T]) drain() {
 }
 
 func (c *crew[T]) checkIdleLocked() {
-	if c.draining && c.waiting.order.Len() == 0 && !closed(c.idle) {
+	if c.draining && c.waiting.order.Len() == 0 && !channel.Closed(c.idle) {
 		close(c.idle)
 	}
 }
@@ -315,7 +318,7 @@ func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.busy {
-		hung = hung || now-e.begun >= hungCall
+		hung = hung || now-e.begun >= stopwatch.HungCall
 	}
 	at := c.waiting.order.Front()
 	for n := 0; n < troubleDepth && at != nil && len(later) < most; n++ {

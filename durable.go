@@ -2,77 +2,278 @@ package informer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// Scanner is what a store implements beside cache.Store if it can be read in parts
-// and can say that it cannot be read, which List cannot. An informer looks for it in
-// Options.Store, and then never calls List or ListKeys: a state is told to a watcher
-// page by page, however large it is, and a reading that fails is tried again rather
-// than taken for an empty store.
-type Scanner interface {
-	// Scan returns up to limit objects, those with the lowest keys that come after
-	// the key after, in the order of their keys (as strings are compared). With
-	// after "" it begins at the first; an empty result says that there are no more.
-	// limit is at least 1. Each call sees some state of the time of the call, and may
-	// see a later one than the call before. It is called from any goroutine, and
-	// should hold nothing between calls that a write would wait for.
-	Scan(ctx context.Context, after string, limit int) ([]any, error)
+// durablePace lets a batch have as many records as RealFIFO hands out items at once. Time
+// does not bound a batch: a durable store commits slowly, and the items that arrive
+// meanwhile are the next batch.
+var durablePace = pace{records: 1000, time: math.MaxInt64}
+
+// durableStore is the storage over a Durable. It collects changes in a batch, and gives
+// them to the store in one Apply, with the bookmark that is true after them.
+type durableStore[T Object] struct {
+	*access[T]
+	durable    Durable
+	tombstones *tombstone.Set
+	// forgettable returns the tombstones that every watcher has handled.
+	forgettable func() map[string][]types.UID
+
+	batch []change[T]
+	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
+
+	place    place  // where the store stands after the batch
+	bookmark string // that the store has now
+	// doubtful says that versions in the store may belong to states that the server has
+	// lost. That ends with the next bookmark.
+	doubtful bool
+	deleted  []tombstone.ID // by committed changes that the log does not have yet
+	over     bool           // a change was decided on and not committed because ctx has ended
 }
 
-// Durable is what a store implements that outlives the process. An informer whose
-// Options.Store is one begins where the store stands: it does not list what it has
-// already, and misses no delete, neither across a restart nor across a crash. All
-// types in it are of the standard library and of Kubernetes, so that a store need not
-// import this package, but for ErrPermanent, if it refuses anything.
-//
-// Beside what GetByKey and Scan return, such a store keeps a bookmark and tombstones.
-// The bookmark is a resourceVersion, or "": when it is not "", the objects are exactly
-// the state of the source at that version. A tombstone is an object that was deleted
-// and that some watcher may not have been told of; there may be several of one key,
-// with different UIDs.
-//
-// While an informer runs, it changes the store by Apply and Forget alone, from one
-// goroutine. Add, Update, Delete and Replace are for others, before it runs; they remove
-// the bookmark, because the objects are no longer what the source has, and leave no
-// tombstones. All methods may be called while others are under way; a Scan may see a
-// part of an Apply. An error means that the call may have taken effect or not: the
-// informer makes the same call again until it succeeds.
-//
-// A crash may take the last calls along, if what is left is all that there was after an
-// earlier one: objects, bookmark and tombstones. Then an object that only the lost calls
-// had, and that was deleted meanwhile, is not told as deleted if the next start has to
-// list; watched from the older bookmark it is told as added and deleted.
-//
-// Package storetest checks all of this, but for what becomes of a call in the middle of
-// which the process is killed.
-type Durable interface {
-	cache.Store
-	Scanner
+func newDurableStore[T Object](a *access[T], durable Durable, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
+	return &durableStore[T]{access: a, durable: durable, tombstones: tombstones, forgettable: forgettable, next: map[string]T{}}
+}
 
-	// Resume returns the bookmark, "" for none.
-	Resume(ctx context.Context) (resourceVersion string, err error)
+// open reads the bookmark and the tombstones. It reads all objects only if they must be
+// indexed: a durable store with indexes of its own is not read through.
+func (d *durableStore[T]) open(ctx context.Context) (version string, ok bool) {
+	if !d.recall(ctx) || !d.load(ctx, d.index.Native(), func(string, T) {}) {
+		return "", false
+	}
+	return d.bookmark, true
+}
 
-	// Apply makes changes, in their order, and sets the bookmark, all of it in one
-	// step: whenever the process ends, after it all of that has happened or nothing.
-	// There may be no changes, or several of one object. An Add or an Update stores
-	// the object whether or not its key is there. A Delete removes what has the key of
-	// its object, and keeps the object that it was given as a tombstone, by key and UID,
-	// in the place of one with both the same; if nothing has the key, it keeps the
-	// tombstone all the same. That object is what GetByKey would return at that moment,
-	// also if the watch has sent a later state of it. Objects must not be changed.
-	//
-	// An error that wraps ErrPermanent says that nothing has happened, neither now nor
-	// in an earlier attempt at the same, and that trying again cannot help. The informer
-	// then applies the changes one by one, to find the one that the store refuses.
-	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error
+// recall reads the bookmark and the tombstones.
+func (d *durableStore[T]) recall(ctx context.Context) bool {
+	var tombs []any
+	if !d.insistOnReading(ctx, "resume", func() (err error) { d.bookmark, err = d.durable.Resume(ctx); return err }) ||
+		!d.insistOnReading(ctx, "tombstones", func() (err error) { tombs, err = d.durable.Tombstones(ctx); return err }) {
+		return false
+	}
+	d.place = place{version: d.bookmark, exact: d.bookmark != ""}
+	d.doubtful = !d.place.exact
+	var ids []tombstone.ID
+	for _, stored := range tombs {
+		obj, err := object.As[T](stored)
+		if err != nil {
+			d.report(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
+			continue
+		}
+		ids = append(ids, tombstone.ID{Key: object.Key(obj), UID: obj.GetUID()})
+	}
+	d.tombstones.Add(ids, 0)
+	return true
+}
 
-	// Tombstones returns all tombstones, in any order.
-	Tombstones(ctx context.Context) ([]any, error)
+func (d *durableStore[T]) find(ctx context.Context, key string, now time.Duration) (stored found[T], err error) {
+	if obj, changed := d.next[key]; changed {
+		var none T
+		return found[T]{obj: obj, exists: obj != none, doubtful: d.doubtful}, nil
+	}
+	stored.doubtful = d.doubtful
+	stored.obj, stored.exists, err = d.get(ctx, key, now)
+	if errors.Is(err, ErrPermanent) {
+		d.place.spoil()
+	}
+	return stored, err
+}
 
-	// Forget removes tombstones, by key and UID, in one step or in several. Those
-	// that are not there do not matter.
-	Forget(ctx context.Context, tombstones map[string][]types.UID) error
+// write adds the change to the batch.
+func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
+	d.doubtful = d.doubtful || c.restored
+	if c.write == writeNothing {
+		return written
+	}
+	d.batch = append(d.batch, *c)
+	var next T
+	if c.write != writeDelete {
+		next = c.after
+	}
+	d.next[c.key] = next
+	return written
+}
+
+func (d *durableStore[T]) pass(it *item[T]) {
+	d.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+}
+
+// commit gives the batch to the store, with retry. After it has returned stopped once it
+// commits nothing more: the next batch would stand for the changes that are missing.
+func (d *durableStore[T]) commit(ctx context.Context) outcome {
+	if d.over {
+		return stopped
+	}
+	defer d.clear()
+	bookmark := d.place.bookmark()
+	if len(d.batch) == 0 && bookmark == d.bookmark {
+		return written
+	}
+	if d.over = ctx.Err() != nil; d.over {
+		return stopped
+	}
+	key := ""
+	if len(d.batch) > 0 {
+		key = d.batch[0].key
+	}
+	transactions, deleted := d.transactions()
+	mustSplit := false
+	err := d.insist(ctx, "apply", key, func() error {
+		err := d.durable.Apply(ctx, transactions, bookmark)
+		if mustSplit = errors.Is(err, ErrPermanent) && len(d.batch) > 1; mustSplit {
+			return nil // nobody knows yet which change the store refuses
+		}
+		return err
+	})
+	switch {
+	case mustSplit:
+		return split
+	case errors.Is(err, ErrPermanent):
+		d.refused.Add(int64(len(d.batch)))
+		d.place.spoil()
+		return refused
+	case err != nil:
+		d.over = true
+		return stopped
+	}
+	d.bookmark = bookmark
+	d.doubtful = d.doubtful && bookmark == ""
+	d.deleted = append(d.deleted, deleted...)
+	var none T
+	for i := range d.batch {
+		c := &d.batch[i]
+		d.wrote(ctx, c, d.next[c.key] == none)
+	}
+	return written
+}
+
+// clear empties the batch.
+func (d *durableStore[T]) clear() {
+	clear(d.batch)
+	d.batch = d.batch[:0]
+	clear(d.next)
+}
+
+// transactions returns the batch as the store takes it, and the tombstones that it leaves.
+func (d *durableStore[T]) transactions() (all []cache.Transaction, deleted []tombstone.ID) {
+	for i := range d.batch {
+		c := &d.batch[i]
+		if c.ends {
+			all = append(all, cache.Transaction{Object: c.stored.obj, Type: cache.TransactionTypeDelete})
+			deleted = append(deleted, tombstone.ID{Key: c.key, UID: c.stored.obj.GetUID()})
+		}
+		switch {
+		case c.write == writeDelete:
+		case c.write == writeUpdate && !c.ends:
+			all = append(all, cache.Transaction{Object: c.after, Type: cache.TransactionTypeUpdate})
+		default:
+			all = append(all, cache.Transaction{Object: c.after, Type: cache.TransactionTypeAdd})
+		}
+	}
+	return all, deleted
+}
+
+// told notes that the log has the deletes, so that the tombstones can be followed.
+func (d *durableStore[T]) told(position int64, _ string) {
+	d.tombstones.Add(d.deleted, position)
+	d.deleted = d.deleted[:0]
+}
+
+// keys reads the store page by page, with retry.
+func (d *durableStore[T]) keys(ctx context.Context) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for after, more := "", true; more; {
+			objs, last, ok := d.page(ctx, after)
+			if !ok {
+				return
+			}
+			for _, stored := range objs {
+				if m, err := object.Meta(stored); err == nil && !yield(object.Key(m)) {
+					return
+				}
+			}
+			after, more = last, last != ""
+		}
+	}
+}
+
+// forget removes the tombstones that every watcher has handled.
+func (d *durableStore[T]) forget(ctx context.Context) {
+	passed := d.forgettable()
+	if len(passed) == 0 {
+		return // a watcher has registered meanwhile
+	}
+	if d.insist(ctx, "forget", "", func() error { return d.durable.Forget(ctx, passed) }) == nil {
+		d.tombstones.Remove(passed)
+	}
+}
+
+// close makes one attempt to forget tombstones. The next start tells the deletes of those
+// that are left once more.
+func (d *durableStore[T]) close(ctx context.Context) {
+	passed := d.forgettable()
+	if len(passed) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopwatch.HungCall)
+	defer cancel()
+	err := d.attempt("forget", "", d.clock.Now(), 1, func() error { return d.durable.Forget(ctx, passed) })
+	if err != nil {
+		d.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
+	}
+}
+
+// place is where a durable store stands in the history of the source.
+type place struct {
+	version string
+	exact   bool // the store is what the source was at the version
+	spoiled bool // an object of the list in progress could not be stored
+}
+
+// pass notes that an item is applied. While a list is being applied, the store is a
+// mixture that the server never had. An object that could not be stored is missing until
+// the next list.
+func (p *place) pass(kind itemKind, broken bool, version string) {
+	if broken {
+		p.spoil()
+	}
+	switch kind {
+	case itemForget:
+		return
+	case itemList:
+		p.exact, p.spoiled = false, false
+	case itemListed:
+		p.exact = !p.spoiled && version != "" && version != "0"
+	case itemResumed:
+		p.exact = true
+	default:
+		// An item without a version is part of a list, or of unknown age: then the store
+		// matches no version.
+		p.exact = p.exact && version != ""
+	}
+	if version != "" {
+		p.version = version
+	}
+}
+
+// spoil notes that an object could not be stored.
+func (p *place) spoil() { p.exact, p.spoiled = false, true }
+
+// bookmark returns the bookmark that the store must have.
+func (p place) bookmark() string {
+	if !p.exact {
+		return ""
+	}
+	return p.version
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -345,7 +346,7 @@ func names(members []seen) []string {
 
 // failure returns what m's Run has failed with, if it has.
 func (m *member) failure() error {
-	if !closed(m.stopped) {
+	if !channel.Closed(m.stopped) {
 		return nil
 	}
 	return m.failed

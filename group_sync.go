@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 var errMemberFailed = errors.New("a member has failed")
@@ -31,7 +33,7 @@ func (g *Group) WaitForSync(ctx context.Context) error {
 		run, members, changed := g.now()
 		late, cause := w.look(members)
 		switch {
-		case closed(changed): // who was late may not be a member any more
+		case channel.Closed(changed): // who was late may not be a member any more
 			continue
 		case run != nil && run.Err() != nil:
 			cause = ErrStopped
@@ -95,7 +97,7 @@ func (w *groupWait) look(members []*member) (late int, cause error) {
 		switch {
 		case m.failure() != nil:
 			cause = errMemberFailed
-		case !closed(a.come):
+		case !channel.Closed(a.come):
 		case a.err != nil:
 			cause = a.err
 			if own := (*SyncError)(nil); errors.As(a.err, &own) {

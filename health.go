@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-const (
-	// hungCall is how long a call of the user's may take before it is named.
-	hungCall = 10 * time.Second
-	// deadStore is how long an operation on the store may take before Live says
-	// that only a restart can help.
-	deadStore = 5 * time.Minute
-)
+// deadStore is how long an operation on the store may take before Live says
+// that only a restart can help.
+const deadStore = 5 * time.Minute
 
 // Health is how an informer is doing at one moment, as [CustomCacheInformer.Health]
 // returns it. It is a value; its zero value is that of no informer.
@@ -70,24 +68,24 @@ type Health struct {
 // store, the source or a watcher hangs, and may be called at any time.
 func (i *CustomCacheInformer[T]) Health() Health {
 	s := i.source.Status()
-	failing := i.applier.trouble() // before StoreBusy, which then is of no operation that has returned
+	failing := i.applier.access.trouble() // before StoreBusy, which then is of no operation that has returned
 	h := Health{
 		Name:            i.opts.Name,
-		Started:         i.running.Load() && closed(i.processor.startedCh),
-		Stopped:         closed(i.stopped),
+		Started:         i.running.Load() && channel.Closed(i.processor.startedCh),
+		Stopped:         channel.Closed(i.stopped),
 		Synced:          i.HasSynced(),
 		Watching:        s.Watching,
 		LastList:        s.LastList,
 		LastContact:     s.LastContact,
 		ResourceVersion: i.ResourceVersion(),
 		LastProgress:    i.inlet.progress.Time(i.clock),
-		Objects:         int(i.applier.objects.Load()),
+		Objects:         int(i.applier.access.objects.Load()),
 		Queued:          i.inlet.queuedUp(),
 		SourceError:     i.watchError(s.Failure),
 		SourceFailures:  s.Failures,
-		StoreBusy:       i.applier.call.lasts(),
-		Refused:         int(i.applier.refused.Load()),
-		Tombstones:      i.processor.tombstones.count(),
+		StoreBusy:       i.applier.access.call.Lasts(),
+		Refused:         int(i.applier.access.refused.Load()),
+		Tombstones:      i.processor.tombstones.Count(),
 		Watchers:        []WatcherHealth{},
 	}
 	if h.Store = "in memory"; i.opts.Store != nil {

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
@@ -30,13 +32,14 @@ import (
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
-	index     *index[T]
+	index     *index.Index[T]
 	source    *source.Source
 	inlet     *inlet[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
 
 	clock stopwatch.Stopwatch
+	queue cache.Queue
 
 	stopped chan struct{} // closed when Run's ctx has ended
 	shared  func() *sharedIndexInformer[T]
@@ -63,9 +66,9 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	indexers := untyped(opts.Indexers)
-	indexers[cache.NamespaceIndex] = byNamespace()
-	return newInformer(lw, acceptT[T], tombstone[T], indexers, opts)
+	indexers := index.Untyped(opts.Indexers)
+	indexers[cache.NamespaceIndex] = index.ByNamespace()
+	return newInformer(lw, object.As[T], bareObject[T], indexers, opts)
 }
 
 // newInformer returns an informer over objects that accept lets pass. Of one that is
@@ -84,19 +87,18 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 		i.store = cache.NewIndexer(keyFunc[T], cache.Indexers{})
 	}
 	var err error
-	if i.index, err = newIndex[T](i.store, indexers); err != nil {
+	if i.index, err = index.New[T](i.store, indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
 	opts = i.opts
 	opts.ErrorHandler = i.report
-	made := stopwatch.New()
-	i.processor = newProcessor(newScan(i.store), made, opts)
-	i.applier = newApplier(i.store, i.index, i.processor, tombstone, opts)
-	i.inlet = newInlet(i.applier.queue, made, accept, opts)
-	i.clock = made
+	i.clock = stopwatch.New()
+	i.queue = newQueue[T](opts.Queue)
+	i.processor = newProcessor(i.store, i.clock, opts)
+	i.inlet = newInlet(i.queue, i.clock, accept, opts)
+	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, tombstone, opts)
 	i.source = i.newSource(lw)
 	i.inlet.source = i.source
-	i.applier.inlet = i.inlet
 	i.shared = sync.OnceValue(func() *sharedIndexInformer[T] { return newView(i, 0) })
 	return i, nil
 }
@@ -226,7 +228,7 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	i.processor.stop()
 	stopCalls()
 	i.await(ctx, watchers.Wait)
-	i.await(ctx, func() { i.applier.forgetLast(ctx) })
+	i.await(ctx, func() { i.applier.storage.close(ctx) })
 	return nil
 }
 
@@ -238,8 +240,8 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	naming.Go(func() {
 		select {
 		case <-done:
-		case <-time.After(hungCall):
-			klog.FromContext(ctx).Info("The informer cannot stop until calls return", "calls", i.underWay(), "waited", hungCall)
+		case <-time.After(stopwatch.HungCall):
+			klog.FromContext(ctx).Info("The informer cannot stop until calls return", "calls", i.underWay(), "waited", stopwatch.HungCall)
 		}
 	})
 	wait()
@@ -253,7 +255,7 @@ func (i *CustomCacheInformer[T]) underWay() []string {
 	for _, op := range i.source.UnderWay() {
 		calls = append(calls, "source: "+op)
 	}
-	if op, key := i.applier.call.now(); op != "" {
+	if op, key := i.applier.access.call.Current(); op != "" {
 		calls = append(calls, strings.TrimSpace("store: "+op+" "+key))
 	}
 	calls = append(calls, i.processor.underWay()...)
@@ -280,7 +282,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("The informer starts", "durable", i.opts.durable())
 	defer logger.V(2).Info("The source has stopped")
-	version, ok := i.applier.fill(ctx)
+	version, ok := i.applier.open(ctx)
 	if !ok {
 		return
 	}
@@ -291,10 +293,17 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	wg.Go(func() { i.source.Run(ctx, i.inlet) })
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
-		wg.Go(func() { t.follow(ctx, i.applier.mayForget) })
+		wg.Go(func() { t.Follow(ctx, i.mayForget) })
 	}
 	<-ctx.Done()
-	i.applier.queue.Close()
+	i.queue.Close()
+}
+
+// mayForget asks the apply loop to remove tombstones if there are some that it can remove.
+func (i *CustomCacheInformer[T]) mayForget() {
+	if len(i.processor.forgettable()) > 0 {
+		i.inlet.forget()
+	}
 }
 
 // Synced returns a channel that is closed once everything of the first list is
@@ -304,7 +313,7 @@ func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.syn
 
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool {
-	return closed(i.applier.synced)
+	return channel.Closed(i.applier.synced)
 }
 
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
@@ -322,7 +331,7 @@ func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 		return i.syncError(err, i.lateForSync(listeners))
 	}
 	for _, l := range listeners {
-		if ctx.Value(callOf{}) == l && !closed(l.synced) {
+		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
 			return i.syncError(errOwnCall, i.lateForSync(listeners))
 		}
 		if err := i.wait(ctx, l.synced, l.removed); err != nil {
@@ -393,7 +402,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
 	reason := i.watchError(i.source.Status().Failure)
-	if failing := i.applier.trouble(); failing != nil {
+	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing
 	}
 	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
@@ -493,18 +502,8 @@ func keyFunc[T Object](obj any) (string, error) {
 	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 }
 
-// acceptT returns what the source delivered as a T, or an error that wraps
-// errWrongType.
-func acceptT[T Object](obj any) (T, error) {
-	t, ok := obj.(T)
-	if !ok {
-		return t, fmt.Errorf("%T %w, %v", obj, errWrongType, reflect.TypeFor[T]())
-	}
-	return t, nil
-}
-
-// tombstone returns an object that carries no more than a key and a UID.
-func tombstone[T Object](key string, uid types.UID) T {
+// bareObject returns an object that has only a key and a UID.
+func bareObject[T Object](key string, uid types.UID) T {
 	var obj AnyObject = &metav1.PartialObjectMetadata{}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		obj = reflect.New(t.Elem()).Interface().(AnyObject)

@@ -290,8 +290,6 @@ func (in *inlet[T]) checkType(obj any) error {
 // Resync is never asked for: each listener replays for itself.
 func (in *inlet[T]) Resync() error { return nil }
 
-var errWrongType = errors.New("is not of the informer's type")
-
 // item makes an item of what the source delivered.
 func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	m, err := object.Meta(raw)

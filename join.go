@@ -3,6 +3,9 @@ package informer
 import (
 	"context"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/retry"
 )
 
 // join returns the state as of the listener's cursor, which was taken when the listener
@@ -16,7 +19,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	case <-l.removed:
 		return nil, false
 	}
-	if !closed(p.filled) { // the informer stops before it has begun
+	if !channel.Closed(p.filled) { // the informer stops before it has begun
 		return nil, true
 	}
 	s := l.newState(OriginInitial)
@@ -41,7 +44,7 @@ func (l *informerProcessorListener[T]) readDeletes(ctx context.Context, s *state
 		return true
 	}
 	return l.readStore(ctx, "tombstones", func() (err error) {
-		s.deletes, err = l.processor.tombstones.read(ctx, l.inheritUpTo)
+		s.deletes, err = l.processor.tombstones.Read(ctx, l.inheritUpTo)
 		return err
 	}, s)
 }
@@ -68,7 +71,7 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 		last string
 	)
 	if !l.readStore(ctx, "scan", func() (err error) {
-		objs, last, err = l.processor.scan.page(ctx, s.last)
+		objs, last, err = l.processor.scan.Page(ctx, s.last)
 		return err
 	}, s) {
 		s.close()
@@ -94,28 +97,26 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 }
 
 // readStore reads from the store, and tries again until it succeeds, the listener is
-// removed or the informer stops. Between two attempts it keeps the backlog and the state
-// from holding on to the log.
+// removed or the informer stops. It returns whether it has succeeded.
 func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string, read func() error, s *state[T]) bool {
-	backoff := storeBackoff
-	for failures := 1; ; failures++ {
+	return retry.Do(func() error {
 		l.listing.Store(true)
-		err := read()
-		l.listing.Store(false)
-		if err == nil {
-			return true
+		defer l.listing.Store(false)
+		return read()
+	}, func(f retry.Failure) error {
+		if f.Count == 1 && !l.gone.Load() {
+			l.processor.report(ctx, &StoreError{Op: op, Failures: f.Count, Err: f.Err})
 		}
-		if failures == 1 && !l.gone.Load() {
-			l.processor.report(ctx, &StoreError{Op: op, Failures: failures, Err: err})
+		if !l.rest(ctx, f.Pause, s) {
+			return f.Err
 		}
-		if !l.rest(ctx, backoff.Step(), s) {
-			return false
-		}
-	}
+		return nil
+	}) == nil
 }
 
-// rest waits between two attempts to read the store. It returns false if the listener is
-// removed or the informer stops.
+// rest waits between two attempts to read the store. Meanwhile it keeps the backlog and the
+// state from holding on to the log. It returns false if the listener is removed or the
+// informer stops.
 func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Duration, s *state[T]) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
 )
 
@@ -368,16 +369,16 @@ func (l *informerProcessorListener[T]) stats() WatcherStats {
 	read := c.read.Load()
 	s := WatcherStats{
 		Name:          l.opts.Name,
-		Synced:        closed(l.synced),
+		Synced:        channel.Closed(l.synced),
 		Pending:       int(c.taken.Load() + c.untold.Load() - delivered - failed - merged),
 		Delivered:     int(delivered),
 		Failed:        int(failed),
 		Retried:       int(c.retried.Load()),
 		Merged:        int(merged),
-		Lagging:       l.lag.behind.Load() && !closed(l.stopped),
+		Lagging:       l.lag.behind.Load() && !channel.Closed(l.stopped),
 		OldestWaiting: l.oldestWaiting(),
 	}
-	if !closed(l.stopped) {
+	if !channel.Closed(l.stopped) {
 		s.Pending += int(max(0, l.processor.log.Events()-read))
 	}
 	return s
@@ -397,7 +398,7 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	if l.crew != nil {
 		since = l.crew.since()
 	}
-	if since == 0 || closed(l.stopped) {
+	if since == 0 || channel.Closed(l.stopped) {
 		return 0
 	}
 	return max(0, l.processor.Now()-since)

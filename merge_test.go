@@ -251,7 +251,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	opts := Options[pod]{}.withDefaults()
-	p := newProcessor(newScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch.New(), opts)
+	p := newProcessor(cache.NewStore(cache.MetaNamespaceKeyFunc), stopwatch.New(), opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2}, 1)
 	c := l.crew
 	c.queue = workqueue.NewTypedDelayingQueue[string]()

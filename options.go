@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -212,7 +211,7 @@ const DefaultMaxBacklog = 10_000
 
 // withDefaults returns a copy of o in which every default is filled in.
 func (o Options[T]) withDefaults() Options[T] {
-	o.Name = cmp.Or(o.Name, typeName(reflect.TypeFor[T]()))
+	o.Name = cmp.Or(o.Name, object.TypeName(reflect.TypeFor[T]()))
 	if o.durable() {
 		o.Queue = RealFIFO
 	}
@@ -312,15 +311,6 @@ func Backoff(base, limit time.Duration, attempts int) func(failures int, err err
 		}
 		return wait.Jitter(pause, 0.1), true
 	}
-}
-
-// typeName returns the bare name of t, or of what it points to.
-func typeName(t reflect.Type) string {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	name, _, _ := strings.Cut(t.Name(), "[")
-	return name
 }
 
 // StripManagedFields is an Options.Transform that drops metadata.managedFields,

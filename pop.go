@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // pop prepares everything that run does not read from the log itself: the initial state,
@@ -26,7 +29,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			return
 		}
 		l.replay(ctx)
-		if l.gone.Load() || closed(l.processor.draining) && !l.hasPages() {
+		if l.gone.Load() || channel.Closed(l.processor.draining) && !l.hasPages() {
 			return
 		}
 		// Rare events share popWake: every further channel in this select costs an
@@ -169,7 +172,7 @@ func (r *resyncTimer) stop() {
 }
 
 // lag follows whether a watcher is so far behind that events were merged. The informer
-// logs a lag only once it has lasted for hungCall: a watcher with a small MaxBacklog may
+// logs a lag only once it has lasted for stopwatch.HungCall: a watcher with a small MaxBacklog may
 // fall behind and catch up many times a second.
 type lag[T Object] struct {
 	listener *informerProcessorListener[T]
@@ -185,7 +188,7 @@ func (g *lag[T]) begin() {
 	if g.lasting != nil {
 		return
 	}
-	g.lasting = time.NewTimer(hungCall)
+	g.lasting = time.NewTimer(stopwatch.HungCall)
 	g.behind.Store(true)
 	g.observe(true)
 }

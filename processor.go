@@ -5,17 +5,28 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/tombstone"
 )
+
+// inheritance is how long after the first watcher others may be added and still be told the
+// deletes that no watcher was told. The controllers of a manager add their watchers one by
+// one, after the informer has synced.
+const inheritance = time.Minute
 
 // idleSeal is how long the log must have been quiet before the processor releases its
 // last chunk.
@@ -26,8 +37,8 @@ const idleSeal = 10 * time.Second
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
-	scan       scan        // of the store
-	tombstones *tombstones // nil unless the store is durable
+	scan       index.Scan     // of the store
+	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
 	observer   *Observer
 	stopwatch.Stopwatch
@@ -75,20 +86,22 @@ const (
 	processorStopped // takes no new listeners; the present ones may go on
 )
 
-func newProcessor[T Object](store scan, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
-		name:       opts.Name,
-		log:        eventlog.New(countEvents[T]),
-		scan:       store,
-		tombstones: newTombstones(store.store),
-		report:     opts.ErrorHandler,
-		observer:   opts.Observer,
-		Stopwatch:  s,
-		draining:   make(chan struct{}),
-		startedCh:  make(chan struct{}),
-		filled:     make(chan struct{}),
-		listeners:  map[*informerProcessorListener[T]]struct{}{},
-		alive:      map[*informerProcessorListener[T]]struct{}{},
+		name:      opts.Name,
+		log:       eventlog.New(countEvents[T]),
+		scan:      index.NewScan(store),
+		report:    opts.ErrorHandler,
+		observer:  opts.Observer,
+		Stopwatch: s,
+		draining:  make(chan struct{}),
+		startedCh: make(chan struct{}),
+		filled:    make(chan struct{}),
+		listeners: map[*informerProcessorListener[T]]struct{}{},
+		alive:     map[*informerProcessorListener[T]]struct{}{},
+	}
+	if durable, ok := store.(Durable); ok {
+		p.tombstones = tombstone.New(durable)
 	}
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
@@ -166,7 +179,7 @@ func (p *informerProcessor[T]) checkStartedLocked() {
 	if p.starting > 0 {
 		return
 	}
-	if !closed(p.startedCh) { // it is, when a listener is added while the informer runs
+	if !channel.Closed(p.startedCh) { // it is, when a listener is added while the informer runs
 		close(p.startedCh)
 	}
 }
@@ -331,12 +344,36 @@ func (p *informerProcessor[T]) underWay() []string {
 	return calls
 }
 
-// closed reports whether c is closed. Nothing is ever sent on it.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// forgettable returns the tombstones that can be removed.
+func (p *informerProcessor[T]) forgettable() map[string][]types.UID {
+	return p.tombstones.Passed(p.handled())
+}
+
+// handled returns which tombstones can be removed: those after one log position and up to
+// another, which every registered listener has handled, or every listener that was
+// registered when the informer stopped. Without a listener no tombstone can be removed.
+func (p *informerProcessor[T]) handled() (after, upTo int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listeners := p.atStop
+	if listeners == nil {
+		listeners = slices.Collect(maps.Keys(p.listeners))
 	}
+	after, upTo = -1, math.MaxInt64
+	if p.inheritsLocked() {
+		after = p.inheritUpTo
+	}
+	for _, l := range listeners {
+		upTo = min(upTo, l.handled.Load())
+	}
+	if len(listeners) == 0 {
+		upTo = -1
+	}
+	return after, upTo
+}
+
+// inheritsLocked reports whether a watcher that is added now is told the deletes that no
+// watcher was told.
+func (p *informerProcessor[T]) inheritsLocked() bool {
+	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
 }

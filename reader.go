@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -34,7 +35,7 @@ type Reader[T Object] interface {
 
 // Get returns the object of that key, see [Reader].
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	obj, exists, err = storeGet[T](i.store, object.KeyOf(key))
+	obj, exists, err = index.Get[T](i.store, object.KeyOf(key))
 	if err != nil {
 		var none T
 		return none, false, &StoreError{Op: "get", Key: object.KeyOf(key), Failures: 1, Err: err}
@@ -59,14 +60,14 @@ func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]
 
 func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	if namespace != "" {
-		return i.index.find(cache.NamespaceIndex, namespace)
+		return i.index.Find(cache.NamespaceIndex, namespace)
 	}
-	return all[T](context.Background(), i.processor.scan)
+	return index.All[T](context.Background(), i.processor.scan)
 }
 
 // ByIndex returns the objects with that value of an index, see [Reader].
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
-	objs, err := i.index.find(name, value)
+	objs, err := i.index.Find(name, value)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: ByIndex: %w", i.opts.Name, err)
 	}
@@ -78,7 +79,7 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 // error goes to Options.ErrorHandler, and no further object is yielded.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
-		err := i.processor.scan.each(context.Background(), func(stored any) bool {
+		err := i.processor.scan.Each(context.Background(), func(stored any) bool {
 			obj, ok := stored.(T)
 			return !ok || yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj)
 		})
@@ -86,30 +87,4 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 			i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
 		}
 	}
-}
-
-// storeGet looks a key up. Something of another type is an error.
-func storeGet[T Object](store cache.Store, key string) (obj T, exists bool, err error) {
-	stored, exists, err := store.GetByKey(key)
-	if err != nil || !exists {
-		return obj, false, err
-	}
-	obj, ok := stored.(T)
-	if !ok {
-		return obj, false, fmt.Errorf("the store holds under %s a %T, which %w", key, stored, errWrongType)
-	}
-	return obj, true, nil
-}
-
-// typed returns what a store has listed. Something of another type is an error.
-func typed[T Object](stored []any) ([]T, error) {
-	objs := make([]T, 0, len(stored))
-	for _, s := range stored {
-		obj, ok := s.(T)
-		if !ok {
-			return nil, fmt.Errorf("the store holds a %T", s)
-		}
-		objs = append(objs, obj)
-	}
-	return objs, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -90,15 +91,15 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 		return nil, fmt.Errorf("informer: %w", err)
 	}
 	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's
-	accept, tombstone := acceptT[AnyObject], tombstone[AnyObject]
+	accept, tombstone := object.As[AnyObject], bareObject[AnyObject]
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {
 			example = reflect.New(t.Elem()).Interface().(runtime.Object)
 		}
-		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, typeName(reflect.TypeOf(example)))
+		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, object.TypeName(reflect.TypeOf(example)))
 		accept, tombstone = acceptLike(example), tombstoneLike(example)
 	}
-	all := untyped(opts.Indexers)
+	all := index.Untyped(opts.Indexers)
 	for name, f := range indexers {
 		if all[name] != nil {
 			return nil, fmt.Errorf("informer %s: Options.Indexers[%q]: an index of that name is asked for besides", opts.Name, name)
@@ -120,7 +121,7 @@ func refusal(err error) cache.ListerWatcher {
 	}
 }
 
-// acceptLike returns an acceptT for objects of the example's type and, if that only
+// acceptLike returns a function that accepts objects of the example's type and, if that only
 // says that its kind is known at run time, of its kind.
 func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	want, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
@@ -128,15 +129,15 @@ func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 		kind = schema.GroupVersionKind{}
 	}
 	return func(raw any) (AnyObject, error) {
-		obj, err := acceptT[AnyObject](raw)
+		obj, err := object.As[AnyObject](raw)
 		if err != nil {
 			return nil, err
 		}
 		if reflect.TypeOf(raw) != want {
-			return nil, fmt.Errorf("%T %w, %v", raw, errWrongType, want)
+			return nil, fmt.Errorf("%T %w, %v", raw, object.ErrWrongType, want)
 		}
 		if got := obj.GetObjectKind().GroupVersionKind(); !kind.Empty() && !got.Empty() && got != kind {
-			return nil, fmt.Errorf("%v %w, %v", got, errWrongType, kind)
+			return nil, fmt.Errorf("%v %w, %v", got, object.ErrWrongType, kind)
 		}
 		return obj, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -40,7 +41,7 @@ type sharedIndexInformer[T Object] struct {
 }
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
-	core.applier.final.Store(true)
+	core.applier.finalState.Store(true)
 	resync = max(0, resync)
 	return &sharedIndexInformer[T]{core: core, resync: resync, every: resync}
 }
@@ -159,7 +160,7 @@ func (s *sharedIndexInformer[T]) SetTransform(f cache.TransformFunc) error {
 			if err != nil {
 				return obj, err
 			}
-			return acceptT[T](out)
+			return object.As[T](out)
 		}
 	}
 	return s.failed("SetTransform", s.core.set(func() { s.core.inlet.transform = joined }))
@@ -189,7 +190,7 @@ func (s *sharedIndexInformer[T]) HasSyncedChecker() cache.DoneChecker {
 
 func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.core.source.LastVersion() }
 
-func (s *sharedIndexInformer[T]) IsStopped() bool { return closed(s.core.stopped) }
+func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }
 
 // Health and WaitForSync are not in client-go's interface; see NewSharedIndexInformer.
 func (s *sharedIndexInformer[T]) Health() Health { return s.core.Health() }
@@ -215,7 +216,7 @@ type registeredHandler[T Object] struct {
 	listener *informerProcessorListener[T]
 }
 
-func (r *registeredHandler[T]) HasSynced() bool { return closed(r.listener.synced) }
+func (r *registeredHandler[T]) HasSynced() bool { return channel.Closed(r.listener.synced) }
 
 func (r *registeredHandler[T]) HasSyncedChecker() cache.DoneChecker {
 	return done{fmt.Sprintf("informer %s: handler %s", r.of.core.opts.Name, r.listener.opts.Name), r.listener.synced}

@@ -331,7 +331,7 @@ func watcherName[T Object](w ResourceWatcher[T]) string {
 	case selection[T]:
 		return watcherName(w.ResourceWatcher)
 	case *handler[T]:
-		return typeName(reflect.TypeOf(w.ResourceEventHandler))
+		return object.TypeName(reflect.TypeOf(w.ResourceEventHandler))
 	}
-	return typeName(reflect.TypeOf(w))
+	return object.TypeName(reflect.TypeOf(w))
 }

@@ -1,4 +1,4 @@
-package informer
+package index
 
 import (
 	"sync"
@@ -6,18 +6,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// overlay holds indexes, in memory, of a store that has none: keys and values only.
-// It may be added while the store is written to.
+// overlay is indexes in memory, for a store that has none. It has keys and values only, no
+// objects. It may be added while the store is being written: put and remove then follow
+// the writes, while fill takes in a listing of the store.
 type overlay struct {
 	funcs cache.Indexers
-	index cache.ThreadSafeStore // of values
+	index cache.ThreadSafeStore // of values, by the keys of the objects
 
-	mu       sync.Mutex          // protects the rest, and orders fill behind update and delete
-	written  map[string]struct{} // keys that fill must not touch any more
-	finished bool                // everything that the store held at the start is there
+	mu       sync.Mutex          // protects the rest, and makes fill see earlier writes
+	written  map[string]struct{} // keys that were written since the overlay was made; nil once finished
+	finished bool                // all objects of the store are in it
 }
 
-// values are what an overlay keeps of an object: its values by the name of the index.
+// values are the index values of one object, by the name of the index.
 type values map[string][]string
 
 func newOverlay(funcs cache.Indexers) *overlay {
@@ -28,15 +29,16 @@ func newOverlay(funcs cache.Indexers) *overlay {
 	return &overlay{funcs: funcs, index: cache.NewThreadSafeStore(lookup, cache.Indices{}), written: map[string]struct{}{}}
 }
 
-// update and delete follow a write of the store.
-func (o *overlay) update(key string, vals values) {
+// put follows an add or an update of the store.
+func (o *overlay) put(key string, vals values) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.index.Update(key, vals)
 	o.wroteLocked(key)
 }
 
-func (o *overlay) delete(key string) {
+// remove follows a delete of the store.
+func (o *overlay) remove(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.index.Delete(key)
@@ -49,7 +51,7 @@ func (o *overlay) wroteLocked(key string) {
 	}
 }
 
-// fill takes in an object as a listing had it, unless it was written since.
+// fill takes in an object from a listing, unless put or remove has seen a later write.
 func (o *overlay) fill(key string, vals values) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,15 +60,15 @@ func (o *overlay) fill(key string, vals values) {
 	}
 }
 
-// complete ends what fill and the first updates do.
+// complete says that the whole listing is in the overlay.
 func (o *overlay) complete() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.finished, o.written = true, nil
 }
 
-// keys returns the keys of the objects with that value of an index, and whether they
-// are all.
+// keys returns the keys of the objects with that value of an index, and whether these are
+// all such objects of the store.
 func (o *overlay) keys(name, value string) (keys []string, complete bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,4 +1,4 @@
-package informer
+package index
 
 import (
 	"slices"
@@ -7,12 +7,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// What is written while the store is being listed is newer than the listing, which may
-// have it or not.
+// A write during a listing is newer than the listing, whether or not the listing has it.
 func TestAnOverlayBelievesAWriteRatherThanAListing(t *testing.T) {
 	o := newOverlay(cache.Indexers{"value": nil})
-	o.update("changed", values{"value": {"new"}})
-	o.delete("deleted")
+	o.put("changed", values{"value": {"new"}})
+	o.remove("deleted")
 	if _, complete := o.keys("value", "new"); complete {
 		t.Error("complete before the listing is taken in")
 	}
@@ -20,7 +19,7 @@ func TestAnOverlayBelievesAWriteRatherThanAListing(t *testing.T) {
 		o.fill(key, values{"value": {"listed"}})
 	}
 	o.complete()
-	o.update("later", values{"value": {"new"}})
+	o.put("later", values{"value": {"new"}})
 	for value, want := range map[string][]string{"new": {"changed", "later"}, "listed": {"kept"}} {
 		keys, complete := o.keys("value", value)
 		slices.Sort(keys)

@@ -1,0 +1,240 @@
+// Package index reads a store: page by page, by key, and by the values of index functions.
+// It works with any cache.Store. The store's own indexes are used if it has any, and
+// otherwise indexes in memory that follow its writes.
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// Index finds the objects of a store by a value. It uses the indexes of a store that is a
+// cache.Indexer, and overlays for any other store. It is made by New and must not be
+// copied. Its methods may be called from any goroutine; Begin and Check are for the one that
+// writes the store. A method that reads the store blocks as long as the store does.
+type Index[T object.Object] struct {
+	store  cache.Store
+	scan   Scan
+	native cache.Indexer // the store, or nil
+	// failed says that a function may have failed for the object that was written last.
+	failed atomic.Bool
+
+	mu       sync.Mutex // held to change the rest
+	live     bool       // Begin was called
+	funcs    atomic.Pointer[cache.Indexers]
+	overlays atomic.Pointer[[]*overlay] // none if the store has indexes of its own
+}
+
+// New returns an Index over store with these index functions. It adds them to a store that
+// is a cache.Indexer, but not a second index by namespace. It returns an error if that
+// store refuses them.
+func New[T object.Object](store cache.Store, indexers cache.Indexers) (*Index[T], error) {
+	x := &Index[T]{store: store, scan: NewScan(store)}
+	x.native, _ = store.(cache.Indexer)
+	x.funcs.Store(&cache.Indexers{})
+	x.overlays.Store(&[]*overlay{})
+	if x.native != nil && x.native.GetIndexers()[cache.NamespaceIndex] != nil {
+		indexers = maps.Clone(indexers)
+		delete(indexers, cache.NamespaceIndex)
+	}
+	return x, x.Add(indexers)
+}
+
+// Native reports whether the store has indexes of its own.
+func (x *Index[T]) Native() bool { return x.native != nil }
+
+// Add adds indexes. It reads the whole store if Begin was called before. It returns an
+// error if a name is taken already or the store fails, and then adds none of them.
+func (x *Index[T]) Add(indexers cache.Indexers) error {
+	if x.native != nil {
+		return x.addNative(indexers)
+	}
+	o, live, err := x.addOverlay(indexers)
+	if err != nil || !live {
+		return err
+	}
+	err = x.scan.Each(context.Background(), func(stored any) bool {
+		if obj, ok := stored.(T); ok {
+			o.fill(object.Key(obj), x.evaluateAll(o.funcs, obj))
+		}
+		return true
+	})
+	if err != nil {
+		x.drop(o)
+		return err
+	}
+	o.complete()
+	return nil
+}
+
+// addNative holds no lock while the store indexes the objects that it has.
+func (x *Index[T]) addNative(indexers cache.Indexers) error {
+	if x.native.GetIndexers() == nil && len(indexers) > 0 {
+		return errors.New("the store was made without a map of indexers, so that it cannot be given any: use cache.Indexers{}")
+	}
+	guarded := cache.Indexers{}
+	for name, f := range indexers {
+		guarded[name] = func(raw any) ([]string, error) { return x.evaluate(f, raw), nil }
+	}
+	if err := x.native.AddIndexers(guarded); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.registerLocked(indexers)
+	return nil
+}
+
+// addOverlay makes an overlay that follows every write from now on. If live is true, the
+// caller must fill it with the objects that the store has already. Otherwise Begin does.
+func (x *Index[T]) addOverlay(indexers cache.Indexers) (o *overlay, live bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name := range indexers {
+		if (*x.funcs.Load())[name] != nil {
+			return nil, false, fmt.Errorf("there is an index %q already", name)
+		}
+	}
+	o = newOverlay(indexers)
+	overlays := append(slices.Clone(*x.overlays.Load()), o)
+	x.overlays.Store(&overlays)
+	x.registerLocked(indexers)
+	return o, x.live, nil
+}
+
+func (x *Index[T]) registerLocked(indexers cache.Indexers) {
+	funcs := maps.Clone(*x.funcs.Load())
+	maps.Copy(funcs, indexers)
+	x.funcs.Store(&funcs)
+}
+
+// drop removes an overlay that could not be filled.
+func (x *Index[T]) drop(o *overlay) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	overlays := slices.DeleteFunc(slices.Clone(*x.overlays.Load()), func(other *overlay) bool { return other == o })
+	x.overlays.Store(&overlays)
+	funcs := maps.Clone(*x.funcs.Load())
+	for name := range o.funcs {
+		delete(funcs, name)
+	}
+	x.funcs.Store(&funcs)
+}
+
+// Begin says that the informer takes the store over. The caller then reads the store, calls
+// Wrote for each object in it, and after that calls filled. Begin must be called only once.
+func (x *Index[T]) Begin() (filled func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.live = true
+	overlays := *x.overlays.Load()
+	return func() {
+		for _, o := range overlays {
+			o.complete()
+		}
+	}
+}
+
+// Wrote follows a write of the store: exists says whether the store has obj under key now.
+// Writes of one key must be followed in their order. It does nothing if the store has indexes
+// of its own.
+func (x *Index[T]) Wrote(key string, obj T, exists bool) {
+	for _, o := range *x.overlays.Load() {
+		if exists {
+			o.put(key, x.evaluateAll(o.funcs, obj))
+		} else {
+			o.remove(key)
+		}
+	}
+}
+
+// Check returns the errors of the index functions for obj, which must be the object that
+// was written last. If no function has failed since the last Check, it calls none.
+func (x *Index[T]) Check(obj T) []error {
+	if !x.failed.Swap(false) {
+		return nil
+	}
+	return x.CheckFound(obj)
+}
+
+// CheckFound returns the errors of the index functions for obj, which was in the store
+// before the informer took it over. It calls all of them, because the store may have
+// indexed obj long ago.
+func (x *Index[T]) CheckFound(obj T) []error { return Failures(*x.funcs.Load(), obj) }
+
+// evaluate calls an index function. An object for which the function fails has no values,
+// and Check reports the error. The indexer of client-go would panic on an error, and hold
+// its lock.
+func (x *Index[T]) evaluate(f cache.IndexFunc, raw any) []string {
+	vals, err := f(raw)
+	if err != nil {
+		x.failed.Store(true)
+		return nil
+	}
+	return vals
+}
+
+func (x *Index[T]) evaluateAll(funcs cache.Indexers, obj T) values {
+	vals := values{}
+	for name, f := range funcs {
+		vals[name] = x.evaluate(f, obj)
+	}
+	return vals
+}
+
+// Find returns the objects with that value of the index, in no order. It returns an error
+// if there is no such index, the store fails, or the store has an object of another type.
+func (x *Index[T]) Find(name, value string) ([]T, error) {
+	if x.native != nil {
+		found, err := x.native.ByIndex(name, value)
+		if err != nil {
+			return nil, err
+		}
+		return typed[T](found)
+	}
+	o, err := x.overlayOf(name)
+	if err != nil {
+		return nil, err
+	}
+	keys, complete := o.keys(name, value)
+	if !complete {
+		found, err := All[T](context.Background(), x.scan)
+		return slices.DeleteFunc(found, func(obj T) bool { return !x.matches(obj, o.funcs[name], value) }), err
+	}
+	objs := make([]T, 0, len(keys))
+	for _, key := range keys {
+		obj, exists, err := Get[T](x.store, key)
+		if err != nil {
+			return nil, err
+		}
+		if exists && x.matches(obj, o.funcs[name], value) { // it may have changed since
+			objs = append(objs, obj)
+		}
+	}
+	return objs, nil
+}
+
+// overlayOf returns the overlay that has the index.
+func (x *Index[T]) overlayOf(name string) (*overlay, error) {
+	for _, o := range *x.overlays.Load() {
+		if o.funcs[name] != nil {
+			return o, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no index %q", name)
+}
+
+// matches takes the function and not its name, because drop may forget the name while
+// another goroutine still reads the overlay.
+func (x *Index[T]) matches(obj T, f cache.IndexFunc, value string) bool {
+	return slices.Contains(x.evaluate(f, obj), value)
+}

@@ -1,0 +1,151 @@
+// Package tombstone keeps track of the tombstones in a durable store, and of when each of
+// them can be removed.
+package tombstone
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// interval is how often Follow looks for tombstones that can be removed. If the process
+// crashes in between, some deletes are told a second time.
+const interval = time.Second
+
+// Store is the part of a durable store that a Set needs.
+type Store interface {
+	// Tombstones returns the objects of all tombstones, in any order.
+	Tombstones(ctx context.Context) ([]any, error)
+}
+
+// ID identifies a tombstone. Two objects that had the same key have different UIDs.
+type ID struct {
+	Key string
+	UID types.UID
+}
+
+// Set holds the tombstones that are still needed, because some watcher has not handled the
+// delete. The store keeps the deleted objects. The Set keeps only the log positions at
+// which they were deleted. It is made by New and must not be copied. All methods may be
+// called from any goroutine, and only Read and Follow block.
+type Set struct {
+	store Store
+	added chan struct{} // gets a token when a tombstone is added
+
+	mu      sync.Mutex // protects the rest
+	deletes map[ID]span
+}
+
+// span is where the log has the delete of one object. The position is 0 if the object was
+// deleted before the log began. There are several deletes of one object if a server has
+// gone back in time, and every watcher must have handled the last.
+type span struct{ first, last int64 }
+
+// New returns an empty Set over store. Call Add for the tombstones that store has already.
+func New(store Store) *Set {
+	return &Set{store: store, deletes: map[ID]span{}, added: make(chan struct{}, 1)}
+}
+
+// Add adds tombstones of deletes that the log has before position.
+func (s *Set) Add(ids []ID, position int64) {
+	if len(ids) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		first := position
+		if before, again := s.deletes[id]; again {
+			first = before.first
+		}
+		s.deletes[id] = span{first, position}
+	}
+	select {
+	case s.added <- struct{}{}:
+	default:
+	}
+}
+
+// Passed returns the tombstones whose first position is greater than after and whose last
+// position is at most upTo: UIDs by key, as the store's Forget takes them.
+func (s *Set) Passed(after, upTo int64) map[string][]types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	passed := map[string][]types.UID{}
+	for id, at := range s.deletes {
+		if at.first > after && at.last <= upTo {
+			passed[id.Key] = append(passed[id.Key], id.UID)
+		}
+	}
+	return passed
+}
+
+// Remove removes tombstones that Passed has returned and that the store has forgotten.
+func (s *Set) Remove(passed map[string][]types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, uids := range passed {
+		for _, uid := range uids {
+			delete(s.deletes, ID{key, uid})
+		}
+	}
+}
+
+// Count returns how many tombstones there are. It is 0 for a nil Set.
+func (s *Set) Count() int {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.deletes)
+}
+
+// Read reads the store, and returns the objects of those tombstones in the Set whose first
+// position is at most upTo. It takes as long as the store does, and returns the store's
+// error.
+func (s *Set) Read(ctx context.Context, upTo int64) ([]any, error) {
+	stored, err := s.store.Tombstones(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var objs []any
+	for _, obj := range stored {
+		m, err := object.Meta(obj)
+		if err != nil {
+			continue
+		}
+		if at, ok := s.deletes[ID{object.Key(m), m.GetUID()}]; ok && at.first <= upTo {
+			objs = append(objs, obj)
+		}
+	}
+	return objs, nil
+}
+
+// Follow calls forget once a second while there are tombstones. It returns when ctx ends.
+// It needs a goroutine of its own, so that watchers pay nothing for it when they handle
+// an event.
+func (s *Set) Follow(ctx context.Context, forget func()) {
+	for {
+		select {
+		case <-s.added:
+		case <-ctx.Done():
+			return
+		}
+		ticker := time.NewTicker(interval)
+		for s.Count() > 0 && ctx.Err() == nil {
+			select {
+			case <-ticker.C:
+				forget()
+			case <-ctx.Done():
+			}
+		}
+		ticker.Stop()
+	}
+}

@@ -1,0 +1,150 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// plainStore is the storage over a store that is no Durable. Each change is one Add, Update
+// or Delete.
+type plainStore[T Object] struct {
+	*access[T]
+	// known has the UID of every object that exists, by key: the store of a user may be
+	// slow to list its keys, cannot say when that fails, and may have lost an object that
+	// watchers know. It is nil for the informer's own store, which can be relied on.
+	known map[string]types.UID
+}
+
+// newPlainStore returns the storage over the store of a. own says that the informer has
+// made the store itself.
+func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
+	p := &plainStore[T]{access: a}
+	if !own {
+		p.known = map[string]types.UID{}
+	}
+	return p
+}
+
+// plainPace lets a change wait for 255 others, or for those that are begun within 1 ms.
+// It never waits for a change that has yet to come.
+var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
+
+func (p *plainStore[T]) open(ctx context.Context) (version string, ok bool) {
+	return "", p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
+}
+
+func (p *plainStore[T]) find(ctx context.Context, key string, now time.Duration) (stored found[T], err error) {
+	stored.obj, stored.exists, err = p.get(ctx, key, now)
+	stored.uid, stored.known = p.known[key]
+	return stored, err
+}
+
+// write makes the change, with retry.
+func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Duration) outcome {
+	if c.write != writeNothing {
+		op := c.write.String()
+		err := p.attempt(op, c.key, now, 1, func() error { return p.try(c.write, c.after) })
+		if err != nil {
+			p.flush(ctx)
+			err = p.repeat(ctx, op, c.key, err, func() error { return p.tryAgain(c) })
+		}
+		switch {
+		case errors.Is(err, ErrPermanent):
+			p.refused.Add(1)
+			return refused
+		case err != nil:
+			return stopped
+		}
+	}
+	switch {
+	case p.known == nil:
+	case c.kind != itemUpsert:
+		delete(p.known, c.key)
+	case !c.stored.known || c.stored.uid != c.obj.GetUID():
+		p.note(c.key, c.obj.GetUID())
+	}
+	p.wrote(ctx, c, false)
+	if p.known != nil { // the store may have lost objects
+		p.objects.Store(int64(len(p.known)))
+	}
+	return written
+}
+
+func (p *plainStore[T]) note(key string, uid types.UID) {
+	if p.known != nil {
+		p.known[key] = uid
+	}
+}
+
+// try makes one attempt at a write.
+func (p *plainStore[T]) try(w write, obj T) error {
+	switch w {
+	case writeAdd:
+		return p.store.Add(obj)
+	case writeUpdate:
+		return p.store.Update(obj)
+	default:
+		return p.store.Delete(obj)
+	}
+}
+
+// tryAgain makes a further attempt. The attempt that failed may have taken effect
+// anyway, and a store need not add an object that it has, nor update or delete one that
+// it has not. So tryAgain looks first. If the store refuses to be asked, that says
+// nothing about the write, which is then tried as it is.
+func (p *plainStore[T]) tryAgain(c *change[T]) error {
+	stored, exists, err := p.store.GetByKey(c.key)
+	switch {
+	case errors.Is(err, ErrPermanent):
+		return p.try(c.write, c.after)
+	case err != nil:
+		return err
+	case c.write != writeDelete && exists:
+		err := p.try(writeUpdate, c.after)
+		if errors.Is(err, ErrPermanent) && c.madeOf(stored) {
+			return nil // the store refuses it again, but has taken it before
+		}
+		return err
+	case c.write != writeDelete:
+		return p.try(writeAdd, c.after)
+	case exists:
+		return p.try(writeDelete, c.after)
+	}
+	return nil
+}
+
+// madeOf reports whether stored, which was found after a write has failed, was put there
+// by that write. After an add that is certain: there was nothing before.
+func (c *change[T]) madeOf(stored any) bool {
+	obj, ok := stored.(T)
+	return ok && (c.write == writeAdd || sameVersion(obj, c.after) || reflect.DeepEqual(obj, c.after))
+}
+
+func (p *plainStore[T]) pass(*item[T])                  {}
+func (p *plainStore[T]) commit(context.Context) outcome { return written }
+func (p *plainStore[T]) forget(context.Context)         {}
+func (p *plainStore[T]) close(context.Context)          {}
+
+// told hands the version to the store as a bookmark.
+func (p *plainStore[T]) told(_ int64, version string) {
+	if version == "" {
+		return
+	}
+	p.call.Begin("bookmark", "", p.clock.Now())
+	p.store.Bookmark(version)
+	p.call.End()
+}
+
+func (p *plainStore[T]) keys(context.Context) iter.Seq[string] {
+	if p.known != nil {
+		return maps.Keys(p.known)
+	}
+	return slices.Values(p.store.ListKeys())
+}

@@ -1,0 +1,335 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/retry"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
+)
+
+// storage is how the applier uses a store. A plainStore makes each change at once, a
+// durableStore makes those of a batch in one step. Only the apply loop calls it.
+type storage[T Object] interface {
+	// open reads what the store holds at the start. It returns the version at which the
+	// source can go on, "" if the source must list, and false if ctx ended first.
+	open(ctx context.Context) (version string, ok bool)
+	// find returns the object that the store has under key after all writes so far. It
+	// tries again until it succeeds. Its error wraps ErrPermanent if the store refuses to
+	// say, so that the item cannot be applied; otherwise it is that of ctx.
+	find(ctx context.Context, key string, now time.Duration) (found[T], error)
+	// write makes a change, or leaves it to the next commit.
+	write(ctx context.Context, c *change[T], now time.Duration) outcome
+	// pass notes that an item is applied.
+	pass(it *item[T])
+	// commit makes the changes that write has left to it.
+	commit(ctx context.Context) outcome
+	// told notes that the log has the committed changes before a position. If version is
+	// not empty, the store has every change up to that version of the source.
+	told(position int64, version string)
+	// keys yields the keys of all objects that are known to exist, and ends early if ctx
+	// does.
+	keys(ctx context.Context) iter.Seq[string]
+	// forget removes the tombstones that no watcher needs any more.
+	forget(ctx context.Context)
+	// close ends the work on the store, when all watchers have stopped.
+	close(ctx context.Context)
+}
+
+// outcome says what became of a write or a commit.
+type outcome uint8
+
+const (
+	written outcome = iota
+	refused         // by the store, with an error that wraps ErrPermanent
+	split           // the store has refused a batch: its items must be applied one by one
+	stopped         // ctx ended before it was done
+)
+
+// pace is how many changes the applier tells at once. Waking the watchers costs as much as
+// a few changes.
+type pace struct {
+	records   int           // no more than this number of records
+	time      time.Duration // no more than the changes begun in this time
+	immediate bool          // a change is in the store when write returns
+}
+
+// found is what a store has under a key.
+type found[T Object] struct {
+	obj    T
+	exists bool
+	// known says that watchers may have been told of an object under the key, and uid is
+	// the UID of that object.
+	known bool
+	uid   types.UID
+	// doubtful says that the version of obj may belong to a state that the server has lost.
+	doubtful bool
+}
+
+// write is the kind of a change to the store.
+type write uint8
+
+const (
+	writeNothing write = iota
+	writeAdd
+	writeUpdate
+	writeDelete
+)
+
+func (w write) String() string {
+	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
+}
+
+// access is the part of the two kinds of storage that they have in common: attempts at
+// operations on the store, with retry, and the indexes and figures that follow them.
+type access[T Object] struct {
+	name     string // Options.Name
+	store    cache.Store
+	scan     index.Scan
+	index    *index.Index[T]
+	clock    stopwatch.Stopwatch
+	report   func(context.Context, error)
+	observer *Observer
+	// flush tells the watchers the changes made so far. It is called before a retry,
+	// which may take long.
+	flush func(context.Context)
+
+	call     *stopwatch.Call            // the operation that is under way
+	failing  atomic.Pointer[StoreError] // the operation that fails now
+	refused  atomic.Int64               // number of refused changes
+	objects  atomic.Int64               // number of objects in the store; -1 if that is not known
+	seeded   bool                       // open has found an object
+	keyFound bool                       // the store finds objects by our keys, or the opposite was reported
+}
+
+func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), opts Options[T]) *access[T] {
+	return &access[T]{
+		name: opts.Name, store: store, scan: index.NewScan(store), index: x, clock: clock,
+		report: opts.ErrorHandler, observer: opts.Observer, flush: flush, call: stopwatch.NewCall(clock),
+	}
+}
+
+// get looks up a key, with retry. A stored value of another type counts as absent: open
+// has reported it, and the next write replaces it. The error wraps ErrPermanent, or is
+// that of ctx.
+func (a *access[T]) get(ctx context.Context, key string, now time.Duration) (obj T, exists bool, err error) {
+	try := func() (err error) {
+		obj, exists, err = index.Get[T](a.store, key)
+		if errors.Is(err, object.ErrWrongType) {
+			return nil
+		}
+		return err
+	}
+	if err = a.attempt("get", key, now, 1, try); err != nil {
+		a.flush(ctx)
+		err = a.repeat(ctx, "get", key, err, try)
+	}
+	if errors.Is(err, ErrPermanent) {
+		a.refused.Add(1)
+	}
+	return obj, exists, err
+}
+
+// attempt makes one attempt at an operation on the store. It would be failure number
+// failures of that operation.
+func (a *access[T]) attempt(op, key string, now time.Duration, failures int, try func() error) error {
+	a.call.Begin(op, key, now)
+	if a.observer.Store == nil {
+		err := try()
+		a.call.End()
+		return err
+	}
+	begun := time.Now()
+	err := try()
+	a.call.End()
+	if err == nil {
+		failures = 0
+	}
+	a.observer.Store(StoreInfo{Informer: a.name, Op: op, Key: key, Took: time.Since(begun), Err: err, Failures: failures})
+	return err
+}
+
+// insist makes an operation on the store, and repeats it as repeat does if it fails.
+func (a *access[T]) insist(ctx context.Context, op, key string, try func() error) error {
+	if err := a.attempt(op, key, a.clock.Now(), 1, try); err != nil {
+		return a.repeat(ctx, op, key, err, try)
+	}
+	return nil
+}
+
+// repeat repeats an operation whose first attempt has failed with err, until it succeeds.
+// It returns an error that wraps ErrPermanent if the store refuses the operation, and the
+// error of ctx if ctx ends first. The changes made before should have been told.
+func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try func() error) error {
+	begun, failures := time.Now(), 0
+	rest := func(f retry.Failure) error {
+		failures = f.Count
+		if interrupted(ctx, f.Err) {
+			return f.Err
+		}
+		permanent := errors.Is(f.Err, ErrPermanent)
+		failed := &StoreError{Op: op, Key: key, Failures: f.Count, GaveUp: permanent, Err: f.Err}
+		a.failing.Store(failed)
+		if f.Count == 1 || permanent {
+			a.report(ctx, failed)
+		}
+		if permanent {
+			a.failing.Store(nil)
+			return failed
+		}
+		if err := retry.Sleep(ctx, f.Pause); err != nil {
+			a.report(ctx, &StoreError{Op: op, Key: key, Failures: f.Count, GaveUp: true, Err: f.Err})
+			return err
+		}
+		return nil
+	}
+	again := func() error { return a.attempt(op, key, a.clock.Now(), failures+1, try) }
+	if err := retry.After(err, again, rest); err != nil {
+		return err
+	}
+	a.failing.Store(nil)
+	if lasted := time.Since(begun); lasted >= stopwatch.HungCall { // a short failure is not worth a second line
+		klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures, "after", lasted)
+	}
+	return nil
+}
+
+// insistOnReading insists on an operation that only reads. The informer cannot go on
+// without the result, so a refusal is a failure like any other.
+func (a *access[T]) insistOnReading(ctx context.Context, op string, read func() error) bool {
+	return a.insist(ctx, op, "", func() error {
+		err := read()
+		if errors.Is(err, ErrPermanent) {
+			return temporary{err}
+		}
+		return err
+	}) == nil
+}
+
+// temporary is an error that does not wrap ErrPermanent.
+type temporary struct{ error }
+
+// page returns a page of the store, with retry. It returns false if ctx ended first.
+func (a *access[T]) page(ctx context.Context, after string) (objs []any, last string, ok bool) {
+	op := "scan"
+	if !a.scan.Paged() { // List returns no error
+		a.call.Begin("list", "", a.clock.Now())
+		defer a.call.End()
+		objs, last, _ = a.scan.Page(ctx, after)
+		return objs, last, true
+	}
+	ok = a.insistOnReading(ctx, op, func() (err error) { objs, last, err = a.scan.Page(ctx, after); return err })
+	return objs, last, ok
+}
+
+// load takes over the objects that the store holds at the start, and calls visit for each.
+// With firstPage it reads no further than the first page. It returns false if ctx ended
+// first.
+func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key string, obj T)) bool {
+	loaded := a.index.Begin()
+	for after, more := "", true; more; {
+		objs, last, ok := a.page(ctx, after)
+		if !ok {
+			return false
+		}
+		for _, stored := range objs {
+			a.take(ctx, stored, visit)
+		}
+		more = last != "" && !firstPage
+		if after = last; last != "" && !more {
+			a.objects.Store(-1)
+		}
+	}
+	loaded()
+	return true
+}
+
+// take takes over one object.
+func (a *access[T]) take(ctx context.Context, stored any, visit func(key string, obj T)) {
+	obj, err := object.As[T](stored)
+	if err != nil {
+		a.report(ctx, &ObjectError{Op: "store", Err: err})
+		return
+	}
+	key := object.Key(obj)
+	visit(key, obj)
+	a.objects.Add(1)
+	a.index.Wrote(key, obj, true)
+	a.reportIndex(ctx, key, a.index.CheckFound(obj))
+	a.seeded = true
+}
+
+// wrote follows a change that was made with the indexes and the number of objects.
+// missing says that the object is not there any more: a later change has deleted it.
+func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
+	switch c.write {
+	case writeNothing:
+	case writeDelete:
+		a.count(-1)
+		a.index.Wrote(c.key, c.after, false)
+	default:
+		if c.write == writeAdd {
+			a.count(1)
+		}
+		a.index.Wrote(c.key, c.after, true)
+		a.reportIndex(ctx, c.key, a.index.Check(c.after))
+		if c.write == writeAdd && !a.keyFound && !missing {
+			a.checkKey(ctx, c.key)
+		}
+	}
+}
+
+func (a *access[T]) count(n int64) {
+	if a.objects.Load() >= 0 {
+		a.objects.Add(n)
+	}
+}
+
+var errLostKey = errors.New("the store does not find the object that was just added: it must key objects as cache.MetaNamespaceKeyFunc does")
+
+// checkKey reports, once, if the store does not find an object that was just added. Every
+// relist would add all objects again.
+func (a *access[T]) checkKey(ctx context.Context, key string) {
+	a.call.Begin("get", key, a.clock.Now())
+	_, exists, err := a.store.GetByKey(key)
+	a.call.End()
+	if err != nil {
+		return // the next add will show
+	}
+	a.keyFound = true
+	if !exists {
+		a.report(ctx, &StoreError{Op: "get", Key: key, Failures: 1, Err: errLostKey})
+	}
+}
+
+// reportIndex reports the errors of index functions.
+func (a *access[T]) reportIndex(ctx context.Context, key string, errs []error) {
+	for _, err := range errs {
+		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
+	}
+}
+
+// trouble returns the operation on the store that fails now, or that has not returned for
+// too long, or nil. It may be called from any goroutine.
+func (a *access[T]) trouble() *StoreError {
+	failing := a.failing.Load()
+	op, key, lasts := a.call.Hung()
+	if op == "" {
+		return failing
+	}
+	hung := &StoreError{Op: op, Key: key, Err: fmt.Errorf("has not returned for %v", lasts.Truncate(time.Second))}
+	if failing != nil {
+		hung.Failures = failing.Failures
+	}
+	return hung
+}
