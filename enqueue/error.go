@@ -2,17 +2,17 @@ package enqueue
 
 import "fmt"
 
-// Error says that a reconcile function has failed for a key. [Run] hands one to
+// Error says that a reconcile function has failed for a key. [Run] passes one to
 // Options.ErrorHandler for each call that fails, with the exceptions named there.
 type Error struct {
 	Name     string // Options.Name
-	Key      any    // of the queue's type of key
-	Failures int    // of this key in a row, this one included, as the queue's rate limiter counts
-	GaveUp   bool   // no other attempt but for an event: ErrPermanent, or the queue is shut down
+	Key      any    // of type K, the key type of the queue
+	Failures int    // failures of this key in a row, this one included, as counted by the queue's rate limiter
+	GaveUp   bool   // only an event leads to another attempt: ErrPermanent, or the queue is shut down
 	Err      error
 }
 
-// Error names what was reconciled, the key and the cause.
+// Error returns a message with the name, the key and the cause.
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s %v: %v", e.Name, e.Key, e.Err)
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/customcacheinformer/informer/enqueue"
 )
 
-// What Pods do depends on the Secrets that they mount: an event of a Secret is about
-// all Pods that mount it, which an index finds.
+// The result for a Pod depends on the Secrets that it mounts. So an event of a Secret enqueues
+// all Pods that mount it; an index finds them.
 func ExampleMap() {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "password"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}

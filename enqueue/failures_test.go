@@ -22,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/enqueue"
 )
 
-// A key that fails waits for the rate limiter alone, also with a single worker.
+// A key that fails waits only for its rate limiter, also with a single worker.
 func TestAFailingKeyDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{Name: "pod"}, func(_ context.Context, key string) (time.Duration, error) {
@@ -44,7 +44,7 @@ func TestAFailingKeyDelaysNoOther(t *testing.T) {
 	})
 }
 
-// After a success the failures are counted, and waited for, anew.
+// A success resets the count of failures, and so the wait after the next failure.
 func TestSuccessForgetsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var healthy atomic.Bool
@@ -69,8 +69,8 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	})
 }
 
-// A time that was asked for earlier stays; one that is later does not put it off. A
-// success that asks for another time forgets the failures before it.
+// A later time does not postpone an earlier one that was asked for. A success that asks for
+// another time forgets the failures before it.
 func TestTheEarlierTimeStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		returns := []struct {
@@ -94,7 +94,7 @@ func TestTheEarlierTimeStays(t *testing.T) {
 	})
 }
 
-// A conflict is tried again as any failure, and reported when it was not the first.
+// A conflict is retried like any failure. It is reported if it was not the first failure.
 func TestAConflictIsReportedIfItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflicts := 0
@@ -118,7 +118,7 @@ func TestAConflictIsReportedIfItGoesOn(t *testing.T) {
 	})
 }
 
-// Many failures of others do not make a key wait that fails for the first time.
+// A key that fails for the first time does not wait for the many failures of other keys.
 func TestAFailureWaitsForItselfAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := enqueue.NewQueue[string]("")
@@ -141,20 +141,21 @@ func TestAFailureWaitsForItselfAlone(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if calls["new"] != 4 { // at once, after 5, 15 and 35 ms
+		if calls["new"] != 4 { // at once, and after 5, 15 and 35 ms
 			t.Errorf("%d calls for a new key within 36 ms, want 4", calls["new"])
 		}
 	})
 }
 
-// uncounted is a rate limiter that counts nothing, as the one with a bucket for all keys.
+// uncounted is a rate limiter that counts nothing, like the bucket for all keys.
 type uncounted struct{}
 
 func (uncounted) When(string) time.Duration { return time.Second }
 func (uncounted) Forget(string)             {}
 func (uncounted) NumRequeues(string) int    { return 0 }
 
-// Where nobody counts, or it is the last attempt, a conflict is reported at once.
+// A conflict is reported at once if the rate limiter does not count, or if this is the last
+// attempt.
 func TestAConflictThatMayNotBeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("too old"))
@@ -188,8 +189,8 @@ func TestAConflictThatMayNotBeOver(t *testing.T) {
 	})
 }
 
-// NotFound is a failure like others: what was to be changed has gone, and the next
-// attempt finds that it has.
+// NotFound is a failure like any other: the object to change has gone, and the next attempt
+// sees that.
 func TestNotFoundIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := false
@@ -223,7 +224,7 @@ func TestAPermanentFailureWaitsForAnEvent(t *testing.T) {
 	})
 }
 
-// What fails for good after it has failed otherwise is forgotten, with its count.
+// A permanent failure after other failures is forgotten, and so is its count.
 func TestAFailureThatBecomesPermanent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
@@ -242,7 +243,7 @@ func TestAFailureThatBecomesPermanent(t *testing.T) {
 	})
 }
 
-// Without RecoverPanics a panic ends the process: of a test, another one.
+// Without RecoverPanics a panic ends the process. The test therefore starts another process.
 func TestAPanicEndsTheProcess(t *testing.T) {
 	const inside = "ENQUEUE_PANICS"
 	if os.Getenv(inside) == "" {
@@ -261,7 +262,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 	t.Log("Run has returned", err)
 }
 
-// Without an ErrorHandler, failures are logged, with the stack of a panic.
+// Without an ErrorHandler, failures are logged. For a panic the log has the stack.
 func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))

@@ -10,6 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
-	klog.SetLogger(klog.Logger{})                             // what is to be logged has a test of its own
+	klog.SetLogger(klog.Logger{})                             // logging has a test of its own
 	goleak.VerifyTestMain(m)
 }

@@ -12,37 +12,37 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// grace is how long Run waits for calls, after it was stopped, before it names them.
+// grace is how long Run, once stopped, waits for calls before it logs their keys.
 const grace = 10 * time.Second
 
-// Options are those of [Run]. The zero value is fine.
+// Options are the options of [Run]. The zero value is ready to use.
 type Options struct {
-	// Name is what is reconciled, such as "website". It is in each line of the log, as
-	// "queue", and in each [*Error]. The name that [NewQueue] was given lets one find both
-	// log and metrics. Defaults to "reconcile".
+	// Name says what is reconciled, such as "website". It is in each log line, as "queue", and
+	// in each [*Error]. Use the name given to [NewQueue] to find both log and metrics by the
+	// same name. Defaults to "reconcile".
 	Name string
 
-	// Workers is for how many keys reconcile is called at once. Defaults to 1.
+	// Workers is the number of keys that are reconciled at once. Defaults to 1.
 	Workers int
 
-	// RecoverPanics makes a panic of reconcile an error that wraps
-	// [*informer.PanicError], so that its key is tried again as after any error.
-	// Defaults to false: it ends the process, because what it left behind is not known.
+	// RecoverPanics turns a panic of reconcile into an error that wraps
+	// [*informer.PanicError], so that the key is retried as after any error. Defaults to
+	// false: a panic ends the process, because nobody knows which state the panic left behind.
 	RecoverPanics bool
 
-	// DrainTimeout is how long, after ctx has ended, the ctx of the calls stays alive,
-	// and keys that are in the queue by then are still taken from it. Those that wait
-	// for another attempt, or for their time, are not. To let calls read what happens
-	// meanwhile, give the informers a ctx that ends when Run has returned. Defaults to 0:
-	// calls are cancelled at once, and no other is made.
+	// DrainTimeout is how long, after ctx has ended, the ctx of the calls stays alive. For
+	// that long, workers still take keys from the queue if they are in it when ctx ends; keys
+	// that wait for a retry, or for their time, are dropped. If calls must see the changes of
+	// that time, give the informers a ctx that ends when Run has returned. Defaults to 0:
+	// calls are cancelled at once, and no other call is made.
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called with an [*Error] for each call of reconcile that fails, by
-	// the worker, which waits for it, and with the ctx of the call. It is not told of a
-	// call that returns the error of its ctx, which has ended, nor of a conflict
-	// (apierrors.IsConflict) that is the first failure of its key in a row: something was
-	// written from a state that is not the newest, which happens every day and is over
-	// with the next attempt. Defaults to logging the error.
+	// ErrorHandler is called with an [*Error] for each call of reconcile that fails. The
+	// worker calls it with the ctx of the failed call, and waits for it. It is not called for
+	// a call that returns the error of its ended ctx. Nor is it called for a conflict
+	// (apierrors.IsConflict) that is the first failure of its key in a row: reconcile then
+	// wrote from a state that is not the newest, which happens every day and is over with the
+	// next attempt. Defaults to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
 }
 
@@ -56,44 +56,43 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Informers is what feeds a queue: an [informer.CustomCacheInformer], or an
-// [informer.Group].
+// Informers feed a queue: an [informer.CustomCacheInformer], or an [informer.Group].
 type Informers interface {
 	WaitForSync(ctx context.Context) error
 }
 
-// Run waits until informers have synced, and with them the watchers that put keys into
-// queue, and then calls reconcile for each key that is in it, with Options.Workers
-// goroutines. For one key reconcile is never called twice at once: what is put into the
-// queue meanwhile, however often, leads to one more call after it.
+// Run waits until informers have synced, and with them the watchers that put keys into queue.
+// Then it calls reconcile for each key in queue, with Options.Workers goroutines. It never
+// calls reconcile twice at once for one key: if events put a key into the queue during its
+// call, however often, one more call follows.
 //
-// Run blocks until ctx ends, or somebody shuts queue down, which it notices once the
-// informers have synced, and then until every call has returned. It returns nil; an
-// [*informer.SyncError] if the informers stop before they have synced, and ctx has not
-// ended. It shuts queue down, which is of no use to another Run then; several queues may
-// be fed by the same informers. Who calls Run runs the informers, too. If an argument is
-// nil, an option is out of range or queue is shut down already, Run returns an error at
-// once.
+// Run blocks until ctx ends or queue is shut down, and then until every call has returned. It
+// notices that queue is shut down only once the informers have synced. It returns nil, or an
+// [*informer.SyncError] if the informers stop before they have synced and ctx has not ended.
+// It shuts queue down, so that no other Run can use it; several queues may be fed by the same
+// informers. Run does not run the informers: the caller must. If an argument is nil, an option
+// is out of range or queue is shut down already, Run returns an error at once.
 //
-// reconcile makes true what the object of the key asks for. It is told nothing but the
-// key, and reads the rest from an informer: if there is no such object, it has been
-// deleted. What it returns decides when it is called for the key again:
+// reconcile brings about what the object of the key asks for. It gets only the key, and reads
+// the rest from an informer: if there is no such object, the object has been deleted. Its
+// results decide when it is called for the key again:
 //
-//   - An error: after the time that the queue's rate limiter says, see [NewQueue]. The
-//     workers go on with other keys. NotFound and conflicts are errors like others: the
-//     next attempt reads again.
-//   - An error that wraps [informer.ErrPermanent]: when an event puts it into the queue.
-//   - No error, and again more than 0: after that time, and when an event puts it into
-//     the queue before. Less than 0, which time.Until says of what is past, is at once.
-//   - No error, and 0: when an event puts it into the queue.
+//   - An error: after the time set by the queue's rate limiter, see [NewQueue]. Meanwhile
+//     the workers go on with other keys. NotFound and conflicts are errors like any other:
+//     the next attempt reads again.
+//   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
+//   - No error, and again more than 0: after that time, or earlier if an event puts the key
+//     into the queue. An again less than 0, which time.Until returns for a time that is
+//     past, means at once.
+//   - No error, and again 0: when an event puts the key into the queue.
 //
-// A time that was asked for earlier is not taken back: the queue keeps the earliest of a
-// key until it is over.
+// An earlier time that was asked for stays valid: the queue keeps the earliest time of a key
+// until it has come.
 //
-// The ctx of a call ends with Run's, or up to DrainTimeout later, and not because
-// somebody else has shut queue down. It has a logger (klog.FromContext) with the key. A
-// call that does not return when its ctx has ended holds up Run, and its key is logged
-// after 10 s. It must not end its goroutine, as runtime.Goexit and a test's FailNow do.
+// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later. It does not end
+// because somebody else has shut queue down. It has a logger (klog.FromContext) with the key.
+// A call that does not return after its ctx has ended holds up Run, and its key is logged
+// after 10 s. A call must not end its goroutine, as runtime.Goexit and a test's FailNow do.
 func Run[K comparable](
 	ctx context.Context,
 	informers Informers,
@@ -147,7 +146,7 @@ func Run[K comparable](
 	}()
 
 	select {
-	case <-finished: // somebody has shut the queue down
+	case <-finished: // the queue was shut down
 		return nil
 	case <-ctx.Done():
 	}
@@ -163,7 +162,7 @@ func Run[K comparable](
 	return nil
 }
 
-// await waits until done is closed, but no longer than d, and reports whether it is.
+// await waits until done is closed, but at most d, and reports whether done is closed.
 func await(done <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-done:

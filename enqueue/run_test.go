@@ -24,19 +24,19 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// synced is informers that have synced long ago.
+// synced stands for informers that have synced.
 type synced struct{}
 
 func (synced) WaitForSync(context.Context) error { return nil }
 
-// running is a Run of a test, over keys that are strings.
+// running is a call of Run in a test, with strings as keys.
 type running struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
-	errors []string // what ErrorHandler was told
+	errors []string // the errors that ErrorHandler got
 	stop   context.CancelFunc
-	done   chan error // Run has returned
+	done   chan error // gets the result of Run
 
-	mu    sync.Mutex // protects the rest
+	mu    sync.Mutex // protects the fields below
 	calls []string   // key@seconds since the start
 	born  time.Time
 }
@@ -65,7 +65,7 @@ func start(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Contex
 	return r
 }
 
-// expect waits until nothing moves, and checks what was called since the last time.
+// expect waits until nothing moves, and checks the calls since the last check.
 func (r *running) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -77,7 +77,7 @@ func (r *running) expect(t *testing.T, want ...string) {
 	r.calls = nil
 }
 
-// expectErrors checks what was reported since the last time.
+// expectErrors checks the errors that were reported since the last check.
 func (r *running) expectErrors(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -103,8 +103,8 @@ func (r *running) stopped(t *testing.T) {
 	}
 }
 
-// Ten updates of an object while it is being reconciled lead to exactly one more call,
-// through a real informer, and never to two at once.
+// Ten updates of an object while it is being reconciled lead to exactly one more call, and
+// never to two calls at once. The events come through a real informer.
 func TestTenUpdatesMeanwhileAreOneMoreReconcile(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestTenUpdatesMeanwhileAreOneMoreReconcile(t *testing.T) {
 				}
 				for n := range 10 {
 					src.Apply(pod("p", func(p *corev1.Pod) { p.Spec.NodeName = fmt.Sprint(n) }))
-					synctest.Wait() // each update is an event of its own
+					synctest.Wait() // wait, so that each update is an event of its own
 				}
 				close(release)
 				synctest.Wait()
@@ -169,7 +169,7 @@ func TestAgainAfterATime(t *testing.T) {
 		r.queue.Add("later")
 		time.Sleep(time.Hour)
 		r.expect(t, "later@3600", "later@3900")
-		again = -time.Second // what was to be done a second ago
+		again = -time.Second // the key was due a second ago
 		r.queue.Add("now")
 		time.Sleep(time.Hour)
 		r.expect(t, "now@7200", "now@7200")
@@ -183,7 +183,7 @@ func TestAgainAfterATime(t *testing.T) {
 	})
 }
 
-// As many keys as there are workers are reconciled at once, and no more.
+// At most as many keys as there are workers are reconciled at once.
 func TestWorkers(t *testing.T) {
 	for workers, want := range map[int]int{0: 1, 1: 1, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// Nothing is called before the informers, and their watchers, have synced.
+// Run calls nothing before the informers and their watchers have synced.
 func TestRunWaitsForSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := enqueue.NewQueue[types.NamespacedName]("")
@@ -253,8 +253,8 @@ func TestRunWaitsForSync(t *testing.T) {
 	})
 }
 
-// Informers that stop before they have synced are an error; the end of ctx is none, but
-// the log says who was late.
+// Run returns an error if informers stop before they have synced. It returns none if ctx ends,
+// but the log then names the informer that was late.
 func TestInformersThatDoNotSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -332,8 +332,8 @@ func TestRunRefusesBadArguments(t *testing.T) {
 	})
 }
 
-// Whatever fails, panics or asks for another time: for one key there is never more than
-// one call at once, and after the last event of each there is a call that succeeds.
+// Whether calls fail, panic or ask for another time, a key never has more than one call at
+// once, and after the last event of each key there is a call that succeeds.
 func TestEveryKeyIsReconciledInTheEnd(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {

@@ -22,11 +22,11 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Who shuts the queue down has Run reconcile what is in it, under load too, and return.
+// If the queue is shut down, Run reconciles the keys in it, also under load, and returns.
 func TestAQueueThatIsShutDownIsEmptied(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 0)) // for who has mu
+			random := rand.New(rand.NewPCG(seed, 0)) // decides which goroutine gets mu
 			var mu sync.Mutex
 			seen, bad := map[string]bool{}, 0
 			chance := func(n int) int {
@@ -65,8 +65,8 @@ func TestAQueueThatIsShutDownIsEmptied(t *testing.T) {
 	}
 }
 
-// Without DrainTimeout the end of ctx ends calls and queue, whatever waits for a retry,
-// for its time or for a worker.
+// Without DrainTimeout the end of ctx ends calls and queue, even if keys wait for a retry, for
+// their time or for a worker.
 func TestAStopDuringARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{}, func(ctx context.Context, key string) (time.Duration, error) {
@@ -86,12 +86,12 @@ func TestAStopDuringARetry(t *testing.T) {
 		r.expectErrors(t, "reconcile fails: no")
 		r.stopped(t)
 		r.expect(t)
-		r.expectErrors(t) // to be cancelled is no failure
+		r.expectErrors(t) // a cancelled call is no failure
 	})
 }
 
-// With DrainTimeout calls go on, and what is in the queue is reconciled; what waits
-// for another time is not.
+// With DrainTimeout calls go on, and the keys in the queue are reconciled. Keys that wait for
+// a later time are not.
 func TestAStopThatDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{DrainTimeout: 10 * time.Second}, func(ctx context.Context, key string) (time.Duration, error) {
@@ -119,7 +119,7 @@ func TestAStopThatDrains(t *testing.T) {
 	})
 }
 
-// While it drains, calls see what happens: the informers of runDraining, which is in
+// Calls during a drain see new changes: the informers of runDraining, which is in
 // docs/operator.md, stop after the workers.
 func TestADrainReadsWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestADrainThatIsOver(t *testing.T) {
 		if err := <-r.done; err != nil {
 			t.Error(err)
 		}
-		r.expect(t, "a@0", "b@2") // b is cancelled after 3 s, and c is not begun
+		r.expect(t, "a@0", "b@2") // b is cancelled after 3 s, and c does not begin
 		r.expectErrors(t)
 		if after := time.Since(r.born); after != 3*time.Second {
 			t.Errorf("Run returned after %v", after)
@@ -187,9 +187,9 @@ func TestADrainThatIsOver(t *testing.T) {
 	})
 }
 
-// When ctx has ended, its error is none, but others are; while it lives, there is nothing
-// special about context.Canceled. The ctx of a drain, and of ErrorHandler, has what
-// Run's has in it.
+// Once ctx has ended, a call that returns the error of ctx has not failed, but one that
+// returns another error has. While ctx lives, context.Canceled is nothing special. The ctx of
+// a drain, and of ErrorHandler, has the values of Run's ctx.
 func TestErrorsAtAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type name struct{}
@@ -232,7 +232,7 @@ func TestErrorsAtAStop(t *testing.T) {
 	})
 }
 
-// A call that does not return is named, and waited for.
+// Run logs the key of a call that does not return, and waits for the call.
 func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))

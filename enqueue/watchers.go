@@ -13,17 +13,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Queue is what the watchers of this package put keys into: what [NewQueue] returns, or
-// any other of client-go's typed workqueues. Add may be called from several goroutines, and should not block.
+// Queue receives the keys from the watchers of this package: the queue that [NewQueue]
+// returns, or any other of client-go's typed workqueues. Add may be called from several
+// goroutines, and should not block.
 type Queue[K comparable] interface {
 	Add(key K)
 }
 
-// Object returns a watcher that puts the key of each object that is added, updated or
-// deleted into queue. Of updates, those pass that one of changes wants, or all if there
-// are none; see [Change]. For keys of another type there is [Map].
-//
-// It panics if queue or one of changes is nil.
+// Object returns a watcher that puts the key of each object that is added, updated or deleted
+// into queue. An update counts if one of changes wants it, or if there are no changes; see
+// [Change]. For keys of another type use [Map].
 func Object[T informer.Object](queue Queue[types.NamespacedName], changes ...Change) informer.ResourceWatcher[T] {
 	check("Object", queue, changes)
 	return enqueuer[T, types.NamespacedName]{queue, changes, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
@@ -31,29 +30,28 @@ func Object[T informer.Object](queue Queue[types.NamespacedName], changes ...Cha
 	}}
 }
 
-// Owners says which owners of an object [Owner] is about.
+// Owners says which owners of an object [Owner] puts into the queue.
 type Owners struct {
-	// Kind is what the owners are; those of other kinds are left out. Which version an
-	// owner reference has does not matter. Its Kind must be set.
+	// Kind is the kind of the owners; owners of other kinds are ignored. The version in an
+	// owner reference does not matter. Kind.Kind must be set.
 	Kind schema.GroupKind
 
-	// All is whether all owners of the kind count. Defaults to false: only the one that
-	// is the controller, of which an object has no more than one.
+	// All says whether all owners of the kind count. Defaults to false: only the owner that is
+	// the controller counts, and an object has at most one.
 	All bool
 
-	// ClusterScoped is whether the owners have no namespace. Defaults to false: theirs
-	// is that of the object. An owner reference does not say.
+	// ClusterScoped says whether the owners have no namespace; an owner reference does not
+	// tell. Defaults to false: the owners have the namespace of the object.
 	ClusterScoped bool
 }
 
-// Owner returns a watcher that puts the keys of an object's owners into queue, when the
-// object is added, updated or deleted. An update puts those there, too, that the object
-// had before. Of updates, those pass that one of changes wants, or all if there are
-// none; see [Change].
+// Owner returns a watcher that puts the keys of an object's owners into queue, when the object
+// is added, updated or deleted. For an update it also puts the keys of the owners that the
+// object had before. An update counts if one of changes wants it, or if there are no changes;
+// see [Change].
 //
-// If nothing but the key of a deleted object is known, which
-// [informer.Event].FinalStateUnknown tells of, its owners are not known either, and
-// nothing is put into queue.
+// If only the key of a deleted object is known (see [informer.Event].FinalStateUnknown), its
+// owners are not known, and nothing is put into queue.
 //
 // It panics if queue or one of changes is nil, or if owners has no kind.
 func Owner[T informer.Object](queue Queue[types.NamespacedName], owners Owners, changes ...Change) informer.ResourceWatcher[T] {
@@ -66,7 +64,7 @@ func Owner[T informer.Object](queue Queue[types.NamespacedName], owners Owners, 
 	}}
 }
 
-// of returns the keys of those owners of obj that o is about.
+// of returns the keys of those owners of obj that o selects.
 func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 	namespace := obj.GetNamespace()
 	if o.ClusterScoped {
@@ -82,16 +80,16 @@ func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 	return keys
 }
 
-// Map returns a watcher that puts what keys returns for an object into queue, when the
-// object is added, updated or deleted; when it is updated, for what it is now and for
-// what it was before, each key once. Of updates, those pass that one of changes wants,
-// or all if there are none; see [Change].
+// Map returns a watcher that calls keys for an object that is added, updated or deleted, and
+// puts the returned keys into queue. For an update it calls keys for both the new and the old
+// state, and puts each key once. An update counts if one of changes wants it, or if there are
+// no changes; see [Change].
 //
-// keys is called from the watcher's goroutine, with the ctx of its calls. It may block,
-// and may look things up in an informer. If nothing but the key of a deleted object is
-// known, that is all that it is given. If it fails, nothing of that event is put into
-// queue, and the watcher returns the error: WatcherOptions.Retry says whether the event
-// comes again.
+// keys is called from the watcher's goroutine, with the ctx of the watcher's call. It may
+// block, and may look things up in an informer. If only the key of a deleted object is known,
+// keys gets an object with nothing but that key. If keys fails, nothing of that event is put
+// into queue, and the watcher returns the error: WatcherOptions.Retry decides whether the
+// event comes again.
 //
 // It panics if queue, keys or one of changes is nil.
 func Map[T informer.Object, K comparable](queue Queue[K], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) informer.ResourceWatcher[T] {
@@ -117,7 +115,7 @@ func isNil(v any) bool {
 	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enqueuer puts into a queue what an event is about.
+// enqueuer is a watcher that puts the keys of an event into a queue.
 type enqueuer[T informer.Object, K comparable] struct {
 	queue   Queue[K]
 	changes []Change
@@ -133,16 +131,16 @@ func (q enqueuer[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 }
 
 func (q enqueuer[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
-	// What is alike before and after a merged event may have been something else, and
-	// reconciled as that, in between.
+	// A merged event may hide a state in between, and that state may have been reconciled. So
+	// it passes even if before and after are alike.
 	if !e.Merged && !passes(q.changes, e.Old, e.New) {
 		return nil
 	}
 	return q.put(ctx, e.New, e.Old)
 }
 
-// put adds the keys of all states to the queue, or none if that fails. Each is added
-// once: a key that is added again while a quick worker has it is reconciled again.
+// put adds the keys of all states to the queue, or none if keys fails. It adds each key once:
+// a key that is added again while a quick worker has it would be reconciled again.
 func (q enqueuer[T, K]) put(ctx context.Context, states ...T) error {
 	var all []K
 	for _, obj := range states {

@@ -22,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// keys is a queue that keeps everything.
+// keys is a queue that keeps every key.
 type keys[K comparable] struct {
 	mu    sync.Mutex
 	added []K
@@ -34,7 +34,7 @@ func (q *keys[K]) Add(key K) {
 	q.added = append(q.added, key)
 }
 
-// take returns what was added since the last call.
+// take returns the keys that were added since the last call.
 func (q *keys[K]) take() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func owner(version, kind, name string, controller bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, Controller: &controller}
 }
 
-// tell has w told of an add, an update and a delete.
+// tell calls w with an add, an update or a delete, depending on which of old and new is nil.
 func tell(t *testing.T, w informer.ResourceWatcher[*corev1.Pod], old, new *corev1.Pod) {
 	t.Helper()
 	var err error
@@ -103,7 +103,7 @@ func TestObjectEnqueuesItsKey(t *testing.T) {
 		_, _ = src.Delete(types.NamespacedName{Namespace: "ns", Name: "b"})
 		check("ns/b")
 		time.Sleep(61 * time.Minute)
-		check("ns/a") // the resync
+		check("ns/a") // by the resync
 	})
 }
 
@@ -145,7 +145,7 @@ func TestOwnerEnqueuesItsOwners(t *testing.T) {
 }
 
 func TestMapEnqueuesWhatTheFunctionReturns(t *testing.T) {
-	type node string // a key of the user's own
+	type node string // a key type of the user's own
 	var queue keys[node]
 	w := enqueue.Map(&queue, func(ctx context.Context, p *corev1.Pod) ([]node, error) {
 		if ctx != t.Context() {
@@ -185,7 +185,7 @@ func fields[K ~string](text string) (keys []K) {
 	return keys
 }
 
-// An event whose function fails comes again, if the watcher is added with Retry.
+// If the function of Map fails, its event comes again, if the watcher is added with Retry.
 func TestAMapThatFailsIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queue keys[string]
@@ -214,9 +214,9 @@ func TestAMapThatFailsIsCalledAgain(t *testing.T) {
 	})
 }
 
-// A label goes there and back while the first of the two updates waits for its retry. The
-// two are merged into one that changes no label; it must pass all the same, because the
-// object may have been reconciled for another reason meanwhile.
+// A label changes and changes back while the first of the two updates waits for its retry. The
+// two are merged into one update that changes no label. That update must pass anyway, because
+// the object may have been reconciled for another reason in between.
 func TestThereAndBackWhileARetryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queue keys[string]
@@ -323,7 +323,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What was merged may have been something else in between, and reconciled as that.
+// A merged update may hide a state in between, and that state may have been reconciled.
 func TestMergedUpdatesPass(t *testing.T) {
 	var queue keys[types.NamespacedName]
 	w := enqueue.Object[*corev1.Pod](&queue, enqueue.Labels)
@@ -336,7 +336,7 @@ func TestMergedUpdatesPass(t *testing.T) {
 	}
 }
 
-// An object that is being deleted already is like any other.
+// A further update of an object whose deletion has begun is filtered like any other.
 func TestADeletionThatGoesOnIsNoReason(t *testing.T) {
 	var queue keys[types.NamespacedName]
 	now := metav1.Now()
@@ -347,7 +347,7 @@ func TestADeletionThatGoesOnIsNoReason(t *testing.T) {
 	}
 }
 
-// Kinds whose objects have no generation are not silenced by Generation.
+// Generation does not keep out updates of kinds whose objects have no generation.
 func TestGenerationOfAnObjectWithoutOne(t *testing.T) {
 	var queue keys[types.NamespacedName]
 	w := enqueue.Object[*corev1.Pod](&queue, enqueue.Generation)
@@ -361,7 +361,7 @@ func TestGenerationOfAnObjectWithoutOne(t *testing.T) {
 		t.Errorf("a resync enqueues %q", got)
 	}
 	counted := pod("p", func(p *corev1.Pod) { p.Generation = 2 })
-	tell(t, w, counted, pod("p", func(p *corev1.Pod) { p.Generation = 1 })) // of a restored backup
+	tell(t, w, counted, pod("p", func(p *corev1.Pod) { p.Generation = 1 })) // from a restored backup
 	if got := queue.take(); got != "ns/p" {
 		t.Errorf("a generation that goes back enqueues %q", got)
 	}

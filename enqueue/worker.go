@@ -14,16 +14,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// worker reconciles one key after the other.
+// worker reconciles one key after another.
 type worker[K comparable] struct {
 	queue     workqueue.TypedRateLimitingInterface[K]
 	reconcile func(context.Context, K) (time.Duration, error)
 	opts      *Options
-	busy      atomic.Pointer[K] // what it is called for now
+	busy      atomic.Pointer[K] // the key of the call under way, nil if there is none
 }
 
-// run returns when the queue is shut down and empty. What is in it when ctx has ended is
-// taken out, and that is all.
+// run returns when the queue is shut down and empty. Keys that are still in the queue when ctx
+// has ended are taken out and dropped.
 func (w *worker[K]) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for {
@@ -40,7 +40,7 @@ func (w *worker[K]) run(ctx context.Context) {
 	}
 }
 
-// handle makes one attempt at key, and says to the queue when it wants another.
+// handle makes one attempt at key, and tells the queue when to hand the key out again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
 	again, err := w.call(ctx, key)
 	switch {
@@ -49,7 +49,7 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		return
 	case again > 0:
 		w.queue.AddAfter(key, again)
-	case again < 0: // the time has come already
+	case again < 0: // that time has passed already
 		w.queue.Add(key)
 	}
 	w.queue.Forget(key)
@@ -66,10 +66,10 @@ func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err e
 	return w.reconcile(ctx, key)
 }
 
-// fail has a key tried again after a failure, if that may help, and reports it.
+// fail reports a failure, and has key retried if that may help.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return // it was cancelled, which is no failure
+		return // a cancelled call is no failure
 	}
 	e := &Error{Name: w.opts.Name, Key: key, Failures: w.queue.NumRequeues(key) + 1, Err: err}
 	e.GaveUp = errors.Is(err, informer.ErrPermanent) || w.queue.ShuttingDown()
@@ -78,14 +78,14 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	} else {
 		w.queue.AddRateLimited(key)
 	}
-	// Not every rate limiter counts. With one that does not, no failure is the first.
+	// Not every rate limiter counts. With one that does not, every conflict is reported.
 	first := w.queue.NumRequeues(key) == 1
 	if !first || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)
 	}
 }
 
-// logError is what Options.ErrorHandler defaults to. The logger of ctx has name and key.
+// logError is the default of Options.ErrorHandler. The logger of ctx has name and key.
 func logError(ctx context.Context, err error) {
 	var failed *Error
 	errors.As(err, &failed)
@@ -97,7 +97,7 @@ func logError(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(failed.Err, "Reconciling has failed", values...)
 }
 
-// busy returns the keys that workers are called for now.
+// busy returns the keys of the calls under way.
 func busy[K comparable](workers []worker[K]) (keys []K) {
 	for i := range workers {
 		if key := workers[i].busy.Load(); key != nil {
