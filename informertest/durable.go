@@ -14,13 +14,12 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// ErrCrashed is wrapped by the errors of all operations of a [Durable] that has
-// crashed.
-var ErrCrashed = errors.New("the process that has the store has crashed")
+// ErrCrashed is wrapped by the errors of all operations of a [Durable] that has crashed.
+var ErrCrashed = errors.New("the process that owned the store has crashed")
 
-// Durable is an [informer.Durable] in memory, to test what becomes of an informer
-// that is stopped or crashes and begins anew. It is what one process has of its
-// store: Crash ends that process, and Reopen returns what the next one finds.
+// Durable is an [informer.Durable] in memory, to test how an informer goes on after a stop or
+// a crash. One Durable is the store as one process sees it: Crash ends that process, and
+// Reopen returns the store as the next process finds it.
 //
 //	d := informertest.NewDurable()
 //	d.FailAfter(func(op, _ string) error {
@@ -33,56 +32,62 @@ var ErrCrashed = errors.New("the process that has the store has crashed")
 //	next := d.Reopen()
 //	… // run another one
 //
-// With Fail in the place of FailAfter it crashes before the effect. What is stored can
-// be looked at with Resume, List and Tombstones, after a crash those of what Reopen
-// returns.
+// With Fail instead of FailAfter it crashes before the effect. Use Resume, List and Tombstones
+// to look at the stored state; after a crash, call them on the store that Reopen returns.
 //
-// It is always strict. These are errors that name the operation and the key, and have
-// no effect: an Apply or Forget while another one is under way; an Apply that is not
-// the one before it, if that has failed with anything but [informer.ErrPermanent] and
-// Resume was not called since; a Delete, in an Apply, of an object with another UID
-// than the one that is stored, unless there is a tombstone of it already; a change of
-// an unknown type; a Scan with a limit less than 1; and to hand in nil, a
-// [cache.DeletedFinalStateUnknown], what is no API object, or has no name. Err returns
-// the first of them, also of the Durables that this one was reopened from.
+// It is always strict. The following calls have no effect and return an error that names the
+// operation and the key:
 //
-// Its operations are, as Fail, FailAfter and Calls name them, "resume", "scan",
-// "apply", "tombstones", "forget", "get" (Get and GetByKey), "add", "update",
-// "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
-// (LastStoreSyncResourceVersion). The key of "scan" is the one that it begins after,
-// and that of "apply" the one of the first change. Those that are given a ctx return
-// its error once it has ended, also while they wait for Hang or Delay.
+//   - an Apply or Forget while another one is under way;
+//   - after an Apply that failed with any error except [informer.ErrPermanent], a
+//     different Apply before Resume is called;
+//   - a Delete, in an Apply, of an object with another UID than the stored one, unless
+//     there is a tombstone of the deleted object already;
+//   - a change of an unknown type;
+//   - a Scan with a limit less than 1;
+//   - any call with nil, a [cache.DeletedFinalStateUnknown], a value that is no API object,
+//     or an object without a name.
 //
-// It hands out the very objects that it was given; the next process finds copies.
-// Add, Update, Delete and Replace take what is there and what is not, as those of
-// client-go's stores do. It is no [cache.Indexer]. All methods may be called from any
-// goroutine at any time. It starts no goroutine and takes time only from package time;
-// to use it in a testing/synctest bubble, make or reopen it there. A Durable is made
-// by [NewDurable] or Reopen and must not be copied.
+// Err returns the first of these errors, also those of the Durables that this one was reopened
+// from.
+//
+// Fail, FailAfter and Calls use these names of operations: "resume", "scan", "apply",
+// "tombstones", "forget", "get" (Get and GetByKey), "add", "update", "delete", "list", "list
+// keys", "replace", "resync", "bookmark" and "last version" (LastStoreSyncResourceVersion).
+// The key of "scan" is the key that the scan begins after, and the key of "apply" is that of
+// the first change. Operations that take a ctx return its error once it has ended, also while
+// they wait for Hang or Delay.
+//
+// It returns the same objects that were stored, not copies; the next process finds copies.
+// Like client-go's stores, Add, Update, Delete and Replace accept objects whether they exist
+// or not. It is no [cache.Indexer]. All methods may be called from any goroutine at any time.
+// It starts no goroutine and takes time only from package time; to use it in a
+// testing/synctest bubble, make or reopen it there. A Durable is made by [NewDurable] or
+// Reopen and must not be copied.
 type Durable struct {
 	storeFaults
 
-	state   sync.Mutex // protects the rest; held for no longer than an effect takes
+	state   sync.Mutex // protects the fields below; held only as long as an effect takes
 	crashed bool
 	now     contents
-	lose    int        // how many writes a crash takes along
-	past    []contents // what there was before each of those
-	failed  *attempt   // an Apply that must be made again
+	lose    int        // how many of the last writes a crash undoes
+	past    []contents // the contents before each of those writes
+	failed  *attempt   // an Apply that failed and must be repeated; nil if there is none
 }
 
 var _ informer.Durable = (*Durable)(nil)
 
-// NewDurable returns a store that holds nothing and has no bookmark. To fill it
-// before an informer begins, use Add or Apply.
+// NewDurable returns a store that holds nothing and has no bookmark. To fill it before an
+// informer starts, use Add or Apply.
 func NewDurable() *Durable {
 	return &Durable{now: contents{objects: map[string]any{}, tombstones: map[identity]any{}}}
 }
 
-// Crash ends the process that has the store: every operation fails from now on, and
-// so do, without effect, those that wait. List and ListKeys, which cannot fail, return
-// nothing. What took effect stays, but for what LoseOnCrash says. The functions that
-// Fail and FailAfter were given may call it. It ends what they, Hang and Delay have
-// begun, and does not block.
+// Crash ends the process that owns the store. From now on every operation fails; operations
+// that wait fail too, without effect. List and ListKeys, which cannot fail, return nothing.
+// Writes that took effect stay, except those that LoseOnCrash drops. Crash ends the effects of
+// Fail, FailAfter, Hang and Delay; the functions passed to Fail and FailAfter may call it. It
+// does not block.
 func (d *Durable) Crash() {
 	d.state.Lock()
 	defer d.state.Unlock()
@@ -93,21 +98,21 @@ func (d *Durable) Crash() {
 	d.Heal()
 }
 
-// LoseOnCrash lets a crash take along the last n writes, of those that are made from
-// now on, as a store does that commits several at once: what is found then is what
-// there was before them. A write is an Apply, Forget, Add, Update, Delete or Replace
-// that took effect. n is 0 by default. See informer.Durable for what an informer misses then. What was written before a call is safe: call it
-// with 0 before Reopen for what a process leaves that ends well. With an n that is not
-// 0 a write takes as long as to copy a map of all that is stored. It does not block.
+// LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
+// that commits several writes at once: the next process finds the state before them. A write
+// is an Apply, Forget, Add, Update, Delete or Replace that took effect. n is 0 by default. See
+// informer.Durable for the events that an informer misses then. Writes before the call are
+// safe: to model a process that ends well, call it with 0 before Reopen. If n is not 0, each
+// write copies a map of all stored objects, and takes as long as that. It does not block.
 func (d *Durable) LoseOnCrash(n int) {
 	d.state.Lock()
 	defer d.state.Unlock()
 	d.lose, d.past = n, nil
 }
 
-// Reopen returns what the next process finds after a Crash, which it calls. The
-// objects in it are copies, and nothing that was wrong with this store is with that
-// one. Each call returns a store of its own. It does not block.
+// Reopen calls Crash and returns the store as the next process finds it. The objects in it are
+// copies, and it has none of the faults of this store. Each call returns a store of its own.
+// It does not block.
 func (d *Durable) Reopen() *Durable {
 	d.Crash()
 	d.state.Lock()
@@ -154,7 +159,7 @@ func (d *Durable) Apply(ctx context.Context, changes []cache.Transaction, bookma
 	err := d.alone(ctx, "apply", key, func() error {
 		err := d.now.check(changes)
 		if err == nil && !d.failed.allows(asked) {
-			err = errors.New("the one before it has failed and must be made again")
+			err = errors.New("the previous Apply has failed and must be repeated first")
 		}
 		if err != nil {
 			return d.refuse("apply", key, err)
@@ -192,7 +197,7 @@ func (d *Durable) Forget(ctx context.Context, tombstones map[string][]types.UID)
 	})
 }
 
-// Add stores an object. As all writes but Apply and Forget, it removes the bookmark.
+// Add stores an object. Like every write except Apply and Forget, it removes the bookmark.
 func (d *Durable) Add(obj any) error {
 	return d.write("add", obj, func(key string) { d.now.set(key, obj) })
 }
@@ -207,13 +212,13 @@ func (d *Durable) Delete(obj any) error {
 	return d.write("delete", obj, func(key string) { d.now.remove(key) })
 }
 
-// Get returns what is stored under the key of obj.
+// Get returns the object stored under the key of obj.
 func (d *Durable) Get(obj any) (item any, exists bool, err error) {
 	key, wrong := storable(obj)
 	return d.get(key, wrong)
 }
 
-// GetByKey returns what is stored under a key.
+// GetByKey returns the object stored under key.
 func (d *Durable) GetByKey(key string) (item any, exists bool, err error) { return d.get(key, nil) }
 
 // List returns all objects, in the order of their keys.
@@ -228,8 +233,8 @@ func (d *Durable) ListKeys() (keys []string) {
 	return keys
 }
 
-// Replace stores the objects of a list in place of all others. It removes the bookmark,
-// while the tombstones stay.
+// Replace stores the objects of a list in place of all others. It removes the bookmark and
+// keeps the tombstones.
 func (d *Durable) Replace(objs []any, _ string) error {
 	return d.operate(context.Background(), "replace", "", func() error {
 		for _, obj := range objs {
@@ -252,7 +257,7 @@ func (d *Durable) Resync() error {
 	return d.operate(context.Background(), "resync", "", func() error { return nil })
 }
 
-// Bookmark does nothing: the bookmark that Resume returns is set by Apply alone.
+// Bookmark does nothing: only Apply sets the bookmark that Resume returns.
 func (d *Durable) Bookmark(string) { d.look("bookmark", func() {}) }
 
 // LastStoreSyncResourceVersion returns "".
@@ -261,7 +266,7 @@ func (d *Durable) LastStoreSyncResourceVersion() string {
 	return ""
 }
 
-// operate makes an operation that can fail. effect is called with state locked.
+// operate runs an operation that can fail. It calls effect with state locked.
 func (d *Durable) operate(ctx context.Context, op, key string, effect func() error) error {
 	err := d.do(ctx, op, key, func() error {
 		d.state.Lock()
@@ -279,8 +284,7 @@ func (d *Durable) operate(ctx context.Context, op, key string, effect func() err
 	return err
 }
 
-// alone makes an operation that must not be under way twice, nor beside another one
-// of them.
+// alone runs an operation that must not overlap with another operation run by alone.
 func (d *Durable) alone(ctx context.Context, op, key string, effect func() error) error {
 	const what = "apply or forget"
 	free := d.claim(what)
@@ -295,7 +299,7 @@ func (d *Durable) alone(ctx context.Context, op, key string, effect func() error
 	})
 }
 
-// write makes an operation that writes one object.
+// write runs an operation that writes one object.
 func (d *Durable) write(op string, obj any, effect func(key string)) error {
 	key, wrong := storable(obj)
 	return d.operate(context.Background(), op, key, func() error {
@@ -323,7 +327,7 @@ func (d *Durable) get(key string, wrong error) (item any, exists bool, err error
 	return item, exists, nil
 }
 
-// look makes an operation that cannot fail.
+// look runs an operation that cannot fail.
 func (d *Durable) look(op string, effect func()) {
 	_ = d.begin(context.Background(), op)
 	d.state.Lock()
@@ -333,7 +337,7 @@ func (d *Durable) look(op string, effect func()) {
 	}
 }
 
-// keepPast is called before a write. state is locked.
+// keepPast keeps the contents before a write, for LoseOnCrash. It is called with state locked.
 func (d *Durable) keepPast() {
 	if d.lose <= 0 {
 		return
@@ -344,7 +348,7 @@ func (d *Durable) keepPast() {
 	}
 }
 
-// noteApply notes whether an Apply must be made again.
+// noteApply notes whether an Apply must be repeated.
 func (d *Durable) noteApply(asked *attempt, err error) {
 	d.state.Lock()
 	defer d.state.Unlock()

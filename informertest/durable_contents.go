@@ -13,28 +13,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// contents is what a [Durable] holds.
+// contents is the stored state of a [Durable].
 type contents struct {
-	keys       []string // of objects, in order
+	keys       []string // the keys of objects, sorted
 	objects    map[string]any
 	tombstones map[identity]any
 	bookmark   string
 }
 
-// identity is what tombstones are told apart by.
+// identity identifies a tombstone.
 type identity struct {
 	key string
 	uid types.UID
 }
 
-// attempt is an Apply as it was asked for.
+// attempt holds the arguments of an Apply.
 type attempt struct {
 	changes  []cache.Transaction
 	bookmark string
 }
 
-// allows reports whether next may come after a, which has failed; after nil anything
-// may.
+// allows reports whether next may come after a, an Apply that has failed. After nil any Apply
+// may come.
 func (a *attempt) allows(next *attempt) bool {
 	return a == nil || a.bookmark == next.bookmark && slices.Equal(a.changes, next.changes)
 }
@@ -65,9 +65,9 @@ func (c *contents) scan(after string, limit int) []any {
 	return objs
 }
 
-// check returns an error if changes are not what an informer may ask for.
+// check returns an error if an informer must not ask for changes.
 func (c *contents) check(changes []cache.Transaction) error {
-	uids, kept := map[string]*types.UID{}, map[identity]bool{} // what comes of the changes before
+	uids, kept := map[string]*types.UID{}, map[identity]bool{} // the effect of the changes checked so far
 	for i, change := range changes {
 		key, err := storable(change.Object)
 		if err != nil {
@@ -84,10 +84,10 @@ func (c *contents) check(changes []cache.Transaction) error {
 				is := uidOf(obj)
 				stored = &is
 			}
-			// One that comes again, because it failed after its effect, may find
-			// what was added after it.
+			// A change that is repeated, because it failed after its effect, may find an
+			// object that was added after it.
 			if stored != nil && *stored != uid && !kept[id] && c.tombstones[id] == nil {
-				return fmt.Errorf("change %d, %s of %q: its UID is %q, and that of what is stored is %q", i, change.Type, key, uid, *stored)
+				return fmt.Errorf("change %d, %s of %q: its UID is %q, but the UID of the stored object is %q", i, change.Type, key, uid, *stored)
 			}
 			uids[key], kept[id] = nil, true
 		default:
@@ -110,7 +110,7 @@ func (c *contents) apply(changes []cache.Transaction, bookmark string) {
 	c.bookmark = bookmark
 }
 
-// clone returns contents that can be changed by themselves, with the same objects.
+// clone returns a copy of c that can be changed on its own, with the same objects.
 func (c *contents) clone() contents {
 	return contents{
 		keys:       slices.Clone(c.keys),
@@ -120,7 +120,7 @@ func (c *contents) clone() contents {
 	}
 }
 
-// copied is as clone, but with other objects.
+// copied returns a copy of c with copies of the objects.
 func (c *contents) copied() contents {
 	all := c.clone()
 	for key, obj := range all.objects {
@@ -142,7 +142,7 @@ func storable(obj any) (key string, err error) {
 		return key, err
 	}
 	if _, ok := obj.(runtime.Object); !ok {
-		return key, fmt.Errorf("it was given a %T, which is no runtime.Object", obj)
+		return key, fmt.Errorf("it was given a %T, which is not a runtime.Object", obj)
 	}
 	if object, err := meta.Accessor(obj); err != nil || object.GetName() == "" {
 		return key, errors.New("the object has no name")

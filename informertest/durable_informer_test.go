@@ -27,8 +27,8 @@ func TestInformersUseADurableRightlyWhateverBecomesOfThem(t *testing.T) {
 	})
 }
 
-// runOver runs an informer as one process does: over a store that fails now and then
-// and, but for the last process, crashes in the middle.
+// runOver runs an informer as one process does. Its store fails now and then and, except for
+// the last process, crashes in the middle.
 func runOver(t *testing.T, d *informertest.Durable, src *configMapSource, process int) {
 	t.Helper()
 	inf := must(informer.New(src, informer.Options[*corev1.ConfigMap]{

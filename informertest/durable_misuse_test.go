@@ -28,7 +28,7 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 	none := (*corev1.ConfigMap)(nil)
 	for name, c := range map[string]struct {
 		do   func(ctx context.Context, d *informertest.Durable) error
-		want []string // to be found in the error
+		want []string // texts that the error must contain
 	}{
 		"apply of nil":                     {one(cache.TransactionTypeAdd, nil), []string{"apply", "change 1", "nil"}},
 		"apply of a nil pointer":           {one(cache.TransactionTypeAdd, none), []string{"apply", "change 1", "nil"}},
@@ -81,8 +81,8 @@ func TestAnApplyThatHasFailedMustBeMadeAgain(t *testing.T) {
 	failing := errors.New("mine")
 	for name, c := range map[string]struct {
 		err   error
-		first func(d *informertest.Durable) // before another Apply is made
-		want  bool                          // that it is refused
+		first func(d *informertest.Durable) // runs before another Apply
+		want  bool                          // whether that Apply is refused
 	}{
 		"another one is refused":              {failing, func(*informertest.Durable) {}, true},
 		"with another bookmark it is refused": {failing, nil, true},
@@ -102,7 +102,7 @@ func TestAnApplyThatHasFailedMustBeMadeAgain(t *testing.T) {
 				changes = nil
 			}
 			err := d.Apply(t.Context(), changes, "30")
-			if refused := err != nil && strings.Contains(err.Error(), "must be made again"); refused != c.want || !errors.Is(d.Err(), err) {
+			if refused := err != nil && strings.Contains(err.Error(), "must be repeated first"); refused != c.want || !errors.Is(d.Err(), err) {
 				t.Errorf("apply returned %v, remembered is %v", err, d.Err())
 			}
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// durableOps are all operations of a durable store, by the names that it has for
-// them, such that each works on a store of durableOf.
+// durableOps are all operations of a Durable, by their names. Each works on a store from
+// durableOf.
 var durableOps = []struct {
 	op  string
 	key string // "-" if it cannot fail
@@ -59,10 +59,10 @@ var durableOps = []struct {
 	{"last version", "-", func(_ context.Context, d *informertest.Durable) error { d.LastStoreSyncResourceVersion(); return nil }},
 }
 
-// takesCtx says which of them are given a ctx.
+// takesCtx names the operations that take a ctx.
 var takesCtx = []string{"resume", "scan", "apply", "tombstones", "forget"}
 
-// incarnation returns an object whose UID is made of its name and a number.
+// incarnation returns an object whose UID consists of its name and a number.
 func incarnation(name, value, number string) *corev1.ConfigMap {
 	obj := configMap(name, value)
 	obj.UID = types.UID("uid-" + name + number)
@@ -77,8 +77,8 @@ func del(name string) cache.Transaction {
 	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: incarnation(name, "", "")}
 }
 
-// durableOf returns a store that holds a=1 and b=1 at version 10 and a tombstone of
-// one that is gone.
+// durableOf returns a store that holds a=1 and b=1 at version 10 and a tombstone of the object
+// "gone".
 func durableOf(t *testing.T) *informertest.Durable {
 	t.Helper()
 	d := informertest.NewDurable()
@@ -88,9 +88,9 @@ func durableOf(t *testing.T) *informertest.Durable {
 	return d
 }
 
-const asMade = "10: a=1 b=1, gone: uid-gone" // what durableOf holds
+const asMade = "10: a=1 b=1, gone: uid-gone" // the contents of a store from durableOf
 
-// heldBy returns all that a store holds: "bookmark: name=value …, gone: uid …".
+// heldBy returns the contents of a store: "bookmark: name=value …, gone: uid …".
 func heldBy(t *testing.T, d *informertest.Durable) string {
 	t.Helper()
 	text := must(d.Resume(t.Context())) + ":"
@@ -232,7 +232,7 @@ func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
 	if _, err := next.Resume(t.Context()); !errors.Is(err, informertest.ErrCrashed) {
 		t.Errorf("the one that was reopened returned %v", err)
 	}
-	wantHeld(t, d.Reopen(), asMade) // not what became of the first that it returned
+	wantHeld(t, d.Reopen(), asMade) // changes of the first reopened store do not show here
 }
 
 func TestACrashTakesTheLastWritesAlong(t *testing.T) {
@@ -314,7 +314,7 @@ func TestACrashEndsWhatHangs(t *testing.T) {
 				d.Hang()
 				done := make(chan error)
 				go func() { done <- o.do(t.Context(), d) }()
-				time.Sleep(time.Hour) // which passes only if it is durably blocked
+				time.Sleep(time.Hour) // time passes only if it is durably blocked
 				begin := time.Now()
 				d.Crash()
 				if err := <-done; time.Since(begin) > 0 || o.key != "-" && !errors.Is(err, informertest.ErrCrashed) {

@@ -15,21 +15,21 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// patience is how long Expect waits. In a synctest bubble it takes no time.
+// patience is how long Expect and Run wait. In a synctest bubble that takes no time.
 const patience = 30 * time.Second
 
-// Recorder is a watcher that remembers what it was told and checks it against
-// the contract as it goes. Its zero value is ready to use; it must not be copied.
-// Its methods may be called from any goroutine.
+// Recorder is a watcher that records its events and checks each of them against the informer's
+// contract. Its zero value is ready to use; it must not be copied. Its methods may be called
+// from any goroutine.
 type Recorder[T informer.Object] struct {
-	// Hook, if set before the recorder is added to an informer, is called for
-	// every event after it has been recorded, with nothing locked. It may block,
-	// and what it returns is returned to the informer.
+	// Hook, if set before the recorder is added to an informer, is called for every event
+	// after it has been recorded, with nothing locked. It may block, and the recorder returns
+	// its result to the informer.
 	Hook func(ctx context.Context, e informer.Event[T]) error
 
-	mu       sync.Mutex // protects the rest
+	mu       sync.Mutex // protects the fields below
 	events   []informer.Event[T]
-	expected int // how many of events Expect has consumed
+	expected int // number of events that Expect has consumed
 	view     map[types.NamespacedName]T
 	broken   error
 	more     chan struct{} // closed at the next event; nil if nobody waits
@@ -67,7 +67,7 @@ func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e i
 	return r.Hook(ctx, e)
 }
 
-// apply brings the view up to date and returns how e contradicts it.
+// apply brings the view up to date. It returns an error if e contradicts the view.
 func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) error {
 	var none T
 	if called != e.Type {
@@ -96,7 +96,7 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 		}
 	}
 	if tombstone := e.Type == informer.EventDeleted && e.Origin == informer.OriginInitial && e.FinalStateUnknown; tombstone && !there {
-		return nil // a durable store has kept it for whoever was not told
+		return nil // a durable store kept the tombstone for watchers that had not seen the delete
 	}
 	if !there {
 		return fmt.Errorf("was not there")
@@ -110,8 +110,8 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 	return nil
 }
 
-// same reports whether two objects are one state of one object. Stores that decode
-// what they return never return the same pointer twice.
+// same reports whether two objects are the same state of one object. Stores that decode their
+// objects never return the same pointer twice.
 func same[T informer.Object](a, b T) bool {
 	return a == b || a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
@@ -123,31 +123,30 @@ func (r *Recorder[T]) Events() []informer.Event[T] {
 	return slices.Clone(r.events)
 }
 
-// View returns what the events so far add up to: what a program that keeps a
-// state of its own from them now believes.
+// View returns the objects that the events so far add up to: the state that a program now has
+// if it builds its state from them.
 func (r *Recorder[T]) View() map[types.NamespacedName]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.view)
 }
 
-// Err returns the first event that contradicts those before it: an object that
-// was added twice, one that was updated or deleted without being there, or an
-// Old that is not the New of the event before, by UID and resourceVersion: with objects
-// of a client-go fake, which have none, any Old will do.
+// Err returns an error for the first event that contradicts those before it: an object that is
+// added twice, or is updated or deleted without being there, or an event whose Old is not the
+// New of the event before. Old and New are compared by UID and resourceVersion. Objects of a
+// client-go fake have neither, so there any Old passes.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.broken
 }
 
-// Expect waits for as many further events as are wanted and fails the test if
-// they are not these. An event is written as its type and its key, such as
-// "added default/web" or "deleted node-1". The order counts among the events of
-// one object only, which is what an informer promises. It also fails if the
-// events contradict each other, see Err, or do not come within 30 s, which takes
-// no time in a synctest bubble. Events that were expected are not seen by the
-// next Expect.
+// Expect waits for len(want) further events and fails the test if they are not those of want.
+// An event is written as its type and its key, such as "added default/web" or "deleted
+// node-1". The order counts only among the events of one object, which is all that an informer
+// promises. Expect also fails the test if the events contradict each other, see Err, or do not
+// come within 30 s, which takes no time in a synctest bubble. The next Expect begins after
+// these events.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
 	got, err := r.take(t.Context(), len(want))
@@ -167,8 +166,8 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	}
 }
 
-// take waits for n events that were not taken before and returns them as Expect
-// writes them. It returns fewer with an error if they do not come.
+// take waits for n events that were not taken before and returns them in the notation of
+// Expect. If they do not come, it returns fewer and an error.
 func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -197,9 +196,8 @@ func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
 	}
 }
 
-// ExpectNone fails the test if there is an event that no Expect has consumed. It
-// does not wait: call synctest.Wait before it, or expect an event that must come
-// later.
+// ExpectNone fails the test if there is an event that no Expect has consumed. It does not
+// wait: call synctest.Wait before it, or expect an event that must come later.
 func (r *Recorder[T]) ExpectNone(t testing.TB) {
 	t.Helper()
 	r.mu.Lock()

@@ -58,7 +58,7 @@ func TestARecorderFindsContradictions(t *testing.T) {
 	}
 }
 
-// failing is a testing.TB that remembers whether it failed.
+// failing is a testing.TB that records the messages of failures.
 type failing struct {
 	testing.TB
 	ctx    context.Context
@@ -79,7 +79,7 @@ func TestExpectComparesTheEventsOfEachObjectInOrder(t *testing.T) {
 			{[]string{"added default/a", "deleted default/a", "added default/b"}, true},
 			{[]string{"added default/b", "added default/a", "deleted default/a"}, true},
 			{[]string{"deleted default/a", "added default/a", "added default/b"}, false},
-			{[]string{"added default/a", "deleted default/a"}, false}, // the other comes first
+			{[]string{"added default/a", "deleted default/a"}, false}, // default/b was added first
 			{[]string{"added default/a", "deleted default/a", "added default/b", "added default/c"}, false},
 		} {
 			var r informertest.Recorder[*corev1.Pod]
@@ -156,5 +156,5 @@ func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {
 	default:
 		t.Error("the watcher has not stopped")
 	}
-	stop() // and the end of the test does it once more
+	stop() // the end of the test calls stop again
 }

@@ -14,57 +14,57 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// firstVersion is the resourceVersion of a source in which nothing has happened.
+// firstVersion is the resourceVersion of a source without any changes.
 const firstVersion = 1000
 
-// Source is an API server for one resource, in memory. It is a
-// [cache.ListerWatcher] and a [cache.ListerWatcherWithContext], to be given to
-// whatever lists and watches, and it does what the Kubernetes API server does:
+// Source is an API server for one resource, in memory. It is a [cache.ListerWatcher] and a
+// [cache.ListerWatcherWithContext], for any code that lists and watches, and it behaves like
+// the Kubernetes API server:
 //
-//   - Every write gets a resourceVersion of its own, deletes included, from one
+//   - Every write, deletes included, gets a resourceVersion of its own from one
 //     counter; every object has a UID that no other object of the source ever had.
 //   - A watch that starts at a resourceVersion delivers every change after it, in
-//     order, each once. One that starts at none, or at "0", or asks for the
-//     initial events, is first told of what there is. One that starts at a
-//     resourceVersion to come is told of nothing until that is past.
-//   - LIST is paginated, answers older versions, and refuses those to come.
+//     order, each once. A watch that starts without a resourceVersion, at "0", or with a
+//     request for the initial events delivers the existing objects first. A watch that
+//     starts at a future resourceVersion delivers nothing until the source has passed it.
+//   - LIST is paginated, answers older versions, and refuses future ones.
 //   - Label selectors work, and the field selectors metadata.name and
 //     metadata.namespace. An object that a change brings into the selection of a
-//     watch is added to it, one that a change takes out is deleted from it.
+//     watch is added to it; an object that a change takes out is deleted from it.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
-// An informer streams its first state, and then sends no LIST at all: to make
-// it list, so that what goes wrong with a LIST is seen, let SetWatchList reject
-// streams or turn them off in the informer's options.
+// An informer streams its first state, and then sends no LIST at all. To test faults of a
+// LIST, make the informer list: let SetWatchList reject streams, or turn streams off in the
+// informer's options.
 //
-// There is no admission, no defaulting and no garbage collection: a deleted
-// object is gone at once, whatever its finalizers, and its generation and
-// timestamps are what the test made them.
+// There is no admission, no defaulting and no garbage collection. A deleted object is gone at
+// once, whatever its finalizers are. The test sets an object's generation and timestamps
+// itself.
 //
-// Create, Update, Apply and Delete write. Get, Objects and ResourceVersion look
-// at the state directly and are no requests. Requests, Watches and
-// WaitForWatches tell what the readers of the source are doing.
+// Create, Update, Apply and Delete write. Get, Objects and ResourceVersion read the state
+// directly and do not count as requests. Requests, Watches and WaitForWatches tell what the
+// readers of the source are doing.
 //
-// The other methods make something go wrong. Some do it once: Disconnect,
-// Expire, Compact, Restore, Inject and Bookmark. Others stay until Heal: Fail,
-// Mute, SlowList, HoldList, InjectListItem and OmitListVersion. SetWatchList and
-// RefuseExpired say what kind of server it is; Heal leaves that alone.
+// The other methods make something go wrong. Some act once: Disconnect, Expire, Compact,
+// Restore, Inject and Bookmark. Others last until Heal: Fail, Mute, SlowList, HoldList,
+// InjectListItem and OmitListVersion. SetWatchList and RefuseExpired choose the kind of
+// server, which Heal does not change.
 //
-// Any method may be called from any goroutine at any time. Only LIST, where
-// SlowList or HoldList say so, and WaitForWatches block. Whatever goes in or
-// comes out is a copy, so both sides may change what they have.
+// Any method may be called from any goroutine at any time. Only LIST, because of SlowList or
+// HoldList, and WaitForWatches block. All objects passed in or returned are copied, so both
+// sides may change theirs.
 //
-// A source runs a goroutine for each open watch and none of its own: there is
-// nothing to close, as long as watches are stopped or their ctx ends. It takes
-// time only from package time; to use it in a testing/synctest bubble, create it
-// there. It keeps all changes until Compact or Expire, or Restore to before them.
+// A source runs one goroutine for each open watch and no others. It needs no Close, as long as
+// watches are stopped or their ctx ends. It takes time only from package time; to use it in a
+// testing/synctest bubble, create it there. It keeps all changes until Compact or Expire drops
+// them, or until Restore goes back to before them.
 type Source[T informer.Object] struct {
 	mu      sync.Mutex
 	version uint64
 	objects map[types.NamespacedName]T // never changed in place
-	uids    map[types.UID]bool         // all that were ever in use
-	lastUID uint64                     // the number in the latest that was made
-	kind    schema.GroupVersionKind    // of the first object that says its own
+	uids    map[types.UID]bool         // all UIDs that were ever in use
+	lastUID uint64                     // the number in the latest generated UID
+	kind    schema.GroupVersionKind    // of the first object that has one
 	goType  reflect.Type               // of the first object; T may be an interface
 
 	history  history[T]
@@ -79,14 +79,13 @@ var (
 	_ cache.ListerWatcherWithContext = (*Source[informer.AnyObject])(nil)
 )
 
-// NewSource returns a source that holds copies of objs, created in that order.
-// It panics if Create would fail for one of them, that is, if one has no name or
-// two have the same.
+// NewSource returns a source that holds copies of objs, created in that order. It panics if
+// Create would fail for one of them, that is, if one has no name or two have the same name.
 //
-// The kind of an *unstructured.Unstructured, and of whatever else does not imply
-// it, is that of the first object that the source has had. Until then bookmarks
-// have none, and a reflector that expects a certain kind ignores them and never
-// syncs. If such a source is to be empty, create an object and delete it.
+// An *unstructured.Unstructured, like every type that does not imply its kind, has the kind of
+// the first object of the source. Until there is an object, bookmarks have no kind, and a
+// reflector that expects a certain kind ignores them and never syncs. If such a source should
+// be empty, create an object and delete it.
 func NewSource[T informer.Object](objs ...T) *Source[T] {
 	s := &Source[T]{
 		version: firstVersion,
@@ -105,10 +104,9 @@ func NewSource[T informer.Object](objs ...T) *Source[T] {
 	return s
 }
 
-// Create adds a copy of obj and returns it as stored. It keeps the UID of obj,
-// unless it has none or an object of this source has had it before, and ignores
-// its resourceVersion. It does not block. The error is AlreadyExists, or Invalid
-// if obj has no name.
+// Create adds a copy of obj and returns it as stored. It keeps the UID of obj, unless the UID
+// is empty or an object of this source has had it before. It ignores the resourceVersion of
+// obj. It does not block. The error is AlreadyExists, or Invalid if obj has no name.
 func (s *Source[T]) Create(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,10 +117,10 @@ func (s *Source[T]) Create(obj T) (T, error) {
 	return s.create(obj)
 }
 
-// Update replaces an object by a copy of obj and returns it as stored. Nothing
-// is written, and no watch told, if that changes nothing, as with the API server.
-// It does not block. The error is NotFound, or Conflict if obj has a UID or a
-// resourceVersion that is not that of the stored object.
+// Update replaces an object by a copy of obj and returns it as stored. As with the API server,
+// an update without a difference writes nothing and sends nothing to watches. It does not
+// block. The error is NotFound, or Conflict if obj has another UID or resourceVersion than the
+// stored object.
 func (s *Source[T]) Update(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,9 +140,9 @@ func (s *Source[T]) Update(obj T) (T, error) {
 	return s.update(before, obj), nil
 }
 
-// Apply creates the object or updates it, whatever the UID and resourceVersion
-// of obj, and returns it as stored. As with Update, nothing is written if that
-// changes nothing. It does not block. It panics if obj has no name.
+// Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and
+// returns it as stored. As with Update, an update without a difference writes nothing. It does
+// not block. It panics if obj has no name.
 func (s *Source[T]) Apply(obj T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,16 +198,15 @@ func (s *Source[T]) Objects() []T {
 	return objs
 }
 
-// ResourceVersion returns the current resourceVersion, a decimal number: that of
-// the last write, or a newer one after Compact and Expire, or the one of Restore. It
-// does not block.
+// ResourceVersion returns the current resourceVersion, a decimal number: that of the last
+// write, a newer one after Compact and Expire, or the one of Restore. It does not block.
 func (s *Source[T]) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return formatVersion(s.version)
 }
 
-// create stores a copy of obj, of which the source has none yet.
+// create stores a copy of obj, which must not exist yet.
 func (s *Source[T]) create(obj T) (T, error) {
 	var none T
 	if obj.GetName() == "" {
@@ -219,7 +216,7 @@ func (s *Source[T]) create(obj T) (T, error) {
 	}
 	after := copyOf(obj)
 	for uid := after.GetUID(); uid == "" || s.uids[uid]; uid = after.GetUID() {
-		// Not the resourceVersion, which Restore brings back.
+		// The UID is not made from the resourceVersion, because Restore sets that back.
 		s.lastUID++
 		after.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.lastUID)))
 	}
@@ -239,8 +236,8 @@ func (s *Source[T]) update(before, obj T) T {
 	return copyOf(after)
 }
 
-// write makes the change from before to after, one of which may be the zero T,
-// and gives it, and after, the next resourceVersion.
+// write makes the change from before to after, one of which may be the zero T. It gives the
+// change, and after, the next resourceVersion.
 func (s *Source[T]) write(key types.NamespacedName, before, after T) {
 	var none T
 	s.version++

@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// WatchListMode says what a source makes of a watch that asks for the initial
-// events; see [Source.SetWatchList].
+// WatchListMode says how a source answers a watch that asks for the initial events; see
+// [Source.SetWatchList].
 type WatchListMode uint8
 
 const (
-	// WatchListSupported is a server that sends the initial events and the
-	// bookmark at their end. It is the default.
+	// WatchListSupported is a server that sends the initial events and the bookmark at their
+	// end. It is the default.
 	WatchListSupported WatchListMode = iota
-	// WatchListRejected is an API server that has the feature switched off: it
-	// answers 422 Invalid.
+	// WatchListRejected is an API server with the feature switched off: it answers 422
+	// Invalid.
 	WatchListRejected
-	// WatchListSilent is a server that does not know what it is asked for, as are
-	// many fakes: it opens the watch and never sends anything.
+	// WatchListSilent is a server that does not understand the request, like many fakes: it
+	// opens the watch and never sends anything.
 	WatchListSilent
 )
 
-// faults is all that is not as it should be.
+// faults holds the faults that a source has at the moment, and the kind of server it is.
 type faults struct {
 	failures    map[Verb][]failure
 	mute        mute
@@ -39,10 +39,10 @@ type faults struct {
 
 type failure struct {
 	err   error
-	times int // < 0 for ever
+	times int // negative: until Heal
 }
 
-// mute says whether watches are muted, and when that is no longer so.
+// mute says whether watches are muted, and lets them wait for the next call of Mute.
 type mute struct {
 	on   bool
 	over chan struct{} // closed when Mute is called again
@@ -56,8 +56,8 @@ func newFaults() faults {
 	}
 }
 
-// Heal ends all that Fail, Mute, SlowList, HoldList, InjectListItem and
-// OmitListVersion have begun. It does not block.
+// Heal ends the effects of Fail, Mute, SlowList, HoldList, InjectListItem and OmitListVersion.
+// It does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,12 +72,12 @@ func (s *Source[T]) Heal() {
 	s.faults.omitVersion = false
 }
 
-// Fail lets the next times requests of that verb answer err, or all until Heal
-// if times is negative. Failures queue up: those of a further call come after
-// those of this one. It does not block. It panics if err is nil.
+// Fail makes the next times requests of that verb return err, or all until Heal if times is
+// negative. Failures queue up: those of a further call come after those of this one. It does
+// not block. It panics if err is nil.
 //
-// Any error will do. What the readers of an API server know to tell apart are
-// [apierrors.StatusError] and [syscall.ECONNREFUSED].
+// Any error will do. Readers of an API server distinguish [apierrors.StatusError] and
+// [syscall.ECONNREFUSED].
 func (s *Source[T]) Fail(verb Verb, err error, times int) {
 	if err == nil {
 		panic("informertest: Fail without an error")
@@ -89,7 +89,7 @@ func (s *Source[T]) Fail(verb Verb, err error, times int) {
 	}
 }
 
-// failure returns what Fail wants a request to answer, and counts that.
+// failure returns the error that Fail set for the next request, and counts the request.
 func (f *faults) failure(verb Verb) error {
 	queue := f.failures[verb]
 	if len(queue) == 0 {
@@ -103,29 +103,28 @@ func (f *faults) failure(verb Verb) error {
 	return err
 }
 
-// Disconnect ends all open watches at once, without an error. Events that have
-// not been taken from their channels are lost to them. When it returns no watch
-// is open, as Watches counts them. It does not block.
+// Disconnect ends all open watches at once, without an error. They lose the events that have
+// not been taken from their channels. When it returns, no watch is open, as Watches counts
+// them. It does not block.
 func (s *Source[T]) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endWatches(nil)
 }
 
-// Compact forgets all changes so far and moves on the resourceVersion, so that
-// all that have been seen so far are too old to watch or to read the next page
-// at: that is answered 410 Expired. Open watches go on and miss nothing. It does
-// not block.
+// Compact forgets all changes so far and increases the resourceVersion. All earlier
+// resourceVersions are then too old for a watch or for the next page of a LIST: the answer is
+// 410 Expired. Open watches go on and miss nothing. It does not block.
 func (s *Source[T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compact()
 }
 
-// Expire does what Compact does, and ends all open watches at once with a 410
-// Expired in the stream. Events that have not been taken from their channels are
-// lost to them, so that Mute, changes and Expire make a reader miss the changes.
-// When it returns no watch is open, as Watches counts them. It does not block.
+// Expire does the same as Compact, and ends all open watches at once with a 410 Expired in the
+// stream. They lose the events that have not been taken from their channels. So Mute, then
+// changes, then Expire make a reader miss the changes. When it returns, no watch is open, as
+// Watches counts them. It does not block.
 func (s *Source[T]) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,12 +137,11 @@ func (s *Source[T]) compact() {
 	s.history.forget(s.version)
 }
 
-// Mute holds back, while on, everything that a watch would deliver, as a broken
-// connection does that nobody has noticed. It applies to the watches that are
-// open and to those that are opened. When it is turned off they catch up.
-// Disconnect, Expire, the timeout and the reader end a muted watch like any
-// other, and a 410 Expired is not held back. It does not block; an event on its
-// way to the reader may still arrive.
+// Mute holds back, while on, all events of all watches, like a broken connection that nobody
+// has noticed. It applies to open watches and to those that are opened later. When it is
+// turned off they catch up. Disconnect, Expire, the timeout and the reader end a muted watch
+// like any other, and a 410 Expired is not held back. It does not block; an event on its way
+// to the reader may still arrive.
 func (s *Source[T]) Mute(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,18 +159,17 @@ func (s *Source[T]) muting() mute {
 	return s.faults.mute
 }
 
-// SlowList lets each LIST take d, or no time if d is 0. It is answered, or fails,
-// with what is true at the end of that. It does not block.
+// SlowList makes each LIST take d, or no time if d is 0. The LIST is answered, or fails, from
+// the state at the end of that time. It does not block.
 func (s *Source[T]) SlowList(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.listDelay = d
 }
 
-// HoldList lets each LIST wait until release is called, which may be done more
-// than once. It is answered, or fails, with what is true by then. If there are
-// several holds, it waits until all are released. Neither HoldList nor release
-// blocks.
+// HoldList makes each LIST wait until release is called, which may be called more than once.
+// The LIST is answered, or fails, from the state at that time. If there are several holds, it
+// waits until all are released. Neither HoldList nor release blocks.
 func (s *Source[T]) HoldList() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,27 +195,26 @@ func (s *Source[T]) listHold() <-chan struct{} {
 	return nil
 }
 
-// InjectListItem adds obj as it is to each answer to a LIST: an object of
-// another type, without a name, or nil. Each reader gets the same obj, not a
-// copy. It does not block.
+// InjectListItem adds obj, unchanged, to each answer to a LIST: for example an object of
+// another type, one without a name, or nil. Each reader gets the same obj, not a copy. It does
+// not block.
 func (s *Source[T]) InjectListItem(obj runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.listItems = append(s.faults.listItems, obj)
 }
 
-// OmitListVersion lets LIST answer, while on, without a resourceVersion. It does
-// not block.
+// OmitListVersion makes LIST answer, while on, without a resourceVersion. It does not block.
 func (s *Source[T]) OmitListVersion(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.omitVersion = on
 }
 
-// Inject sends event as it is to all watches that are open now, in order with the
-// changes: with an object of another type, a nil one, an error or an unknown type
-// of event. Each reader gets the same object, not a copy, and the watch stays
-// open. It does not block.
+// Inject sends event, unchanged, to all watches that are open now, in order with the changes.
+// The event may have an object of another type, a nil object, an error or an unknown type of
+// event. Each reader gets the same object, not a copy, and the watch stays open. It does not
+// block.
 func (s *Source[T]) Inject(event watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,17 +229,17 @@ func (s *Source[T]) Bookmark() {
 	s.history.add(&entry[T]{kind: entryBookmark, version: s.version})
 }
 
-// SetWatchList says what becomes of watches that ask for the initial events, from
-// now on. It does not block.
+// SetWatchList sets how watches that ask for the initial events are answered from now on. It
+// does not block.
 func (s *Source[T]) SetWatchList(mode WatchListMode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.watchList = mode
 }
 
-// RefuseExpired lets the call that opens a watch fail, while on, if the
-// resourceVersion is no longer known. Otherwise, as with the API server, the call
-// succeeds and the error is the only event. It does not block.
+// RefuseExpired makes the call that opens a watch fail, while on, if the resourceVersion is no
+// longer known. Otherwise, as with the API server, the call succeeds and the error is the only
+// event. It does not block.
 func (s *Source[T]) RefuseExpired(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

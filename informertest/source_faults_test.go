@@ -113,7 +113,7 @@ func TestRefuseExpiredLetsTheCallFail(t *testing.T) {
 		src.RefuseExpired(true)
 		_, err := src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
 		wantError(t, err, apierrors.IsResourceExpired)
-		src.Heal() // That is no fault to be healed.
+		src.Heal() // Heal does not change the kind of server.
 		_, err = src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
 		wantError(t, err, apierrors.IsResourceExpired)
 		src.RefuseExpired(false)
@@ -235,7 +235,7 @@ func TestAServerMayNotSupportWatchLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		src.SetWatchList(informertest.WatchListRejected)
-		src.Heal() // That is no fault to be healed.
+		src.Heal() // Heal does not change the kind of server.
 		_, err := src.WatchWithContext(t.Context(), watchList(""))
 		wantError(t, err, apierrors.IsInvalid)
 		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=1 @1001")

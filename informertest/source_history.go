@@ -8,35 +8,35 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// history is all that has happened since the last compaction, as a linked list
-// that only ever grows at its end. Each watch walks along it at its own pace,
-// without a lock and without a buffer. What all watches have passed, and the
-// source has forgotten, is left to the garbage collector.
+// history holds everything that has happened since the last compaction, as a linked list that
+// only grows at its end. Each watch walks along it at its own pace, without a lock and without
+// a buffer. The garbage collector frees entries that all watches have passed and that the
+// source has forgotten.
 type history[T informer.Object] struct {
-	// oldest and newest are entries, of which oldest is no longer part of the
-	// history. It is there for the link to the next.
+	// oldest and newest are entries. oldest is no longer part of the history; it only holds
+	// the link to the first entry.
 	oldest, newest *entry[T]
 	// since is the resourceVersion after which all changes are in the history.
 	since uint64
 }
 
-// entryKind says what a watch makes of an entry.
+// entryKind decides which watches deliver an entry.
 type entryKind uint8
 
 const (
 	entryChange   entryKind = iota // for the watches that start before it
-	entryBookmark                  // for the watches open at the time that want any
+	entryBookmark                  // for the watches open at the time that allow bookmarks
 	entryRaw                       // for the watches open at the time
 )
 
-// entry is one thing that watches deliver. It does not change, but for its link.
+// entry is one event for watches. Except for its link it does not change.
 type entry[T informer.Object] struct {
 	kind     entryKind
-	version  uint64 // the resourceVersion of the change, or at the time
+	version  uint64 // the resourceVersion of the change; for other kinds the current one at the time
 	position uint64 // in the history; unlike the version, unique
 
-	key           types.NamespacedName // of a change
-	before, after T                    // of a change; one may be the zero T
+	key           types.NamespacedName // if a change
+	before, after T                    // if a change; one of them may be the zero T
 	event         watch.Event          // if raw
 
 	linked chan struct{} // closed when next is set
@@ -48,7 +48,7 @@ func newHistory[T informer.Object](version uint64) history[T] {
 	return history[T]{oldest: start, newest: start, since: version}
 }
 
-// add appends e. It wakes up the watches that wait for it.
+// add appends e, and wakes up the watches that wait for it.
 func (h *history[T]) add(e *entry[T]) {
 	last := h.newest
 	e.position = last.position + 1
@@ -57,13 +57,13 @@ func (h *history[T]) add(e *entry[T]) {
 	close(last.linked)
 }
 
-// forget drops all entries, so that nothing before version can be had.
+// forget drops all entries, so that no state before version can be restored.
 func (h *history[T]) forget(version uint64) {
 	h.oldest, h.since = h.newest, version
 }
 
-// after returns the last entry that is not newer than version. What follows it
-// is what has happened since. The version must not be before h.since.
+// after returns the last entry that is not newer than version. The entries behind it happened
+// after version. The version must not be before h.since.
 func (h *history[T]) after(version uint64) *entry[T] {
 	e := h.oldest
 	for e.next != nil && e.next.version <= version {
@@ -72,14 +72,14 @@ func (h *history[T]) after(version uint64) *entry[T] {
 	return e
 }
 
-// rewind returns the objects as they were at version, which must not be before
-// h.since, given those of now.
+// rewind returns the objects as they were at version, which must not be before h.since. It is
+// given the current objects.
 func (h *history[T]) rewind(objects map[types.NamespacedName]T, version uint64) map[types.NamespacedName]T {
 	objects = maps.Clone(objects)
 	known := map[types.NamespacedName]bool{}
 	var none T
 	for e := h.after(version).next; e != nil; e = e.next {
-		// The first change of an object after version tells what it was then.
+		// The first change of an object after version holds its state at version.
 		if e.kind != entryChange || known[e.key] {
 			continue
 		}

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An informer of client-go is the measure of all things: whatever happens to its
-// requests and watches, it must end up with what the source has.
+// An informer of client-go is the yardstick: whatever happens to its requests and watches, it
+// must end up with the objects of the source.
 
 func TestTheSharedInformerOfClientGoFollowsTheSource(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
@@ -78,7 +78,7 @@ func testSharedInformer[T informer.Object](t *testing.T, mode informertest.Watch
 				provokeSomething(random, src)
 			}
 			src.Heal()
-			// More than the informer backs off, and than a muted watch lasts.
+			// longer than the informer backs off, and than a watch stays muted
 			time.Sleep(time.Hour)
 			wantSame(t, "the store", src, inf.GetStore().List())
 			wantSame(t, "what the handler was told", src, seen())
@@ -95,14 +95,14 @@ func named[T informer.Object](obj T, name string) T {
 func writeSomething[T informer.Object](random *rand.Rand, src *informertest.Source[T], newObject func() T) {
 	obj := named(newObject(), fmt.Sprint("name-", random.IntN(5)))
 	if random.IntN(3) == 0 {
-		_, _ = src.Delete(keyOf(obj.GetName())) // It may not be there.
+		_, _ = src.Delete(keyOf(obj.GetName())) // it may not exist
 		return
 	}
 	obj.SetAnnotations(map[string]string{"value": fmt.Sprint(random.Int())})
 	src.Apply(obj)
 }
 
-// provokeSomething lets some time pass and something go wrong, or not.
+// provokeSomething lets some time pass, and perhaps causes a fault.
 func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.Source[T]) {
 	faults := []func(){
 		src.Disconnect,
@@ -122,7 +122,7 @@ func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.So
 	time.Sleep(time.Duration(random.IntN(3)) * time.Second)
 }
 
-// mirrorOf returns a function that returns what the handlers of inf know of.
+// mirrorOf returns a function that returns the objects that the handlers of inf know.
 func mirrorOf[T informer.Object](inf cache.SharedIndexInformer) func() []any {
 	var mu sync.Mutex
 	known := map[string]any{}

@@ -9,20 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// List is ListWithContext without a ctx. It is there for [cache.ListerWatcher].
+// List is ListWithContext without a ctx, for [cache.ListerWatcher].
 func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), options)
 }
 
 // ListWithContext answers a LIST with a *metav1.List, whose items
-// [k8s.io/apimachinery/pkg/api/meta.ExtractList] returns. Limit and Continue are
-// always honoured, and all pages are of the resourceVersion of the first.
+// [k8s.io/apimachinery/pkg/api/meta.ExtractList] returns. Limit and Continue are always
+// honoured, and all pages are of the resourceVersion of the first.
 //
-// It blocks only while SlowList or HoldList make it, and then no longer than
-// ctx, whose error it returns. Other errors are what Fail asks for, Expired if
-// the resourceVersion or the page is no longer known, Timeout with the cause
-// ResourceVersionTooLarge if it is not known yet, and Invalid or BadRequest if
-// the options are wrong.
+// It blocks only because of SlowList or HoldList, and at most until ctx ends, whose error it
+// then returns. Other errors are those set by Fail, Expired if the resourceVersion or the page
+// is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
+// and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(VerbList, options)
 	list, err := s.answerList(request, s.delayList(ctx))
@@ -32,8 +31,7 @@ func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOpti
 	return list, nil
 }
 
-// answerList answers a LIST that has waited for as long as it had to, with err if it
-// must fail.
+// answerList answers a LIST after its delay. If err is not nil, it answers with err.
 func (s *Source[T]) answerList(request *Request, err error) (list *metav1.List, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +45,7 @@ func (s *Source[T]) answerList(request *Request, err error) (list *metav1.List, 
 	return list, err
 }
 
-// delayList waits for as long as a LIST is to take.
+// delayList waits as long as HoldList and SlowList ask for.
 func (s *Source[T]) delayList(ctx context.Context) error {
 	for hold := s.listHold(); hold != nil; hold = s.listHold() {
 		select {
@@ -72,7 +70,7 @@ func (s *Source[T]) delayList(ctx context.Context) error {
 	}
 }
 
-// list returns the page that is asked for.
+// list returns the page that options ask for.
 func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 	options.Watch = false
 	q, err := newQuery(options, true)
@@ -109,7 +107,7 @@ func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 	return list, nil
 }
 
-// listVersion returns the version as of which to answer q.
+// listVersion returns the version of the state that answers q.
 func (s *Source[T]) listVersion(q query) (uint64, error) {
 	version, exact := q.version, q.wantsExact()
 	if q.page != nil {

@@ -40,7 +40,7 @@ func formatVersion(version uint64) string {
 	return strconv.FormatUint(version, 10)
 }
 
-// learnType notes what a new object and an error message need.
+// learnType notes the Go type and the kind, which newObject and error messages need.
 func (s *Source[T]) learnType(obj T) {
 	if s.goType == nil {
 		s.goType = reflect.TypeOf(obj)
@@ -50,8 +50,7 @@ func (s *Source[T]) learnType(obj T) {
 	}
 }
 
-// newObject returns an empty object of the type and the kind of those in the
-// source.
+// newObject returns an empty object of the same type and kind as those in the source.
 func (s *Source[T]) newObject() T {
 	obj := reflect.New(s.objectType().Elem()).Interface().(T)
 	if !s.kind.Empty() {
@@ -70,7 +69,7 @@ func (s *Source[T]) objectType() reflect.Type {
 	return reflect.TypeFor[*metav1.PartialObjectMetadata]()
 }
 
-// guessKind returns a kind for an error message, if need be from the Go type.
+// guessKind returns a kind for an error message, if necessary from the Go type.
 func (s *Source[T]) guessKind() schema.GroupVersionKind {
 	if s.kind.Empty() {
 		return schema.GroupVersionKind{Kind: s.objectType().Elem().Name()}

@@ -17,21 +17,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// query is what a LIST or WATCH asks for, understood and checked.
+// query holds the parsed and checked options of a LIST or WATCH.
 type query struct {
 	metainternalversion.ListOptions
-	version uint64     // 0 if none is asked for
+	version uint64     // 0 if the request names none
 	page    *pageToken // nil for the first page
 }
 
-// pageToken is what a Continue token says: go on after that key, as of that
-// version.
+// pageToken is the content of a Continue token: go on after that key, as of that version.
 type pageToken struct {
 	Version uint64               `json:"version"`
 	Key     types.NamespacedName `json:"key"`
 }
 
-// newQuery returns the error that the API server answers to such options.
+// newQuery parses and checks options. It returns the same error as the API server.
 func newQuery(options metav1.ListOptions, watchList bool) (query, error) {
 	var q query
 	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &q.ListOptions, nil)
@@ -84,7 +83,7 @@ func (q *query) parseVersion() error {
 func (t pageToken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // of a number and two strings
+		panic(err) // never: it holds a number and two strings
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
@@ -100,7 +99,7 @@ func (q *query) selects(obj metav1.Object) bool {
 	})
 }
 
-// wantsInitial reports whether a watch begins with what there is.
+// wantsInitial reports whether a watch begins with the existing objects.
 func (q *query) wantsInitial() bool {
 	if q.SendInitialEvents != nil {
 		return *q.SendInitialEvents
@@ -108,19 +107,19 @@ func (q *query) wantsInitial() bool {
 	return q.version == 0
 }
 
-// isWatchList reports whether a watch is to say where what there is ends.
+// isWatchList reports whether a watch must mark the end of the initial events.
 func (q *query) isWatchList() bool {
 	return q.SendInitialEvents != nil && *q.SendInitialEvents
 }
 
-// wantsExact reports whether a LIST is to answer neither an older nor a newer
-// version than asked for. A limit implies that, for historical reasons.
+// wantsExact reports whether a LIST must answer with exactly the version asked for, neither
+// older nor newer. For historical reasons, a limit implies that.
 func (q *query) wantsExact() bool {
 	match := q.ResourceVersionMatch
 	return match == metav1.ResourceVersionMatchExact || match == "" && q.Limit > 0 && q.version != 0
 }
 
-// tooLarge is the answer of the API server to a version that is still to come.
+// tooLarge returns the API server's answer to a version that is still to come.
 func tooLarge(version, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -130,7 +129,7 @@ func tooLarge(version, current uint64) error {
 	return err
 }
 
-// tooOld is the answer of the API server to a version that has been compacted.
+// tooOld returns the API server's answer to a version that has been compacted.
 func tooOld(version, oldest uint64) *apierrors.StatusError {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, oldest))
 }

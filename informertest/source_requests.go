@@ -16,12 +16,12 @@ const (
 	VerbWatch Verb = "watch"
 )
 
-// Request is a LIST or WATCH that a [Source] got.
+// Request is a LIST or WATCH that a [Source] received.
 type Request struct {
 	Verb    Verb
 	Options metav1.ListOptions
-	// Err is what it was answered. That includes the 410 Expired that a watch
-	// gets as its only event. It is nil while a LIST is held or slow.
+	// Err is the error of the answer, nil if it succeeded. That includes the 410 Expired that
+	// a watch gets as its only event. Err is nil while a LIST is held or slow.
 	Err error
 }
 
@@ -42,8 +42,8 @@ func (s *Source[T]) Requests() []Request {
 	return requests
 }
 
-// record notes a request, whose Err is to be set, under the lock, once it is
-// known.
+// record adds a request to those that Requests returns. Its Err must be set, under the lock,
+// once it is known.
 func (s *Source[T]) record(verb Verb, options metav1.ListOptions) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,11 +59,10 @@ func (s *Source[T]) Watches() int {
 	return len(s.open)
 }
 
-// WaitForWatches blocks until exactly n watches are open, however shortly, and
-// returns nil at once if that is so already. Since Disconnect and Expire leave
-// none open, it can tell that the readers are back. That a watch is open does not
-// mean that anything has been read from it. The error is that of ctx, if it ends
-// first.
+// WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
+// open already, it returns nil at once. Since Disconnect and Expire leave no watch open, it
+// can tell that the readers are back. An open watch does not mean that anything has been read
+// from it. If ctx ends first, it returns an error that wraps that of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
 	w := &waiter{n: n, done: make(chan struct{})}
 	s.mu.Lock()
@@ -84,8 +83,8 @@ func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
 	return fmt.Errorf("informertest: %d watches are open, not %d: %w", len(s.open), n, ctx.Err())
 }
 
-// openChanged tells those who wait for the number of open watches. It is called
-// whenever that changes, with the lock held.
+// openChanged wakes up the calls of WaitForWatches whose number is reached. It is called with
+// the lock held, whenever the number of open watches changes.
 func (s *Source[T]) openChanged() {
 	for w := range s.waiters {
 		if w.n == len(s.open) {
@@ -103,8 +102,7 @@ func (s *Source[T]) closed(st *stream[T]) {
 	}
 }
 
-// endWatches ends all open watches, and lets them tell their readers why if cause
-// is not nil.
+// endWatches ends all open watches. If cause is not nil, they pass it to their readers.
 func (s *Source[T]) endWatches(cause error) {
 	for st := range s.open {
 		st.end(cause)

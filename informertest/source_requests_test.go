@@ -25,7 +25,7 @@ func TestRequestsTellWhatWasAskedAndAnswered(t *testing.T) {
 		openWatch(t, src, watchList(""))
 
 		requests := src.Requests()
-		*requests[3].Options.SendInitialEvents = false // on a copy
+		*requests[3].Options.SendInitialEvents = false // changes a copy only
 		var got []string
 		for _, r := range src.Requests() {
 			got = append(got, fmt.Sprintln(r.Verb, r.Options.Limit, r.Options.ResourceVersion, r.Options.SendInitialEvents != nil && *r.Options.SendInitialEvents, r.Err))

@@ -25,7 +25,7 @@ func restore(t *testing.T, src *configMapSource, version string) {
 	}
 }
 
-// newPast returns a source at 1006 that has had every kind of change.
+// newPast returns a source at version 1006 that has seen every kind of change.
 func newPast() *configMapSource {
 	src := informertest.NewSource(configMap("a", "1"), configMap("b", "1")) // 1001, 1002
 	src.Apply(configMap("a", "2"))
@@ -130,7 +130,7 @@ func TestAWatchOfTheFutureIsSilentUntilThatIsPast(t *testing.T) {
 		ahead := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1004", AllowWatchBookmarks: true})
 		for _, value := range []string{"x", "y", "z"} {
 			src.Bookmark()
-			src.Apply(configMap("a", value)) // as 1002, 1003 and 1004
+			src.Apply(configMap("a", value)) // at versions 1002, 1003 and 1004
 			time.Sleep(time.Hour)
 			wantQuiet(t, ahead)
 		}
@@ -213,7 +213,7 @@ func TestNoUIDIsUsedAgainAfterARestore(t *testing.T) {
 		create(mine)
 		restore(t, src, "1001")
 	}
-	// One that looks like those that are made does not lead to a second of its kind.
+	// A UID that looks like a generated one does not lead to a duplicate.
 	taken := configMap("taken", "1")
 	taken.UID = "00000000-0000-4000-8000-000000000020"
 	create(taken)
@@ -263,12 +263,12 @@ func TestRestoreMayComeAtAnyTime(t *testing.T) {
 		}
 		all.Go(func() {
 			for range 100 {
-				_ = src.Restore(fmt.Sprint(1000 + rand.IntN(100))) // It may be to come.
+				_ = src.Restore(fmt.Sprint(1000 + rand.IntN(100))) // the version may be in the future
 			}
 		})
 		all.Wait()
 
-		// The history is still one: what it tells from its beginning is what there is.
+		// The history is still consistent: its events add up to the objects of the source.
 		f := follower{objects: map[string]*corev1.ConfigMap{}, version: 1000}
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1000"})
 		for fmt.Sprint(f.version) != src.ResourceVersion() {
@@ -285,8 +285,8 @@ func TestRestoreMayComeAtAnyTime(t *testing.T) {
 	})
 }
 
-// drain reads a few events of a watch, if there are any, in the order of their
-// versions.
+// drain reads a few events of a watch, if there are any, and checks that they come in the
+// order of their versions.
 func drain(t *testing.T, w watch.Interface) {
 	defer w.Stop()
 	last := ""
@@ -297,7 +297,7 @@ func drain(t *testing.T, w watch.Interface) {
 				return
 			}
 			version := e.Object.(*corev1.ConfigMap).ResourceVersion
-			if version <= last { // of four digits, all of them
+			if version <= last { // all versions have four digits
 				t.Errorf("%s after %s", version, last)
 			}
 			last = version

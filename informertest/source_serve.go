@@ -15,25 +15,25 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Serve has the source answer what a fake clientset of client-go is asked about a
-// resource, such as "pods", in the place of what is in the fake. A program that writes
-// through a clientset then meets with what an API server does and a fake does not:
-// objects have resourceVersions and UIDs, a write from an older state is a Conflict, and
-// watches break, expire and miss nothing.
+// Serve makes the source answer the requests for a resource, such as "pods", that a fake
+// clientset of client-go gets, instead of the fake's own tracker. A program that writes
+// through a clientset then sees behaviour that an API server has and a fake lacks: objects
+// have resourceVersions and UIDs, a write from an older state is a Conflict, and watches
+// break, expire and miss nothing.
 //
 //	client := fake.NewClientset()
 //	pods := informertest.NewSource[*corev1.Pod]()
 //	pods.Serve(&client.Fake, "pods", &corev1.PodList{})
 //
-// list is an empty one of the type that the clientset's List returns. Get, List, Watch,
-// Create, Update, UpdateStatus and Delete work; others return MethodNotSupported. A source
-// has no subresources, so UpdateStatus is an Update of all of the object; and Delete
-// deletes at once, whatever finalizers there are.
+// list is an empty list of the type that the clientset's List returns. Get, List, Watch,
+// Create, Update, UpdateStatus and Delete work; other verbs return MethodNotSupported. A
+// source has no subresources, so UpdateStatus updates the whole object; and Delete deletes at
+// once, whatever finalizers there are.
 //
-// Fail is for List and Watch. To have writes fail, add a reactor to the fake after Serve. It must not
-// sleep, and neither does a LIST wait for SlowList and HoldList here: client-go's Fake
-// calls reactors under a mutex, and time does not pass in a synctest bubble while
-// somebody waits for a mutex.
+// Fail works for List and Watch only. To make writes fail, add a reactor to the fake after
+// Serve. The reactor must not sleep, and for the same reason a LIST through the fake does not
+// wait for SlowList and HoldList: client-go's Fake calls reactors under a mutex, and time does
+// not pass in a synctest bubble while a goroutine waits for a mutex.
 //
 // Serve does not block. It panics if fake or list is nil, or resource is empty.
 func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
@@ -50,7 +50,7 @@ func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtim
 	})
 }
 
-// react answers anything but a watch.
+// react answers every request except a watch.
 func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (runtime.Object, error) {
 	key := types.NamespacedName{Namespace: action.GetNamespace()}
 	if sub := action.GetSubresource(); sub == "" || sub == "status" {
@@ -75,7 +75,7 @@ func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (ru
 	return nil, apierrors.NewMethodNotSupported(s.resource(), action.GetVerb())
 }
 
-// answer leaves out the object of a failure, which would be a typed nil.
+// answer drops the object of a failed call, which would be a typed nil.
 func answer[T informer.Object](obj T, err error) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func answer[T informer.Object](obj T, err error) (runtime.Object, error) {
 	return obj, nil
 }
 
-// write makes a Create or an Update in a namespace, which an object need not name.
+// write makes a Create or an Update in a namespace, which the object may leave out.
 func write[T informer.Object](write func(T) (T, error), obj runtime.Object, namespace string) (runtime.Object, error) {
 	typed, ok := obj.(T)
 	if !ok {
@@ -99,8 +99,7 @@ func write[T informer.Object](write func(T) (T, error), obj runtime.Object, name
 	return answer(write(typed))
 }
 
-// within adds to opts that only the objects of a namespace are asked for, if it is not
-// empty.
+// within restricts opts to the objects of a namespace, if namespace is not empty.
 func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
 	if namespace != "" {
 		only := "metadata.namespace=" + namespace
@@ -112,7 +111,7 @@ func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
 	return opts
 }
 
-// listAs answers a LIST with a copy of empty that has the items.
+// listAs answers a LIST with a copy of empty, filled with the items.
 func (s *Source[T]) listAs(empty runtime.Object, opts metav1.ListOptions) (runtime.Object, error) {
 	answer, err := s.answerList(s.record(VerbList, opts), nil)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *Source[T]) listAs(empty runtime.Object, opts metav1.ListOptions) (runti
 	return list, nil
 }
 
-// deleteIf deletes an object unless it is another one than only says.
+// deleteIf deletes an object if the preconditions in only hold.
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func TestServeAnswersAClientset(t *testing.T) {
 	}
 }
 
-// An informer over a fake clientset that a source serves sees what the source does.
+// An informer over a fake clientset that a source serves sees the changes of the source.
 func TestServeFeedsAnInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(podIn("a", "x"), podIn("b", "y"))
@@ -125,7 +125,7 @@ func TestServeFeedsAnInformer(t *testing.T) {
 		}
 		informertest.Run(t, inf)
 		seen.Expect(t, "added a/x")
-		for range 300 { // more than a fake's own watch takes
+		for range 300 { // more events than a fake's own watch can hold
 			src.Apply(podIn("a", "x"))
 			src.Apply(podIn("b", "y"))
 			if _, err := src.Delete(types.NamespacedName{Namespace: "a", Name: "x"}); err != nil {
@@ -133,7 +133,7 @@ func TestServeFeedsAnInformer(t *testing.T) {
 			}
 			src.Apply(podIn("a", "x"))
 		}
-		src.Expire() // and what was deleted meanwhile is found
+		src.Expire() // the informer finds the delete that follows
 		if _, err := src.Delete(types.NamespacedName{Namespace: "a", Name: "x"}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// follower keeps a copy of what a source has, and notes each event that cannot
-// be: out of order, of an object that it has or has not, or delivered twice.
+// follower keeps a copy of the source's objects, and notes each impossible event: one that is
+// out of order, is delivered twice, or adds an object that exists or changes one that does
+// not.
 type follower struct {
 	objects  map[string]*corev1.ConfigMap
 	version  uint64
@@ -43,7 +44,7 @@ func (f *follower) follow(ctx context.Context, src *configMapSource) {
 	}
 }
 
-// watch reads one watch to its end and returns whether another can follow.
+// watch reads one watch to its end and reports whether another can follow.
 func (f *follower) watch(ctx context.Context, src *configMapSource) bool {
 	w, err := src.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: fmt.Sprint(f.version), AllowWatchBookmarks: true})
 	if err != nil {
@@ -121,7 +122,7 @@ func writeAtRandom(src *configMapSource) {
 	for i := range 300 {
 		name := fmt.Sprint("name-", rand.IntN(5))
 		if rand.IntN(3) == 0 {
-			_, _ = src.Delete(keyOf(name)) // It may not be there.
+			_, _ = src.Delete(keyOf(name)) // it may not exist
 		} else {
 			src.Apply(configMap(name, fmt.Sprint(i)))
 		}

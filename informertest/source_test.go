@@ -19,16 +19,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The handlers after the first sleep for longer and longer, which takes no
-	// time in a synctest bubble and thus ends in decades.
+	// The handlers after the first sleep for longer and longer. That takes no time in a
+	// synctest bubble, so it would end decades later.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	goleak.VerifyTestMain(m)
 }
 
 type configMapSource = informertest.Source[*corev1.ConfigMap]
 
-// configMap returns an object whose data is value, so that tests can tell
-// versions of it apart.
+// configMap returns an object whose data is value, so that tests can tell its versions apart.
 func configMap(name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -45,7 +44,7 @@ func keyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// must returns obj of a call that is not to fail.
+// must returns obj, and panics if err is not nil.
 func must[T any](obj T, err error) T {
 	if err != nil {
 		panic(err)
@@ -77,7 +76,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	panic("not reached")
 }
 
-// describe returns what matters of an event in the notation of wantEvents.
+// describe returns an event in the notation of wantEvents.
 func describe(e watch.Event) string {
 	switch obj := e.Object.(type) {
 	case *corev1.ConfigMap:

@@ -11,27 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch is WatchWithContext without a ctx. It is there for [cache.ListerWatcher].
+// Watch is WatchWithContext without a ctx, for [cache.ListerWatcher].
 func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), options)
 }
 
-// WatchWithContext opens a watch. It does not block. The watch ends, and its
-// channel is closed, when it is stopped, when ctx ends, when TimeoutSeconds are
-// over, and by Disconnect, Expire and Restore. It must be brought to one of these
-// ends, or its goroutine leaks.
+// WatchWithContext opens a watch. It does not block. The watch ends, and its channel is
+// closed, when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Disconnect,
+// Expire and Restore. The caller must make sure that one of these ends comes, or the goroutine
+// of the watch leaks.
 //
-// Events have the type T. Bookmarks are sent only to watches that allow them:
-// one after the initial events if these were asked for by SendInitialEvents, and
-// further ones only by Bookmark. A watch at a resourceVersion that is no longer
-// known gets 410 Expired as an event, whose object is a *metav1.Status; see
-// RefuseExpired. One at a resourceVersion that is not known yet, without initial
-// events, is opened; it delivers neither changes nor bookmarks up to and including
-// that version, as if nothing happened.
+// Events have the type T. Bookmarks are sent only to watches that allow them: one after the
+// initial events if SendInitialEvents asked for these, and further ones only by Bookmark. A
+// watch at a resourceVersion that is no longer known gets 410 Expired as an event, whose
+// object is a *metav1.Status; see RefuseExpired. A watch at a resourceVersion that is not
+// known yet, without initial events, is opened; it delivers neither changes nor bookmarks up
+// to and including that version, as if nothing happened.
 //
-// The errors are that of ctx, what Fail asks for, Timeout with the cause
-// ResourceVersionTooLarge for initial events of a version that is not known yet,
-// and Invalid or BadRequest if the options are wrong.
+// The errors are that of ctx, those set by Fail, Timeout with the cause
+// ResourceVersionTooLarge for initial events of a version that is not known yet, and Invalid
+// or BadRequest if the options are wrong.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	request := s.record(VerbWatch, options)
 
@@ -68,15 +67,15 @@ func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 type stream[T informer.Object] struct {
 	source   *Source[T]
 	query    query
-	position uint64 // in the history at the time it was opened
-	silent   uint64 // up to this resourceVersion; 0 unless it was to come at the time
+	position uint64 // position in the history when the watch was opened
+	silent   uint64 // no events up to this resourceVersion; 0 unless it was in the future at the start
 	result   chan watch.Event
-	// request ends with the reader's interest: it has stopped the watch, its ctx
-	// has ended, or the time is up.
+	// request ends when the reader needs no more events: the reader has stopped the watch, the
+	// reader's ctx has ended, or the time is up.
 	request context.Context
 	cancel  context.CancelFunc
-	// live ends with the request or when the source ends the watch. Its cause may
-	// then be the error that the reader is still to be told.
+	// live ends with request, or when the source ends the watch. Its cause may then be an
+	// error that the reader must still get.
 	live context.Context
 	end  context.CancelCauseFunc
 }
@@ -92,7 +91,7 @@ func (s *Source[T]) newStream(ctx context.Context, q query) *stream[T] {
 	return st
 }
 
-// openWatch opens a watch that begins with what there is or at a version.
+// openWatch opens a watch that begins with the existing objects or at a version.
 func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	st := s.newStream(ctx, q)
 	var initial []watch.Event
@@ -115,7 +114,7 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	return st
 }
 
-// openExpired opens a watch that delivers nothing but the error.
+// openExpired opens a watch that delivers only the error expired.
 func (s *Source[T]) openExpired(ctx context.Context, q query, expired error) watch.Interface {
 	st := s.newStream(ctx, q)
 	st.end(expired)
@@ -134,9 +133,8 @@ func (st *stream[T]) Stop() {
 	st.source.closed(st)
 }
 
-// initialEvents returns an event for each object that there is. The objects in
-// it are those of the source, to be copied when they are delivered: the reader
-// may be slow, and stop halfway.
+// initialEvents returns an event for each existing object. The events hold the objects of the
+// source itself, which are copied on delivery: the reader may be slow, and may stop halfway.
 func (st *stream[T]) initialEvents() []watch.Event {
 	s := st.source
 	var events []watch.Event
@@ -153,8 +151,8 @@ func (st *stream[T]) initialEvents() []watch.Event {
 	return events
 }
 
-// run delivers the initial events and then what follows start, or nothing if
-// start is nil, until the watch ends.
+// run delivers the initial events and then the entries after start, until the watch ends. If
+// start is nil, it delivers no events.
 func (st *stream[T]) run(initial []watch.Event, start *entry[T]) {
 	defer close(st.result)
 	defer st.Stop()
@@ -173,7 +171,8 @@ func (st *stream[T]) run(initial []watch.Event, start *entry[T]) {
 	}
 }
 
-// replay returns false if the watch ends before the reader takes all.
+// replay delivers the initial events. It returns false if the watch ends before the reader has
+// taken them all.
 func (st *stream[T]) replay(initial []watch.Event) bool {
 	for _, event := range initial {
 		event.Object = event.Object.DeepCopyObject()
@@ -184,7 +183,7 @@ func (st *stream[T]) replay(initial []watch.Event) bool {
 	return true
 }
 
-// follow delivers what comes after e until the watch ends.
+// follow delivers the entries after e until the watch ends.
 func (st *stream[T]) follow(e *entry[T]) {
 	for {
 		select {
@@ -199,11 +198,11 @@ func (st *stream[T]) follow(e *entry[T]) {
 	}
 }
 
-// deliver returns false if the watch ends before the reader takes the event.
+// deliver passes event to the reader. It returns false if the watch ends first.
 func (st *stream[T]) deliver(event watch.Event) bool {
 	for {
-		// In this order: who mutes, ends the watch and unmutes must be able to
-		// rely on nothing having passed.
+		// Read mute before checking live: a test that mutes, ends the watch and unmutes must
+		// be able to rely on no event having passed.
 		mute := st.source.muting()
 		if st.live.Err() != nil {
 			return false
@@ -221,7 +220,7 @@ func (st *stream[T]) deliver(event watch.Event) bool {
 	}
 }
 
-// event returns what the reader is told of e, if anything.
+// event returns the event that the reader gets for e; false if it gets none.
 func (st *stream[T]) event(e *entry[T]) (watch.Event, bool) {
 	switch {
 	case e.kind == entryRaw:
@@ -254,7 +253,7 @@ func (st *stream[T]) changeEvent(e *entry[T]) (watch.Event, bool) {
 	return watch.Event{}, false
 }
 
-// newBookmark returns the object of a bookmark: nothing but a resourceVersion.
+// newBookmark returns the object of a bookmark, which has only a resourceVersion.
 func (s *Source[T]) newBookmark(version uint64) T {
 	obj := s.newObject()
 	obj.SetResourceVersion(formatVersion(version))

@@ -20,8 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// watchList returns the options with which a reflector asks for the initial
-// events.
+// watchList returns the options with which a reflector asks for the initial events.
 func watchList(version string) metav1.ListOptions {
 	return metav1.ListOptions{
 		ResourceVersion:      version,
@@ -134,7 +133,7 @@ func TestObjectsEnterAndLeaveTheSelectionOfAWatch(t *testing.T) {
 		src.Apply(labelled(configMap("a", "3"), "y"))
 		must(src.Delete(keyOf("a")))
 		must(src.Delete(keyOf("b")))
-		// The object that leaves is shown as it was when it was selected.
+		// The object that leaves has the state in which it was last selected.
 		want := []string{"ADDED b=2 @1003", "MODIFIED b=3 @1004", "DELETED a=1 @1005", "DELETED b=3 @1008"}
 		wantEvents(t, w, want...)
 

@@ -12,12 +12,11 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Start runs an informer over a new [Source] that holds objs, waits until it has
-// synced, and returns both. The informer is stopped, and waited for, when the
-// test ends. Writes to the source then reach the informer as they would from an
-// API server. It fails the test if the informer does not sync. To set options, or
-// to add watchers before it runs, make the informer with informer.New over a
-// NewSource and give it to [Run].
+// Start runs an informer over a new [Source] that holds objs, waits until the informer has
+// synced, and returns both. When the test ends, Start stops the informer and waits for it.
+// Writes to the source then reach the informer as they would from an API server. It fails the
+// test if the informer does not sync. To set options, or to add watchers before the informer
+// runs, make the informer with informer.New over a NewSource and pass it to [Run].
 func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
 	t.Helper()
 	src := NewSource(objs...)
@@ -29,10 +28,10 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 	return inf, src
 }
 
-// Run runs an informer that the test has made, with its watchers, waits until
-// all of them have synced. It returns a function that stops it and waits for it,
-// for tests of what happens then; the end of the test calls it too. Run fails the
-// test if they do not sync within 30 s, which takes no time in a synctest bubble.
+// Run runs an informer that the test has made, with its watchers, and waits until all of them
+// have synced. It returns a function that stops the informer and waits for it, for tests of
+// the time after the stop; the end of the test calls that function too. Run fails the test if
+// they do not sync within 30 s, which takes no time in a synctest bubble.
 func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -53,8 +52,8 @@ func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) 
 	return stop
 }
 
-// NewReader returns a Reader that holds objs, for the unit test of a function
-// that only reads. Of opts only Indexers count: nothing runs behind it.
+// NewReader returns a Reader that holds objs, for the unit test of a function that only reads.
+// Of opts it uses only Indexers. It runs no informer.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
 	opts.Store = cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -70,13 +69,12 @@ func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs .
 	return inf
 }
 
-// Main runs the tests of a package that uses testing/synctest, and exits; call it
-// from TestMain. What client-go reports through apimachinery's HandleError is paced
-// by the time since the program began, and a synctest bubble begins in the year
-// 2000: the first such error sleeps for decades of fake time. This library keeps
-// its own reflector from reporting that way, but other parts of client-go do, its
-// informers and listers among them. Main takes the pacing out. Nothing in this
-// package does so by being imported.
+// Main runs the tests of a package that uses testing/synctest, and exits; call it from
+// TestMain. client-go reports errors through apimachinery's HandleError, which paces them by
+// the time since the program began, and a synctest bubble begins in the year 2000: the first
+// such error sleeps for decades of fake time. This library keeps its own reflector from
+// reporting that way, but other parts of client-go do, for example its informers and listers.
+// Main removes the pacing. The mere import of this package does not remove it.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

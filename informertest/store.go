@@ -8,29 +8,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Store is a [cache.Store] that fails, hangs or is slow on demand, to be given to
-// an informer as its store. Until it is told otherwise everything works, at once.
+// Store is a [cache.Store] that fails, hangs or is slow on demand, for use as an informer's
+// store. By default every operation works, at once.
 //
-// It is always strict. To Add what is there, to Update or Delete what is not, to
-// hand in a [cache.DeletedFinalStateUnknown], and to write an object while another
-// write of it is under way, are errors that name the operation and the key, and
-// have no effect. Err returns the first of them, which whoever tries again may
-// have hidden.
+// It is always strict. The following calls have no effect and return an error that names the
+// operation and the key: an Add of an object that exists, an Update or Delete of one that does
+// not, a call with a [cache.DeletedFinalStateUnknown], and a write of an object while another
+// write of it is under way. Err returns the first of these errors, which a retry may have
+// hidden.
 //
-// Its operations are, as Fail, FailAfter and Calls name them, "get" (Get and
-// GetByKey), "add", "update", "delete", "list", "list keys", "replace", "resync",
-// "bookmark" and "last version" (LastStoreSyncResourceVersion).
+// Fail, FailAfter and Calls use these names of operations: "get" (Get and GetByKey), "add",
+// "update", "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
+// (LastStoreSyncResourceVersion).
 //
-// Fail, FailAfter, FailRandomly, Hang and Delay make something go wrong, and each
-// stays until it is changed or Heal is called. They and all other methods may be
-// called from any goroutine at any time. Only the operations block, where Hang and
-// Delay say so, and nothing is locked meanwhile, nor while a function of the
-// test's is called.
+// Fail, FailAfter, FailRandomly, Hang and Delay make something go wrong, and each lasts until
+// it is changed or Heal is called. They and all other methods may be called from any goroutine
+// at any time. Only the operations block, because of Hang and Delay. Nothing is locked while
+// they wait, nor while a function of the test is called.
 //
-// It hands out the very objects that it was given, unless the store behind it does
-// otherwise. It is no [cache.Indexer], whatever is behind it. It takes time only
-// from package time; to use it in a testing/synctest bubble, create it there. A
-// Store is made by [NewStore] and must not be copied.
+// It returns the same objects that were stored, not copies, unless the inner store does
+// otherwise. It is no [cache.Indexer], even if the inner store is one. It takes time only from
+// package time; to use it in a testing/synctest bubble, create it there. A Store is made by
+// [NewStore] and must not be copied.
 type Store struct {
 	storeFaults
 	inner cache.Store
@@ -38,10 +37,9 @@ type Store struct {
 
 var _ cache.Store = (*Store)(nil)
 
-// NewStore returns a store that keeps its objects in inner, which must key them
-// as cache.MetaNamespaceKeyFunc does and may hold some. The default, if inner is
-// nil, is client-go's store in memory. To fill a store past all that is said here,
-// write to inner.
+// NewStore returns a store that keeps its objects in inner. inner must compute keys like
+// cache.MetaNamespaceKeyFunc, and may hold objects already. If inner is nil, client-go's store
+// in memory is used. To fill a store without the checks and faults of Store, write to inner.
 func NewStore(inner cache.Store) *Store {
 	if inner == nil {
 		inner = cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -49,22 +47,22 @@ func NewStore(inner cache.Store) *Store {
 	return &Store{inner: inner}
 }
 
-// Add stores an object that is not there.
+// Add stores an object that must not exist.
 func (s *Store) Add(obj any) error { return s.write("add", obj, false, s.inner.Add) }
 
-// Update replaces an object that is there.
+// Update replaces an object that must exist.
 func (s *Store) Update(obj any) error { return s.write("update", obj, true, s.inner.Update) }
 
-// Delete removes an object that is there.
+// Delete removes an object that must exist.
 func (s *Store) Delete(obj any) error { return s.write("delete", obj, true, s.inner.Delete) }
 
-// Get returns what is stored under the key of obj.
+// Get returns the object stored under the key of obj.
 func (s *Store) Get(obj any) (item any, exists bool, err error) {
 	key, wrong := keyOfAny(obj)
 	return s.get(key, wrong)
 }
 
-// GetByKey returns what is stored under a key.
+// GetByKey returns the object stored under key.
 func (s *Store) GetByKey(key string) (item any, exists bool, err error) { return s.get(key, nil) }
 
 // List returns all objects.
@@ -84,17 +82,17 @@ func (s *Store) Replace(objs []any, rv string) error {
 	return s.do(context.Background(), "replace", "", func() error { return s.inner.Replace(objs, rv) })
 }
 
-// Resync does what it does to the store behind.
+// Resync calls Resync of the inner store.
 func (s *Store) Resync() error { return s.do(context.Background(), "resync", "", s.inner.Resync) }
 
-// Bookmark notes a resourceVersion.
+// Bookmark passes a resourceVersion to the inner store.
 func (s *Store) Bookmark(rv string) {
 	_ = s.begin(context.Background(), "bookmark")
 	s.inner.Bookmark(rv)
 }
 
-// LastStoreSyncResourceVersion returns the resourceVersion that the store behind
-// has noted. client-go's own return "" unless its feature AtomicFIFO is on.
+// LastStoreSyncResourceVersion returns the resourceVersion that the inner store has noted.
+// client-go's own stores return "" unless its feature AtomicFIFO is on.
 func (s *Store) LastStoreSyncResourceVersion() string {
 	_ = s.begin(context.Background(), "last version")
 	return s.inner.LastStoreSyncResourceVersion()
@@ -114,7 +112,7 @@ func (s *Store) get(key string, wrong error) (item any, exists bool, err error) 
 	return item, exists, nil
 }
 
-// write makes a write of an object that must be there, or must not.
+// write runs a write of an object that must exist, or must not.
 func (s *Store) write(op string, obj any, mustExist bool, effect func(any) error) error {
 	key, wrong := keyOfAny(obj)
 	if wrong == nil {
@@ -141,8 +139,8 @@ func (s *Store) write(op string, obj any, mustExist bool, effect func(any) error
 	})
 }
 
-// keyOfAny returns the key of an object. If it is none, the error says what it is,
-// and the key is what is known of it.
+// keyOfAny returns the key of obj. If obj is no API object, it returns an error that names the
+// type, and as much of the key as is known.
 func keyOfAny(obj any) (string, error) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		return gone.Key, errors.New("it was given a cache.DeletedFinalStateUnknown")

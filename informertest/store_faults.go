@@ -8,44 +8,42 @@ import (
 	"time"
 )
 
-// storeFaults is what makes a [Store] or a [Durable] fail, hang or be slow, and what
-// notes how it is used.
+// storeFaults makes a [Store] or a [Durable] fail, hang or be slow, and records how it is
+// used.
 type storeFaults struct {
-	mu      sync.Mutex // protects the rest
+	mu      sync.Mutex // protects the fields below
 	fail    func(op, key string) error
 	after   func(op, key string) error
 	hangs   map[chan struct{}]bool // closed when released
 	delay   time.Duration
 	calls   map[string]int
-	writing map[string]bool // what the writes under way have claimed
+	writing map[string]bool // claimed by the writes under way
 	misuse  error           // the first
 }
 
-// Fail lets fail decide, from now on, which operations fail: if it returns an error,
-// that is what the operation returns, without any effect. It is called once for
-// each operation that can return an error, after it has waited for Hang and Delay.
-// The key of an operation that is not about one object is empty. fail is called from
-// as many goroutines at once as use the store; it may block, and may call the store,
-// but not write what that operation writes. nil, the default, lets them work. It does
-// not block.
+// Fail lets fail decide, from now on, which operations fail: if fail returns an error, the
+// operation returns that error and has no effect. fail is called once for each operation that
+// can return an error, after the operation has waited for Hang and Delay. Its key is empty if
+// the operation is not about one object. fail may be called by several goroutines at once; it
+// may block, and may call the store, but must not write the object that the operation writes.
+// With nil, the default, no operation fails. Fail does not block.
 func (f *storeFaults) Fail(fail func(op, key string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = fail
 }
 
-// FailAfter is as Fail, but fail is called when the operation has taken effect, which
-// stays. It is not called for an operation that has failed. It does not block.
+// FailAfter is like Fail, but calls fail after the operation has taken effect, and the effect
+// stays. fail is not called for an operation that has failed. FailAfter does not block.
 func (f *storeFaults) FailAfter(fail func(op, key string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.after = fail
 }
 
-// FailRandomly lets operations fail with that probability, from 0 to 1, half of
-// them without any effect and half after it. It takes the place of what Fail and
-// FailAfter were given. The same seed makes the same operations fail, if they are
-// the same in the same order. It does not block.
+// FailRandomly makes operations fail with that probability, from 0 to 1: half of them before
+// their effect and half after it. It replaces the functions set by Fail and FailAfter. The
+// same seed makes the same operations fail, if they come in the same order. It does not block.
 func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
 	random := lockedRand{rand: rand.New(rand.NewPCG(seed, 0))}
 	failing := func(probability float64, when string) func(op, key string) error {
@@ -59,13 +57,13 @@ func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = failing(probability/2, "before")
-	f.after = failing(probability/(2-probability), "after") // of those that did not fail before
+	f.after = failing(probability/(2-probability), "after") // of the operations that did not fail before
 }
 
-// Hang lets each operation that begins from now on wait until release is called,
-// which may be done more than once. If there are several hangs, it waits until all
-// are released. An informer that is stopped waits for its store: release before
-// that. Neither Hang nor release blocks.
+// Hang makes each operation that begins from now on wait until release is called, which may be
+// called more than once. If there are several hangs, it waits until all are released. An
+// informer that is stopped waits for its store: call release before that. Neither Hang nor
+// release blocks.
 func (f *storeFaults) Hang() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,16 +82,16 @@ func (f *storeFaults) Hang() (release func()) {
 	}
 }
 
-// Delay lets each operation that begins from now on take d, or no time if d is 0,
-// the default. It does not block.
+// Delay makes each operation that begins from now on take d, or no time if d is 0, the
+// default. It does not block.
 func (f *storeFaults) Delay(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delay = d
 }
 
-// Heal ends all that Fail, FailAfter, FailRandomly, Hang and Delay have begun, but
-// for the time that an operation is already waiting for. It does not block.
+// Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
+// already waits for a Delay still waits for the rest of it. Heal does not block.
 func (f *storeFaults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,24 +102,24 @@ func (f *storeFaults) Heal() {
 	clear(f.hangs)
 }
 
-// Calls returns how many operations of that name have begun, which includes those
-// that wait and those that failed. It does not block.
+// Calls returns how many operations of that name have begun, including those that wait and
+// those that failed. It does not block.
 func (f *storeFaults) Calls(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// Err returns the first error of an operation that was wrong to ask for, as the
-// operation itself did, or nil if there was none. It does not block.
+// Err returns the first error of an operation that was refused as wrong use; the operation
+// returned that error too. Err returns nil if there was none. It does not block.
 func (f *storeFaults) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.misuse
 }
 
-// begin counts an operation and waits for as long as it is to take, but not after
-// the end of ctx, whose error it returns.
+// begin counts an operation and waits as long as Hang and Delay ask for, but at most until ctx
+// ends, whose error it then returns.
 func (f *storeFaults) begin(ctx context.Context, op string) error {
 	f.mu.Lock()
 	if f.calls == nil {
@@ -160,7 +158,7 @@ func (f *storeFaults) hang() <-chan struct{} {
 	return nil
 }
 
-// do makes an operation that can fail.
+// do runs an operation that can fail.
 func (f *storeFaults) do(ctx context.Context, op, key string, effect func() error) error {
 	if err := f.begin(ctx, op); err != nil {
 		return err
@@ -185,8 +183,8 @@ func (f *storeFaults) ask(which *func(op, key string) error, op, key string) err
 	return ask(op, key)
 }
 
-// claim returns false if a write of that is under way. Without it two writers
-// could find the same state and both write.
+// claim returns false if another operation has claimed what. Without claims two writers could
+// find the same state and both write.
 func (f *storeFaults) claim(what string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,12 +204,12 @@ func (f *storeFaults) unclaim(what string) {
 	delete(f.writing, what)
 }
 
-// misuse is the error of an operation that was wrong to ask for.
+// misuse is the error of an operation that was used wrongly.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
-// refuse returns the error of an operation that was wrong to ask for, and notes it.
+// refuse returns the error of an operation that was used wrongly, and records the first.
 func (f *storeFaults) refuse(op, key string, why error) error {
 	err := misuse{fmt.Errorf("informertest: %s of %q: %w", op, key, why)}
 	f.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// storeOps are all operations of a store, by the names that it has for them, such
-// that each works on a store that holds a and b.
+// storeOps are all operations of a Store, by their names. Each works on a store that holds a
+// and b.
 var storeOps = []struct {
 	op  string
 	key string // "-" if it cannot fail
@@ -35,7 +35,7 @@ var storeOps = []struct {
 	{"last version", "-", func(s *informertest.Store) error { s.LastStoreSyncResourceVersion(); return nil }},
 }
 
-// storeOf returns a store that holds objs, and what is behind it.
+// storeOf returns a store that holds objs, and its inner store.
 func storeOf(objs ...*corev1.ConfigMap) (s *informertest.Store, inner cache.Store) {
 	inner = cache.NewStore(cache.MetaNamespaceKeyFunc)
 	for _, obj := range objs {
@@ -44,7 +44,7 @@ func storeOf(objs ...*corev1.ConfigMap) (s *informertest.Store, inner cache.Stor
 	return informertest.NewStore(inner), inner
 }
 
-// wantStored fails the test unless a store holds these, written as "name=value".
+// wantStored fails the test unless a store holds exactly want, written as "name=value".
 func wantStored(t *testing.T, s cache.Store, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
@@ -114,8 +114,8 @@ func TestAStoreIsWhatIsBehindItButNoIndexer(t *testing.T) {
 
 var errResync = errors.New("resync of the store behind")
 
-// versioned is a store that remembers bookmarks, as client-go's do only if a
-// feature is on.
+// versioned is a store that remembers bookmarks; client-go's stores do so only if a feature is
+// on.
 type versioned struct {
 	cache.Store
 	version string
@@ -130,7 +130,7 @@ func TestAStoreRefusesToBeUsedWrongly(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(s *informertest.Store) error
-		want []string // to be found in the error
+		want []string // texts that the error must contain
 	}{
 		{"add of what is there", func(s *informertest.Store) error { return s.Add(configMap("a", "2")) }, []string{"add", "default/a", "exists"}},
 		{"update of what is not", func(s *informertest.Store) error { return s.Update(configMap("b", "2")) }, []string{"update", "default/b", "not exist"}},
@@ -267,8 +267,8 @@ func TestTheFunctionsOfATestMayUseTheStore(t *testing.T) {
 	wantStored(t, inner, "a=2", "b1=1")
 }
 
-// outcomes writes n objects and returns for each whether it is stored, and whether
-// the store said so.
+// outcomes writes n objects and returns for each whether it is stored, and whether the store
+// reported success.
 func outcomes(s *informertest.Store, inner cache.Store, n int) []string {
 	var got []string
 	for i := range n {
@@ -335,7 +335,7 @@ func TestOperationsHangUntilAllReleases(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- o.do(s) }()
 				hangs := func() bool {
-					time.Sleep(time.Hour) // which passes only if all are durably blocked
+					time.Sleep(time.Hour) // time passes only if all are durably blocked
 					return len(done) == 0 && s.Calls(o.op) == 1
 				}
 				if !hangs() {
@@ -364,7 +364,7 @@ func TestOperationsTakeAsLongAsTheyAreToldAtTheSameTime(t *testing.T) {
 		var all sync.WaitGroup
 		for _, o := range storeOps {
 			if o.op == "replace" {
-				continue // it would take away what the others need
+				continue // it would remove the objects that the others need
 			}
 			all.Go(func() {
 				if err := o.do(s); err != nil || time.Since(begin) != time.Minute {
