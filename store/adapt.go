@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Legacy is what cache.Store was before client-go 0.36: without Bookmark and
+// Legacy is cache.Store as it was before client-go 0.36: without Bookmark and
 // LastStoreSyncResourceVersion.
 type Legacy interface {
 	Add(obj any) error
@@ -25,16 +25,15 @@ type Legacy interface {
 	Resync() error
 }
 
-// Adapt returns a store that was written for client-go before 0.36 as a cache.Store.
-// Bookmark does nothing, and LastStoreSyncResourceVersion returns "": an informer needs
-// neither.
+// Adapt returns a store that was written for client-go before 0.36 as a cache.Store. Bookmark
+// does nothing, and LastStoreSyncResourceVersion returns "": an informer needs neither.
 //
-// The result is a cache.Indexer if old has the methods of one, an [informer.Scanner] if
-// old is one, and an [informer.Durable] if old has the methods of one; whatever else
-// old can do cannot be seen through it. If old is a cache.Store already, it is returned
-// as it is. All calls go to old, and may be made from the goroutines that old allows.
-// Adapt does not block. It panics if old is nil, because that is a mistake in the
-// program, which an informer would take for the wish to have its own store.
+// The result is a cache.Indexer if old has the methods of one, an [informer.Scanner] if old is
+// one, and an [informer.Durable] if old has the methods of one; other methods of old cannot be
+// reached through it. If old is a cache.Store already, it is returned unchanged. All calls go
+// to old, and may be made from the goroutines that old allows. Adapt does not block. It panics
+// if old is nil: that is a mistake in the program, and an informer would take nil for the wish
+// to have its own store.
 func Adapt(old Legacy) cache.Store {
 	if v := reflect.ValueOf(old); old == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("store: Adapt of a nil store (%T)", old))
@@ -46,7 +45,7 @@ func Adapt(old Legacy) cache.Store {
 	index, indexes := old.(indexing)
 	scan, scans := old.(informer.Scanner)
 	last, lasts := old.(lasting)
-	switch { // what a value can do is a matter of its type, so that each case has one
+	switch { // A value's methods depend on its type, so each combination needs a type of its own.
 	case indexes && scans && lasts:
 		return struct {
 			adapted
@@ -80,14 +79,14 @@ func Adapt(old Legacy) cache.Store {
 	return s
 }
 
-// adapted has what a Legacy lacks.
+// adapted adds the methods that a Legacy lacks.
 type adapted struct{ Legacy }
 
 func (adapted) Bookmark(string) {}
 
 func (adapted) LastStoreSyncResourceVersion() string { return "" }
 
-// indexing is what a cache.Indexer has beside a cache.Store.
+// indexing has the methods that a cache.Indexer has in addition to a cache.Store.
 type indexing interface {
 	Index(indexName string, obj any) ([]any, error)
 	IndexKeys(indexName, indexedValue string) ([]string, error)
@@ -97,7 +96,8 @@ type indexing interface {
 	AddIndexers(newIndexers cache.Indexers) error
 }
 
-// lasting is what an informer.Durable has beside a cache.Store and a Scanner.
+// lasting has the methods that an informer.Durable has in addition to a cache.Store and a
+// Scanner.
 type lasting interface {
 	Resume(ctx context.Context) (resourceVersion string, err error)
 	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error

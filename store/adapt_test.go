@@ -15,7 +15,7 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-// The parts of a store of the old kind, to be put together.
+// The parts of which the tests build stores of the old kind.
 type (
 	indexing interface {
 		Index(indexName string, obj any) ([]any, error)
@@ -58,7 +58,7 @@ type (
 	}
 )
 
-// parts returns what old stores are made of.
+// parts returns the stores behind the parts.
 func parts() (cache.Indexer, *informertest.Durable) {
 	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), informertest.NewDurable()
 }
@@ -151,7 +151,7 @@ func TestAnInformerRunsOverAnAdaptedStore(t *testing.T) {
 	}
 }
 
-// wantPanic fails the test unless f panics with that in the text.
+// wantPanic fails the test unless f panics with a message that contains text.
 func wantPanic(t *testing.T, text string, f func()) {
 	t.Helper()
 	defer func() {

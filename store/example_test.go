@@ -14,8 +14,8 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// Watchers see all of an object when it changes; of all others only the labels are
-// kept in memory.
+// Watchers see the whole of an object when it changes. For all other objects, memory holds
+// only the labels.
 func ExampleNewProjection() {
 	settings := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings", Labels: map[string]string{"app": "web"}},

@@ -8,24 +8,23 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// NewProjection returns a store in memory that keeps of each object what keep leaves.
-// See the package's documentation for what is simpler, and for what watchers see.
+// NewProjection returns a store in memory that keeps only the part of each object that keep
+// returns. See the package's documentation for simpler ways, and for the effects on watchers.
 //
-// keep returns another object with less in it, or the very one that it was given. It
-// must not change that one, which all watchers share: to take something out of it,
-// copy it, or better, make a new object of what is to stay. It must not return what
-// shares memory with it that should become free. Namespace, name, UID and
-// resourceVersion must stay, because a relist tells by them what is new. It is called
-// once for each write, from the goroutine that writes, with nothing locked.
+// keep returns another object with less in it, or its argument itself. It must not change its
+// argument, which all watchers share: to remove something, copy the object, or better, make a
+// new object with the parts to keep. The result must not share memory with parts of the
+// argument that should become free. Namespace, name, UID and resourceVersion must stay,
+// because a relist finds changes by them. keep is called once for each write, from the
+// goroutine that writes, with nothing locked.
 //
-// A write is refused, with an error that wraps [informer.ErrPermanent] and names the
-// key, if what it is given is no T, or if keep returns nil or has not kept those four:
-// the store then stays as it is, and watchers are not told of the change. Replace is
-// refused as a whole.
+// A write is refused if its argument is no T, if keep returns nil, or if keep changes one of
+// those four fields. The error wraps [informer.ErrPermanent] and names the key, the store
+// stays unchanged, and watchers do not see the change. Replace is refused as a whole.
 //
-// The store is client-go's indexer, and may be used from any goroutine. No call blocks
-// but for the time that another one takes. NewProjection panics if keep is nil, because
-// that is a mistake in the program.
+// The store is client-go's indexer, and may be used from any goroutine. A call blocks only
+// while another call is under way. NewProjection panics if keep is nil, because that is a
+// mistake in the program.
 func NewProjection[T informer.Object](keep func(T) T) cache.Indexer {
 	if keep == nil {
 		panic("store: NewProjection: keep is nil")
@@ -33,13 +32,13 @@ func NewProjection[T informer.Object](keep func(T) T) cache.Indexer {
 	return &projection[T]{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), keep: keep}
 }
 
-// projection is an indexer that reduces what comes in.
+// projection is an indexer that reduces the objects written to it.
 type projection[T informer.Object] struct {
 	cache.Indexer
 	keep func(T) T
 }
 
-// Add stores what keep leaves of an object.
+// Add stores the result of keep for obj.
 func (p *projection[T]) Add(obj any) error {
 	kept, err := p.reduce(obj)
 	if err != nil {
@@ -48,7 +47,7 @@ func (p *projection[T]) Add(obj any) error {
 	return p.Indexer.Add(kept)
 }
 
-// Update stores what keep leaves of an object.
+// Update stores the result of keep for obj.
 func (p *projection[T]) Update(obj any) error {
 	kept, err := p.reduce(obj)
 	if err != nil {
@@ -57,7 +56,7 @@ func (p *projection[T]) Update(obj any) error {
 	return p.Indexer.Update(kept)
 }
 
-// Replace stores what keep leaves of the objects, in place of all others.
+// Replace stores the results of keep for objs, in place of all other objects.
 func (p *projection[T]) Replace(objs []any, resourceVersion string) error {
 	all := make([]any, 0, len(objs))
 	for _, obj := range objs {
@@ -70,7 +69,7 @@ func (p *projection[T]) Replace(objs []any, resourceVersion string) error {
 	return p.Indexer.Replace(all, resourceVersion)
 }
 
-// reduce returns what is kept of an object.
+// reduce returns the result of keep for raw, and checks both.
 func (p *projection[T]) reduce(raw any) (T, error) {
 	var none T
 	obj, ok := raw.(T)

@@ -66,7 +66,7 @@ func TestAProjectionRefusesWhatItCannotKeep(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep func(*object) *object
 		obj  any
-		want []string // to be found in the error
+		want []string // texts that the error must contain
 	}{
 		"nil result":              {func(*object) *object { return nil }, configMap("a", "2"), []string{"default/a", "nil"}},
 		"without namespace":       {without(func(o *object) { o.Namespace = "" }), configMap("a", "2"), []string{"default/a", "namespace"}},
@@ -128,8 +128,8 @@ func TestIndexesOfAProjectionAreOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestWatchersOverAProjection shows who sees full objects, and who those that are
-// reduced.
+// TestWatchersOverAProjection shows which events and calls see full objects, and which see
+// reduced ones.
 func TestWatchersOverAProjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"), configMap("b", "1"))
@@ -155,7 +155,7 @@ func TestWatchersOverAProjection(t *testing.T) {
 		time.Sleep(time.Second)
 		must(src.Delete(types.NamespacedName{Namespace: "default", Name: "b"}))
 		time.Sleep(time.Second)
-		src.Expire() // what a relist finds unchanged is no event
+		src.Expire() // a relist sends no event for an unchanged object
 		time.Sleep(10 * time.Minute)
 		must(inf.AddWatcher(watcher(&resynced), informer.WatcherOptions{ResyncPeriod: time.Hour}))
 		time.Sleep(90 * time.Minute)
@@ -173,8 +173,8 @@ func TestWatchersOverAProjection(t *testing.T) {
 	})
 }
 
-// wantTold fails the test unless a watcher was told that, in any order: a state is told
-// in none.
+// wantTold fails the test unless a watcher got exactly the events of want. The order does not
+// count, because the objects of a state come in no order.
 func wantTold(t *testing.T, who string, got []string, want ...string) {
 	t.Helper()
 	slices.Sort(got)

@@ -26,7 +26,7 @@ func (s *scanning) Scan(ctx context.Context, after string, limit int) ([]any, er
 	return s.scan(s.Store.(informer.Scanner), ctx, after, limit)
 }
 
-// scannedBy returns a function that makes a store which is right but for its Scan.
+// scannedBy returns a function that makes a store which is correct except for its Scan.
 func scannedBy(scan func(s informer.Scanner, ctx context.Context, after string, limit int) ([]any, error)) func() cache.Store {
 	return func() cache.Store { return &scanning{informertest.NewDurable(), scan} }
 }
@@ -39,7 +39,7 @@ func key(obj any) string {
 	return k
 }
 
-// noScanner has a Scan that is none.
+// noScanner has a Scan with another signature than a Scanner's.
 type noScanner struct{ cache.Store }
 
 func (noScanner) Scan(string) []any { return nil }
@@ -126,7 +126,7 @@ var brokenScanners = []broken{
 	},
 }
 
-// durable is a Durable that is right, but for what functions are set.
+// durable is a Durable that is correct except for the functions that are set.
 type durable struct {
 	*informertest.Durable
 	apply      func(d *informertest.Durable, ctx context.Context, changes []cache.Transaction, bookmark string) error
@@ -135,7 +135,7 @@ type durable struct {
 	write      func(d *informertest.Durable, typ cache.TransactionType, obj any) error
 	bookmark   func(d *informertest.Durable, rv string)
 	reopened   func(d *informertest.Durable)
-	ahead      *string // a bookmark that is written before the changes
+	ahead      *string // if set, Apply writes this bookmark before the changes
 }
 
 func (d *durable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
@@ -195,7 +195,7 @@ func (d *durable) Bookmark(rv string) {
 	}
 }
 
-// lasting returns a function that makes a Durable which is like d.
+// lasting returns a function that makes a Durable like d.
 func lasting(d durable) func() cache.Store {
 	return func() cache.Store {
 		d := d
@@ -207,7 +207,7 @@ func lasting(d durable) func() cache.Store {
 	}
 }
 
-// reopening are the options for what lasting makes. A crash takes lost writes along.
+// reopening returns options for the stores that lasting makes. A crash loses lost writes.
 func reopening(lost int, more storetest.Options) storetest.Options {
 	reopen := func(s cache.Store) cache.Store {
 		d := *s.(*durable)
@@ -223,7 +223,7 @@ func reopening(lost int, more storetest.Options) storetest.Options {
 		return reopen(s)
 	}
 	more.Crash = func(_ *testing.T, s cache.Store) cache.Store {
-		s.(*durable).LoseOnCrash(0) // flushed by now, but for what comes
+		s.(*durable).LoseOnCrash(0) // all writes so far are flushed
 		return reopen(s)
 	}
 	if lost > 0 {
@@ -232,7 +232,7 @@ func reopening(lost int, more storetest.Options) storetest.Options {
 	return more
 }
 
-// losing is as lasting, of a store whose crash takes the last write along.
+// losing is like lasting, but a crash loses the last write.
 func losing(d durable) func() cache.Store {
 	return func() cache.Store {
 		s := lasting(d)().(*durable)
@@ -241,14 +241,14 @@ func losing(d durable) func() cache.Store {
 	}
 }
 
-// half is a Durable but for Forget.
+// half has all methods of a Durable except Forget.
 type half struct {
 	cache.Store
 	informer.Scanner
 	resuming
 }
 
-// resuming is what half has of a Durable.
+// resuming has the methods of a Durable that half has.
 type resuming interface {
 	Resume(ctx context.Context) (string, error)
 	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error

@@ -15,7 +15,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// plain is a store that is right, but for what functions are set.
+// plain is a store that is correct except for the functions that are set.
 type plain struct {
 	cache.Store
 	add, update, delete func(cache.Store, any) error
@@ -90,7 +90,7 @@ func (p *plain) Bookmark(rv string) {
 	p.Store.Bookmark(rv)
 }
 
-// with returns a function that makes a store which is like p.
+// with returns a function that makes a store like p.
 func with(p plain) func() cache.Store {
 	return func() cache.Store {
 		p := p
@@ -104,7 +104,7 @@ func keyedBy(key cache.KeyFunc) func() cache.Store {
 	return func() cache.Store { return cache.NewStore(key) }
 }
 
-// live is a store that hands out its own slice of objects.
+// live is a store that returns its own slice of objects.
 type live struct {
 	cache.Store
 	mu  sync.Mutex
@@ -281,14 +281,14 @@ var brokenPlain = []broken{
 		fault: "Update deletes and adds",
 		make: with(plain{update: func(s cache.Store, obj any) error {
 			_ = s.Delete(obj)
-			time.Sleep(time.Millisecond) // the fault itself: real readers are to meet it
+			time.Sleep(time.Millisecond) // the fault itself: readers must have time to see it
 			return s.Add(obj)
 		}}),
 		found: []string{"Store/may be read while it is written"},
 	},
 }
 
-// indexer is an indexer that is right, but for what functions are set.
+// indexer is an indexer that is correct except for the functions that are set.
 type indexer struct {
 	cache.Indexer
 	byIndex     func(cache.Indexer, string, string) ([]any, error)
@@ -317,7 +317,7 @@ func (i *indexer) GetIndexers() cache.Indexers {
 	return i.Indexer.GetIndexers()
 }
 
-// indexedBy returns a function that makes an indexer which is like i.
+// indexedBy returns a function that makes an indexer like i.
 func indexedBy(i indexer) func() cache.Store {
 	return func() cache.Store {
 		i := i
@@ -326,7 +326,7 @@ func indexedBy(i indexer) func() cache.Store {
 	}
 }
 
-// wrapping returns an AddIndexers that takes others than it was given.
+// wrapping returns an AddIndexers that adds wrapped versions of the given indexers.
 func wrapping(wrap func(s cache.Indexer, f cache.IndexFunc) cache.IndexFunc) func(cache.Indexer, cache.Indexers) error {
 	return func(s cache.Indexer, indexers cache.Indexers) error {
 		others := cache.Indexers{}

@@ -20,11 +20,11 @@ type broken struct {
 	fault string
 	make  func() cache.Store
 	opts  storetest.Options
-	found []string // "group/check", or the beginning of it
-	says  string   // to be found in what the test prints
+	found []string // "group/check" of each, or the beginning of it
+	says  string   // text that the test must print
 }
 
-// brokenStores are all of them.
+// brokenStores returns all broken stores.
 func brokenStores() []broken {
 	durables := slices.Clone(brokenDurables)
 	for i, b := range durables {
@@ -38,8 +38,8 @@ func brokenStores() []broken {
 // inChild is set in the process that runs the suite on the broken stores.
 const inChild = "STORETEST_BROKEN_STORES"
 
-// TestBrokenStores fails. It is run by TestTheSuiteFindsEveryFault in a process of
-// its own, because a suite that fails takes its test along.
+// TestBrokenStores fails. TestTheSuiteFindsEveryFault runs it in a process of its own, because
+// a suite that fails makes its test fail too.
 func TestBrokenStores(t *testing.T) {
 	if os.Getenv(inChild) == "" {
 		t.Skip("it is for TestTheSuiteFindsEveryFault")
@@ -61,7 +61,7 @@ func TestTheSuiteFindsEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("the suite has passed")
 	}
-	failed := map[string][]string{} // by fault
+	failed := map[string][]string{} // failed checks by fault
 	for _, match := range regexp.MustCompile(`(?m)^ *--- FAIL: TestBrokenStores/([^/\n]+)/(.+) \([0-9.]+s\)$`).FindAllStringSubmatch(out, -1) {
 		failed[match[1]] = append(failed[match[1]], match[2])
 	}
@@ -88,5 +88,5 @@ func TestTheSuiteFindsEveryFault(t *testing.T) {
 	}
 }
 
-// underscored returns the name that a subtest has in the output.
+// underscored returns the name of a subtest as it appears in the output.
 func underscored(name string) string { return strings.ReplaceAll(name, " ", "_") }

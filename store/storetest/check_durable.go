@@ -40,7 +40,7 @@ const (
 	whyCrash      = "The informer watches from the bookmark on: what is not in the store at that version, or is newer, is missed or told twice. A bookmark that is ahead of the objects loses changes for ever."
 )
 
-// durable returns the store as what it is.
+// durable returns the store as a Durable.
 func (c *checker) durable() informer.Durable { return c.store.(informer.Durable) }
 
 func adding(obj informer.AnyObject) cache.Transaction {
@@ -55,7 +55,7 @@ func deleting(obj any) cache.Transaction {
 	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
 }
 
-// apply applies changes to the store and to a model of it.
+// apply applies changes to the store and to m, the model of it.
 func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction) {
 	c.Helper()
 	if err := c.durable().Apply(c.Context(), changes, bookmark); err != nil {
@@ -64,7 +64,7 @@ func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction)
 	m.apply(changes, bookmark)
 }
 
-// forget removes tombstones of the store and of a model of it.
+// forget removes tombstones from the store and from m, the model of it.
 func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
 	c.Helper()
 	if err := c.durable().Forget(c.Context(), tombstones); err != nil {
@@ -121,7 +121,7 @@ func appliesBookmarks(c *checker) {
 	c.apply(m, "11", adding(c.object("default/a", 11)))
 	c.apply(m, "", updating(c.object("default/a", 12)))
 	c.wantModel(m)
-	c.apply(m, "9") // a server that was restored counts from before
+	c.apply(m, "9") // a restored server counts from an earlier version
 	c.apply(m, "18446744073709551616")
 	c.wantModel(m)
 }
@@ -187,7 +187,7 @@ func buriesEach(c *checker) {
 	one, two, other := c.incarnation("default/a", "1", 1), c.incarnation("default/a", "2", 3), c.object("default/b", 5)
 	other.SetUID(one.GetUID())
 	none := c.object("default/c", 6)
-	none.SetUID("") // as with fakes
+	none.SetUID("") // objects of fakes have no UID
 	c.apply(m, "1", adding(one))
 	c.apply(m, "2", deleting(one))
 	c.apply(m, "3", adding(two))
@@ -196,7 +196,7 @@ func buriesEach(c *checker) {
 	c.apply(m, "7", deleting(other), deleting(none))
 	c.wantModel(m)
 	c.apply(m, "8", adding(c.incarnation("default/a", "2", 8)))
-	c.apply(m, "9", deleting(c.incarnation("default/a", "2", 8))) // in the place of the other
+	c.apply(m, "9", deleting(c.incarnation("default/a", "2", 8))) // replaces the earlier tombstone of that UID
 	c.wantModel(m)
 }
 
@@ -228,7 +228,7 @@ func forgets(c *checker) {
 		nil,
 		{"default/a": {}},
 		{"default/a": {"none"}, "none": {"uid-default/b-1"}, "default/b": {""}},
-		{"default/a": {"uid-default/a-2"}}, // of an object that is there
+		{"default/a": {"uid-default/a-2"}}, // the tombstone of an object that exists again
 		{"default/a": {"uid-default/a-2"}},
 		{"default/a": {"uid-default/a-1", "uid-default/a-3"}, "c": {"uid-c-1"}},
 	} {
@@ -255,7 +255,7 @@ func othersRemoveBookmark(c *checker) {
 	m := newModel()
 	c.apply(m, "2", adding(c.object("default/a", 1)), adding(c.object("default/b", 2)))
 	c.apply(m, "3", deleting(c.object("default/b", 2)))
-	c.store.Bookmark("70") // which is none of these
+	c.store.Bookmark("70") // must not change the bookmark
 	c.wantModel(m)
 	removed := func(model func()) {
 		c.Helper()
@@ -294,7 +294,7 @@ func appliesAllOrNothing(c *checker) {
 		state := c.readModel()
 		switch {
 		case after.same(state):
-			m = after // and what comes now is to be no difference
+			m = after // further calls must make no difference
 		case err == nil:
 			c.Fatalf("Apply with a ctx that ends returned no error, but: %s", after.difference(state))
 		case !m.same(state):
@@ -309,7 +309,7 @@ func appliesAllOrNothing(c *checker) {
 func appliedWhileRead(c *checker) {
 	throughout := c.throughout()
 	var bookmark atomic.Int64
-	bookmark.Store(-1) // as number has it of none
+	bookmark.Store(-1) // the value of number for no bookmark
 	write := func(i int) {
 		obj := c.object("default/t-"+strconv.Itoa(i%13), i)
 		changes := []cache.Transaction{updating(c.object(keyOf(throughout[i%len(throughout)]), i+100)), adding(obj)}

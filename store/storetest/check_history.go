@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// rounds returns n, or less if the tests are to be short.
+// rounds returns n, or less if the tests should be short.
 func (c *checker) rounds(n int) int {
 	if testing.Short() {
 		return n / 8
@@ -22,7 +22,7 @@ func (c *checker) rounds(n int) int {
 	return n
 }
 
-// histories calls run for stores of their own, each with random numbers of its own.
+// histories calls run n times, each time with a new store and its own random numbers.
 func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 	for i := range n {
 		seed := c.Seed + uint64(i)
@@ -41,7 +41,7 @@ func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 	}
 }
 
-// few are the keys of histories: few, so that much happens to each.
+// few are the keys of histories. There are few, so that many changes hit each of them.
 var few = []string{"a", "default/a", "default/b", "default/a-b", "other/a", "default/system:c"}
 
 func plainHistories(c *checker) {
@@ -74,8 +74,8 @@ func plainHistories(c *checker) {
 	})
 }
 
-// chronicle is a Durable's history: a model of it as it is, and as it was since it was
-// opened.
+// chronicle is the history of a Durable: a model of its present state, and of all states since
+// it was opened.
 type chronicle struct {
 	*checker
 	random  *rand.Rand
@@ -85,7 +85,7 @@ type chronicle struct {
 	past    []*moment
 }
 
-// moment is what there was at some time.
+// moment is one state of a chronicle.
 type moment struct {
 	model *model
 	known map[string]informer.AnyObject
@@ -106,7 +106,7 @@ func durableHistories(c *checker) {
 	})
 }
 
-// note notes how it is now.
+// note appends the present state to past.
 func (h *chronicle) note() {
 	h.past = append(h.past, &moment{h.now.clone(), maps.Clone(h.known)})
 }
@@ -122,7 +122,7 @@ func (h *chronicle) step() {
 	case n < 16:
 		h.writePlainly()
 	case n < 17:
-		h.apply(h.now, h.next()) // a bookmark
+		h.apply(h.now, h.next()) // a bookmark without changes
 	case n < 18:
 		h.apply(h.now, "")
 	case n < 19:
@@ -183,7 +183,7 @@ func (h *chronicle) forgetSome() {
 	h.forget(h.now, some)
 }
 
-// writePlainly writes as those do who are not the informer.
+// writePlainly writes like a program that is not the informer.
 func (h *chronicle) writePlainly() {
 	h.Helper()
 	h.next()
@@ -206,7 +206,7 @@ func (h *chronicle) writePlainly() {
 	h.known[key] = obj
 }
 
-// crash goes on with what a crash has left, which must be what there was at one time.
+// crash crashes the store and goes on with the state left, which must be an earlier state.
 func (h *chronicle) crash() {
 	h.Helper()
 	if h.Crash == nil {
@@ -217,7 +217,7 @@ func (h *chronicle) crash() {
 	h.now, h.known, h.past = found.model, found.known, nil
 }
 
-// findMoment returns the moment whose state the store holds, after a crash.
+// findMoment returns the moment whose state the store holds after a crash.
 func (h *chronicle) findMoment() *moment {
 	h.Helper()
 	state := h.readModel()

@@ -23,8 +23,8 @@ var indexerChecks = []check{
 
 const whyIndexes = "ByIndex of the informer and of the SharedIndexInformer is what the store answers."
 
-// byVersion indexes by the resourceVersion; byTags by the UID, and all under "all",
-// but nothing of version 7.
+// byVersion indexes by the resourceVersion. byTags indexes by the UID, and puts every object
+// under "all"; objects of version 7 have no values in it.
 var (
 	byVersion = cache.IndexFunc(func(obj any) ([]string, error) {
 		object, err := meta.Accessor(obj)
@@ -42,7 +42,7 @@ var (
 	})
 )
 
-// indexer returns the store as what it is.
+// indexer returns the store as an Indexer.
 func (c *checker) indexer() cache.Indexer { return c.store.(cache.Indexer) }
 
 // addIndexes adds the two indexes.
@@ -61,7 +61,7 @@ func (c *checker) addIndexes() {
 	}
 }
 
-// wantIndexed fails the check unless just objs are found under a value.
+// wantIndexed fails the check unless exactly objs are found under a value.
 func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 	c.Helper()
 	what := "(" + index + ", " + value + ")"
@@ -81,7 +81,7 @@ func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 	c.same("IndexKeys"+what, wanted, keys)
 }
 
-// wantValues fails the check unless an index has just these values.
+// wantValues fails the check unless an index has exactly these values.
 func (c *checker) wantValues(index string, values ...string) {
 	c.Helper()
 	c.same("ListIndexFuncValues("+index+")", values, c.indexer().ListIndexFuncValues(index))
@@ -153,7 +153,7 @@ func findsLikeAnObject(c *checker) {
 	c.add(a, b, c.object("default/c", 2))
 	for index, want := range map[string][]informer.AnyObject{
 		"version": {a, b},
-		"tags":    {a, b, c.object("default/c", 2)}, // each once, though a has two of its values
+		"tags":    {a, b, c.object("default/c", 2)}, // each object once, though a is under two values
 	} {
 		found, err := c.indexer().Index(index, a)
 		if err != nil {

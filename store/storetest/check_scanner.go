@@ -26,10 +26,10 @@ const (
 	whyWritten = "The informer goes on writing while it reads. It corrects what has changed since it began, and takes the rest from the pages."
 )
 
-// scanner returns the store as what it is.
+// scanner returns the store as a Scanner.
 func (c *checker) scanner() informer.Scanner { return c.store.(informer.Scanner) }
 
-// page returns one page, and fails the check at once if that is not possible.
+// page returns one page. If Scan fails, it ends the check.
 func (c *checker) page(after string, limit int) []any {
 	c.Helper()
 	objs, err := c.tryPage(after, limit)
@@ -39,7 +39,7 @@ func (c *checker) page(after string, limit int) []any {
 	return objs
 }
 
-// tryPage returns one page, or an error if it is larger than asked for or not in order.
+// tryPage returns one page. It returns an error if the page is too large or not in order.
 func (c *checker) tryPage(after string, limit int) ([]any, error) {
 	objs, err := c.scanner().Scan(c.Context(), after, limit)
 	if err != nil {
@@ -58,8 +58,7 @@ func (c *checker) tryPage(after string, limit int) ([]any, error) {
 	return objs, nil
 }
 
-// tryScan returns all objects that come after a key, by pages, and calls between after
-// each.
+// tryScan returns all objects after a key, read by pages, and calls between after each page.
 func (c *checker) tryScan(after string, limit int, between func(last string)) (all []any, err error) {
 	for {
 		page, err := c.tryPage(after, limit)
@@ -72,8 +71,7 @@ func (c *checker) tryScan(after string, limit int, between func(last string)) (a
 	}
 }
 
-// scan returns all objects, by pages, and fails the check at once if that is not
-// possible.
+// scan returns all objects, read by pages. If Scan fails, it ends the check.
 func (c *checker) scan(limit int) []any {
 	c.Helper()
 	all, err := c.tryScan("", limit, func(string) {})
@@ -85,7 +83,7 @@ func (c *checker) scan(limit int) []any {
 
 func pagesOfAnySize(c *checker) {
 	objs := c.odd()
-	for _, i := range []int{7, 3, 11} { // in another order than that of the keys
+	for _, i := range []int{7, 3, 11} { // add them in another order than that of the keys
 		for j := range objs {
 			k := (j*i + i) % len(objs)
 			objs[j], objs[k] = objs[k], objs[j]
@@ -157,7 +155,7 @@ func scansSnapshots(c *checker) {
 	c.same("Scan, after the caller has changed its slice", []string{describe(c.object("default/a", 3))}, describeAll(c.page("", 5)))
 }
 
-// A store may answer all the same, but then it must be the whole answer.
+// A store may answer although its ctx has ended, but then the answer must be complete.
 func scansWithoutCtx(c *checker) {
 	c.add(c.odd()...)
 	want := describeAll(c.page("", 1000))
@@ -178,7 +176,7 @@ func writesBetweenPages(c *checker) {
 	for _, limit := range []int{1, 2, 3, 5} {
 		throughout := c.throughout()
 		c.add(throughout...)
-		passing := []string{"default/s", "default/u"} // and before and behind each of throughout
+		passing := []string{"default/s", "default/u"} // and keys just before and just after each of throughout
 		for _, obj := range throughout {
 			passing = append(passing, keyOf(obj)+"x", strings.TrimSuffix(keyOf(obj), "x"))
 		}
@@ -186,7 +184,7 @@ func writesBetweenPages(c *checker) {
 		read, err := c.tryScan("", limit, func(last string) {
 			n++
 			for i, key := range passing {
-				if key == last || i%3 == n%3 { // the one that ended the page goes
+				if key == last || i%3 == n%3 { // the key that ended the page goes too
 					c.comeOrGo(c.object(key, n+1000))
 				}
 			}
@@ -202,7 +200,7 @@ func writesBetweenPages(c *checker) {
 	}
 }
 
-// wantThroughout fails the check unless what was read has each of throughout once.
+// wantThroughout fails the check unless read contains each of throughout once.
 func (c *checker) wantThroughout(throughout []informer.AnyObject, read []any) {
 	c.Helper()
 	count := map[string]int{}

@@ -29,8 +29,8 @@ var storeChecks = []check{
 	{"is right after any history", "All of the above, in whatever order.", plainHistories},
 }
 
-// oddKeys returns keys that a store may stumble over: cluster-scoped ones, those of
-// RBAC with colons, long ones, and those whose order is not that of namespace and name.
+// oddKeys returns keys that may break a store: cluster-scoped keys, keys of RBAC with colons,
+// long keys, and keys whose order is not that of namespace and name.
 func oddKeys() []string {
 	var keys []string
 	for _, namespace := range []string{"", "a/", "a-b/", "default/", strings.Repeat("n", 63) + "/"} {
@@ -76,7 +76,7 @@ func keepsTheLast(c *checker) {
 	c.add(c.object("default/a", 1), c.object("default/b", 2))
 	c.update(c.object("default/a", 3))
 	c.want(c.object("default/a", 3), c.object("default/b", 2))
-	again := c.incarnation("default/a", "2", 4) // deleted and created again while the watch was cut
+	again := c.incarnation("default/a", "2", 4) // deleted and created again while the watch was interrupted
 	c.update(again)
 	c.want(again, c.object("default/b", 2))
 }
@@ -86,7 +86,7 @@ func forgetsDeleted(c *checker) {
 	c.delete(c.object("default/a", 1))
 	c.wantAbsent("default/a")
 	c.want(c.object("default/b", 2), c.object("other/a", 3), c.object("a", 4))
-	c.delete(c.object("a", 5)) // with the version of the delete, as a watch sends it
+	c.delete(c.object("a", 5)) // with the version of the delete, as in a watch event
 	c.want(c.object("default/b", 2), c.object("other/a", 3))
 	again := c.incarnation("default/a", "2", 6)
 	c.add(again)
@@ -172,7 +172,7 @@ func listsSnapshots(c *checker) {
 	clear(listed)
 	clear(keys)
 	_, _ = append(listed[:0], "mine"), append(keys[:0], "mine")
-	c.want(c.object("default/a", 4), objs[2], c.object("default/d", 5)) // not what the caller has made of its slices
+	c.want(c.object("default/a", 4), objs[2], c.object("default/d", 5)) // unaffected by the caller's changes to its slices
 }
 
 func replacesAll(c *checker) {
@@ -214,14 +214,14 @@ func bearsBookmarks(c *checker) {
 	c.want(c.object("default/a", 2))
 }
 
-// writesWhileRead adds objects that are there throughout, and then calls write while
-// all of readers are called over and over, each for a few times at least.
+// writesWhileRead adds the objects of throughout, and then calls write again and again while
+// goroutines call all of readers, each at least three times.
 func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i int), readers ...func()) {
 	c.Helper()
 	c.add(throughout...)
 	var done atomic.Bool
 	var all sync.WaitGroup
-	var late atomic.Int64 // readers that were not called for a few times
+	var late atomic.Int64 // readers that were not called three times yet
 	late.Store(int64(len(readers)))
 	for _, read := range readers {
 		all.Go(func() {
@@ -229,7 +229,7 @@ func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i 
 				if read(); n == 3 {
 					late.Add(-1)
 				}
-				runtime.Gosched() // on one processor, they take turns
+				runtime.Gosched() // with one processor, let them take turns
 			}
 		})
 	}
@@ -241,8 +241,8 @@ func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i 
 	}
 }
 
-// comesAndGoes is a writer for writesWhileRead: of a few other objects, and of the
-// states of those that are there throughout.
+// comesAndGoes returns a writer for writesWhileRead. It updates the objects of throughout, and
+// adds and deletes a few others.
 func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
 	return func(i int) {
 		c.update(c.object(keyOf(throughout[i%len(throughout)]), i+100))
@@ -250,7 +250,7 @@ func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
 	}
 }
 
-// comeOrGo deletes an object if there is one of its key, else adds it.
+// comeOrGo deletes the object with the key of obj if there is one; otherwise it adds obj.
 func (c *checker) comeOrGo(obj informer.AnyObject) {
 	c.Helper()
 	_, exists, err := c.store.GetByKey(keyOf(obj))
@@ -264,7 +264,7 @@ func (c *checker) comeOrGo(obj informer.AnyObject) {
 	}
 }
 
-// throughout returns objects whose keys stand among those of comesAndGoes.
+// throughout returns objects whose keys lie between those of comesAndGoes.
 func (c *checker) throughout() []informer.AnyObject {
 	var objs []informer.AnyObject
 	for i := range 20 {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fillForReopening puts something of everything into the store.
+// fillForReopening fills the store with objects, tombstones and a bookmark.
 func fillForReopening(c *checker) *model {
 	c.Helper()
 	m := newModel()
@@ -59,7 +59,8 @@ func findsAgainAfterCrash(c *checker) {
 		func() { c.apply(h.now, "", adding(c.object("default/c", 4))) },
 		func() { c.apply(h.now, "5") },
 	}
-	// After the first step alone, the first two, and so on, each on a store of its own.
+	// Crash after no step, after the first step, after the first two and so on, each time with
+	// a new store.
 	for n := range len(steps) + 1 {
 		*c = *newChecker(c.T, c.suite)
 		h.now, h.past = newModel(), nil
@@ -71,7 +72,7 @@ func findsAgainAfterCrash(c *checker) {
 		h.crash()
 		c.wantModel(h.now)
 		h.note()
-		c.apply(h.now, "6", updating(c.object("default/d", 6))) // it goes on
+		c.apply(h.now, "6", updating(c.object("default/d", 6))) // the store must still work
 		h.note()
 		h.crash()
 		c.wantModel(h.now)

@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// checker is what a check works with.
+// checker has the tools of a check.
 type checker struct {
 	*testing.T
 	*suite
@@ -35,13 +35,13 @@ func newChecker(t *testing.T, s *suite) *checker {
 	return c
 }
 
-// object returns an object of a key in some version, by which the checks tell its
-// states apart. Its UID depends on the key alone.
+// object returns an object with that key and version. The checks tell the states of an object
+// apart by the version. The UID depends only on the key.
 func (c *checker) object(key string, version int) informer.AnyObject {
 	return c.incarnation(key, "1", version)
 }
 
-// incarnation is as object, with a UID that depends on number too.
+// incarnation is like object, but the UID depends on number too.
 func (c *checker) incarnation(key, number string, version int) informer.AnyObject {
 	c.Helper()
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
@@ -54,7 +54,7 @@ func (c *checker) incarnation(key, number string, version int) informer.AnyObjec
 	return obj
 }
 
-// full returns an object with all the metadata that there can be.
+// full returns an object in which all metadata fields are set.
 func (c *checker) full(key string, version int) informer.AnyObject {
 	c.Helper()
 	obj := c.object(key, version)
@@ -78,7 +78,7 @@ func (c *checker) full(key string, version int) informer.AnyObject {
 	return obj
 }
 
-// add adds objects that are not there.
+// add adds objects that do not exist.
 func (c *checker) add(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -88,7 +88,7 @@ func (c *checker) add(objs ...informer.AnyObject) {
 	}
 }
 
-// update updates objects that are there.
+// update updates objects that exist.
 func (c *checker) update(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -98,7 +98,7 @@ func (c *checker) update(objs ...informer.AnyObject) {
 	}
 }
 
-// delete deletes objects that are there.
+// delete deletes objects that exist.
 func (c *checker) delete(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -108,7 +108,7 @@ func (c *checker) delete(objs ...informer.AnyObject) {
 	}
 }
 
-// get returns what is stored under a key; it must be there.
+// get returns the object stored under a key, which must exist.
 func (c *checker) get(key string) any {
 	c.Helper()
 	obj, exists, err := c.store.GetByKey(key)
@@ -118,7 +118,7 @@ func (c *checker) get(key string) any {
 	return obj
 }
 
-// wantAbsent fails the check unless there is nothing under a key, which is no error.
+// wantAbsent fails the check unless there is no object under a key, and no error.
 func (c *checker) wantAbsent(key string) {
 	c.Helper()
 	obj, exists, err := c.store.GetByKey(key)
@@ -127,7 +127,7 @@ func (c *checker) wantAbsent(key string) {
 	}
 }
 
-// want fails the check unless the store holds just objs, in whatever way it is read.
+// want fails the check unless the store holds exactly objs, by all ways of reading it.
 func (c *checker) want(objs ...informer.AnyObject) {
 	c.Helper()
 	want, keys := describeAll(objs), []string{}
@@ -145,8 +145,8 @@ func (c *checker) want(objs ...informer.AnyObject) {
 	}
 }
 
-// wantEqual fails the check unless got, which how has returned, is what the store
-// keeps of want.
+// wantEqual fails the check unless got, the result of the call how, equals the part of want
+// that the store keeps.
 func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 	c.Helper()
 	kept := c.Kept(want)
@@ -170,7 +170,7 @@ func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 	}
 }
 
-// fields returns the parts of an object that can be compared by themselves.
+// fields returns the parts of an object that can be compared one by one.
 func fields(obj informer.AnyObject) map[string]any {
 	all := map[string]any{
 		"apiVersion and kind": obj.GetObjectKind().GroupVersionKind().String(), "namespace": obj.GetNamespace(), "name": obj.GetName(),
@@ -183,7 +183,7 @@ func fields(obj informer.AnyObject) map[string]any {
 	return all
 }
 
-// same fails the check unless two lists hold the same, in any order.
+// same fails the check unless two lists have the same items, in any order.
 func (c *checker) same(what string, want, got []string) {
 	c.Helper()
 	if d := difference(want, got); d != "" {
@@ -191,7 +191,7 @@ func (c *checker) same(what string, want, got []string) {
 	}
 }
 
-// difference says in words what two lists differ in, but for their order.
+// difference describes the difference between two lists, ignoring their order.
 func difference(want, got []string) string {
 	count := map[string]int{}
 	for _, w := range want {
@@ -220,7 +220,7 @@ func difference(want, got []string) string {
 	return ""
 }
 
-// short returns the first of a list.
+// short returns a text with the first items of a list.
 func short(list []string) string {
 	const most = 5
 	text := ""
@@ -236,7 +236,7 @@ func short(list []string) string {
 	return text
 }
 
-// cut returns something as a text that is not too long to be read.
+// cut returns v as a text, shortened to a readable length.
 func cut(v any) string {
 	text := fmt.Sprintf("%+v", v)
 	if len(text) > 200 {
@@ -245,7 +245,7 @@ func cut(v any) string {
 	return text
 }
 
-// describe returns an object in a few words: its key, UID and version.
+// describe describes an object by its key, UID and version.
 func describe(obj any) string {
 	object, err := meta.Accessor(obj)
 	if err != nil {
@@ -264,7 +264,7 @@ func describeAll[T any](objs []T) []string {
 
 func keyOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }
 
-// copyOf returns an object that can be compared with obj later.
+// copyOf returns a copy of obj, for a later comparison.
 func copyOf(obj runtime.Object) informer.AnyObject {
 	return obj.DeepCopyObject().(informer.AnyObject)
 }

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// countdown is a ctx that ends when it has been asked so many times whether it has.
+// countdown is a ctx that ends after a number of calls of Err and Done.
 type countdown struct {
 	context.Context
 	cancel context.CancelFunc
 	left   atomic.Int64
 }
 
-// endsWhenAskedFor returns a ctx that ends when it was asked n times: in the middle of
-// something, without a clock.
+// endsWhenAskedFor returns a ctx that ends after n calls of Err and Done. So it ends in the
+// middle of an operation, without a clock.
 func endsWhenAskedFor(parent context.Context, n int) context.Context {
 	ctx := &countdown{}
 	ctx.Context, ctx.cancel = context.WithCancel(parent)

@@ -12,15 +12,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// model is what a Durable holds, or should. Objects are described by a few words.
+// model is the state of a Durable, or the state it should have. It holds descriptions of
+// objects.
 type model struct {
 	bookmark   string
 	objects    map[string]string   // by key
-	tombstones map[identity]string // of a store there may be two of one identity, see double
+	tombstones map[identity]string // a faulty store may have two of one identity, see double
 	double     []string
 }
 
-// identity is what tombstones are told apart by.
+// identity identifies a tombstone.
 type identity struct {
 	key string
 	uid types.UID
@@ -62,7 +63,7 @@ func (m *model) forget(tombstones map[string][]types.UID) {
 	}
 }
 
-// lines returns all that a model holds.
+// lines describes the whole state, one item per bookmark, object and tombstone.
 func (m *model) lines() []string {
 	lines := []string{fmt.Sprintf("the bookmark %q", m.bookmark)}
 	for key, obj := range m.objects {
@@ -78,7 +79,7 @@ func (m *model) difference(got *model) string { return difference(m.lines(), got
 
 func (m *model) same(other *model) bool { return m.difference(other) == "" }
 
-// readModel returns what the store holds.
+// readModel reads the state of the store.
 func (c *checker) readModel() *model {
 	c.Helper()
 	m := newModel()
@@ -107,8 +108,8 @@ func (c *checker) readModel() *model {
 	return m
 }
 
-// wantModel fails the check at once unless the store holds what m does, in whatever
-// way it is read.
+// wantModel ends the check with a failure unless the store has the state m. It also compares
+// the results of GetByKey, List and ListKeys.
 func (c *checker) wantModel(m *model) {
 	c.Helper()
 	if d := m.difference(c.readModel()); d != "" {
@@ -118,7 +119,7 @@ func (c *checker) wantModel(m *model) {
 	for key, obj := range m.objects {
 		keys, objs = append(keys, key), append(objs, obj)
 		if len(keys) > 50 {
-			continue // one by one it takes its time
+			continue // reading one by one takes long
 		}
 		if got := describe(c.get(key)); got != obj {
 			c.Errorf("GetByKey(%q) returned %s, want %s", key, got, obj)
@@ -128,7 +129,7 @@ func (c *checker) wantModel(m *model) {
 	c.same("ListKeys", keys, c.store.ListKeys())
 }
 
-// describeChanges returns an Apply in a few words.
+// describeChanges describes the arguments of an Apply.
 func describeChanges(changes []cache.Transaction, bookmark string) string {
 	var all []string
 	for _, change := range changes {
@@ -137,7 +138,7 @@ func describeChanges(changes []cache.Transaction, bookmark string) string {
 	return fmt.Sprintf("[%s] with the bookmark %q", short(all), bookmark)
 }
 
-// number returns a version as a number, or -1.
+// number returns a version as a number, or -1 if it is none.
 func number(rv string) int64 {
 	n, err := strconv.ParseInt(rv, 10, 64)
 	if err != nil {

@@ -1,15 +1,16 @@
-// Package storetest checks whether a store can be given to an informer, as
-// informer.Options.Store. [Run] is called from a test of the store:
+// Package storetest checks whether a store meets an informer's requirements on
+// informer.Options.Store. Call [Run] from a test of the store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) cache.Store { return mystore.New(t.TempDir()) }, storetest.Options{})
 //	}
 //
-// A store is checked for what it claims to be: every store for what cache.Store and
-// informer.Options.Store ask, a cache.Indexer, an informer.Scanner and an
-// informer.Durable for that too. What it does not claim is skipped, and the skip says
-// what an informer over it does without; to have a part of the methods that it takes
-// is a failure. A Durable needs [Options.Reopen], and should be given [Options.Crash]:
+// The checks depend on the interfaces of the store. Every store is checked for the
+// requirements of cache.Store and informer.Options.Store; a cache.Indexer, an informer.Scanner
+// and an informer.Durable also for those of that interface. The checks of an interface that
+// the store lacks are skipped, and the message says which disadvantage an informer has without
+// it. A store that has only some of the methods of an interface fails. A Durable needs
+// [Options.Reopen], and should have [Options.Crash]:
 //
 //	storetest.Options{
 //		Reopen: func(t *testing.T, s cache.Store) cache.Store {
@@ -19,9 +20,9 @@
 //		},
 //	}
 //
-// Each requirement is a subtest. One that fails says what an informer needs it for. What
-// becomes of a call in the middle of which the process is killed is not checked.
-// Run the tests with -race: some checks use the store from several goroutines.
+// Each requirement is a subtest. If it fails, it says why an informer has the requirement. The
+// suite does not check a process that is killed in the middle of a call. Run the tests with
+// -race: some checks use the store from several goroutines.
 package storetest
 
 import (
@@ -36,46 +37,43 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Options says what Run cannot know of a store. The zero value is right for a store
-// that takes any object and does not outlive the process.
+// Options tells Run facts about a store that Run cannot find out. The zero value is right for
+// a store that takes any object and does not outlive the process.
 type Options struct {
-	// Object returns a new object of the type that the store keeps, with that
-	// namespace, "" for cluster-scoped, and name. The suite sets the rest of the
-	// metadata; put something into the rest of the object, or nobody will notice that
-	// the store drops it. A store that decodes what it keeps needs it. Defaults to a
-	// *metav1.PartialObjectMetadata.
+	// Object returns a new object of the type that the store keeps, with that namespace ("" if
+	// cluster-scoped) and name. The suite sets the rest of the metadata. Fill the rest of the
+	// object too, or the suite cannot notice that the store drops it. A store that decodes its
+	// objects needs Object. Defaults to a *metav1.PartialObjectMetadata.
 	Object func(namespace, name string) informer.AnyObject
 
-	// Kept returns what the store keeps of an object, which it must not change: the
-	// object itself, or another that has less. Namespace, name, UID and
-	// resourceVersion must be kept. Defaults to all of it.
+	// Kept returns the part of an object that the store keeps: the object itself, or another
+	// object with less in it. It must not change its argument. Namespace, name, UID and
+	// resourceVersion must be kept. Defaults to the whole object.
 	Kept func(informer.AnyObject) informer.AnyObject
 
-	// Reopen closes a store as a program does that ends well, and opens what it
-	// left. The store that it is given is not used any more. It must be set for a
-	// Durable.
+	// Reopen closes a store, like a program that ends well, and opens the same data again. The
+	// old store is not used any more. Reopen must be set for a Durable.
 	Reopen func(t *testing.T, s cache.Store) cache.Store
 
-	// Crash leaves a store as a process does that is killed, without closing it, and
-	// opens what is left. Nothing is under way in the store, which is not used any
-	// more. If it is nil, what a crash leaves is not checked.
+	// Crash abandons a store without closing it, like a process that is killed, and opens the
+	// data it left. No call is under way, and the old store is not used any more. If Crash is
+	// nil, the state after a crash is not checked.
 	Crash func(t *testing.T, s cache.Store) cache.Store
 
-	// LosesLast says that a crash may take the last calls along, which an informer
-	// can do with, as long as what is left is a whole earlier state; see
-	// informer.Durable for what it misses then. By default
-	// everything must be there for which a call has returned.
+	// LosesLast says that a crash may undo the last calls. An informer can cope with that, as
+	// long as the data left is a complete earlier state; see informer.Durable for the events
+	// that it misses then. By default the effect of every call that has returned must survive.
 	LosesLast bool
 
-	// Seed makes the random histories others than those of the default, 0.
+	// Seed selects the random histories. Defaults to 0.
 	Seed uint64
 }
 
-// Run checks the stores that newStore returns, in subtests of t. newStore is called
-// for each of them and returns an empty store; to clean up after it, use t.Cleanup of
-// the t that it is given. Run blocks until all checks have ended. Without -short it
-// takes some seconds, more if a write takes long: there are some ten thousand; and with
-// -race several times as long.
+// Run checks the stores that newStore returns, in subtests of t. newStore is called for each
+// subtest and returns an empty store; to clean up, use t.Cleanup of the t that newStore is
+// given. Run blocks until all checks have ended. Without -short it takes some seconds, and
+// longer if a write is slow, since there are some ten thousand writes. With -race it takes
+// several times as long.
 func Run(t *testing.T, newStore func(t *testing.T) cache.Store, opts Options) {
 	t.Helper()
 	if opts.Object == nil {
@@ -110,7 +108,7 @@ type suite struct {
 // check is one requirement.
 type check struct {
 	name string
-	why  string // what an informer needs it for
+	why  string // why an informer has the requirement
 	run  func(c *checker)
 }
 
@@ -120,8 +118,8 @@ const (
 	notDurable = "The store is no informer.Durable: a restart lists everything again, and a delete that some watcher was not told of before the process ended is told only if the store still holds the object."
 )
 
-// group runs checks that are for stores that claim something. without says what it
-// means not to; if it is empty, all stores must pass.
+// group runs the checks of one interface if the store has it. without says what a store loses
+// without the interface; if without is empty, all stores must pass.
 func (s *suite) group(t *testing.T, name, without string, checks []check) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -147,9 +145,8 @@ func (s *suite) group(t *testing.T, name, without string, checks []check) {
 	})
 }
 
-// claim reports whether a store is what the group of that name is for. It says in
-// words what is wrong with one that an informer would silently take for less than it
-// was meant to be.
+// claim reports whether a store has the interface of a group. wrong describes a store that has
+// only a part of the interface, which an informer would silently not use.
 func claim(group string, store cache.Store) (claims bool, wrong string) {
 	switch group {
 	case "Indexer":
@@ -168,8 +165,9 @@ func claim(group string, store cache.Store) (claims bool, wrong string) {
 	return claims, wrong
 }
 
-// halfMade says what a store lacks of an interface, if it has something of it beyond
-// what every store has. A Scan as it should be is something by itself.
+// halfMade describes the methods of an interface that a store lacks, if the store has some of
+// them beyond those of every store. A correct Scan alone is a Scanner, and is no sign of an
+// incomplete Durable.
 func halfMade(store cache.Store, name string, of reflect.Type) string {
 	var has, lacks []string
 	plain := reflect.TypeFor[cache.Store]()

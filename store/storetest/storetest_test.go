@@ -78,7 +78,7 @@ func TestTheDurableStoreOfInformertestPasses(t *testing.T) {
 	}
 }
 
-// reopened crashes a store and returns what it leaves.
+// reopened crashes a store and returns the next store, which loses lost writes in a crash.
 func reopened(t *testing.T, s cache.Store, lost int) cache.Store {
 	d := s.(*informertest.Durable).Reopen()
 	d.LoseOnCrash(lost)
@@ -88,7 +88,7 @@ func reopened(t *testing.T, s cache.Store, lost int) cache.Store {
 	return d
 }
 
-// noted is a store that notes what is added to it.
+// noted is a store that passes each added object to note.
 type noted struct {
 	cache.Store
 	note func(obj any)
