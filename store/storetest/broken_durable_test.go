@@ -412,7 +412,7 @@ var brokenDurables = []broken{
 			return &half{struct{ cache.Store }{d}, d, d}
 		},
 		found: []string{"Durable"},
-		says:  "has a method Apply, Resume, Tombstones, but it is no informer.Durable, and an informer would silently not take it for one: it lacks Forget(context.Context, map[string][]types.UID) error",
+		says:  "has a method Apply, Resume, Tombstones, but it is no informer.Durable, and an informer would silently not use it as one: it lacks Forget(context.Context, map[string][]types.UID) error",
 	}, {
 		fault: cannotReopen,
 		make:  lasting(durable{}),

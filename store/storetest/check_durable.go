@@ -17,27 +17,27 @@ var durableChecks = []check{
 	{"has no bookmark and no tombstones at first", "An informer that finds a bookmark does not list.", beginsEmpty},
 	{"applies changes in their order and sets the bookmark", whyApply, appliesInOrder},
 	{"applies a large list", "A first list is applied in large steps.", appliesMuch},
-	{"sets a bookmark without changes, and takes it away", "A bookmark that the server sends comes without a change; before a relist it is taken away, because the objects are not the state at any version until its end.", appliesBookmarks},
-	{"applies the same again without a difference", "What has failed may have taken effect, and is asked for again.", appliesAgain},
-	{"adds what is there and updates what is not", "What has failed may have taken effect, in part of the calls before.", appliesAnything},
+	{"sets a bookmark without changes, and takes it away", "A bookmark from the server comes without a change. Before a relist the informer removes the bookmark, because until the end of the relist the objects are not the state at any version.", appliesBookmarks},
+	{"applies the same again without a difference", "An Apply that failed may have taken effect, and is repeated.", appliesAgain},
+	{"adds what is there and updates what is not", "Earlier calls that failed may have taken effect.", appliesAnything},
 	{"keeps what is deleted as a tombstone", whyTombstones, keepsTombstones},
-	{"keeps a tombstone of what was not there", "What has failed may have taken effect: the object is gone, and the tombstone must still be there.", buriesAbsent},
-	{"tells tombstones apart by key and UID", "An object that was deleted, created again and deleted is two deletes to tell.", buriesEach},
+	{"keeps a tombstone of what was not there", "A call that failed may have taken effect: the object is gone, but the tombstone must still be there.", buriesAbsent},
+	{"tells tombstones apart by key and UID", "An object that was deleted, created again and deleted gives watchers two deletes.", buriesEach},
 	{"deletes and adds one key in one step, in either order", "An object may be created again, and deleted again, within one step.", appliesBoth},
-	{"forgets tombstones by key and UID", "A tombstone that is not forgotten is told after each restart; one that is forgotten too early is not told.", forgets},
-	{"does not change what it is given to apply", "The same objects are handed to all watchers, at the same time.", appliesUnchanged},
-	{"removes the bookmark in all other writes, and leaves the tombstones alone", "Others fill a store, or mend it, before an informer runs: the objects are then no state of the source, and what they delete no watcher waits for.", othersRemoveBookmark},
-	{"applies all or nothing if the ctx ends", "The informer may be stopped at any moment, and the next one believes the bookmark.", appliesAllOrNothing},
+	{"forgets tombstones by key and UID", "A tombstone that is not forgotten leads to a delete event after each restart; one that is forgotten too early leads to none.", forgets},
+	{"does not change what it is given to apply", "All watchers get the same objects, at the same time.", appliesUnchanged},
+	{"removes the bookmark in all other writes, and leaves the tombstones alone", "Other programs fill or repair a store before an informer runs: the objects are then no state of the source, and no watcher waits for the deletes.", othersRemoveBookmark},
+	{"applies all or nothing if the ctx ends", "The informer may be stopped at any moment, and the next informer trusts the bookmark.", appliesAllOrNothing},
 	{"may be read while changes are applied", "Watchers, readers and the writer are goroutines of their own.", appliedWhileRead},
-	{"finds everything again when it is reopened", "That is what it is for.", findsAgain},
+	{"finds everything again when it is reopened", "A Durable exists for this.", findsAgain},
 	{"finds a whole state again after a crash", whyCrash, findsAgainAfterCrash},
-	{"is right after any history", "All of the above, in whatever order.", durableHistories},
+	{"is right after any history", "All of the above, in any order.", durableHistories},
 }
 
 const (
 	whyApply      = "The objects are the state of the source at the bookmark, whenever the process ends."
-	whyTombstones = "A watcher that was not told of the delete before the process ended is told by the next one, from the tombstone."
-	whyCrash      = "The informer watches from the bookmark on: what is not in the store at that version, or is newer, is missed or told twice. A bookmark that is ahead of the objects loses changes for ever."
+	whyTombstones = "A watcher that did not get the delete before the process ended gets it from the next process, by the tombstone."
+	whyCrash      = "The informer watches from the bookmark on: changes up to that version that the store lacks are missed, and newer ones that it has are told twice. A bookmark that is ahead of the objects loses changes forever."
 )
 
 // durable returns the store as a Durable.
@@ -83,7 +83,7 @@ func appliesInOrder(c *checker) {
 	c.apply(m, "4", updating(c.object("b", 3)), updating(c.object("b", 4)), deleting(a), adding(c.object("default/c", 4)))
 	c.wantModel(m)
 	if got, exists, err := c.store.GetByKey("default/a"); got != nil || exists || err != nil {
-		c.Errorf("GetByKey of what an Apply has deleted: %v, %v, %v, want nil, false and no error", describe(got), exists, err)
+		c.Errorf("GetByKey of an object that an Apply has deleted: %v, %v, %v, want nil, false and no error", describe(got), exists, err)
 	}
 }
 
@@ -244,10 +244,10 @@ func appliesUnchanged(c *checker) {
 	wereOne, wereTwo := copyOf(one), copyOf(two)
 	c.apply(newModel(), "3", changes...)
 	if !slices.Equal(before, changes) {
-		c.Error("Apply has changed the slice that it was given")
+		c.Error("Apply has changed the slice that was passed to it")
 	}
 	if !equality.Semantic.DeepEqual([]any{wereOne, wereTwo}, []any{one, two}) {
-		c.Error("Apply has changed an object that it was given")
+		c.Error("Apply has changed an object that was passed to it")
 	}
 }
 
@@ -298,7 +298,7 @@ func appliesAllOrNothing(c *checker) {
 		case err == nil:
 			c.Fatalf("Apply with a ctx that ends returned no error, but: %s", after.difference(state))
 		case !m.same(state):
-			c.Fatalf("Apply with a ctx that ends, when it is asked the %d. time, has done a part: of what was before, %s; of what was to be, %s",
+			c.Fatalf("Apply with a ctx that ends, when it is asked the %d. time, has applied a part of the changes: compared with the state before, %s; compared with the state after, %s",
 				n+1, m.difference(state), after.difference(state))
 		}
 	}

@@ -30,7 +30,7 @@ func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 		func() {
 			defer func() {
 				if c.Failed() {
-					c.Logf("the history of seed %d; Options.Seed = %d makes it the first", seed, seed)
+					c.Logf("this is the history of seed %d; set Options.Seed = %d to run it first", seed, seed)
 				}
 			}()
 			run(one, rand.New(rand.NewPCG(seed, 0)))
@@ -231,7 +231,7 @@ func (h *chronicle) findMoment() *moment {
 		if i == 0 {
 			for _, m := range h.past {
 				if m.model.bookmark == state.bookmark {
-					h.Fatalf("after a crash the store has the bookmark %q, but not what there was at that: %s", state.bookmark, m.model.difference(state))
+					h.Fatalf("after a crash the store has the bookmark %q, but not the state at that bookmark: %s", state.bookmark, m.model.difference(state))
 				}
 			}
 		}

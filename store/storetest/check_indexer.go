@@ -14,14 +14,14 @@ var indexerChecks = []check{
 	{"indexes the last state of an object", whyIndexes, indexesTheLast},
 	{"indexes what replaces everything", whyIndexes, indexesReplaced},
 	{"finds an object under all of its values", whyIndexes, findsAllValues},
-	{"finds by the values of an object", "Listers by namespace ask so.", findsLikeAnObject},
-	{"says that there is no such index", "A reader that has misspelt a name would take the empty answer for the truth.", unknownIndex},
-	{"does not take a second index of one name", "The informer, which adds its own by namespace, relies on being told.", takenIndex},
-	{"keeps an object that has no value", "An index function that does not apply to an object says so by no values.", noValue},
+	{"finds by the values of an object", "Listers by namespace use this.", findsLikeAnObject},
+	{"says that there is no such index", "A reader that misspells a name would believe an empty answer.", unknownIndex},
+	{"does not take a second index of one name", "The informer adds an index by namespace, and relies on the error.", takenIndex},
+	{"keeps an object that has no value", "An index function returns no values for an object that it does not apply to.", noValue},
 	{"may be asked by index while it is written", "Readers and the writer are goroutines of their own.", indexedWhileWritten},
 }
 
-const whyIndexes = "ByIndex of the informer and of the SharedIndexInformer is what the store answers."
+const whyIndexes = "ByIndex of the informer and of the SharedIndexInformer returns the store's answer."
 
 // byVersion indexes by the resourceVersion. byTags indexes by the UID, and puts every object
 // under "all"; objects of version 7 have no values in it.
@@ -167,16 +167,16 @@ func unknownIndex(c *checker) {
 	c.addIndexes()
 	c.add(c.object("default/a", 1))
 	if found, err := c.indexer().ByIndex("none", "1"); err == nil {
-		c.Errorf("ByIndex of an index that there is not: %v and no error", found)
+		c.Errorf("ByIndex of an index that does not exist: %v and no error", found)
 	}
 	if keys, err := c.indexer().IndexKeys("none", "1"); err == nil {
-		c.Errorf("IndexKeys of an index that there is not: %v and no error", keys)
+		c.Errorf("IndexKeys of an index that does not exist: %v and no error", keys)
 	}
 	if found, err := c.indexer().Index("none", c.object("default/a", 1)); err == nil {
-		c.Errorf("Index of an index that there is not: %v and no error", found)
+		c.Errorf("Index of an index that does not exist: %v and no error", found)
 	}
 	if values := c.indexer().ListIndexFuncValues("none"); len(values) > 0 {
-		c.Errorf("ListIndexFuncValues of an index that there is not: %v", values)
+		c.Errorf("ListIndexFuncValues of an index that does not exist: %v", values)
 	}
 }
 

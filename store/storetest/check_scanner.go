@@ -13,17 +13,17 @@ import (
 var scannerChecks = []check{
 	{"gives everything once and in order, whatever the size of the pages", whyPages, pagesOfAnySize},
 	{"gives what comes after a key, also if that is not there", "The object that ended a page may be deleted before the next page is asked for.", scansAfter},
-	{"gives nothing of an empty store", "An empty result says that there is no more; an error would be tried again for ever.", scansEmpty},
-	{"gives the objects as they were stored", "Watchers that join are handed what Scan returns.", scansWhole},
+	{"gives nothing of an empty store", "An empty result means the end of the objects; an error would be retried forever.", scansEmpty},
+	{"gives the objects as they were stored", "Watchers that join get the objects that Scan returns.", scansWhole},
 	{"gives a page that does not change any more", "The page is read while the store is written.", scansSnapshots},
-	{"does not take the end of a ctx for the end of the objects", "What is left out after that would be taken for deleted.", scansWithoutCtx},
+	{"does not take the end of a ctx for the end of the objects", "Objects that are then left out would count as deleted.", scansWithoutCtx},
 	{"misses and doubles nothing if it is written between pages", whyWritten, writesBetweenPages},
 	{"misses and doubles nothing if it is written meanwhile", whyWritten, scansWhileWritten},
 }
 
 const (
-	whyPages   = "A watcher that joins is told the pages, and what is in none of them it never hears of."
-	whyWritten = "The informer goes on writing while it reads. It corrects what has changed since it began, and takes the rest from the pages."
+	whyPages   = "A watcher that joins gets the objects of the pages, and never learns of an object that is in no page."
+	whyWritten = "The informer goes on writing while it reads. It corrects objects that have changed since the read began, and takes all others from the pages."
 )
 
 // scanner returns the store as a Scanner.

@@ -14,19 +14,19 @@ import (
 
 // storeChecks are for every store.
 var storeChecks = []check{
-	{"finds what was added under its key", "An informer asks by key whether an object is there. One that it does not find it adds again at every relist.", findsByKey},
-	{"says that what is not there is not there", "An error is no absence: the informer would try again for ever and tell nobody.", absentIsNoError},
-	{"keeps the last state of an object", "Get, a watcher that joins, and the Old of the next event are what the store returns.", keepsTheLast},
-	{"does not find what was deleted", "A watcher that joins would be told of what is gone.", forgetsDeleted},
-	{"returns what it was given", "Watchers are handed what the store returns, as Old and as the state that they join, and a relist tells by UID and resourceVersion what has changed.", returnsAll},
-	{"does not change what it is given", "The same object is handed to all watchers, at the same time.", changesNothing},
+	{"finds what was added under its key", "An informer asks by key whether an object exists. If it does not find the object, it adds it again at every relist.", findsByKey},
+	{"says that what is not there is not there", "An error is not an absence: the informer would retry forever, and watchers would get no event.", absentIsNoError},
+	{"keeps the last state of an object", "Get, a watcher that joins, and the Old of the next event use the object that the store returns.", keepsTheLast},
+	{"does not find what was deleted", "A watcher that joins would get an object that is gone.", forgetsDeleted},
+	{"returns what it was given", "Watchers get the store's objects, as Old and as their initial state, and a relist finds changes by UID and resourceVersion.", returnsAll},
+	{"does not change what it is given", "All watchers get the same object, at the same time.", changesNothing},
 	{"finds an object by an object of its key", "cache.Store says so, and listers rely on it.", findsByObject},
-	{"lists everything", "What List leaves out at the start, no watcher is told of, nor of its delete; what ListKeys leaves out, client-go's own code takes for deleted.", listsAll},
+	{"lists everything", "If List leaves out an object at the start, no watcher gets it, nor its delete. If ListKeys leaves out a key, client-go's own code takes the object for deleted.", listsAll},
 	{"lists what does not change any more", "The list is read while the store is written.", listsSnapshots},
 	{"replaces everything", "cache.Store says so; programs fill a store that way before the informer runs.", replacesAll},
-	{"keeps its objects when it is told of a bookmark", "An informer tells every store of bookmarks, several times a minute.", bearsBookmarks},
-	{"may be read while it is written", "Watchers, readers and the writer are goroutines of their own. An object that is missing from a list for a moment is told as if it were new.", bearsReaders},
-	{"is right after any history", "All of the above, in whatever order.", plainHistories},
+	{"keeps its objects when it is told of a bookmark", "An informer passes bookmarks to every store, several times a minute.", bearsBookmarks},
+	{"may be read while it is written", "Watchers, readers and the writer are goroutines of their own. Watchers get an object that is missing from a list for a moment as if it were new.", bearsReaders},
+	{"is right after any history", "All of the above, in any order.", plainHistories},
 }
 
 // oddKeys returns keys that may break a store: cluster-scoped keys, keys of RBAC with colons,
@@ -55,7 +55,7 @@ func findsByKey(c *checker) {
 		c.wantAbsent(keyOf(obj))
 		c.add(obj)
 		if got := describe(c.get(keyOf(obj))); got != describe(obj) {
-			c.Fatalf("under %q is %s right after %s was added", keyOf(obj), got, describe(objs[i]))
+			c.Fatalf("under %q the store has %s right after %s was added", keyOf(obj), got, describe(objs[i]))
 		}
 	}
 	c.want(objs...)
@@ -68,7 +68,7 @@ func absentIsNoError(c *checker) {
 	}
 	obj, exists, err := c.store.Get(c.object("default/b", 1))
 	if obj != nil || exists || err != nil {
-		c.Errorf("Get of what is not there: %v, %v, %v, want nil, false and no error", obj, exists, err)
+		c.Errorf("Get of an object that does not exist: %v, %v, %v, want nil, false and no error", obj, exists, err)
 	}
 }
 
@@ -116,7 +116,7 @@ func changesNothing(c *checker) {
 	unchanged := func(after string) {
 		c.Helper()
 		if !equality.Semantic.DeepEqual([]any{wereAdded, wereUpdated, wereReplaced}, []any{added, updated, replaced}) {
-			c.Fatalf("%s has changed an object that the store was given", after)
+			c.Fatalf("%s has changed an object that was passed to the store", after)
 		}
 	}
 	c.add(added)

@@ -45,7 +45,7 @@ func findsAgain(c *checker) {
 
 func findsAgainAfterCrash(c *checker) {
 	if c.Crash == nil {
-		c.Skip("Options.Crash is nil: what a crash leaves is not checked")
+		c.Skip("Options.Crash is nil: the state after a crash is not checked")
 	}
 	h := &chronicle{checker: c, now: newModel()}
 	h.note()

@@ -153,7 +153,7 @@ func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 	if equality.Semantic.DeepEqual(kept, got) {
 		return
 	}
-	c.Errorf("%s: it is not what was stored", how)
+	c.Errorf("%s: the object differs from the stored one", how)
 	other, ok := got.(informer.AnyObject)
 	if !ok || fmt.Sprintf("%T", kept) != fmt.Sprintf("%T", got) {
 		c.Errorf("it is a %T, want a %T", got, kept)
@@ -161,7 +161,7 @@ func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 	}
 	wants, gots := fields(kept), fields(other)
 	if equality.Semantic.DeepEqual(wants, gots) {
-		c.Errorf("its metadata are right, and the rest is not: %s, want %s", cut(got), cut(kept))
+		c.Errorf("its metadata is right, but the rest is not: %s, want %s", cut(got), cut(kept))
 	}
 	for _, field := range slices.Sorted(maps.Keys(wants)) {
 		if !equality.Semantic.DeepEqual(wants[field], gots[field]) {
@@ -211,11 +211,11 @@ func difference(want, got []string) string {
 	}
 	switch {
 	case len(missing) > 0 && len(extra) > 0:
-		return "missing is " + short(missing) + "; too much is " + short(extra)
+		return "missing: " + short(missing) + "; unexpected: " + short(extra)
 	case len(missing) > 0:
-		return "missing is " + short(missing)
+		return "missing: " + short(missing)
 	case len(extra) > 0:
-		return "too much is " + short(extra)
+		return "unexpected: " + short(extra)
 	}
 	return ""
 }

@@ -113,9 +113,9 @@ type check struct {
 }
 
 const (
-	notIndexer = "The store is no cache.Indexer: the informer keeps its own indexes of it in memory, keys and values only, and fills them at the start."
-	notScanner = "The store is no informer.Scanner: the informer reads it by List, which holds all objects at once and cannot say that it has failed, so that a store which cannot be read passes for an empty one."
-	notDurable = "The store is no informer.Durable: a restart lists everything again, and a delete that some watcher was not told of before the process ended is told only if the store still holds the object."
+	notIndexer = "The store is no cache.Indexer: the informer keeps indexes of its own in memory, of keys and values only, and fills them at the start."
+	notScanner = "The store is no informer.Scanner: the informer reads it by List, which holds all objects at once and cannot return an error, so that an unreadable store looks like an empty one."
+	notDurable = "The store is no informer.Durable: a restart lists everything again, and a delete that some watcher did not get before the process ended is told only if the store still holds the object."
 )
 
 // group runs the checks of one interface if the store has it. without says what a store loses
@@ -130,7 +130,7 @@ func (s *suite) group(t *testing.T, name, without string, checks []check) {
 		case !claims:
 			t.Skip(without)
 		case name == "Durable" && s.Reopen == nil:
-			t.Fatal("Options.Reopen is nil: set it, or what a Durable is for cannot be checked")
+			t.Fatal("Options.Reopen is nil: without it the main purpose of a Durable cannot be checked")
 		}
 		for _, check := range checks {
 			t.Run(check.name, func(t *testing.T) {
@@ -188,6 +188,6 @@ func halfMade(store cache.Store, name string, of reflect.Type) string {
 	if len(has) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%T has a method %s, but it is no %s, and an informer would silently not take it for one: it lacks %s",
+	return fmt.Sprintf("%T has a method %s, but it is no %s, and an informer would silently not use it as one: it lacks %s",
 		store, strings.Join(has, ", "), name, strings.Join(lacks, ", "))
 }
