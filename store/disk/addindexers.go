@@ -13,22 +13,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// sampled is how many objects an index of the file is compared for with its function.
+// sampled is the number of objects for which agrees compares an index in the file with its
+// function.
 const sampled = 500
 
-// AddIndexers adds indexes, also for what is there already, and returns when they have
-// all of it. A name that is taken is an error, and then none is added.
+// AddIndexers adds indexes and fills them with the objects that the store has. It returns when
+// they are complete. If a name is taken, it returns an error and adds none.
 //
-// The file keeps indexes by name. One that it has from an earlier process is taken
-// over without reading the objects, so that an index function must stay what it was:
-// it is called for the first 500 objects, and if it then does not return what the file
-// has the index is built anew. A function that differs for later ones only is not
-// noticed: change Identity.Version with it. An index that nobody has asked for by the
-// time that an object is written is removed from the file.
+// The file keeps indexes by name. An index that the file has from an earlier process is reused
+// without reading all objects, so its function must not change: AddIndexers calls the function
+// for the first 500 objects, and if a result differs from the file, it builds the index again.
+// It does not notice a function that differs for later objects only: change Identity.Version
+// with the function. The first write of an object removes the indexes that nobody has added by
+// then from the file.
 //
-// To build one, all objects are read and decoded, by pages; they may be written meanwhile.
-// Index functions may read from the store, but must not write to it: writes wait for them.
-// An error leaves all as it was.
+// To build an index, AddIndexers reads and decodes all objects, page by page; they may be
+// written meanwhile. Index functions may read from the store, but must not write to it: writes
+// wait for them. After an error all is as before.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	if err := s.addIndexers(indexers); err != nil {
 		return fmt.Errorf("disk: add indexers: %w", err)
@@ -46,7 +47,7 @@ func (s *Store) addIndexers(indexers cache.Indexers) (err error) {
 	}
 	added := false
 	defer func() {
-		if !added { // an index function may have panicked
+		if !added { // also if an index function has panicked
 			err = errors.Join(err, s.withdraw(indexers))
 		}
 	}()
@@ -72,7 +73,7 @@ func (s *Store) addIndexers(indexers cache.Indexers) (err error) {
 	return err
 }
 
-// alter changes the file and, if that has worked, what indexes there are.
+// alter changes the file and, if that succeeds, the map of indexes.
 func (s *Store) alter(inFile func(tx *bbolt.Tx) error, inUse func(map[string]*index)) error {
 	if err := s.claim(context.Background()); err != nil {
 		return err
@@ -85,15 +86,15 @@ func (s *Store) alter(inFile func(tx *bbolt.Tx) error, inUse func(map[string]*in
 	return nil
 }
 
-// publish changes what indexes there are. The caller is the writer.
+// publish changes the map of indexes. The caller must be the writer.
 func (s *Store) publish(change func(map[string]*index)) {
 	all := maps.Clone(*s.indexes.Load())
 	change(all)
 	s.indexes.Store(&all)
 }
 
-// declare has indexes maintained from now on. It returns those that are still to be
-// built.
+// declare makes writes maintain the indexes from now on. It returns the indexes that must
+// still be built.
 func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err error) {
 	if err := s.claim(context.Background()); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err erro
 	return fresh, nil
 }
 
-// makeIndexes puts empty indexes into the file, in the place of what there is.
+// makeIndexes puts empty indexes into the file, and removes existing ones of the same names.
 func makeIndexes(tx *bbolt.Tx, indexers cache.Indexers) error {
 	for name := range indexers {
 		if err := deleteIndex(tx, name); err != nil {
@@ -155,7 +156,8 @@ func deleteIndex(tx *bbolt.Tx, name string) error {
 	return err
 }
 
-// agrees reports whether a function returns for some objects what the file has.
+// agrees reports whether an index function returns the values in the file, for the first
+// objects.
 func (s *Store) agrees(name string, f cache.IndexFunc) (bool, error) {
 	items, err := s.page(bucketRange{objectsBucket}, nil, sampled)
 	if err != nil {
@@ -196,7 +198,7 @@ func (s *Store) valuesOf(name string, f cache.IndexFunc, i item) ([]string, erro
 	return values, nil
 }
 
-// build puts what is there into indexes that are maintained already.
+// build adds the existing objects to indexes that writes maintain already.
 func (s *Store) build(indexers cache.Indexers) error {
 	if len(indexers) == 0 {
 		return nil
@@ -224,8 +226,8 @@ func (s *Store) build(indexers cache.Indexers) error {
 	}
 }
 
-// fillIndexes puts items into indexes, but for those that were written since they were
-// read: these are there already, or gone.
+// fillIndexes puts items into indexes, except objects that were written after the items were
+// read: the write has indexed or deleted those.
 func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error {
 	objects := tx.Bucket([]byte(objectsBucket))
 	for name, ofItems := range values {
@@ -243,8 +245,8 @@ func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error
 	return nil
 }
 
-// withdraw takes indexes back that could not all be added. What there is of them in the
-// file goes with the next write.
+// withdraw takes back indexes that could not all be added. The next write removes them from
+// the file.
 func (s *Store) withdraw(indexers cache.Indexers) error {
 	if err := s.claim(context.Background()); err != nil {
 		return err
@@ -259,7 +261,7 @@ func (s *Store) withdraw(indexers cache.Indexers) error {
 	return nil
 }
 
-// findIndexes notes what indexes the file has.
+// findIndexes records which indexes the file has.
 func (s *Store) findIndexes(tx *bbolt.Tx) error {
 	return tx.Bucket([]byte(indexesBucket)).ForEachBucket(func(bucket []byte) error {
 		name := string(bucket[1:])
@@ -270,7 +272,7 @@ func (s *Store) findIndexes(tx *bbolt.Tx) error {
 	})
 }
 
-// dropDormant removes the indexes that have no function: they will not be right any more.
+// dropDormant removes the indexes without a function, because the next write makes them wrong.
 func (s *Store) dropDormant(tx *bbolt.Tx) error {
 	for name := range s.dormant {
 		if err := deleteIndex(tx, name); err != nil {

@@ -7,11 +7,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Every bucket has the sum of its records in what bbolt calls its sequence, which stands
-// beside the number of its first page. So a page of it that is right by itself, but older
-// than the others, is noticed, as a disk leaves it that loses what it was told to write.
+// Every bucket keeps the sum of its records in bbolt's sequence number, which is stored next
+// to the number of the bucket's first page. That detects a page that is valid in itself but
+// older than the others, as after a disk has lost a write.
 
-// weight is what a record adds to that sum.
+// weight returns the number that a record adds to the sum of its bucket.
 func weight(record []byte) uint64 {
 	if len(record) < sumSize {
 		return 0
@@ -33,7 +33,7 @@ func put(b *bbolt.Bucket, key, payload []byte) error {
 	return nil
 }
 
-// remove removes what is under a key, if anything.
+// remove removes the record under a key, if there is one.
 func remove(b *bbolt.Bucket, key []byte) error {
 	record := b.Get(key)
 	if record == nil {

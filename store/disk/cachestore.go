@@ -8,15 +8,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Add stores an object, whether or not there is one under its key. As all writes but
-// Apply and Forget, it removes the bookmark. It waits as Apply does.
+// Add stores an object, whether or not its key exists. Like every write except Apply and
+// Forget, it removes the bookmark. It waits like Apply.
 func (s *Store) Add(obj any) error { return s.writeOne("add", obj, s.storing) }
 
 // Update stores an object; see Add.
 func (s *Store) Update(obj any) error { return s.writeOne("update", obj, s.storing) }
 
-// Delete removes what is there under the key of obj, an object of any type or a
-// cache.DeletedFinalStateUnknown, and keeps no tombstone; see Add.
+// Delete removes the object under the key of obj and keeps no tombstone; see Add. obj may be
+// an object of any type or a cache.DeletedFinalStateUnknown.
 func (s *Store) Delete(obj any) error { return s.writeOne("delete", obj, removing) }
 
 func (s *Store) writeOne(op string, obj any, as func(any) (change, error)) error {
@@ -30,9 +30,9 @@ func (s *Store) writeOne(op string, obj any, as func(any) (change, error)) error
 	return nil
 }
 
-// Replace stores objects in the place of all others, in one transaction, for which it
-// needs memory for all of them. It removes the bookmark, and leaves the tombstones alone.
-// The resourceVersion is not used. It waits as Apply does.
+// Replace stores objects in place of all others, in one transaction, which needs memory for
+// all of them. It removes the bookmark and keeps the tombstones. The resourceVersion is not
+// used. It waits like Apply.
 func (s *Store) Replace(objs []any, _ string) error {
 	b := batch{replace: true}
 	for _, obj := range objs {
@@ -48,7 +48,7 @@ func (s *Store) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Get returns what is there under the key of obj.
+// Get returns the object under the key of obj.
 func (s *Store) Get(obj any) (item any, exists bool, err error) {
 	key, err := cache.MetaNamespaceKeyFunc(obj)
 	if err != nil {
@@ -57,11 +57,11 @@ func (s *Store) Get(obj any) (item any, exists bool, err error) {
 	return s.GetByKey(key)
 }
 
-// GetByKey returns what is there under a key. It blocks only for the disk.
+// GetByKey returns the object under a key. It waits only for the disk.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	found := item{key: []byte(key)}
 	err = s.view(func(tx *bbolt.Tx) (err error) {
-		if key != "" { // which bbolt would take for the first
+		if key != "" { // bbolt would return the first key for an empty one
 			found.payload, err = get(tx.Bucket([]byte(objectsBucket)), found.key)
 		}
 		return err
@@ -75,9 +75,9 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	return obj, found.payload != nil, nil
 }
 
-// List returns all objects, in the order of their keys: all are in memory then. It reads
-// as Scan does. As it cannot return an error, it reports it to Options.ErrorHandler and
-// returns nil, never a part: an informer calls Scan instead.
+// List returns all objects, in the order of their keys; they are all in memory then. It reads
+// like Scan. It cannot return an error: it reports the error to Options.ErrorHandler and
+// returns nil, never a part of the objects. An informer calls Scan instead.
 func (s *Store) List() []any {
 	objs, err := s.readAll(context.Background(), bucketRange{objectsBucket})
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Store) ListKeys() []string {
 // Resync does nothing.
 func (s *Store) Resync() error { return nil }
 
-// Bookmark does nothing: the bookmark that Resume returns is set by Apply alone.
+// Bookmark does nothing: only Apply sets the bookmark that Resume returns.
 func (s *Store) Bookmark(string) {}
 
-// LastStoreSyncResourceVersion returns "": it is not what an informer begins with.
+// LastStoreSyncResourceVersion returns "": an informer resumes from the bookmark instead.
 func (s *Store) LastStoreSyncResourceVersion() string { return "" }

@@ -9,21 +9,21 @@ import (
 	"io"
 )
 
-// A file is read through before bbolt gets it. bbolt reads by a memory map and trusts
-// what it reads: it panics or recurses for ever on some damage, a truncated file is a
-// SIGBUS, and a page that a wrong bit has put in the place of another passes for right.
-// This reads the same format (version 2 of bbolt's) with pread, allocates nothing that
-// the file asks for, and takes any change of a byte that matters for what it is: what
-// is in a page stands without gaps, keys are in order, a page is used once and is not
-// free, every value is a record with its checksum, and the records of a bucket are those
-// that were there last. A page that is lost, neither used nor free, does no harm. What a
-// file may pass for is an earlier state as a whole.
+// Before bbolt opens a file, this package reads the whole file. bbolt reads through a memory
+// map and trusts the data: on some damage it panics or recurses forever, a truncated file
+// causes a SIGBUS, and if a wrong bit puts one page in the place of another, bbolt accepts it.
+// This code reads the same format (version 2 of bbolt's) with pread, makes no allocation whose
+// size the file decides, and finds any change of a byte that matters. It checks that the
+// contents of a page have no gaps, that keys are in order, that a page is used once and is not
+// free, that every value is a record with a valid checksum, and that the records of a bucket
+// are those of its last write. A lost page, neither used nor free, does no harm. Only one
+// change goes unnoticed: a file that is, as a whole, an earlier state.
 
-// pageSize is that of all files, whatever that of the machine. Objects of 2 KiB leave a
-// fifth of 8 KiB unused, and half of 4 KiB.
+// pageSize is the page size of all files, whatever the page size of the machine. Objects of 2
+// KiB leave a fifth of a page of 8 KiB unused, and half of one of 4 KiB.
 const pageSize = 8 << 10
 
-// The layout of a page: a header, elements of one size, and keys and values.
+// A page has a header, then elements of one size, then keys and values.
 const (
 	headerSize    = 16
 	elementSize   = 16
@@ -37,23 +37,23 @@ const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
 
-	// maxDepth is more than a tree can have: each level has at least two children.
+	// maxDepth is deeper than a tree can be: each level has at least two children.
 	maxDepth = 64
-	// maxPage is more than a page has, overflow included: up to four records.
+	// maxPage is larger than any page, overflow included: a page has up to four records.
 	maxPage = 5 * maxRecord
 )
 
 var native = binary.NativeEndian
 
-// emptySize is what bbolt writes first, and never makes smaller.
+// emptySize is the size of a new bbolt file; the file never becomes smaller.
 const emptySize = 4 * pageSize
 
-// readError is one of the operating system, which is not the file's fault.
+// readError is an error of the operating system. It does not mean that the file is damaged.
 type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// notRead returns what a failed reading is: damage if the file has ended, and else a
+// notRead converts the error of a failed read: to damage if the file has ended, otherwise to a
 // readError.
 func notRead(page uint64, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -67,21 +67,22 @@ func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// visitor is shown what a file has, in the order of names and keys. A path is the names
-// of a bucket and of those that it is in. It keeps nothing that it is given.
+// visitor is called for the buckets and records of a file, in the order of names and keys. A
+// path consists of the names of the outer buckets and of the bucket. A visitor must not keep
+// its arguments.
 type visitor interface {
 	bucket(path []string) error
 	record(path []string, key, payload []byte) error
 }
 
-// check reads a file through, and returns the first error, of the visitor too.
+// check reads a whole file, and returns the first error, including errors of the visitor.
 func check(file io.ReaderAt, size int64, visit visitor) error {
 	meta, err := readMeta(file)
 	if err != nil {
 		return err
 	}
 	if limit := uint64(size) / pageSize; meta.pages > limit {
-		return damage("it has %d pages of %d", limit, meta.pages)
+		return damage("it has only %d of its %d pages", limit, meta.pages)
 	}
 	w := &walker{file: file, pages: meta.pages, used: make([]uint64, meta.pages/64+1), visit: visit}
 	if err := w.page(nil, meta.root, 0, &bounds{}); err != nil {
@@ -90,16 +91,16 @@ func check(file io.ReaderAt, size int64, visit visitor) error {
 	return w.freelist(meta.freelist)
 }
 
-// metaPage is what such a page says.
+// metaPage holds the fields of one of bbolt's two meta pages.
 type metaPage struct{ root, freelist, pages, transaction uint64 }
 
-// readMeta returns the later one of the two that are whole.
+// readMeta returns the later one of the valid meta pages.
 func readMeta(file io.ReaderAt) (latest metaPage, err error) {
 	page := make([]byte, headerSize+64)
 	found := false
 	for i := range int64(2) {
 		if _, err := file.ReadAt(page, i*pageSize); err != nil {
-			return metaPage{}, notRead(uint64(i), err) // there are two pages at least
+			return metaPage{}, notRead(uint64(i), err) // even an empty file has both pages
 		}
 		b := page[headerSize:]
 		h := fnv.New64a()
@@ -116,12 +117,12 @@ func readMeta(file io.ReaderAt) (latest metaPage, err error) {
 		}
 	}
 	if !found {
-		return metaPage{}, damage("neither of its two first pages is whole")
+		return metaPage{}, damage("neither of its first two pages is valid")
 	}
 	return latest, nil
 }
 
-// walker reads a file through.
+// walker reads a whole file.
 type walker struct {
 	file    io.ReaderAt
 	pages   uint64
@@ -130,7 +131,7 @@ type walker struct {
 	visit   visitor
 }
 
-// take notes that the pages from id on are in use.
+// take marks n pages, from id on, as used.
 func (w *walker) take(id, n uint64) error {
 	if id < 2 || id >= w.pages || n > w.pages-id {
 		return damage("there is no page %d with %d pages", id, n)
@@ -144,7 +145,7 @@ func (w *walker) take(id, n uint64) error {
 	return nil
 }
 
-// header returns the header of a page, and takes all the pages that belong to it.
+// header returns the header of a page, and marks all pages that belong to it as used.
 func (w *walker) header(id uint64) (flags uint16, count int, size int, err error) {
 	var h [headerSize]byte
 	if id >= w.pages {
@@ -160,14 +161,14 @@ func (w *walker) header(id uint64) (flags uint16, count int, size int, err error
 	return native.Uint16(h[8:]), int(native.Uint16(h[10:])), int(n * pageSize), w.take(id, n)
 }
 
-// bounds is where in a bucket a walker is.
+// bounds is the position of a walker in a bucket.
 type bounds struct {
-	last  []byte // the key before; nil if there is none
-	first []byte // the key that led to this page, which must be its first; nil if that was seen
-	sum   uint64 // of the records so far
+	last  []byte // the previous key; nil if there is none
+	first []byte // the first key that this page must have, from the branch above; nil once checked
+	sum   uint64 // sum of the records so far
 }
 
-// see takes note of the next key of a page.
+// see checks the next key of a page against the order and the expected first key.
 func (b *bounds) see(key []byte) error {
 	if b.first != nil && !bytes.Equal(key, b.first) {
 		return damage("its first key is %q, want %q", key, b.first)
@@ -210,7 +211,7 @@ func (w *walker) page(path []string, id uint64, depth int, b *bounds) error {
 	return err
 }
 
-// contents takes keys and values out of a page one after the other.
+// contents reads the keys and values of a page one after the other.
 type contents struct {
 	data []byte
 	next int
@@ -224,7 +225,7 @@ func newContents(data []byte, count int) (contents, error) {
 	return c, nil
 }
 
-// take returns the next n bytes, which are those at pos from element i on.
+// take returns the next n bytes. They must be at pos, relative to element i.
 func (c *contents) take(i int, pos, n uint32) ([]byte, error) {
 	if start := headerSize + i*elementSize + int(pos); start != c.next {
 		return nil, damage("element %d is at %d, want %d", i, start, c.next)
@@ -303,7 +304,8 @@ func (w *walker) leaf(path []string, data []byte, count, depth int, b *bounds) e
 	return nil
 }
 
-// nested walks through a bucket in another one: pages of its own, or one in the value.
+// nested walks through a bucket inside another one. Its records are in pages of their own, or
+// in one page inside the value.
 func (w *walker) nested(path []string, value []byte, depth int) error {
 	if err := w.visit.bucket(path); err != nil {
 		return err
@@ -330,7 +332,7 @@ func (w *walker) nested(path []string, value []byte, depth int) error {
 	return err
 }
 
-// freelist checks that no page is free that is used, or twice.
+// freelist checks that no free page is in use, and that no page is listed twice.
 func (w *walker) freelist(id uint64) error {
 	flags, count, size, err := w.header(id)
 	if err != nil {
@@ -341,7 +343,7 @@ func (w *walker) freelist(id uint64) error {
 	}
 	r := io.NewSectionReader(w.file, int64(id)*pageSize+headerSize, int64(size)-headerSize)
 	ids, n := make([]byte, 64<<10), uint64(count)
-	if count == 0xFFFF { // then the first is how many there are
+	if count == 0xFFFF { // then the first number is the count
 		if _, err := io.ReadFull(r, ids[:8]); err != nil {
 			return notRead(id, err)
 		}

@@ -15,17 +15,17 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// encoding is how an object is written. Its number is the first byte of a payload.
+// encoding is the format of an encoded object. Its number is the first byte of a payload.
 type encoding byte
 
 const (
-	// asProtobuf is for the types of Kubernetes itself: a fifth of the time of JSON.
+	// asProtobuf is for the types of Kubernetes itself: it takes a fifth of the time of JSON.
 	asProtobuf encoding = 1 + iota
-	// asJSON is for all other types. It is the one form that each must have, because it
-	// comes in it. CBOR takes a third of the time, but does not keep a RawExtension: that
-	// comes back as CBOR.
+	// asJSON is for all other types. Every type has a JSON form, because the API server sends
+	// it. CBOR takes a third of the time, but does not keep a RawExtension: it would come back
+	// as CBOR.
 	asJSON
-	// asCBOR is for unstructured objects: JSON would make an integer of the number 1.0.
+	// asCBOR is for unstructured objects: JSON would turn the number 1.0 into an integer.
 	asCBOR
 )
 
@@ -33,7 +33,7 @@ var encodingNames = map[encoding]string{asProtobuf: "protobuf", asJSON: "JSON", 
 
 func (e encoding) String() string { return encodingNames[e] }
 
-// protobuf is what generated code gives a type.
+// protobuf has the methods that generated code gives a type.
 type protobuf interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
@@ -41,7 +41,7 @@ type protobuf interface {
 
 // codec encodes the objects of one type.
 type codec struct {
-	of       reflect.Type // a pointer
+	of       reflect.Type // a pointer type
 	encoding encoding
 }
 
@@ -54,8 +54,8 @@ func newCodec(example runtime.Object) (codec, error) {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		c.encoding = asCBOR
 	} else if _, ok := example.(protobuf); ok && strings.HasPrefix(t.Elem().PkgPath(), "k8s.io/") {
-		// Only there: a type of a user's that embeds ObjectMeta alone has its Marshal,
-		// which would leave out the rest.
+		// Only for these packages: a user's type that embeds ObjectMeta alone has the Marshal
+		// of ObjectMeta, which would leave out the other fields.
 		c.encoding = asProtobuf
 	}
 	return c, nil
@@ -70,7 +70,7 @@ func (c codec) encode(obj any) ([]byte, error) {
 	to := []byte{byte(c.encoding)}
 	switch c.encoding {
 	case asProtobuf:
-		// The generated code leaves these two out.
+		// The generated code leaves apiVersion and kind out.
 		version, kind := object.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 		to = appendBytes(appendBytes(to, []byte(version)), []byte(kind))
 		body, err := obj.(protobuf).Marshal()
@@ -85,17 +85,17 @@ func (c codec) encode(obj any) ([]byte, error) {
 	default:
 		buffer := bytes.NewBuffer(to)
 		encoder := json.NewEncoder(buffer)
-		encoder.SetEscapeHTML(false) // it would change the bytes of a RawExtension
+		encoder.SetEscapeHTML(false) // escaping would change the bytes of a RawExtension
 		err := encoder.Encode(obj)
 		return buffer.Bytes(), err
 	}
 }
 
-// maxNested is how deep the decoder of CBOR goes, as that of JSON. The encoder would go on
-// until the stack is full, which ends the process.
+// maxNested is the depth limit of the decoders of CBOR and JSON. The CBOR encoder has none: it
+// would recurse until the stack is full, which ends the process.
 const maxNested = 10_000
 
-// deeper reports whether there is something below that many levels of maps and slices.
+// deeper reports whether content has more than that many levels of maps and slices.
 func deeper(content any, levels int) bool {
 	switch content := content.(type) {
 	case map[string]any:
@@ -128,7 +128,7 @@ func (c codec) decode(payload []byte) (runtime.Object, error) {
 		version, body, ok := cutBytes(body)
 		kind, body, ok2 := cutBytes(body)
 		if !ok || !ok2 {
-			return nil, errors.New("it ends before the object")
+			return nil, errors.New("the payload ends before the object")
 		}
 		obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(string(version), string(kind)))
 		return obj, obj.(protobuf).Unmarshal(body)

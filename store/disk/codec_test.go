@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// odd are objects that an encoding may not keep as they are.
+// odd returns objects that an encoding may change.
 func odd() map[string]runtime.Object {
 	bare := newConfigMap("default", "bare").(*corev1.ConfigMap)
 	bare.TypeMeta = metav1.TypeMeta{}
@@ -63,7 +63,7 @@ func TestAnObjectComesBackAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range record {
-				record[i] = '*' // it is used again for others
+				record[i] = '*' // the buffer is reused for other records
 			}
 			if !reflect.DeepEqual(want, got) {
 				t.Errorf("(-stored +read):\n%s", cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })))
@@ -72,7 +72,7 @@ func TestAnObjectComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// Meta has the metadata's protobuf methods, which leave out what else it has.
+// Meta has the protobuf methods of its metadata, which leave out its other fields.
 type Meta struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              string `json:"spec"`
@@ -195,7 +195,7 @@ func FuzzDecode(f *testing.F) {
 		examples[record[4]] = obj
 	}
 	f.Fuzz(func(t *testing.T, key, record []byte, sealed bool) {
-		if sealed { // so that the decoders get to see something that is not whole
+		if sealed { // so that the decoders get incomplete payloads too
 			record = disk.Put(key, record)
 		}
 		for _, example := range examples {

@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// whole returns the file of a store that has taken steps, and the one of the step before.
+// whole returns the file of a store after steps, and the file of the step before.
 func whole(t *testing.T, steps int) (file, before []byte) {
 	t.Helper()
 	path := newPath(t)
@@ -48,9 +48,9 @@ func writeFile(t *testing.T, path string, b []byte) {
 	}
 }
 
-// reopened opens a file that may be damaged, and returns what it holds and whether it
-// was set aside, which must have left an empty store, and the file as it was. If it was
-// not, the history must be able to go on.
+// reopened opens a file that may be damaged, and returns its contents. If Open set the file
+// aside, reopened returns the reason instead, and checks that the store is empty and that the
+// old file is unchanged. Otherwise it checks that the history can go on.
 func reopened(t *testing.T, file []byte) (all []string, aside error) {
 	t.Helper()
 	path := newPath(t)
@@ -85,7 +85,7 @@ func reopened(t *testing.T, file []byte) (all []string, aside error) {
 	return all, aside
 }
 
-// goOn makes a few more steps, which a page would not bear that is used for two things.
+// goOn makes a few more steps. They would fail if a page were used for two things.
 func goOn(t *testing.T, s *disk.Store) {
 	t.Helper()
 	bookmark, err := s.Resume(t.Context())
@@ -104,8 +104,8 @@ func goOn(t *testing.T, s *disk.Store) {
 	}
 }
 
-// wantWhole fails the test unless a damaged file was set aside or holds what there was
-// after one of steps. It reports whether it was set aside.
+// wantWhole fails the test unless a damaged file was set aside or holds the contents after one
+// of steps. It reports whether the file was set aside.
 func wantWhole(t *testing.T, what string, file []byte, steps ...int) bool {
 	t.Helper()
 	all, aside := reopened(t, file)
@@ -138,18 +138,18 @@ func TestAWrongByteIsNoticed(t *testing.T) {
 	for range n {
 		wrong, i := slices.Clone(file), used[random.IntN(len(used))]*disk.PageSize+random.IntN(disk.PageSize)
 		wrong[i] ^= 1 << random.IntN(8)
-		// One of the two first pages may be lost: then it is what was before.
+		// If one of the first two pages is lost, the file is the state before.
 		if wantWhole(t, "a wrong byte", wrong, steps, steps-1) {
 			noticed++
 		}
 	}
 	t.Logf("%d of %d wrong bytes were noticed; the others are where a page has nothing", noticed, n)
-	if noticed < n/10 { // pages are half full at least, but for the last of each tree
+	if noticed < n/10 { // pages are at least half full, except the last of each tree
 		t.Errorf("%d of %d wrong bytes were noticed, which cannot be all", noticed, n)
 	}
 }
 
-// Most bytes are those of objects. These are all the others.
+// Most bytes belong to objects. This test changes all the others.
 func TestAWrongByteInTheStructureIsNoticed(t *testing.T) {
 	t.Parallel()
 	file, _ := whole(t, steps)
@@ -186,7 +186,7 @@ func TestAPageInThePlaceOfAnotherIsNoticed(t *testing.T) {
 			clear(to)
 		case 1:
 			copy(to, file[random.IntN(pages)*disk.PageSize:])
-		default: // with its number, as if it were an older state of the page
+		default: // keep the page's number, as if it were an older state of the page
 			copy(to[8:], file[random.IntN(pages)*disk.PageSize+8:][:disk.PageSize-8])
 		}
 		if wantWhole(t, "a wrong page", wrong, steps, steps-1) {
@@ -196,7 +196,7 @@ func TestAPageInThePlaceOfAnotherIsNoticed(t *testing.T) {
 	t.Logf("%d of %d wrong pages were noticed", noticed, n)
 }
 
-// A page that is free and used would be overwritten some time later.
+// A page that is both free and used would be overwritten later.
 func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
 	t.Parallel()
 	file, _ := whole(t, steps)
@@ -219,7 +219,7 @@ func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
 	}
 }
 
-// What leads to a page is in no record.
+// The key in a branch that leads to a page is in no record, so no checksum covers it.
 func TestAWrongKeyThatLeadsToAPageIsNoticed(t *testing.T) {
 	t.Parallel()
 	file, _ := whole(t, steps)
@@ -248,8 +248,8 @@ func TestAWrongKeyThatLeadsToAPageIsNoticed(t *testing.T) {
 	}
 }
 
-// A disk that loses a write leaves a page that was right once. So all that can be opened
-// then is what the file was at some time.
+// A disk that loses a write leaves a page that was valid once. If the file can be opened at
+// all, it must be an earlier state of the whole file.
 func TestAPageThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -295,7 +295,7 @@ func TestATruncatedFileIsNoticed(t *testing.T) {
 		sizes = append(sizes, 1+random.IntN(len(file)-1))
 	}
 	for _, size := range sizes {
-		// The end of a file is room to grow.
+		// The end of a file is free room.
 		if !wantWhole(t, "a truncated file", file[:size], steps) && size < len(file)/2 {
 			t.Errorf("%d of %d bytes were taken for a file", size, len(file))
 		}
@@ -319,8 +319,8 @@ func TestWhatIsNoStoreIsSetAside(t *testing.T) {
 	}
 }
 
-// A machine that loses power has written some pages of the last transaction and others
-// not. The first page that leads to them is written when they are synced.
+// A machine that loses power has written some pages of the last transaction and not others.
+// The first page, which leads to them, is written after they are synced.
 func TestATornWriteIsTheStateBefore(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 1))
@@ -346,8 +346,8 @@ func TestATornWriteIsTheStateBefore(t *testing.T) {
 		if wantWhole(t, "a torn write", torn, steps-1) {
 			t.Errorf("a torn write of step %d: the file was set aside", steps)
 		}
-		// And if the disk has not done what it was told, it is noticed, but for what may
-		// be all of an earlier state.
+		// If the disk has written the first page too early, that is noticed, unless the result
+		// is a complete earlier state.
 		copy(torn[:2*disk.PageSize], after)
 		wantWhole(t, "a torn write with its first page", torn, earlier[:steps+1]...)
 	}
@@ -366,7 +366,7 @@ func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 		changes := h.next()
 		if random.IntN(10) == 0 {
 			changes = nil
-			for _, obj := range h.objects { // so that pages become free and trees low
+			for _, obj := range h.objects { // so that pages become free and trees shallow
 				changes = append(changes, deleting(obj))
 			}
 			clear(h.objects)
@@ -405,7 +405,7 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	if s.List() != nil || len(reported) != 1 || !errors.Is(reported[0], disk.ErrDamaged) {
 		t.Errorf("List has not returned nothing, or not reported why: %v", reported)
 	}
-	// It is still there to be replaced.
+	// The store can still be written.
 	if err := s.Apply(t.Context(), nil, "1"); err != nil {
 		t.Error(err)
 	}
@@ -448,7 +448,7 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Whatever was wrong, it is not used again, also if it looks right.
+	// After such an error the file is not used again, even if it looks right.
 	file, _ := whole(t, 3)
 	writeFile(t, path, file)
 	s = open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: report})
@@ -473,7 +473,7 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	}
 	open(t, path, newConfigMap("", ""), disk.Options{})
 	entries, err := filepath.Glob(path + "*")
-	if err != nil || len(entries) != 3 { // with the lock and what was set aside
+	if err != nil || len(entries) != 3 { // with the lock file and the file set aside
 		t.Errorf("there is %v, %v", entries, err)
 	}
 }

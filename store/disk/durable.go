@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Resume returns the bookmark, "" for none. It does not block but for the disk.
+// Resume returns the bookmark, "" for none. It waits only for the disk.
 func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) {
 	err = ctx.Err()
 	if err == nil {
@@ -27,17 +27,17 @@ func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) 
 	return resourceVersion, nil
 }
 
-// Apply makes changes in their order, keeps tombstones, maintains the indexes and sets
-// the bookmark, in one transaction: all or nothing, whenever the process ends, and by
-// default on the disk when it returns. It waits for another write that is under way, and
-// then for the disk. An end of ctx is noticed until the transaction is being committed;
-// then nothing has happened. Errors but ErrPermanent and those of ctx leave open whether
-// it has; the same call may be made again.
+// Apply makes changes in their order, keeps tombstones, maintains the indexes and sets the
+// bookmark, in one transaction: all or nothing, whenever the process ends, and by default on
+// the disk when Apply returns. It waits for another write that is under way, and then for the
+// disk. If ctx ends before the transaction is being committed, Apply returns the error of ctx
+// and has no effect. After other errors, except ErrPermanent, the changes may or may not have
+// been made; the call may be repeated.
 //
-// A transaction costs two fdatasync, whatever is in it. There is no waiting for others to
-// share them, as there is but one that writes: while one Apply syncs, what arrives at the
-// informer queues up, and is the next one, of up to 1000 changes. So an informer under
-// load commits in groups by itself, and one that is idle commits at once.
+// A transaction costs two fdatasync, however large it is. Apply does not wait for others to
+// share them, since there is only one writer: while one Apply syncs, arriving changes queue up
+// at the informer, and become the next Apply, of up to 1000 changes. So an informer under load
+// commits in groups by itself, and an idle one commits at once.
 func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
 	for i, change := range changes {
@@ -66,7 +66,7 @@ func (s *Store) changeOf(c cache.Transaction) (change, error) {
 	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
 }
 
-// Tombstones returns all tombstones, in any order. They are read by pages, as Scan reads
+// Tombstones returns all tombstones, in any order. It reads them page by page, as Scan reads
 // objects.
 func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
 	objs, err := s.readAll(ctx, bucketRange{bucket: tombstonesBucket})
@@ -76,7 +76,7 @@ func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
 	return objs, nil
 }
 
-// Forget removes tombstones, by key and UID, in one step. It waits as Apply does.
+// Forget removes tombstones, by key and UID, in one step. It waits like Apply.
 func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	if err := s.forget(ctx, tombstones); err != nil {
 		return fmt.Errorf("disk: forget: %w", err)

@@ -40,8 +40,8 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	}
 }
 
-// A program that is started again is told what the file has, and what was deleted while
-// it was down. The source is not listed.
+// A program that is restarted gets the objects of the file, and the deletes that happened
+// while it was down. It does not list the source.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

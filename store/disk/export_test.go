@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What tests look at from outside.
+// Names that the tests of package disk_test use.
 const (
 	PageSize = pageSize
 	MaxKey   = maxKey
 )
 
-// Put returns what is in a file for a payload under a key.
+// Put returns the record of a payload under a key.
 func Put(key, payload []byte) []byte { return seal(key, payload) }
 
 // Remove is remove.
@@ -24,17 +24,17 @@ var Remove = remove
 // Fingerprint is fingerprint.
 func Fingerprint(t reflect.Type) string { return fingerprint(t) }
 
-// Check reads through what would be a file, of whatever it is.
+// Check checks a file, whatever identity it has.
 func Check(file []byte) error { return check(bytes.NewReader(file), int64(len(file)), anything{}) }
 
-// CheckRead is Check of what is read. It reports whether reading has failed.
+// CheckRead is like Check, for any reader. It also reports whether reading has failed.
 func CheckRead(file io.ReaderAt, size int64) (unread bool, err error) {
 	err = check(file, size, anything{})
 	var failed *readError
 	return errors.As(err, &failed), err
 }
 
-// anything is a visitor.
+// anything is a visitor that accepts everything.
 type anything struct{}
 
 func (anything) bucket([]string) error                 { return nil }
@@ -50,7 +50,7 @@ func Encode(key []byte, obj runtime.Object) ([]byte, error) {
 	return seal(key, payload), err
 }
 
-// Decode is Encode the other way round, for objects of the example's type.
+// Decode is the inverse of Encode, for objects of the example's type.
 func Decode(key, record []byte, example runtime.Object) (runtime.Object, error) {
 	c, err := newCodec(example)
 	if err != nil {

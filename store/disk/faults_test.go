@@ -21,8 +21,8 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// Many pages become empty at once, which bbolt's cursors do not get out of in the same
-// transaction.
+// Many pages become empty at once. In the same transaction, bbolt's cursors loop forever in
+// them.
 func TestReplaceOfManyByFew(t *testing.T) {
 	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
 	for _, objs := range [][]any{nil, {newSized("other", 2, 10)}, {newSized("zzz", 2, 10)}} {
@@ -39,8 +39,8 @@ func TestReplaceOfManyByFew(t *testing.T) {
 	}
 }
 
-// Whoever opens a file that is being written must not take it for damaged, also if it
-// comes by another name, or somebody has tidied up.
+// A process that opens a file that is being written must not take it for damaged, even if it
+// uses another name for the file, or if the lock file was removed.
 func TestAFileInUseIsNotSetAside(t *testing.T) {
 	path := newPath(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -64,8 +64,8 @@ func TestAFileInUseIsNotSetAside(t *testing.T) {
 	}
 }
 
-// Mode is read from JSON only as one of two, so that a zero one that is written cannot
-// be read again.
+// Mode can be read from JSON only as one of two values, so that an empty Mode can be written
+// but not read again.
 type Mode string
 
 // UnmarshalJSON reads a Mode.
@@ -86,7 +86,7 @@ type Moded struct {
 	Mode              Mode `json:"mode"`
 }
 
-// DeepCopyObject returns a copy, which is as good as one for a test.
+// DeepCopyObject returns a shallow copy, which is enough for the test.
 func (m *Moded) DeepCopyObject() runtime.Object { next := *m; return &next }
 
 func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAnIdentityThatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
-// failing is a file that cannot be read from some place on.
+// failing is a file that cannot be read from some offset on.
 type failing struct {
 	io.ReaderAt
 	from int64
@@ -126,7 +126,7 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 	return f.ReaderAt.ReadAt(p, at)
 }
 
-// What the operating system cannot read for a moment is not the file's fault.
+// An error of the operating system does not mean that the file is damaged.
 func TestAnErrorOfTheDiskIsNoDamage(t *testing.T) {
 	file, _ := whole(t, 5)
 	for from := int64(0); from < int64(len(file)); from += disk.PageSize {
@@ -140,8 +140,8 @@ func TestAnErrorOfTheDiskIsNoDamage(t *testing.T) {
 	}
 }
 
-// What was set aside is kept until something else that had something in it is; and
-// nothing is removed that is named otherwise.
+// A file that was set aside is kept until another file with contents is set aside. Files with
+// other names are never removed.
 func TestWhatWasSetAsideIsKept(t *testing.T) {
 	path := newPath(t)
 	users := path + ".aside-for-the-report"
@@ -174,7 +174,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 	begin("1")
 	begin("2")
 	left(users, aside[0])
-	if err := os.Truncate(path, disk.PageSize/2); err != nil { // killed amid the first write of all
+	if err := os.Truncate(path, disk.PageSize/2); err != nil { // as if killed in the middle of the very first write
 		t.Fatal(err)
 	}
 	begin("2")
@@ -183,7 +183,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 	left(users, aside[2])
 }
 
-// An index that cannot be added is nobody else's fault while it is tried.
+// While an index is being added, an error of its function does not make writes fail.
 func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
 	if err := s.Add(newSized("a", 1, 1)); err != nil {
@@ -194,7 +194,7 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 		if obj.(informer.AnyObject).GetName() == "b" {
 			return nil, errors.New("not this one")
 		}
-		applied = s.Apply(t.Context(), []cache.Transaction{adding(newSized("b", 1, 1))}, "1") // while a is indexed
+		applied = s.Apply(t.Context(), []cache.Transaction{adding(newSized("b", 1, 1))}, "1") // while a is being indexed
 		return nil, nil
 	}})
 	if applied != nil {

@@ -17,7 +17,7 @@ import (
 
 var thisIdentity = disk.Identity{Cluster: "this", Resource: "configmaps", Namespace: "default", Selector: "app=web", Version: "1"}
 
-// filled makes a file with an object and a bookmark.
+// filledFile makes a file with an object and a bookmark.
 func filledFile(t *testing.T, opts disk.Options) (path string) {
 	t.Helper()
 	path = newPath(t)
@@ -31,7 +31,7 @@ func filledFile(t *testing.T, opts disk.Options) (path string) {
 	return path
 }
 
-// change changes an identity.
+// change returns a changed copy of thisIdentity.
 func change(f func(*disk.Identity)) disk.Identity {
 	i := thisIdentity
 	f(&i)
@@ -53,7 +53,7 @@ func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filledFile(t, disk.Options{Identity: thisIdentity})
 			wantAside(t, path, c.example, disk.Options{Identity: c.identity}, name)
-			if err := open(t, path, c.example, disk.Options{Identity: c.identity}).Close(); err != nil { // it is now of that
+			if err := open(t, path, c.example, disk.Options{Identity: c.identity}).Close(); err != nil { // the file now has that identity
 				t.Error(err)
 			}
 		})
@@ -64,8 +64,7 @@ func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 	}
 }
 
-// wantAside fails the test unless a file is set aside for a reason in which there is a
-// text.
+// wantAside fails the test unless a file is set aside with an error that contains reason.
 func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Options, reason string) {
 	t.Helper()
 	var reported []error
@@ -87,7 +86,7 @@ func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Opti
 	}
 }
 
-// inFile changes a file as no store would.
+// inFile changes a file in a way that no store would.
 func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

@@ -8,9 +8,10 @@ import (
 	"reflect"
 )
 
-// fingerprint returns a text that changes when the type does: its name, and the names,
-// types and tags of what it has, all the way down. A program with a new field would find
-// it empty in every object that an older one has stored, and nobody would ever know.
+// fingerprint returns a text that changes when the type does: it covers the name of the type,
+// and the names, types and tags of its fields, all the way down. Without it, a program with a
+// new field would find that field empty in every object stored by an older program, and nobody
+// would notice.
 func fingerprint(t reflect.Type) string {
 	h := sha256.New()
 	describeType(h, t, map[reflect.Type]bool{})
@@ -31,7 +32,7 @@ func describeType(h hash.Hash, t reflect.Type, seen map[reflect.Type]bool) {
 		describeType(h, t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			// What is not exported is not encoded either, but for what it embeds.
+			// Unexported fields are not encoded, except embedded ones.
 			if f := t.Field(i); f.IsExported() || f.Anonymous {
 				fmt.Fprintf(h, "%s|%s\n", f.Name, f.Tag)
 				describeType(h, f.Type, seen)

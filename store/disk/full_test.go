@@ -144,11 +144,12 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// aloneVariable is set for a process that has one test to run.
+// aloneVariable is set for a process that runs a single test.
 const aloneVariable = "DISK_TEST_ALONE"
 
-// alone reports whether the process runs this test alone. If not, it has another one do
-// so: a limit is for all files of a process, those of the tests' runner too.
+// alone reports whether the process runs this test alone. If not, alone runs the test in
+// another process, because a limit applies to all files of a process, also to those of the
+// test runner.
 func alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(aloneVariable) != "" {
@@ -167,8 +168,8 @@ func alone(t *testing.T) bool {
 	return false
 }
 
-// limitFiles makes the disk full: no file of this process can become larger than that.
-// What it returns makes room again.
+// limitFiles simulates a full disk: no file of this process can become larger than size. The
+// returned function removes the limit.
 func limitFiles(t *testing.T, size int64) (unlimit func()) {
 	t.Helper()
 	var before syscall.Rlimit

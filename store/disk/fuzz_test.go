@@ -19,8 +19,8 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// smallFile returns the file of a store with a few objects, one of which takes several
-// pages, tombstones and an index.
+// smallFile returns the file of a store with tombstones, an index and a few objects, one of
+// which takes several pages.
 func smallFile(f *testing.F) []byte {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "objects.db")
@@ -44,9 +44,9 @@ func smallFile(f *testing.F) []byte {
 	return file
 }
 
-// patched returns the file with some bytes changed. A patch is any number of places, in
-// three bytes, each with a length and so many bytes. If it is resealed, the checksums of
-// the two first pages are made right, so that what they say is believed.
+// patched returns the file with some bytes changed. A patch is a sequence of changes, each
+// with a position of three bytes, a length, and that many bytes. With reseal, the checksums of
+// the first two pages are corrected, so that their contents are trusted.
 func patched(file, patch []byte, reseal bool) []byte {
 	file = slices.Clone(file)
 	for len(patch) >= 4 {
@@ -65,20 +65,20 @@ func patched(file, patch []byte, reseal bool) []byte {
 	return file
 }
 
-// FuzzOpen opens what is nearly a file of ours, or no file at all. Open must take it or
-// set it aside, and the store must work. A file whose first pages are forged, with the right
-// checksums, is noticed no sooner than bbolt trips over it.
+// FuzzOpen opens a file that is nearly valid, or not a store at all. Open must accept it or
+// set it aside, and the store must work. If first pages are forged with valid checksums, that
+// is noticed only when bbolt fails because of them.
 func FuzzOpen(f *testing.F) {
 	file := smallFile(f)
-	meta := func(page, field int) []byte { // a place in one of the two first pages
+	meta := func(page, field int) []byte { // returns a position in one of the first two pages
 		at := page*disk.PageSize + 16 + field
 		return []byte{byte(at >> 16), byte(at >> 8), byte(at)}
 	}
 	f.Add([]byte{}, false, false)
 	f.Add([]byte{}, true, false)
 	f.Add([]byte{0, 128, 8, 1, 255, 255}, true, false)                 // the flags of a page
-	f.Add([]byte{0, 160, 10, 1, 255, 255}, true, false)                // how much is in one
-	f.Add(append(meta(0, 16), 7, 0, 0, 0, 0, 0, 0, 0, 0), true, false) // the root is no page
+	f.Add([]byte{0, 160, 10, 1, 255, 255}, true, false)                // the number of elements of a page
+	f.Add(append(meta(0, 16), 7, 0, 0, 0, 0, 0, 0, 0, 0), true, false) // a root that is no page
 	f.Add(append(meta(1, 32), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)
 	f.Add(append(meta(0, 40), 7, 255, 255, 255, 255, 255, 255, 255, 127), true, false)
 	f.Add(append(meta(1, 48), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)
@@ -115,7 +115,7 @@ func FuzzOpen(f *testing.F) {
 		obj := newConfigMap("default", "another")
 		if err := s.Add(obj); err != nil {
 			if errors.Is(err, disk.ErrDamaged) && reseal {
-				return // the same, later
+				return // noticed later, but just as well
 			}
 			t.Fatal(err)
 		}
@@ -125,8 +125,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// What an API server may send, and a reader of JSON or CBOR takes, is less than 10,000
-// deep. What is deeper is refused, or it would be a record that nobody can read again.
+// The API server, and the decoders of JSON and CBOR, accept less than 10,000 levels. A deeper
+// object is refused, because its record could never be read again.
 func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 	}
 }
 
-// No two objects have one record, whatever their names are made of.
+// No two objects share a record, whatever characters their names have.
 func TestOddKeysAreAllKept(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Indexers: versionIndexer})

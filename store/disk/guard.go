@@ -29,21 +29,21 @@ func (s *Store) claim(ctx context.Context) error {
 
 func (s *Store) release() { <-s.writer }
 
-// view calls f in a transaction that only reads. It must be short: as long as it is
-// open, a write that makes the file grow may have to wait.
+// view calls f in a read-only transaction. f must be quick: while the transaction is open, a
+// write that makes the file grow may have to wait.
 func (s *Store) view(f func(tx *bbolt.Tx) error) error {
 	return s.guard(func() error { return s.db.View(f) })
 }
 
-// update calls f in a transaction that is committed if it returns nil. The caller is
-// the writer.
+// update calls f in a transaction, which is committed if f returns nil. The caller must be the
+// writer.
 func (s *Store) update(f func(tx *bbolt.Tx) error) error {
 	return s.guard(func() error { return s.db.Update(f) })
 }
 
-// guard calls f, which calls nothing but bbolt and this package. If it panics, or reads
-// from the memory map what is not there any more, the file or what bbolt knows of it is
-// wrong, and bbolt may have left something locked.
+// guard calls f, which must call only bbolt and this package. If f panics, or reads a part of
+// the memory map that no longer exists, then the file or bbolt's knowledge of it is wrong, and
+// bbolt may have left something locked.
 func (s *Store) guard(f func() error) (err error) {
 	if err := s.broken.Load(); err != nil {
 		return *err
@@ -61,8 +61,8 @@ func (s *Store) guard(f func() error) (err error) {
 	return err
 }
 
-// giveUp makes every operation fail from now on, and has the next Open set the file
-// aside, even if it then looks right.
+// giveUp makes every operation fail from now on. It also makes the next Open set the file
+// aside, even if the file looks right then.
 func (s *Store) giveUp(panicked any) error {
 	err := fmt.Errorf("%w: %v", ErrDamaged, panicked)
 	if !s.broken.CompareAndSwap(nil, &err) {
@@ -76,7 +76,7 @@ func (s *Store) giveUp(panicked any) error {
 	return err
 }
 
-// mark is a file that says that the one beside it is not to be used.
+// mark returns the name of the file that marks the store's file as damaged.
 func (s *Store) mark() string { return s.path + ".damaged" }
 
 func (s *Store) unmark() error {

@@ -37,12 +37,12 @@ func describe(raw any) string {
 	return fmt.Sprintf("%s/%s %s@%s", obj.GetNamespace(), obj.GetName(), obj.GetUID(), obj.GetResourceVersion())
 }
 
-// versionIndexer is an index with a few objects for each value.
+// versionIndexer has an index with a few objects for each value.
 var versionIndexer = cache.Indexers{"version": func(obj any) ([]string, error) {
 	return []string{obj.(informer.AnyObject).GetResourceVersion(), obj.(informer.AnyObject).GetNamespace()}, nil
 }}
 
-// contents returns all that a store holds, also by what the index has.
+// contents returns the whole contents of a store, read in all ways, also by index.
 func contents(t *testing.T, s *disk.Store) (all []string) {
 	t.Helper()
 	bookmark, err := s.Resume(context.Background())
@@ -73,7 +73,7 @@ func contents(t *testing.T, s *disk.Store) (all []string) {
 	return all
 }
 
-// newSized returns a config map with that much in it.
+// newSized returns a config map with size bytes of data.
 func newSized(name string, version, size int) informer.AnyObject {
 	obj := newConfigMap("default", name).(*corev1.ConfigMap)
 	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("uid-%s-%d", name, version)), strconv.Itoa(version)
@@ -81,7 +81,7 @@ func newSized(name string, version, size int) informer.AnyObject {
 	return obj
 }
 
-// overwrite replaces a text in a file, wherever it is.
+// overwrite replaces a text everywhere in a file.
 func overwrite(t *testing.T, path, was, is string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -111,7 +111,7 @@ func overwrite(t *testing.T, path, was, is string) {
 
 func cut(text string) string { return text[:min(len(text), 2000)] }
 
-// reads is a file that remembers which pages were read.
+// reads is a file that records which pages were read.
 type reads struct {
 	*bytes.Reader
 	pages map[int]bool

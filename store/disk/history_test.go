@@ -12,12 +12,12 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// history is a long list of steps, each of which can be told by its number: so one
-// process makes them and another knows what they have led to.
+// history is a long list of steps. The number of a step determines the step, so that one
+// process can make the steps and another can compute the contents they lead to.
 type history struct {
 	step    int
 	objects map[string]informer.AnyObject
-	graves  map[string]informer.AnyObject // by name and UID
+	graves  map[string]informer.AnyObject // the tombstones, by name and UID
 }
 
 func newHistory() *history {
@@ -33,7 +33,7 @@ func at(step int) *history {
 	return h
 }
 
-// bookmark is what the store's is after the step.
+// bookmark returns the store's bookmark after the current step.
 func (h *history) bookmark() string {
 	if h.step == 0 {
 		return ""
@@ -41,8 +41,8 @@ func (h *history) bookmark() string {
 	return strconv.Itoa(h.step)
 }
 
-// next makes the next step: some dozens of changes of a few hundred objects, of sizes
-// from nothing to several pages.
+// next makes the next step: some dozens of changes of a few hundred objects, of sizes from
+// nothing to several pages.
 func (h *history) next() (changes []cache.Transaction) {
 	h.step++
 	random := rand.New(rand.NewPCG(uint64(h.step), 1))
@@ -72,7 +72,7 @@ func (h *history) next() (changes []cache.Transaction) {
 	return changes
 }
 
-// contents returns what a store that has taken all steps holds, as contents does.
+// contents returns the contents of a store after all steps, like the function contents.
 func (h *history) contents() []string {
 	all := []string{"bookmark " + h.bookmark()}
 	for _, obj := range h.graves {
@@ -89,7 +89,7 @@ func (h *history) contents() []string {
 	return all
 }
 
-// known are the first steps of every history, made once.
+// known returns the first steps of every history, computed once.
 var known = sync.OnceValue(func() (all []knownStep) {
 	h := newHistory()
 	all = append(all, knownStep{nil, h.contents()})
@@ -102,5 +102,5 @@ var known = sync.OnceValue(func() (all []knownStep) {
 
 type knownStep struct {
 	changes  []cache.Transaction
-	contents []string // after it
+	contents []string // after the step
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// An index is a bucket in indexesBucket that has two others: the entries, which lead from
-// a value to the keys of objects, and the values of each object, by which its entries are
-// found again without its last state being decoded. An object that has no value has a
-// record of that too.
+// An index is a bucket in indexesBucket with two buckets inside. The entries lead from a value
+// to the keys of objects. The values are those of each object; they lead to the object's
+// entries without decoding its last state. An object without a value has a record among the
+// values too.
 const (
 	entriesBucket = "entries"
 	valuesBucket  = "values"
@@ -29,20 +29,20 @@ const (
 	maxIndexName = 1 << 10
 )
 
-// index is one that has a function. It is maintained from the moment that it is known,
-// and answers once it is ready.
+// index is an index with a function. Writes maintain it from the moment that it is declared;
+// it answers queries once it is ready.
 type index struct {
 	f     cache.IndexFunc
 	ready bool
-	// failed is why it will never be: f has failed for an object that was written
-	// meanwhile, which is not that object's fault yet.
+	// failed is the reason why the index will never be ready: f has failed for an object that
+	// was written during the build. That is not yet a reason to refuse the object.
 	failed *atomic.Pointer[error]
 }
 
-// indexBuckets is an index in a transaction.
+// indexBuckets holds the buckets of an index in a transaction.
 type indexBuckets struct{ self, entries, values *bbolt.Bucket }
 
-// bucketsOf returns what there is of an index. It has no entries if there is not all.
+// bucketsOf returns the buckets of an index. Buckets that do not exist are nil.
 func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
 	self := tx.Bucket([]byte(indexesBucket)).Bucket(indexName(name))
 	if self == nil {
@@ -54,7 +54,7 @@ func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
 // indexName returns the name of an index's bucket, which must not be empty.
 func indexName(name string) []byte { return []byte("i" + name) }
 
-// evaluate returns the values of an object as they are compared: each once, in order.
+// evaluate returns the values of an object in their normal form: sorted, without duplicates.
 func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 	values, err := f(obj)
 	if err != nil {
@@ -67,8 +67,8 @@ func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 	return values, nil
 }
 
-// evaluateAll returns the values of each change, by index. The functions are the user's,
-// so that they are called before a transaction begins.
+// evaluateAll returns the values of each change, by index. The functions are the user's, so
+// they are called before a transaction begins.
 func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
 	all := map[string][][]string{}
 	for name, x := range indexes {
@@ -91,7 +91,7 @@ func evaluateAll(ctx context.Context, indexes map[string]*index, changes []chang
 	return all, nil
 }
 
-// set makes the values of an object what they are now, and removes them if it is gone.
+// set replaces the values of an object by now, or removes them if the object does not exist.
 func (x indexBuckets) set(key []byte, now []string, exists bool) error {
 	was, err := get(x.values, key)
 	if err != nil {
@@ -145,13 +145,13 @@ func decodeValues(b []byte) (values []string, err error) {
 	return values, nil
 }
 
-// The key of an entry is a prefix, of which no other is the beginning, and the object's
-// key: so those with one value stand together, in the order of the objects' keys. Of a
-// value that is too long for a key of bbolt's, the prefix has the hash, and the payload
-// has the value.
+// The key of an entry consists of a prefix for the value and of the object's key. No prefix is
+// the beginning of another one. So the entries of one value are adjacent, in the order of the
+// objects' keys. If a value is too long for a key of bbolt's, the prefix has its hash, and the
+// payload has the value.
 const (
-	literal = 0x00 // followed by the value, its zeros as {0, 0xFF}, and {0, 1}
-	hashed  = 0x01 // followed by 32 bytes
+	literal = 0x00 // followed by the value, in which a zero becomes {0, 0xFF}, and {0, 1}
+	hashed  = 0x01 // followed by a hash of 32 bytes
 
 	maxLiteral = 1 << 10
 )
@@ -180,7 +180,7 @@ func entryPayload(value string) []byte {
 	return nil
 }
 
-// splitEntry returns the value of an entry and its prefix.
+// splitEntry returns the value and the prefix of an entry.
 func splitEntry(entry, payload []byte) (value string, prefix []byte, err error) {
 	switch {
 	case len(entry) > sha256.Size && entry[0] == hashed:
@@ -200,8 +200,8 @@ func splitEntry(entry, payload []byte) (value string, prefix []byte, err error) 
 	return "", nil, fmt.Errorf("%q: %w: %w", entry, errNoEntry, ErrDamaged)
 }
 
-// successor returns what comes after all that begins with prefix, which does not end
-// with 0xFF throughout, as the first byte says what kind it is of.
+// successor returns the smallest key after all keys that begin with prefix. It exists, because
+// the first byte of a prefix is not 0xFF.
 func successor(prefix []byte) []byte {
 	next := bytes.Clone(prefix)
 	for i := len(next) - 1; ; i-- {

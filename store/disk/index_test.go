@@ -16,15 +16,15 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// oddValues are values of an index that a key of bytes may confuse.
+// oddValues are index values that a careless encoding of keys would confuse.
 var oddValues = []string{
 	"", "a", "a\x00", "a\x00a", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "\xff", "\xff\xff", "a/b", "default/o-1",
 	strings.Repeat("l", 1024), strings.Repeat("l", 1025), strings.Repeat("l", 40_000), strings.Repeat("l", 39_999) + "m",
 	"l\x00" + strings.Repeat("\x00", 1022), "ü",
 }
 
-// byValues is an index by the numbers in an object's data, which may be there twice, and
-// in any order.
+// byValues is an index by the numbers in a field of an object's data. The field may have
+// duplicates, and is in no order.
 func byValues(field string) cache.IndexFunc {
 	return func(obj any) (values []string, err error) {
 		for number := range strings.FieldsSeq(obj.(*corev1.ConfigMap).Data[field]) {
@@ -93,7 +93,7 @@ func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
 	}
 }
 
-// wantSameIndexes fails the test unless two indexers answer the same.
+// wantSameIndexes fails the test unless two indexers return the same results.
 func wantSameIndexes(t *testing.T, want cache.Indexer, got *disk.Store, asked *corev1.ConfigMap) {
 	t.Helper()
 	for name := range want.GetIndexers() {
@@ -141,7 +141,7 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 	s := open(t, newPath(t), &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess})
 	random := rand.New(rand.NewPCG(2, 9))
 	var first []cache.Transaction
-	for i := range 3000 { // several pages
+	for i := range 3000 { // enough for several pages
 		obj := indexed(random, i)
 		obj.Name = fmt.Sprintf("p-%04d", i)
 		first = append(first, adding(obj))
@@ -218,7 +218,7 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 		}
 		if write {
 			obj := indexed(random, 1)
-			obj.Namespace, obj.Name = "", "zz" // behind those that an index is compared for
+			obj.Namespace, obj.Name = "", "zz" // after the objects for which an index is compared
 			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "2"); err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 		}
 		return calls
 	}
-	const all = 600 // more than an index is compared for
+	const all = 600 // more objects than those for which an index is compared
 	reopen(false)
 	if n := add("one", byValues("one")); n == 0 || n > all {
 		t.Errorf("to take an index over, its function was called %d times", n)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// entryRange is the objects that an index has under one value, or with keysOnly their
-// keys.
+// entryRange is the range of objects that an index has under one value. With keysOnly it has
+// only their keys.
 type entryRange struct {
 	index    string
 	prefix   []byte
@@ -20,10 +20,10 @@ type entryRange struct {
 func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
 	x := bucketsOf(tx, r.index)
 	if x.entries == nil {
-		return nil // it was removed a moment ago
+		return nil // the index was removed a moment ago
 	}
 	if at == nil {
-		at = r.prefix // which is no entry itself
+		at = r.prefix // the prefix itself is no entry
 	}
 	objects, c := tx.Bucket([]byte(objectsBucket)), x.entries.Cursor()
 	for entry, _ := after(c, at); bytes.HasPrefix(entry, r.prefix); entry, _ = c.Next() {
@@ -31,7 +31,7 @@ func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 		var record []byte
 		if !r.keysOnly {
 			if record = objects.Get(key); record == nil {
-				return fmt.Errorf("index %q has %q, which is not there: %w", r.index, key, ErrDamaged)
+				return fmt.Errorf("index %q refers to the object %q, which does not exist: %w", r.index, key, ErrDamaged)
 			}
 		}
 		if !yield(entry, key, record) {
@@ -41,7 +41,7 @@ func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 	return nil
 }
 
-// valueRange is one entry for each value of an index.
+// valueRange has one entry for each value of an index.
 type valueRange struct{ index string }
 
 func (r valueRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
@@ -68,7 +68,7 @@ func (r valueRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 	return nil
 }
 
-// keyRange is the keys of all objects, without their records.
+// keyRange is the range of the keys of all objects, without their records.
 type keyRange struct{}
 
 func (keyRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
@@ -84,7 +84,7 @@ func (s *Store) of(name string) (cache.IndexFunc, error) {
 	return x.f, nil
 }
 
-// GetIndexers returns the indexes that are ready, in a map of the caller's own.
+// GetIndexers returns the indexes that are ready, in a new map.
 func (s *Store) GetIndexers() cache.Indexers {
 	all := cache.Indexers{}
 	for name, x := range *s.indexes.Load() {
@@ -95,8 +95,8 @@ func (s *Store) GetIndexers() cache.Indexers {
 	return all
 }
 
-// ByIndex returns the objects that an index has under a value, in the order of their
-// keys. It reads as Scan does. An index that there is not is an error.
+// ByIndex returns the objects that an index has under a value, in the order of their keys. It
+// reads like Scan. If the index does not exist, it returns an error.
 func (s *Store) ByIndex(name, value string) ([]any, error) {
 	if _, err := s.of(name); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s *Store) ByIndex(name, value string) ([]any, error) {
 	return objs, nil
 }
 
-// IndexKeys returns the keys of what ByIndex does.
+// IndexKeys returns the keys of the objects that ByIndex returns.
 func (s *Store) IndexKeys(name, value string) ([]string, error) {
 	if _, err := s.of(name); err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 	return keys, nil
 }
 
-// Index returns the objects that have one of the values that obj has in an index, each
-// once. It reads as Scan does. An index that there is not is an error.
+// Index returns the objects that share a value in an index with obj, each once. It reads like
+// Scan. If the index does not exist, it returns an error.
 func (s *Store) Index(name string, obj any) ([]any, error) {
 	f, err := s.of(name)
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *Store) Index(name string, obj any) ([]any, error) {
 	return objs, nil
 }
 
-// ListIndexFuncValues returns the values that an index has, nil if there is no such
-// index. As it cannot return an error, it reports it as List does.
+// ListIndexFuncValues returns the values of an index, nil if the index does not exist. It
+// cannot return an error: it reports the error like List.
 func (s *Store) ListIndexFuncValues(name string) []string {
 	if _, err := s.of(name); err != nil {
 		return nil

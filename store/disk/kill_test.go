@@ -30,8 +30,8 @@ func init() {
 	helpers["end"] = func([]string) {}
 }
 
-// helper starts this program again as one of the helpers. What it returns is read until
-// the process ends.
+// helper starts this program again as one of the helpers. The caller must read the returned
+// scanner until the process ends.
 func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	program, err := os.Executable()
@@ -60,10 +60,10 @@ func wait(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// writeUntilKilled is a process that goes on with the history of a file: its arguments
-// are the path, the durability, the step that it is at, how many steps it makes at least,
-// and how long after the beginning of the last of them it kills itself. It says of each
-// step that it begins, and that it is done.
+// writeUntilKilled is a process that continues the history of a file. Its arguments are the
+// path, the durability, the current step, the least number of further steps, and the time from
+// the beginning of the last of them until it kills itself. It prints when it begins a step,
+// and when the step is done.
 func writeUntilKilled(args []string) {
 	var n []int
 	for _, arg := range args[1:] {
@@ -182,7 +182,7 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 	}
 }
 
-// A process that is being started has copies of all files for a moment, and of the locks.
+// For a moment, a starting process has copies of all open files, and of their locks.
 func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
 	path, opened := newPath(t), make(chan error, 1)
 	go func() {

@@ -4,8 +4,8 @@ package disk
 
 import "os"
 
-// lockFile leaves it to bbolt's own lock to keep others from the file: without flock,
-// the one thing that two processes can do at once is to set it aside.
+// lockFile only opens the lock file; bbolt's own lock keeps others from the store's file.
+// Without flock, two processes can do only one thing at once: set the file aside.
 func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 }

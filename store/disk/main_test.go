@@ -10,13 +10,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// thorough is for minutes; what runs by default takes half of one.
+// thorough makes the tests take minutes; by default they take half a minute.
 var thorough = flag.Bool("thorough", false, "damage files, and kill processes, several times as often")
 
-// helpers are what this program is when a test has started it again, by name.
+// helpers are the programs, by name, that this one runs as when a test starts it again.
 var helpers = map[string]func(args []string){}
 
-// helperVariable is set for such a process.
+// helperVariable is the environment variable with the name of the helper to run.
 const helperVariable = "DISK_TEST_HELPER"
 
 func TestMain(m *testing.M) {

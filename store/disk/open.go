@@ -15,14 +15,14 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// format is that of the buckets and records. It is raised when they change.
+// format is the version of the buckets and records. It increases when they change.
 const format = 1
 
-// label is what the file says that it is of.
+// label is the identity that is stored in the file.
 type label struct {
 	Format   int
-	Type     string // of the objects
-	Fields   string // its fingerprint
+	Type     string // type of the objects
+	Fields   string // fingerprint of the type
 	Encoding string
 	Identity Identity
 }
@@ -35,7 +35,7 @@ func (s *Store) label() label {
 	}
 }
 
-// difference says in words what a file is of that is not of this.
+// difference returns an error that names the first field in which other differs from l.
 func (l label) difference(other label) error {
 	found := other.fields()
 	for i, want := range l.fields() {
@@ -55,7 +55,8 @@ func (l label) fields() []field {
 	}, l.Identity.fields()...)
 }
 
-// openFile opens the file, or an empty one if it is of no use.
+// openFile opens the file. If the file cannot be used, it sets the file aside and opens a new
+// one.
 func (s *Store) openFile() error {
 	reason, err := s.inspect()
 	if err == nil && reason == nil {
@@ -73,12 +74,12 @@ func (s *Store) openFile() error {
 	return s.openDB()
 }
 
-// inspect returns a reason for which the file cannot be used, nil if it can, and an
-// error if that cannot be found out.
+// inspect returns a reason if the file cannot be used, nil if it can, and an error if that
+// cannot be determined.
 func (s *Store) inspect() (reason, err error) {
 	info, err := os.Stat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, s.unmark() // what there was of another file
+		return nil, s.unmark() // the mark of an earlier file is obsolete
 	}
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (s *Store) inspect() (reason, err error) {
 		return nil, errors.New("it is no regular file")
 	}
 	if said, err := os.ReadFile(s.mark()); err == nil {
-		return fmt.Errorf("%w, as was noticed while it was in use: %s", ErrDamaged, said), nil
+		return fmt.Errorf("%w, which was noticed while it was in use: %s", ErrDamaged, said), nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -113,13 +114,13 @@ func (s *Store) inspect() (reason, err error) {
 	return look.missing(), nil
 }
 
-// inspection looks for whether a whole file can be used. It is a visitor.
+// inspection is a visitor that finds out whether an undamaged file can be used.
 type inspection struct {
 	want  label
-	found map[string]bool // buckets, and the label
+	found map[string]bool // names of buckets, and keys of the about bucket
 }
 
-// bucket takes no name that it does not know: names have no checksum.
+// bucket refuses an unknown name, because names have no checksum.
 func (i *inspection) bucket(path []string) error {
 	name := path[len(path)-1]
 	known := false
@@ -138,7 +139,7 @@ func (i *inspection) bucket(path []string) error {
 	return nil
 }
 
-// record comes to what the file is of before everything else in it.
+// record checks the records about the file, which come before all others.
 func (i *inspection) record(path []string, key, payload []byte) error {
 	if len(path) == 0 || path[0] != aboutBucket {
 		return nil
@@ -148,18 +149,18 @@ func (i *inspection) record(path []string, key, payload []byte) error {
 	case labelKey:
 		var found label
 		if err := json.Unmarshal(payload, &found); err != nil {
-			return damage("what it is of: %w", err)
+			return damage("its label: %w", err)
 		}
 		return i.want.difference(found)
 	case sessionKey:
 		if boot := bootID(); boot == "" || boot != string(payload) {
-			return errors.New("the machine has ended without writing all of it (Durability was SurviveProcess)")
+			return errors.New("the machine stopped before the whole file was on the disk (Durability was SurviveProcess)")
 		}
 	}
 	return nil
 }
 
-// missing returns an error unless there is everything, or nothing yet.
+// missing returns an error if the file has some of the label and buckets, but not all.
 func (i *inspection) missing() error {
 	if len(i.found) == 0 {
 		return nil
@@ -172,7 +173,7 @@ func (i *inspection) missing() error {
 	return nil
 }
 
-// setAside renames the file, in the place of one that was set aside before.
+// setAside renames the file, and removes files that were set aside before.
 func (s *Store) setAside(reason error) error {
 	const suffix, asideTime = ".aside-", "20060102T150405.000000Z"
 	info, err := os.Stat(s.path)
@@ -188,7 +189,7 @@ func (s *Store) setAside(reason error) error {
 	}
 	s.opts.ErrorHandler(&SetAsideError{Path: s.path, Aside: aside, Err: reason})
 	if info.Size() < emptySize {
-		return nil // nothing was ever in it, but there may be in what was set aside before
+		return nil // The file was always empty, but the one set aside before may have contents.
 	}
 	dir, prefix := filepath.Dir(s.path), filepath.Base(s.path)+suffix
 	entries, err := os.ReadDir(dir)
@@ -199,8 +200,8 @@ func (s *Store) setAside(reason error) error {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
 	}
-	if err != nil { // but the way is free
-		s.opts.ErrorHandler(fmt.Errorf("disk: %s: removing what was set aside before: %w", s.path, err))
+	if err != nil { // not fatal: the new file can be made
+		s.opts.ErrorHandler(fmt.Errorf("disk: %s: removing files that were set aside before: %w", s.path, err))
 	}
 	return nil
 }
@@ -210,8 +211,8 @@ func (s *Store) openDB() error {
 	clear(s.dormant)
 	err := s.guard(func() (err error) {
 		s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{
-			Timeout: 1, // a nanosecond: it does not wait for the lock
-			// The array takes a time that grows with the number of free pages.
+			Timeout: 1, // a nanosecond: do not wait for the lock
+			// With an array, time grows with the number of free pages.
 			FreelistType: bbolt.FreelistMapType,
 			PageSize:     pageSize,
 			NoStatistics: true,

@@ -9,26 +9,25 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Identity says what the objects of a file are. A file that has another one is set
-// aside. All fields are compared as they are; what does not apply stays empty. The type
-// of the objects, down to the fields of its structs, is compared too, and need not be
-// told here.
+// Identity says which objects a file holds. A file with another Identity is set aside. All
+// fields are compared literally; leave a field that does not apply empty. The type of the
+// objects, down to the fields of its structs, is compared too, and need not be named here.
 type Identity struct {
-	// Cluster tells clusters apart. The UID of the namespace kube-system does,
-	// which stays when the address of the API server changes.
+	// Cluster identifies the cluster. Use the UID of the namespace kube-system, which stays
+	// the same when the address of the API server changes.
 	Cluster string `json:",omitempty"`
-	// Resource is what is listed, such as "pods" or "widgets.v1.example.com".
+	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com".
 	Resource string `json:",omitempty"`
-	// Namespace is the one that is listed, "" for all.
+	// Namespace is the listed namespace, "" for all.
 	Namespace string `json:",omitempty"`
-	// Selector is by what the list is restricted: labels, fields, or both, in any form.
+	// Selector restricts the list: by labels, fields, or both, in any notation.
 	Selector string `json:",omitempty"`
-	// Version is of what the program makes of the objects: change it when a Transform
-	// or an index function becomes another.
+	// Version is the version of the program's processing of the objects: change it when a
+	// Transform or an index function changes.
 	Version string `json:",omitempty"`
 }
 
-// field is one of an Identity, or of a label.
+// field is a field of an Identity or of a label.
 type field struct{ name, value string }
 
 func (i Identity) fields() []field {
@@ -41,41 +40,40 @@ func (i Identity) fields() []field {
 	}
 }
 
-// Durability is what a Store survives.
+// Durability says which failures the data of a Store survives.
 type Durability int
 
 const (
-	// SurvivePowerLoss has every write on the disk before the call returns, by two
-	// fdatasync. It is the zero value.
+	// SurvivePowerLoss has every write on the disk before the call returns, by two fdatasync.
+	// It is the zero value.
 	SurvivePowerLoss Durability = iota
 
-	// SurviveProcess leaves it to the operating system when to write to the disk.
-	// Nothing is lost however the process ends, by kill -9 too. But if the machine
-	// ends without the store having been closed, by a loss of power or a panic of the
-	// kernel, or if the file then comes to another machine, the whole file is set aside at the next Open: the source is listed anew,
-	// and deletes that some watcher had not been told of are never told. On systems
-	// other than Linux, where a run of the machine has no number, it is enough that the
-	// process ends without closing the store.
+	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is
+	// lost however the process ends, even by kill -9. But if the machine ends while the store
+	// is open, by a loss of power or a panic of the kernel, or if the file is then moved to
+	// another machine, the next Open sets the whole file aside: the informer lists the source
+	// again, and deletes that some watcher did not get are never told. On systems other than
+	// Linux, which do not number the runs of the machine, the file is set aside even if only
+	// the process ends without closing the store.
 	SurviveProcess
 )
 
 // Options configures a [Store]. The zero value is ready to use.
 type Options struct {
-	// Identity says what the objects are. It should be set, or nobody will notice
-	// that the file is of another cluster. Defaults to one that has nothing but the
-	// type of the objects.
+	// Identity says which objects the file holds. Set it, or a file of another cluster goes
+	// unnoticed. Defaults to an Identity with nothing but the type of the objects.
 	Identity Identity
 
-	// Durability is what the store survives. Defaults to SurvivePowerLoss.
+	// Durability says which failures the data survives. Defaults to SurvivePowerLoss.
 	Durability Durability
 
-	// Indexers are the first that AddIndexers is called with. Defaults to none.
+	// Indexers are passed to AddIndexers by Open. Defaults to none.
 	Indexers cache.Indexers
 
-	// ErrorHandler is told of what no method can return: a *SetAsideError during Open,
-	// what List, ListKeys and ListIndexFuncValues could not read, and, once, the panic
-	// by which a damaged file was noticed. It is called from the goroutine that has met
-	// with the error, and must not call the store. Defaults to logging with klog.
+	// ErrorHandler is called with errors that no method can return: a *SetAsideError during
+	// Open, read errors of List, ListKeys and ListIndexFuncValues, and, once, the panic by
+	// which a damaged file was noticed. It is called from the goroutine in which the error
+	// occurred, and must not call the store. Defaults to logging with klog.
 	ErrorHandler func(error)
 }
 
@@ -91,7 +89,7 @@ func (o Options) check() error {
 		return fmt.Errorf("Options.Durability is %d, which is no Durability", o.Durability)
 	}
 	for _, f := range o.Identity.fields() {
-		if !utf8.ValidString(f.value) { // JSON, in which it is stored, would change it
+		if !utf8.ValidString(f.value) { // the JSON in which it is stored would change it
 			return fmt.Errorf("Options.%s is %q, which is no UTF-8", f.name, f.value)
 		}
 	}

@@ -9,28 +9,28 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// What is read in one transaction at most: it copies the records, and is over before
-// they are decoded, which takes some twenty times as long.
+// The limits of one read transaction. It copies the records, and ends before they are decoded,
+// which takes some twenty times as long.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20
 )
 
-// item is a record that was read, a copy.
+// item is a copy of a record.
 type item struct {
-	at      []byte // where in its range to go on after it
-	key     []byte // of the object
+	at      []byte // position in its range; the next read continues after it
+	key     []byte // key of the object
 	payload []byte
 }
 
-// recordRange is records that can be read one after the other.
+// recordRange is a range of records that can be read one after the other.
 type recordRange interface {
-	// read gives records to yield, in order, from the first one after the place at
-	// (the first of all for nil), until it returns false. They belong to tx.
+	// read calls yield for the records after position at, in order, until yield returns false.
+	// If at is nil, it begins with the first record. The records belong to tx.
 	read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error
 }
 
-// bucketRange is the records of a bucket.
+// bucketRange is the range of all records of a bucket.
 type bucketRange struct{ bucket string }
 
 func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
@@ -41,7 +41,7 @@ func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []
 	return nil
 }
 
-// after moves a cursor to the first key after the given one, which need not be there.
+// after moves a cursor to the first key after at, which need not exist.
 func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	if at == nil {
 		return c.First()
@@ -52,10 +52,10 @@ func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	return key, record
 }
 
-// page reads up to limit records after the place at, fewer if they are large, and none
-// only if there is none.
+// page reads up to limit records after position at, fewer if they are large. It returns none
+// only if there are none.
 func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err error) {
-	var buffer []byte // of all of them, so that there is no garbage of each
+	var buffer []byte // one buffer for all records, to produce less garbage
 	var sizes [][3]int
 	err = s.view(func(tx *bbolt.Tx) error {
 		return r.read(tx, at, func(at, key, record []byte) bool {
@@ -73,7 +73,7 @@ func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err err
 	}
 	for _, size := range sizes {
 		i := item{at: cut(size[0]), key: cut(size[1])}
-		if record := cut(size[2]); size[2] > 0 { // or only the keys were asked for
+		if record := cut(size[2]); size[2] > 0 { // otherwise only the keys were asked for
 			if i.payload, err = unseal(i.key, record); err != nil {
 				return nil, err
 			}
@@ -83,7 +83,7 @@ func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err err
 	return items, nil
 }
 
-// each reads a range by pages, and calls visit for up to limit of its records.
+// each reads a range page by page, and calls visit for up to limit of its records.
 func (s *Store) each(ctx context.Context, r recordRange, at []byte, limit int, visit func(item) error) error {
 	for limit > 0 {
 		if err := ctx.Err(); err != nil {
@@ -105,7 +105,7 @@ func (s *Store) each(ctx context.Context, r recordRange, at []byte, limit int, v
 
 const unlimited = int(^uint(0) >> 1)
 
-// readAll returns the objects of a range.
+// readAll returns all objects of a range.
 func (s *Store) readAll(ctx context.Context, r recordRange) ([]any, error) {
 	return s.read(ctx, r, nil, unlimited)
 }
@@ -130,9 +130,9 @@ func (s *Store) decode(i item) (any, error) {
 	return obj, nil
 }
 
-// Scan returns up to limit objects after a key, in the order of their keys. Up to a
-// thousand objects that take no more than 4 MiB are the state of one moment; more are
-// read in several steps. It holds nothing between calls, and blocks only for the disk.
+// Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand
+// objects that take no more than 4 MiB are the state of one moment; more are read in several
+// steps. Scan keeps nothing between calls, and waits only for the disk.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]any, error) {
 	err := errors.New("the limit is less than 1")
 	var objs []any

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The buckets. That of what the file is of has the first name, so that a check comes to
-// it before it reads all the rest.
+// The buckets. The one about the file has the first name, so that a check reads it before all
+// the rest.
 const (
 	aboutBucket      = "about"
 	indexesBucket    = "indexes"
@@ -19,14 +19,14 @@ const (
 
 var buckets = []string{aboutBucket, indexesBucket, objectsBucket, tombstonesBucket}
 
-// What is in aboutBucket.
+// The keys in aboutBucket.
 const (
 	bookmarkKey = "bookmark"
 	labelKey    = "label"
-	sessionKey  = "session" // the machine's boot ID, while there may be something that is not synced
+	sessionKey  = "session" // the machine's boot ID, while some writes may not be synced
 )
 
-// beginSession puts into the file what must be in it before anything else.
+// beginSession writes the label, the buckets and the session mark, unless they are up to date.
 func (s *Store) beginSession() error {
 	var begun bool
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -45,7 +45,7 @@ func (s *Store) beginSession() error {
 	if err != nil {
 		return err
 	}
-	// This is synced, and all that was not before it.
+	// This is synced, together with all earlier writes that were not.
 	err = s.update(func(tx *bbolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -61,8 +61,8 @@ func (s *Store) beginSession() error {
 	return err
 }
 
-// endSession syncs everything, and puts into the file that this is so. The caller is
-// the writer.
+// endSession syncs everything, and then removes the session mark from the file. The caller
+// must be the writer.
 func (s *Store) endSession() error {
 	if s.opts.Durability == SurvivePowerLoss {
 		return nil
@@ -79,7 +79,7 @@ func (s *Store) putSession(tx *bbolt.Tx, unsynced bool) error {
 	return put(about, []byte(sessionKey), []byte(bootID()))
 }
 
-// bootID returns what tells one run of the machine from another, "" if there is no such.
+// bootID returns an ID of the current run of the machine, "" if the system has none.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

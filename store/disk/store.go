@@ -22,50 +22,50 @@ var (
 
 // Store keeps objects of one type in a file, with their indexes, and is both an
 // informer.Durable and a cache.Indexer. It is made by [Open] and must not be copied. All
-// methods may be called from any goroutine. It has no goroutines of its own, and keeps
-// no objects in memory: each call that returns some decodes them afresh, so that they
-// belong to the caller.
+// methods may be called from any goroutine. It has no goroutines of its own, and keeps no
+// objects in memory: each call that returns objects decodes them again, so that they belong to
+// the caller.
 //
-// Errors name the operation and, where there is one, the key. A write that can never
-// succeed is refused with an error that wraps informer.ErrPermanent and has no effect:
-// an object of another type, without a name, with a key longer than 16 KiB or that
-// takes more than 32 MiB; one that cannot be encoded, or read again when it is; one for
-// which an index function fails. Those of the operating system, such as that of a full disk, are wrapped; the
-// call may be made again. ErrDamaged and ErrClosed are others.
+// Errors name the operation and the key, if there is one. A write that can never succeed is
+// refused with an error that wraps informer.ErrPermanent, and has no effect. That is a write
+// of an object of another type, without a name, with a key longer than 16 KiB or that takes
+// more than 32 MiB; of an object that cannot be encoded, or not be decoded again; or of an
+// object for which an index function fails. Errors of the operating system, such as a full
+// disk, are wrapped; the call may be repeated. Other errors are ErrDamaged and ErrClosed.
 type Store struct {
 	path  string
 	opts  Options
 	codec codec
 	lock  *os.File
 	db    *bbolt.DB
-	file  *os.File // of db, in case that cannot be closed any more
+	file  *os.File // the file of db, in case db cannot be closed any more
 
-	writer  chan struct{} // has a token while somebody writes; Close keeps it
+	writer  chan struct{} // has a token during a write; Close keeps the token
 	closing chan struct{}
 	close   func() error
-	broken  atomic.Pointer[error] // why nothing works any more
+	broken  atomic.Pointer[error] // the reason why every operation fails; nil if none does
 
-	indexes atomic.Pointer[map[string]*index] // in use; changed by the writer alone
-	dormant map[string]bool                   // in the file without a function, and whether complete; the writer's
+	indexes atomic.Pointer[map[string]*index] // the indexes in use; only the writer changes the map
+	dormant map[string]bool                   // indexes in the file without a function, and whether they are complete; only for the writer
 }
 
-// Open opens the file at path, or makes it, for objects of the example's type: a pointer
-// to a struct, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The directory
-// must exist. Beside the file there is one that is named as it with ".lock", and perhaps
-// one with ".aside-" and the time.
+// Open opens the file at path, or makes it, for objects of the example's type: a pointer to a
+// struct, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The directory must exist.
+// Next to the file there is one with the suffix ".lock", and perhaps one with the suffix
+// ".aside-" and a time.
 //
-// A file that is of something else, or that is damaged, is renamed to such a one, in
-// the place of an earlier one, and reported to Options.ErrorHandler; an empty one takes
-// its place. The whole file is read to find that out, at some hundred thousand objects
-// a second; Open blocks meanwhile, and while it builds Options.Indexers that the file
-// does not have yet.
+// A file that has another identity, or that is damaged, is renamed to one with that second
+// suffix, replaces an earlier one, and is reported to Options.ErrorHandler; an empty file
+// takes its place. To find that out, Open reads the whole file, at some hundred thousand
+// objects a second. Open blocks meanwhile, and while it builds those of Options.Indexers that
+// the file does not have yet.
 //
-// An error that wraps ErrInUse comes at once if the file is open already. Other errors
-// are those of the options, of index functions and of the operating system: they are
-// not the file's fault, and leave it alone.
+// If the file is open already, Open returns an error at once that wraps ErrInUse. Other errors
+// come from the options, from index functions and from the operating system: the file is not
+// to blame for them, and Open leaves it alone.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
-	if errors.Is(err, ErrDamaged) { // seen only by the first write; now it is marked
+	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write. The file is now marked as damaged.
 		s, err = open(path, example, opts)
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	}
 	opened := false
 	defer func() {
-		if !opened { // an index function may have panicked
+		if !opened { // also if an index function has panicked
 			err = errors.Join(err, s.Close())
 		}
 	}()
@@ -107,17 +107,18 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	return s, nil
 }
 
-// Close closes the file. It waits for the calls that are under way; later ones return
-// ErrClosed, and List and the like nothing. A second Close returns what the first did.
+// Close closes the file. It waits for the calls that are under way. Later calls return
+// ErrClosed; those that return no error, such as List, return nothing. A second Close returns
+// the result of the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {
-	_ = s.claim(context.Background()) // and never released: who waits for it is told by closing
+	_ = s.claim(context.Background()) // never released: waiting writers are woken up by closing
 	close(s.closing)
 	var err error
 	if s.broken.Load() != nil {
-		// bbolt may wait for what nobody will unlock. The map stays until the process
-		// ends, as somebody may be reading it.
+		// bbolt may wait for a lock that is never released. The memory map stays until the
+		// process ends, because a goroutine may be reading it.
 		err = unlock(s.file)
 	} else {
 		err = errors.Join(s.endSession(), s.guard(s.db.Close))

@@ -24,7 +24,7 @@ type Gadget struct {
 	Spec              GadgetSpec `json:"spec"`
 }
 
-// GadgetSpec has what a JSON form may stumble over.
+// GadgetSpec has fields that are hard to encode as JSON.
 type GadgetSpec struct {
 	Size     int64                 `json:"size"`
 	Ratio    float64               `json:"ratio"`
@@ -78,7 +78,7 @@ func newMetadata(namespace, name string) informer.AnyObject {
 	}
 }
 
-// open opens a store that the end of the test closes.
+// open opens a store. The end of the test closes it.
 func open(t *testing.T, path string, example runtime.Object, opts disk.Options) *disk.Store {
 	t.Helper()
 	s, err := tryOpen(t, path, example, opts)
@@ -88,7 +88,7 @@ func open(t *testing.T, path string, example runtime.Object, opts disk.Options) 
 	return s
 }
 
-// tryOpen fails the test if something is reported that opts has no handler for.
+// tryOpen fails the test if an error is reported and opts has no handler.
 func tryOpen(t *testing.T, path string, example runtime.Object, opts disk.Options) (*disk.Store, error) {
 	t.Helper()
 	if opts.ErrorHandler == nil {
@@ -107,8 +107,8 @@ func tryOpen(t *testing.T, path string, example runtime.Object, opts disk.Option
 
 func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "objects.db") }
 
-// crashed returns the path of a copy of what is on the disk, as a process that is killed
-// leaves it.
+// crashed returns the path of a copy of the file as it is now, as if the process had been
+// killed.
 func crashed(t *testing.T, path string) string {
 	t.Helper()
 	to := newPath(t)
@@ -130,7 +130,7 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 			t.Parallel()
 			example, paths := object("", "").(runtime.Object), map[cache.Store]string{}
 			at := func(t *testing.T, path string) *disk.Store {
-				// Hardly anything of this is about the disk.
+				// SurviveProcess, because hardly any of these checks are about the disk.
 				s := open(t, path, example, disk.Options{Durability: disk.SurviveProcess})
 				paths[s] = path
 				return s

@@ -16,40 +16,40 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// What a record may have. bbolt takes keys of 32 KiB; those of index entries and of
-// tombstones have more in them than the object's.
+// The limits of a record. bbolt takes keys of 32 KiB; the keys of index entries and of
+// tombstones are longer than the object's.
 const (
 	maxKey    = 16 << 10
 	maxUID    = 1 << 10
 	maxRecord = 32 << 20
 )
 
-// filled is how full pages become when keys arrive in order, as they do in a list. The
-// rest is for objects that grow. Otherwise bbolt leaves half of a page that it splits.
+// filled is how full pages become when keys arrive in order, as in a list. The rest is room
+// for objects that grow. Otherwise bbolt leaves half of a page that it splits.
 const filled = 0.95
 
 // change is a change of one object, encoded.
 type change struct {
 	key       []byte
-	obj       any    // nil to remove it
-	payload   []byte // of obj
-	tombstone []byte // its payload, nil for none
+	obj       any    // nil to remove the object
+	payload   []byte // encoded obj
+	tombstone []byte // encoded tombstone, nil for none
 	uid       types.UID
 }
 
-// storing returns the change by which an object is stored.
+// storing returns the change that stores an object.
 func (s *Store) storing(obj any) (change, error) {
 	key, _, payload, err := s.encode(obj)
 	return change{key: key, obj: obj, payload: payload}, err
 }
 
-// burying returns the change by which an object becomes a tombstone.
+// burying returns the change that turns an object into a tombstone.
 func (s *Store) burying(obj any) (change, error) {
 	key, uid, payload, err := s.encode(obj)
 	return change{key: key, tombstone: payload, uid: uid}, err
 }
 
-// removing returns the change by which what has the key of an object is removed.
+// removing returns the change that removes the object with the key of obj.
 func removing(obj any) (change, error) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
@@ -58,11 +58,11 @@ func removing(obj any) (change, error) {
 	return change{key: []byte(key)}, err
 }
 
-// encode returns what is stored of an object. All of its errors are for good, and come
-// with the key if there is one.
+// encode returns the parts of an object that are stored. All of its errors are permanent. It
+// returns the key, if there is one, also with an error.
 func (s *Store) encode(obj any) (key []byte, uid types.UID, payload []byte, err error) {
 	if payload, err = s.codec.encode(obj); err == nil {
-		// What cannot be read again would be an error at every start from now on.
+		// An object that cannot be decoded again would be an error at every start from now on.
 		_, err = s.codec.decode(payload)
 	}
 	if object, wrong := meta.Accessor(obj); wrong == nil && !isNil(obj) {
@@ -98,19 +98,19 @@ func checkSizes(name string, key []byte, uid types.UID, payload []byte) error {
 	return nil
 }
 
-// tombstoneKey is of key and UID. No two have the same.
+// tombstoneKey returns the key of a tombstone, which is different for each key and UID.
 func tombstoneKey(key []byte, uid types.UID) []byte {
 	return append(appendBytes(make([]byte, 0, binary.MaxVarintLen64+len(key)+len(uid)), key), uid...)
 }
 
-// batch is what is written in one transaction.
+// batch holds the changes of one transaction.
 type batch struct {
 	changes  []change
-	replace  bool // of all other objects too
+	replace  bool // remove all other objects
 	bookmark string
 }
 
-// write writes a batch, or nothing.
+// write writes a batch as a whole, or nothing.
 func (s *Store) write(ctx context.Context, b batch) error {
 	if err := s.claim(ctx); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *Store) write(ctx context.Context, b batch) error {
 				return err
 			}
 		}
-		// Asked before anything is removed: bbolt looks for ever for the last key of pages
-		// that have become empty in the same transaction.
+		// Call inOrder before anything is removed: bbolt would search forever for the last key
+		// of pages that have become empty in the same transaction.
 		fill := bbolt.DefaultFillPercent
 		if inOrder(tx, b.changes) {
 			fill = filled
@@ -191,13 +191,13 @@ func makeChange(objects, tombstones *bbolt.Bucket, c change) error {
 	return put(objects, c.key, c.payload)
 }
 
-// inOrder reports whether the changes begin after all that there is, as in a list.
+// inOrder reports whether the changes begin after all stored objects, as in a list.
 func inOrder(tx *bbolt.Tx, changes []change) bool {
 	last, _ := tx.Bucket([]byte(objectsBucket)).Cursor().Last()
 	return len(changes) > 0 && bytes.Compare(last, changes[0].key) < 0
 }
 
-// removeOthers removes the objects that changes say nothing of.
+// removeOthers removes the objects that are not in changes.
 func removeOthers(tx *bbolt.Tx, indexes map[string]*index, changes []change) error {
 	stays := map[string]bool{}
 	for _, c := range changes {

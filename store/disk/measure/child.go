@@ -28,8 +28,8 @@ import (
 
 const nodeIndex = "node"
 
-// measure is what a child does: it starts an informer with one watcher, and then uses
-// the store by itself.
+// measure does the work of a child: it runs an informer with one watcher, and then uses the
+// store directly.
 func measure(ctx context.Context, s setup) (got figures, err error) {
 	got = figures{}
 	start, when := time.Now(), "cold start: "
@@ -87,7 +87,7 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if s.Warm {
 		after = when + "anonymous memory afterwards"
 	}
-	// What the runtime would give back over some minutes.
+	// The runtime would return this memory within some minutes.
 	debug.FreeOSMemory()
 	got[after] = mebibytes(anonymous())
 	if !s.Warm {
@@ -112,7 +112,7 @@ func openStore(s setup) (cache.Indexer, error) {
 	return disk.Open(s.Path, &corev1.Pod{}, opts)
 }
 
-// use measures how fast a store is that has all objects.
+// use measures the speed of a store that has all objects.
 func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, got figures) error {
 	if s.Disk {
 		var stat syscall.Stat_t
@@ -164,7 +164,7 @@ func write(store cache.Indexer, n int, any func() pod) error {
 	return nil
 }
 
-// perSecond calls f, which does n, for two seconds.
+// perSecond calls f, which does n operations, for two seconds.
 func perSecond(n int, f func()) string {
 	const enough = 2 * time.Second
 	start, done := time.Now(), 0
@@ -175,8 +175,8 @@ func perSecond(n int, f func()) string {
 	return thousands(int(float64(done) / time.Since(start).Seconds()))
 }
 
-// watchMemory looks at the memory every 5 ms until the result is called, which returns
-// the peak.
+// watchMemory measures the memory every 5 ms until peak is called, which returns the highest
+// value.
 func watchMemory() (peak func() int64) {
 	stop, most := make(chan struct{}), make(chan int64)
 	go func() {
@@ -199,12 +199,12 @@ func watchMemory() (peak func() int64) {
 	}
 }
 
-// anonymous returns RssAnon: the memory of the process that is no file's. The pages of a
-// mapped file, which the kernel takes back when it needs them, are not in it.
+// anonymous returns RssAnon: the memory of the process that does not belong to a file. It
+// excludes the pages of a mapped file, which the kernel frees when it needs memory.
 func anonymous() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		panic(err) // there is none but on Linux
+		panic(err) // the file exists only on Linux
 	}
 	_, rest, _ := bytes.Cut(status, []byte("RssAnon:"))
 	number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))

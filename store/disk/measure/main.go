@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command measure compares the memory and the speed of a disk store with those of
-// client-go's indexer, each with an informer on top, and prints a table.
+// Command measure compares the memory and the speed of a disk store with those of client-go's
+// indexer, each with an informer on top, and prints a table.
 //
 //	go run ./measure -objects 1000000
 //
 // Each figure comes from a process of its own. The objects are Pods of a given size as
-// protobuf, from a source inside the process, so that no API server is needed; what the
-// source takes is the same for both.
+// protobuf, from a source inside the process, so that no API server is needed; the source
+// takes the same memory and time for both.
 package main
 
 import (
@@ -22,21 +22,21 @@ import (
 	"strconv"
 )
 
-// setup is what a child is told.
+// setup holds the parameters of a child.
 type setup struct {
 	Objects, Size int
 	Disk          bool
 	Path          string // of the store's file
 	Process       bool   // Durability is SurviveProcess
-	Warm          bool   // the file is there
-	Short         bool   // only the start
-	List          bool   // the first state is listed
+	Warm          bool   // the file exists already
+	Short         bool   // measure only the start
+	List          bool   // list the first state instead of streaming it
 }
 
-// figures are what a child tells, by name.
+// figures are the results of a child, by name.
 type figures map[string]string
 
-// childVariable has the setup of a child.
+// childVariable is the environment variable with the setup of a child.
 const childVariable = "MEASURE_CHILD"
 
 // rows are the names of figures, in the order of the table.
@@ -116,7 +116,7 @@ func compare(common setup, dir string, without bool) (err error) {
 	return nil
 }
 
-// run has a child measure, and adds its figures to got.
+// run starts a child, and adds its figures to got.
 func run(s setup, got figures) error {
 	text, err := json.Marshal(s)
 	if err != nil {

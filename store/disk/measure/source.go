@@ -18,7 +18,7 @@ import (
 
 type pod = *corev1.Pod
 
-// What the Pods of a cluster have in common.
+// How many Pods share a namespace or a node.
 const (
 	perNamespace = 1000
 	perNode      = 100
@@ -26,7 +26,7 @@ const (
 
 const lastVersion = 1_000_000_000
 
-// podKey returns the key of the i-th Pod, and nodeOf what the index has it under.
+// podKey returns the key of the i-th Pod, and nodeOf its value in the index.
 func podKey(i int) string {
 	return fmt.Sprintf("team-%05d/app-%04d-7c9d8b6f5d-x%04d", i/perNamespace, i%perNamespace/10, i%perNamespace)
 }
@@ -57,13 +57,13 @@ func newPod(i, size int) pod {
 	return p
 }
 
-// newSource returns a source that streams n Pods, and can be watched from what it then
-// says is its version. It keeps none of them.
+// newSource returns a source that lists or streams n Pods, and then accepts a watch from its
+// version. It keeps none of the Pods in memory.
 func newSource(n, size int) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			list, end := &corev1.PodList{}, n
-			from, _ := strconv.Atoi(opts.Continue) // "" is the first page
+			from, _ := strconv.Atoi(opts.Continue) // 0 for "", the first page
 			if opts.Limit > 0 && from+int(opts.Limit) < n {
 				end = from + int(opts.Limit)
 				list.Continue = strconv.Itoa(end)
@@ -78,7 +78,7 @@ func newSource(n, size int) cache.ListerWatcher {
 			events := make(chan watch.Event, 100)
 			w := watch.NewProxyWatcher(events)
 			if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
-				return w, nil // nothing ever happens
+				return w, nil // no event ever comes
 			}
 			go stream(events, w.StopChan(), n, size)
 			return w, nil
@@ -86,7 +86,7 @@ func newSource(n, size int) cache.ListerWatcher {
 	}
 }
 
-// stream sends n Pods and that these are all.
+// stream sends n Pods, and then the bookmark that marks their end.
 func stream(events chan<- watch.Event, stopped <-chan struct{}, n, size int) {
 	for i := range n + 1 {
 		e := watch.Event{Type: watch.Added}
