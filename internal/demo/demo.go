@@ -1,6 +1,6 @@
-// Package demo is what the quickstart and the end-to-end demo have in common:
-// three watchers of different habits over one informer, and a comparison of what
-// they have been told with what the store holds.
+// Package demo holds the code that the quickstart and the end-to-end demo share: three
+// watchers of different habits over one informer, and a comparison of their views with the
+// store.
 package demo
 
 import (
@@ -20,11 +20,11 @@ import (
 // settle is how long the watchers may take at the end to catch up.
 const settle = 10 * time.Second
 
-// Run runs group, with inf added to it, for d with three watchers: a quick one, one that
-// takes its time over each event, and one that joins halfway. It writes what they see
-// to out, and in the end a table that compares each one's view with the store. It returns
-// an error if the informer does not sync, or if a view is not what the store
-// holds. It blocks until the group has stopped.
+// Run adds inf to group and runs group for d with three watchers: a quick one, one that takes
+// its time over each event, and one that joins halfway. It writes their events to out, and in
+// the end a table that compares the view of each watcher with the store. It returns an error
+// if the informer does not sync, or if a view differs from the store. It blocks until the
+// group has stopped.
 func Run[T informer.Object](ctx context.Context, out io.Writer, group *informer.Group, inf *informer.CustomCacheInformer[T], d time.Duration) (err error) {
 	screen := &screen{out: out, begin: time.Now(), over: make(chan struct{})}
 	quick := newWatcher[T](screen, "quick", 0)
@@ -73,8 +73,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// compare waits until each watcher believes what the store holds, and prints who
-// does.
+// compare waits until the view of each watcher equals the store, and prints a table of the
+// results.
 func compare[T informer.Object](ctx context.Context, screen *screen, inf *informer.CustomCacheInformer[T], watchers ...*watcher[T]) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()
@@ -102,13 +102,13 @@ func compare[T informer.Object](ctx context.Context, screen *screen, inf *inform
 	return differ
 }
 
-// watcher keeps a view of its own from the events it is told.
+// watcher builds a view of its own from its events.
 type watcher[T informer.Object] struct {
 	screen *screen
 	name   string
-	pause  time.Duration // per change
+	pause  time.Duration // wait per change
 
-	mu     sync.Mutex // protects the rest
+	mu     sync.Mutex // protects the fields below
 	view   map[types.NamespacedName]T
 	counts map[informer.EventType]int
 	moved  chan struct{} // closed and replaced at each event
@@ -152,7 +152,7 @@ func (w *watcher[T]) see(ctx context.Context, e informer.Event[T]) error {
 	return nil
 }
 
-// dawdle takes the watcher's time, until the end of the show.
+// dawdle waits for the watcher's pause, or until the end of the show.
 func (w *watcher[T]) dawdle(ctx context.Context) {
 	select {
 	case <-time.After(w.pause):
@@ -161,15 +161,14 @@ func (w *watcher[T]) dawdle(ctx context.Context) {
 	}
 }
 
-// equals waits until the watcher believes what the store holds. It returns false
-// if ctx ends first.
+// equals waits until the watcher's view equals the store. It returns false if ctx ends first.
 func (w *watcher[T]) equals(ctx context.Context, inf *informer.CustomCacheInformer[T]) bool {
 	for {
 		w.mu.Lock()
 		n, same := 0, true
 		for key, obj := range inf.All() {
 			n++
-			same = same && w.view[key] == obj // the very same object: watchers share it with the store
+			same = same && w.view[key] == obj // compares pointers: watchers share objects with the store
 		}
 		same = same && n == len(w.view)
 		moved := w.moved

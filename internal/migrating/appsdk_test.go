@@ -60,7 +60,7 @@ func adapt[T informer.Object, O any](w appWatcher[O]) informer.ResourceWatcher[T
 	}
 }
 
-// changing is a watcher in the shape of app-sdk's that changes what it is given.
+// changing is a watcher in the shape of app-sdk's that changes its objects.
 type changing struct{ told chan string }
 
 func (c changing) tell(what string, obj metav1.Object) error {

@@ -12,11 +12,10 @@ var (
 	heading = regexp.MustCompile(`(?m)^## `)
 )
 
-// Check fails t unless each block of Go in those sections of a Markdown file that
-// about selects by their heading is, literally, a part of one of the sources, which
-// the caller compiles. about may be nil for all of the file. A block whose fence says
-// more than "go" is not compiled. Check returns how many blocks there are by what
-// their fences say.
+// Check fails t unless each block of Go in a Markdown file is, literally, a part of one of the
+// sources, which the caller compiles. about selects the sections to check by their heading;
+// nil selects the whole file. Blocks whose fence says more than "go" are not checked. Check
+// returns the number of blocks for each text of a fence.
 func Check(t testing.TB, markdown string, about func(heading string) bool, sources ...string) map[string]int {
 	t.Helper()
 	read := func(name string) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/enqueue"
 )
 
-// A reconciler is called with nil for a Pod that is gone.
+// A reconciler is called with a nil Pod if the Pod is gone.
 type reconciler func(ctx context.Context, key types.NamespacedName, pod *corev1.Pod) error
 
 func controllerBefore(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {

@@ -31,7 +31,7 @@ import (
 
 const guides = "../../docs/migrating-from-"
 
-// The section about controller-runtime is checked by the module of that name.
+// The module controllerruntime checks the section about controller-runtime.
 func TestTheCodeInTheGuideFromClientGoIsTested(t *testing.T) {
 	notManager := func(heading string) bool { return heading != migrating.Manager }
 	blocks := migrating.Check(t, guides+"client-go.md", notManager,
@@ -41,7 +41,7 @@ func TestTheCodeInTheGuideFromClientGoIsTested(t *testing.T) {
 	}
 }
 
-// What is written for app-sdk needs app-sdk, which this library does not require.
+// Some blocks need app-sdk, which this library does not require.
 func TestTheCodeInTheGuideFromGrafanaAppSDKIsTested(t *testing.T) {
 	blocks := migrating.Check(t, guides+"grafana-app-sdk.md", nil, "appsdk_test.go")
 	if diff := cmp.Diff(map[string]int{"go": 2, "go app-sdk": 3}, blocks); diff != "" {
@@ -131,7 +131,7 @@ func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				time.Sleep(10 * time.Second) // two retries and more
+				time.Sleep(10 * time.Second) // enough for more than two retries
 				if err := client.CoreV1().Pods("shop").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
@@ -142,7 +142,7 @@ func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
 				if diff := cmp.Diff([]string{there, there, there, "web is there: false"}, calls); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
 				}
-				time.Sleep(time.Minute) // for timers of client-go's workqueue
+				time.Sleep(time.Minute) // let the timers of client-go's workqueue end
 			})
 		})
 	}
@@ -171,7 +171,7 @@ func TestBothConstructorsTellHandlersTheSame(t *testing.T) {
 	}
 }
 
-// recordIn returns a handler that notes what it is told.
+// recordIn returns a handler that records its calls.
 func recordIn(told *[]string) cache.ResourceEventHandler {
 	note := func(format string, args ...any) { *told = append(*told, fmt.Sprintf(format, args...)) }
 	name := func(obj any) string {

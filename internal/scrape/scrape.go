@@ -1,5 +1,5 @@
-// Package scrape compares what a program serves to Prometheus with what the README of
-// metrics/prometheus says that there is.
+// Package scrape compares the metrics that a program serves to Prometheus with those that the
+// README of metrics/prometheus documents.
 package scrape
 
 import (
@@ -15,15 +15,15 @@ import (
 )
 
 var (
-	// row is a line of one of the README's tables of metrics.
+	// row matches a line of one of the README's tables of metrics.
 	row = regexp.MustCompile("^\\| `([a-z_]+)` \\| (gauge|counter|histogram) \\|")
-	// family is how a metric is announced in the text format.
+	// family matches the line that announces a metric in the text format.
 	family = regexp.MustCompile(`^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (\w+)$`)
 )
 
-// Compare reads the answer to a scrape, in the text format, and returns an error that
-// names each metric which is documented and not there, is there and not documented, or
-// is of another type. What does not begin with one of prefixes does not count.
+// Compare reads the answer to a scrape, in the text format, and returns an error that names
+// each metric that is documented but missing, exists but is not documented, or has another
+// type. It ignores names that do not begin with one of prefixes.
 func Compare(answer io.Reader, prefixes ...string) error {
 	_, here, _, _ := runtime.Caller(0)
 	readme, err := os.Open(filepath.Join(filepath.Dir(here), "../../metrics/prometheus/README.md"))
@@ -60,7 +60,7 @@ func Compare(answer io.Reader, prefixes ...string) error {
 	return nil
 }
 
-// types returns the types of metrics by their names, from lines that match.
+// types returns the types of metrics by name, from the lines that match.
 func types(r io.Reader, line *regexp.Regexp, prefixes []string) (map[string]string, error) {
 	all := map[string]string{}
 	lines := bufio.NewScanner(r)
