@@ -168,7 +168,7 @@ func (s *Source[T]) SlowList(d time.Duration) {
 }
 
 // HoldList makes each LIST wait until release is called, which may be called more than once.
-// The LIST is answered, or fails, from the state at that time. If there are several holds, it
+// The LIST is answered, or fails, according to the state at that time. If there are several holds, it
 // waits until all are released. Neither HoldList nor release blocks.
 func (s *Source[T]) HoldList() (release func()) {
 	s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-// The parts of which the tests build stores of the old kind.
+// The tests build stores of the old kind from these parts.
 type (
 	indexing interface {
 		Index(indexName string, obj any) ([]any, error)

@@ -24,7 +24,7 @@ var (
 type SetAsideError struct {
 	Path  string // of the file
 	Aside string // its new name
-	Err   error  // wraps ErrDamaged, or says how the file's identity differs
+	Err   error  // wraps ErrDamaged, or says how the file differs from the expected one
 }
 
 // Error returns a message with the file, its new name, and the reason.

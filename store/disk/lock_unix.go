@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lockFile locks the file at path for this process until the result is passed to unlock. It
+// lockFile keeps all other stores from the file at path until the result is passed to unlock. It
 // locks a file next to it, which stays, because path may later name another file.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
