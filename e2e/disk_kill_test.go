@@ -32,34 +32,36 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// livesVariable has what a process is told that is started to be killed.
+// livesVariable names the environment variable that holds the instructions, a killed in JSON,
+// for a process that will be killed.
 const livesVariable = "E2E_LIFE"
 
 var kills = flag.Int("kills", 10, "how often a process is killed")
 
-// killed is what such a process is told.
+// killed holds the instructions for a process that will be killed.
 type killed struct {
 	Host, Token string
 	CA          []byte
 	Resource    schema.GroupVersionResource
-	Path        string // of the store
-	Before      string // of what it was before the last Apply, see ending
-	Record      string // of the file to which its watcher appends what it handles
-	Marker      string // an object by which it is asked what it knows
+	Path        string // the file of the store
+	Before      string // the file for a copy of the store as it was before the last Apply, see ending
+	Record      string // the file to which the watcher appends what it handles
+	Marker      string // the name of an object that makes the process print what it knows
 }
 
-// liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for what
-// is there and "-UID" for what is gone. The process says "synced", and, when the marker
-// is there, its name and what it knows: a line for each object, and an empty one. It
-// kills itself in the next Apply when its standard input ends.
+// liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for an object
+// that exists and "-UID" for one that is gone. The process prints "synced" once it has synced.
+// When the marker appears, the process prints its name, one line for each object that the
+// watcher or the store knows, and an empty line. When its standard input ends, it kills itself
+// in the next Apply.
 func liveUntilKilled(text string) {
 	if err := live(text); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// ending is a store that kills its process at the end of an Apply, which nobody is told
-// of then, and leaves what the file was before it too.
+// ending is a store that can kill its process at the end of an Apply, before any watcher is
+// told of the changes. It keeps a copy of the file from before that Apply.
 type ending struct {
 	*disk.Store
 	killed
@@ -140,7 +142,7 @@ func live(text string) error {
 	return inf.Run(context.Background())
 }
 
-// say tells what the watcher and the store know.
+// say prints the objects that the watcher and the store know.
 func say(marker string, view map[string]string, store *disk.Store) {
 	var text strings.Builder
 	fmt.Fprintln(&text, marker)
@@ -153,10 +155,10 @@ func say(marker string, view map[string]string, store *disk.Store) {
 	fmt.Println(text.String())
 }
 
-// load writes to the server until it is stopped, and notes what it has deleted.
+// load writes to the server until it is stopped, and records the UIDs of deleted objects.
 type load struct {
 	*world
-	pause sync.RWMutex // held by whoever is writing, and to have nobody write
+	pause sync.RWMutex // held by every writer while it writes; locked to stop all writing
 	over  atomic.Bool
 	mu    sync.Mutex // protects the rest
 	gone  map[types.UID]bool
@@ -197,13 +199,13 @@ func (l *load) write(client dynamic.ResourceInterface, random *rand.Rand, uids m
 	}
 }
 
-// stop has everybody stop writing.
+// stop ends all writing and waits until every writer has returned.
 func (l *load) stop() {
 	l.over.Store(true)
 	l.all.Wait()
 }
 
-// process is one that is to be killed.
+// process is a process that a test will kill.
 type process struct {
 	*exec.Cmd
 	in  io.Closer
@@ -221,7 +223,7 @@ func (w *world) startKilled(k killed) *process {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	// A race would else only be printed.
+	// Without halt_on_error the race detector would only print a race.
 	cmd.Env, cmd.Stderr = append(os.Environ(), livesVariable+"="+string(text), "GORACE=halt_on_error=1"), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -235,7 +237,7 @@ func (w *world) startKilled(k killed) *process {
 		w.t.Fatal(err)
 	}
 	p := &process{cmd, in, bufio.NewScanner(out)}
-	w.t.Cleanup(func() { // if the test gives up before it has killed it
+	w.t.Cleanup(func() { // in case the test ends before it has killed the process
 		_ = p.Process.Kill()
 		_ = p.Wait()
 	})
@@ -262,7 +264,7 @@ func (p *process) kill(t *testing.T, inApply bool) {
 	}
 }
 
-// until returns what the process says up to that line.
+// until returns the lines that the process prints before the given line.
 func (p *process) until(t *testing.T, line string) (before []string) {
 	t.Helper()
 	for p.out.Scan() {
@@ -276,12 +278,12 @@ func (p *process) until(t *testing.T, line string) (before []string) {
 	return nil
 }
 
-// The ways in which a process ends, in turn.
+// These are the ways in which a process ends, in turn.
 const (
 	anyMoment = iota
 	whileItStarts
-	untold // after a write that nobody was told of
-	torn   // amid a write, of which some pages are lost, as when the power fails
+	untold // killed after a write, before any watcher is told of it
+	torn   // killed in a write that loses some of its pages, as in a power failure
 	ways
 )
 
@@ -296,7 +298,7 @@ func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
 	l.start()
 	defer l.stop()
 	random := rand.New(rand.NewPCG(1, 3))
-	moment := func(most int) { // in real time, under load
+	moment := func(most int) { // the server runs in real time
 		<-time.After(time.Duration(random.IntN(most)) * time.Millisecond)
 	}
 	pages := 0
@@ -324,8 +326,9 @@ func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
 	l.checkRecord(k.Record)
 }
 
-// tear leaves of the last write some pages, and not the one that leads to them: bbolt
-// writes that when they are on the disk. It returns how many are lost.
+// tear undoes the last write in part. It always restores the pages that lead to the other
+// pages, because bbolt writes those only once the other pages are on the disk. It restores
+// some of the other pages too, and returns how many.
 func tear(t *testing.T, k killed, random *rand.Rand) (lost int) {
 	t.Helper()
 	after, err := os.ReadFile(k.Path)
@@ -336,7 +339,7 @@ func tear(t *testing.T, k killed, random *rand.Rand) (lost int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const size = 8 << 10 // of a page; the two first are those that lead to the others
+	const size = 8 << 10 // size of a page; the first two pages lead to all others
 	before = append(before, make([]byte, max(0, len(after)-len(before)))...)
 	for at := 0; at < len(after); at += size {
 		was, is := before[at:at+size], after[at:at+size]
@@ -351,8 +354,8 @@ func tear(t *testing.T, k killed, random *rand.Rand) (lost int) {
 	return lost - 2
 }
 
-// lookInto starts a process, and fails the test if it does not use what is there, or
-// does not know what the server has.
+// lookInto starts a process. It fails the test if the process does not use the existing file,
+// or does not know the state of the server.
 func (l *load) lookInto(k killed, round int) *process {
 	l.t.Helper()
 	k.Marker = fmt.Sprint("marker-", round)
@@ -360,13 +363,13 @@ func (l *load) lookInto(k killed, round int) *process {
 	if before := p.until(l.t, "synced"); len(before) > 0 {
 		l.t.Errorf("after kill %d: %q", round, before)
 	}
-	l.pause.Lock() // what is written now, everybody knows
+	l.pause.Lock() // no further writes: the process can know everything that is written now
 	defer l.pause.Unlock()
 	l.checkMarker(p, k.Marker, round)
 	return p
 }
 
-// checkMarker fails the test unless the process knows what the server has.
+// checkMarker fails the test unless the process knows the state of the server.
 func (w *world) checkMarker(p *process, marker string, round int) {
 	w.t.Helper()
 	w.create(w.writers[0], marker, round)

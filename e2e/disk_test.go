@@ -24,10 +24,10 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// The API server takes a minute and more to be given 20,000 under the race detector.
+// The API server needs more than a minute to store 20,000 objects under the race detector.
 var diskObjects = flag.Int("objects", 2000, "how many objects a disk store has")
 
-// wire counts the requests and what they bring.
+// wire counts the requests and the bytes of their responses.
 type wire struct {
 	requests
 	bytes atomic.Int64
@@ -52,24 +52,24 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// diskLife is an informer over a file, from the opening to the closing.
+// diskLife is an informer over a file, from the opening of the file to its closing.
 type diskLife struct {
 	store          *disk.Store
 	stop           func()
-	synced, having time.Duration // from the opening on, until Synced and until the watcher has everything
+	synced, having time.Duration // the time from the opening until Synced, and until the watcher has been told everything
 	asked          string
 	bytes          int64
 	events         *informertest.Recorder[object]
 }
 
-// liveOnDisk runs an informer until its watcher was told of the object lastName, which
-// it creates, and deletes.
+// liveOnDisk runs an informer over the file. It creates the object lastName, waits until the
+// watcher has been told of it, and deletes it.
 func (w *world) liveOnDisk(path string) *diskLife {
 	w.t.Helper()
 	last := make(chan struct{}, 1)
 	l := &diskLife{events: &informertest.Recorder[object]{}}
 	l.events.Hook = func(_ context.Context, e informer.Event[object]) error {
-		// Not the one that an earlier life may have left in the file.
+		// An earlier life may have left such an object in the file; that one does not count.
 		if e.Type == informer.EventAdded && e.Key().Name == lastName && e.Origin == informer.OriginWatch {
 			last <- struct{}{}
 		}
@@ -125,8 +125,8 @@ func (w *world) liveOnDisk(path string) *diskLife {
 
 var diskWorlds atomic.Int64
 
-// newWorldOf returns a world with a kind of a group of its own, also with -count, whose
-// informers read directly.
+// newWorldOf returns a world without a proxy, whose kind is in a group that no other test
+// uses, even with -count.
 func newWorldOf(t *testing.T, group string) *world {
 	group = fmt.Sprintf("g%d.%s", diskWorlds.Add(1), group)
 	w := &world{t: t, gvk: schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"}}
@@ -187,13 +187,13 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 		t.Logf("%s: Synced after %v, the watcher had everything after %v; requests: %s, which brought %d bytes", l.name, l.synced, l.having, l.asked, l.bytes)
 	}
 	t.Logf("%d objects: Synced is %.1f times as fast", *diskObjects, cold.synced.Seconds()/warm.synced.Seconds())
-	// Of the times nothing is asserted: on a busy machine they say little.
+	// Times are not checked: on a busy machine they mean little.
 	if warm.bytes > cold.bytes/5 {
 		t.Errorf("a twentieth has changed, and %d bytes came, of %d for everything", warm.bytes, cold.bytes)
 	}
 }
 
-// inParts calls f for each number of an object, from several goroutines.
+// inParts calls f once for each object number, from several goroutines.
 func (w *world) inParts(f func(n int)) {
 	var all sync.WaitGroup
 	for part := range clients {
@@ -206,8 +206,8 @@ func (w *world) inParts(f func(n int)) {
 	all.Wait()
 }
 
-// checkTold fails the test unless the watcher has ended with the server's state, and
-// was told of what has gone and changed meanwhile.
+// checkTold fails the test unless the watcher has ended with the state of the server, and was
+// told of the objects that were deleted and changed while it was not running.
 func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[types.NamespacedName]bool) {
 	w.t.Helper()
 	want, wrong := w.state(), 0

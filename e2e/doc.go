@@ -1,3 +1,3 @@
-// Package e2e tests the informer against a real Kubernetes API server; see
-// package apiserver for how it runs inside the process, and demo for a program.
+// Package e2e tests the informer against a real Kubernetes API server. Package apiserver runs
+// that server inside the process. Command demo is an example program.
 package e2e

@@ -29,14 +29,14 @@ import (
 const (
 	objects   = 5000
 	clients   = 4
-	watchers  = 10 // that stay, of each informer: some from the start, the others join
+	watchers  = 10 // how many watchers of each informer stay: some register before the start, the others later
 	lastName  = "zz-last"
 	namespace = "default"
 )
 
 type object = *unstructured.Unstructured
 
-// recorder is a watcher that stays, and knows when it has been told of the end.
+// recorder is a watcher that stays. It closes complete when it is told of the last object.
 type recorder struct {
 	informertest.Recorder[object]
 	complete chan struct{}
@@ -53,7 +53,7 @@ func newRecorder() *recorder {
 	return r
 }
 
-// world is a kind on the server, with clients that write directly and informers
+// world is a kind on the server, with clients that write to the server directly and informers
 // that read through a proxy.
 type world struct {
 	t       *testing.T
@@ -95,7 +95,7 @@ func (w *world) widget(name string, size int) object {
 	return obj
 }
 
-// do fails the test unless a write works.
+// do counts a write, and fails the test if the write failed.
 func (w *world) do(err error) {
 	w.written.Add(1)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *world) remove(c dynamic.ResourceInterface, name string) {
 	w.do(c.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// churn creates all objects and changes or deletes most of them, a part by each client.
+// churn creates all objects and changes or deletes most of them. Each client does a part.
 func (w *world) churn(after func(name int)) {
 	var all sync.WaitGroup
 	for n, client := range w.writers {
@@ -128,7 +128,7 @@ func (w *world) churn(after func(name int)) {
 				if earlier := n + clients*r.IntN(i/clients+1); earlier%10 >= 5 {
 					w.update(client, name(earlier), i)
 				}
-				if i >= 10*clients && i%4 == n && i%10 < 3 { // the objects of these are never updated
+				if i >= 10*clients && i%4 == n && i%10 < 3 { // objects with these numbers are never updated
 					w.remove(client, name(i))
 				}
 				after(i)
@@ -140,7 +140,7 @@ func (w *world) churn(after func(name int)) {
 
 func name(n int) string { return fmt.Sprintf("w-%04d", n) }
 
-// state returns what the server has.
+// state returns the objects of the server: the version of each by its key.
 func (w *world) state() map[types.NamespacedName]string {
 	list, err := w.writers[0].List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -165,7 +165,7 @@ type follower struct {
 	mu      sync.Mutex // protects the rest
 	staying []*recorder
 	left    []*informertest.Recorder[object]
-	regs    []*informer.Registration // of those that are to leave
+	regs    []*informer.Registration // the registrations of the watchers that leave
 }
 
 func (w *world) follow(queue informer.QueueKind) *follower {
@@ -194,7 +194,7 @@ func (f *follower) stay(t *testing.T) {
 	f.staying = append(f.staying, r)
 }
 
-// comeAndGo adds a watcher that is to leave and removes the one before it.
+// comeAndGo adds a watcher that will leave, and removes the one that was added before it.
 func (f *follower) comeAndGo(t *testing.T) {
 	r := &informertest.Recorder[object]{}
 	reg, err := f.inf.AddWatcher(r, informer.WatcherOptions{MaxBacklog: -1})
@@ -232,13 +232,13 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 			w.proxy.Cut()
 		}
 	})
-	// While nobody can watch: changes, deletes, and deletes with another object
-	// of that name after them. Then the history is gone, so that the answer to
-	// the next watch is 410.
+	// While no informer can watch, objects are changed, deleted, or deleted and created again
+	// with the same name. Then the server forgets its history, so that it answers the next
+	// watch with 410.
 	w.proxy.Refuse()
 	c := w.writers[0]
 	for n := range 300 {
-		switch obj := name(10*n + 5); n % 3 { // one that was not deleted
+		switch obj := name(10*n + 5); n % 3 { // these objects have not been deleted
 		case 0:
 			w.update(c, obj, -1)
 		case 1:
@@ -254,7 +254,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	if err := w.proxy.Allow(); err != nil {
 		t.Fatal(err)
 	}
-	// A relist tells in no order, so the last object comes when it is over.
+	// A relist has no order, so create the last object only when the relist is over.
 	over, err := c.Create(t.Context(), w.widget("over", 0), metav1.CreateOptions{})
 	w.do(err)
 	each(func(f *follower) {
@@ -285,7 +285,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	}
 }
 
-// check fails the test unless r was told a consistent story that ends with want.
+// check fails the test unless the events that r was told are consistent and lead to want.
 func (f *follower) check(t *testing.T, who string, want map[types.NamespacedName]string, r *recorder) {
 	t.Helper()
 	if err := r.Err(); err != nil {
@@ -300,7 +300,7 @@ func (f *follower) check(t *testing.T, who string, want map[types.NamespacedName
 	}
 }
 
-// checkRelist fails the test unless the outage was told as it happened.
+// checkRelist fails the test unless the events of the relist match the changes of the outage.
 func checkRelist(t *testing.T, queue string, events []informer.Event[object]) {
 	t.Helper()
 	told := map[string]string{}

@@ -23,7 +23,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// requests counts what goes through a transport.
+// requests records the requests that go through a transport.
 type requests struct {
 	http.RoundTripper
 	mu  sync.Mutex // protects the rest
@@ -47,8 +47,8 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(req)
 }
 
-// take returns the requests since the last call. Watches after the first, which follow
-// one that has ended, do not count.
+// take returns the requests since the last call. A watch that directly follows another watch
+// is left out: it only replaces one that has ended.
 func (r *requests) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *requests) take() string {
 	return all
 }
 
-// warmWorld is a kind on a server of its own, with a store that outlives informers.
+// warmWorld is a kind on a server of its own, with a store that outlives its informers.
 type warmWorld struct {
 	t      *testing.T
 	dir    string
@@ -88,7 +88,7 @@ func newWarmWorld(t *testing.T, mode informer.WatchListMode) *warmWorld {
 	return w
 }
 
-// serve starts a server over the files of the directory.
+// serve starts a server over the files in dir.
 func (w *warmWorld) serve() {
 	var err error
 	if w.server, err = apiserver.StartIn(w.t.Context(), w.dir); err != nil {
@@ -98,7 +98,7 @@ func (w *warmWorld) serve() {
 		return
 	}
 	w.writer = w.client(w.server.Config()).Namespace(namespace)
-	for { // definitions are served a moment after the server is ready
+	for { // definitions are not served until shortly after the server is ready
 		if _, err := w.writer.List(w.t.Context(), metav1.ListOptions{Limit: 1}); err == nil {
 			return
 		}
@@ -140,12 +140,12 @@ func (w *warmWorld) remove(n int) {
 	w.do(w.writer.Delete(w.t.Context(), name(n), metav1.DeleteOptions{}))
 }
 
-// life is an informer that has synced, with a watcher.
+// life is an informer that has synced, and its watcher.
 type life struct {
 	*warmWorld
 	inf  *informer.CustomCacheInformer[object]
 	r    informertest.Recorder[object]
-	last chan struct{} // gets a token when the watcher is told of the object lastName
+	last chan struct{} // receives a token when the watcher is told of the object lastName
 	stop func()
 }
 
@@ -174,7 +174,8 @@ func (w *warmWorld) live() *life {
 	return l
 }
 
-// converge waits until the watcher was told all that the server has, and checks it.
+// converge waits until the watcher has been told of everything on the server, and compares its
+// view with the server.
 func (l *life) converge() {
 	l.t.Helper()
 	list, err := l.writer.List(l.t.Context(), metav1.ListOptions{})
@@ -205,7 +206,7 @@ func (l *life) converge() {
 	l.do(l.writer.Delete(l.t.Context(), lastName, metav1.DeleteOptions{}))
 }
 
-// deleted returns the UIDs of which the watcher was told the end.
+// deleted returns the UIDs of the objects whose delete the watcher was told.
 func (l *life) deleted() map[types.UID]bool {
 	uids := map[types.UID]bool{}
 	for _, e := range l.r.Events() {
@@ -231,7 +232,7 @@ func (w *warmWorld) checkAsked(when, want string) {
 	}
 }
 
-// change changes objects while nobody watches, and returns the UIDs of those it deletes.
+// change changes objects while no informer runs, and returns the UIDs of those it deletes.
 func (w *warmWorld) change(round int) map[types.UID]bool {
 	gone := map[types.UID]bool{}
 	for n := round; n < warmObjects; n += 10 {
@@ -305,8 +306,8 @@ func TestAWarmStartOnARealServer(t *testing.T) {
 	}
 }
 
-// crash ends the process of l amid deletes, and returns the UIDs of those that it was
-// not told of.
+// crash ends the informer l like a crash, in the middle of deletes. It returns the UIDs of the
+// deleted objects.
 func (w *warmWorld) crash(l *life) map[types.UID]bool {
 	block := make(chan struct{})
 	stuck := informer.WatcherFunc[object](func(_ context.Context, e informer.Event[object]) error {

@@ -33,12 +33,11 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	config := embed.NewConfig()
 	config.Dir = filepath.Join(dir, "etcd")
 	config.ListenClientUrls, config.AdvertiseClientUrls = socket, socket
-	// A member has to have a peer address even if it has no peers.
+	// etcd requires a peer address even for a member without peers.
 	config.ListenPeerUrls, config.AdvertisePeerUrls = nil, socket
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	config.EnableGRPCGateway = false
-	// The data does not outlive the process, so nothing is gained by
-	// waiting for the disk.
+	// The data does not outlive the process, so there is no point in waiting for the disk.
 	config.UnsafeNoFsync = true
 	config.LogLevel = etcdLogLevel()
 
@@ -57,10 +56,9 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	return nil, fmt.Errorf("etcd: %w", err)
 }
 
-// newServer assembles the API server from its parts rather than from its
-// command line options, which would insist on a whole cluster to delegate
-// authentication, authorization and admission to. The one credential it
-// accepts is the bearer token of the given client configuration.
+// newServer assembles the API server from its parts. Its command line options cannot be used:
+// they insist on a whole cluster for authentication, authorization and admission. The server
+// accepts one credential, the bearer token of the given client configuration.
 func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string) (*apiserver.CustomResourceDefinitions, error) {
 	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
 	if err != nil {
@@ -68,8 +66,7 @@ func newServer(listener net.Listener, certificate, key []byte, client *rest.Conf
 	}
 
 	config := genericapiserver.NewRecommendedConfig(apiserver.Codecs)
-	// These are no more than two checks that always pass, but one of them
-	// leaves a goroutine behind.
+	// These are only two checks that always pass, but one of them leaks a goroutine.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: listener, Cert: serving}
 	config.LoopbackClientConfig = client
@@ -81,8 +78,8 @@ func newServer(listener net.Listener, certificate, key []byte, client *rest.Conf
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(
 		openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
-	// Any value has the server end its watches on shutdown and wait for
-	// their handlers, which it leaves running otherwise.
+	// Any value makes the server end its watches on shutdown and wait for their handlers.
+	// Without one it leaves them running.
 	config.ShutdownWatchTerminationGracePeriod = time.Second
 
 	storage := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(

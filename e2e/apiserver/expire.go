@@ -13,14 +13,13 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Expire makes the server forget the history of the resource: when it returns,
-// every resourceVersion from before the call answers 410 Gone, in a watch as
-// well as in the continuation of a list. No object changes, and other
-// resources keep the history that their watches need.
+// Expire makes the server forget the history of the resource. When it returns, every
+// resourceVersion from before the call is answered with 410 Gone, both in a watch and in the
+// continuation of a list. No object changes, and other resources keep the history that their
+// watches need.
 //
-// Watches of the resource that are open have ended when Expire returns, without
-// an error, as they do whenever a definition changes. The server takes a second
-// over that.
+// Open watches of the resource end before Expire returns. They end without an error, as they
+// always do when a definition changes. The server takes about a second for this.
 func (s *Server) Expire(ctx context.Context, resource schema.GroupVersionResource) error {
 	if err := s.expire(ctx, resource); err != nil {
 		return fmt.Errorf("expiring history of %s: %w", resource.GroupResource(), err)
@@ -28,10 +27,9 @@ func (s *Server) Expire(ctx context.Context, resource schema.GroupVersionResourc
 	return nil
 }
 
-// History is kept twice: by etcd, and by the watch cache, which is filled from
-// etcd but does not care when etcd is compacted. The server replaces a watch
-// cache by a new one, without a past, when the definition of the resource
-// changes.
+// The history is kept twice: by etcd, and by the watch cache. The watch cache is filled from
+// etcd but ignores compactions of etcd. The server replaces a watch cache by a new and empty
+// one when the definition of the resource changes.
 func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResource) error {
 	client := s.dynamic.Resource(resource)
 	list, err := client.List(ctx, metav1.ListOptions{Limit: 1})
@@ -55,7 +53,7 @@ func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResourc
 	if _, err := s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true}); err != nil {
 		return err
 	}
-	// The end of a watch tells that the watch cache behind it is gone.
+	// A watch that ends shows that the watch cache behind it is gone.
 	for range old.ResultChan() {
 	}
 	if err := s.waitServed(ctx, resource); err != nil {
@@ -74,7 +72,7 @@ func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResourc
 	return nil
 }
 
-// touch changes the definition to no effect and returns the result.
+// touch changes the definition in a way that has no effect and returns the changed definition.
 func (s *Server) touch(ctx context.Context, name, resourceVersion string) (crd *apiextensionsv1.CustomResourceDefinition, err error) {
 	crds := s.crds.ApiextensionsV1().CustomResourceDefinitions()
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// gate is a listener that can refuse further connections and cut those that it
-// has accepted.
+// gate is a listener that can refuse new connections and reset the connections that it has
+// accepted.
 type gate struct {
 	net.Listener
 
@@ -33,7 +33,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns nil if the connection is refused.
+// admit registers the connection. It returns nil if connections are refused.
 func (g *gate) admit(conn net.Conn) net.Conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,8 +45,8 @@ func (g *gate) admit(conn net.Conn) net.Conn {
 	return c
 }
 
-// refuse resets connections as soon as they are accepted from now on, while the
-// listener stays open.
+// refuse makes the gate reset every further connection as soon as it is accepted. The listener
+// stays open.
 func (g *gate) refuse() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +63,7 @@ func (g *gate) cut() {
 	clear(g.conns)
 }
 
-// gateConn is a connection that its gate forgets once it is closed.
+// gateConn is a connection that removes itself from its gate when it is closed.
 type gateConn struct {
 	net.Conn
 	gate *gate
@@ -76,7 +76,7 @@ func (c *gateConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset closes the connection so that the peer sees it break rather than end.
+// reset closes the connection so that the peer sees a broken connection, not a normal end.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -15,30 +15,29 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Kind describes a namespaced custom resource, whose objects may have any
-// fields.
+// Kind describes a namespaced custom resource. Its objects may have any fields.
 type Kind struct {
 	schema.GroupVersionKind
 
-	// Status gives the kind a status subresource, so that only
-	// UpdateStatus changes the status of its objects.
+	// Status gives the kind a status subresource. Then only UpdateStatus changes the status of
+	// its objects.
 	Status bool
 }
 
-// Install creates a CustomResourceDefinition of the kind, under its regular plural,
-// and blocks until the resource is served. It fails with AlreadyExists if the
-// resource was installed before.
+// Install creates a CustomResourceDefinition of the kind, under its regular plural, and blocks
+// until the resource is served. It fails with AlreadyExists if the resource was installed
+// before.
 //
-// A kind of Kubernetes itself, such as the Ingress of networking.k8s.io/v1, gets a
-// stand-in: its objects are stored and watched like any, but nothing checks them
-// or fills in defaults, and they are served as JSON only. A typed client, which
-// prefers protobuf for such a kind, needs JSON as the ContentType of its configuration.
+// A kind of Kubernetes itself, such as the Ingress of networking.k8s.io/v1, gets a stand-in:
+// its objects are stored and watched like any others, but the server neither validates them
+// nor fills in defaults, and serves them as JSON only. A typed client prefers protobuf for
+// such a kind, so its configuration needs JSON as the ContentType.
 func (s *Server) Install(ctx context.Context, kind Kind) (schema.GroupVersionResource, error) {
 	return s.InstallDefinition(ctx, definition(kind))
 }
 
-// InstallDefinition is Install for a definition that is there already, such as the one
-// that a program comes with. It returns the resource in the version that is stored.
+// InstallDefinition is like Install for an existing definition, such as one that a program
+// ships. It returns the resource in the version that is stored.
 func (s *Server) InstallDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (schema.GroupVersionResource, error) {
 	version, err := apihelpers.GetCRDStorageVersion(crd)
 	resource := schema.GroupVersionResource{Group: crd.Spec.Group, Version: version, Resource: crd.Spec.Names.Plural}
@@ -61,9 +60,9 @@ func (s *Server) install(ctx context.Context, crd *apiextensionsv1.CustomResourc
 		return err
 	}
 
-	// The server delays every create by two seconds while the definition is
-	// younger than that, for the sake of other API servers that there are
-	// none of. So make the definition older.
+	// The server delays every create by two seconds while the definition is younger than that,
+	// so that other API servers can catch up. There are none here, so make the definition look
+	// older.
 	aged := metav1.NewTime(time.Now().Add(-time.Minute))
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		crd, err := crds.Get(ctx, crd.Name, metav1.GetOptions{})
@@ -83,9 +82,9 @@ func (s *Server) install(ctx context.Context, crd *apiextensionsv1.CustomResourc
 	return s.waitServed(ctx, resource)
 }
 
-// waitEstablished waits until the handler of custom resources, which goes by
-// the lister, sees that the definition is established, by the given time unless
-// that is zero.
+// waitEstablished waits until the handler of custom resources sees the definition as
+// established. The handler reads from the lister. If by is not zero, the definition must have
+// been established by that time.
 func (s *Server) waitEstablished(ctx context.Context, name string, by time.Time) error {
 	return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
 		crd, err := s.lister.Get(name)
@@ -100,15 +99,14 @@ func (s *Server) waitEstablished(ctx context.Context, name string, by time.Time)
 	})
 }
 
-// waitServed sets up the watch cache of the resource, which takes a first
-// request, and waits until it is filled. Clients that come earlier are told to
-// retry after a second.
+// waitServed makes a first request, which sets up the watch cache of the resource, and waits
+// until that cache is filled. Until then the server tells clients to retry after a second.
 func (s *Server) waitServed(ctx context.Context, resource schema.GroupVersionResource) error {
 	client := s.crds.Discovery().RESTClient()
 	return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := client.Get().
 			AbsPath("apis", resource.Group, resource.Version, resource.Resource).
-			Param("resourceVersion", "0"). // answer from the watch cache
+			Param("resourceVersion", "0"). // a request that the watch cache answers
 			Param("fieldSelector", "metadata.name=-").
 			MaxRetries(0).Do(ctx).Error()
 		if apierrors.IsTooManyRequests(err) {
@@ -147,7 +145,8 @@ func definition(kind Kind) *apiextensionsv1.CustomResourceDefinition {
 		},
 	}
 	if apihelpers.IsProtectedCommunityGroup(resource.Group) {
-		// The groups of Kubernetes itself are not served without a word on who approved.
+		// The API server rejects a definition in a group of Kubernetes itself without this
+		// annotation.
 		crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, a stand-in"}
 	}
 	return crd

@@ -6,10 +6,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// ExitCode returns with what a program of tests should exit: code, as the tests have
-// returned it, or 1 if they have passed and left goroutines that are none of ignored, which
-// it logs. It is called when all servers have stopped, and waits up to a few seconds for goroutines
-// that are about to end.
+// ExitCode returns the exit code of a test program, given the code that its tests returned. It
+// is 1 instead of 0 if the tests passed but left goroutines running other than those of
+// ignored; ExitCode logs these. Call it when all servers have stopped. It waits up to a few
+// seconds for goroutines that are about to end.
 func ExitCode(code int, ignored ...goleak.Option) int {
 	timers := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2") // see Stop
 	if err := goleak.Find(append(ignored, timers)...); err != nil && code == 0 {

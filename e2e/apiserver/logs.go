@@ -13,8 +13,8 @@ import (
 // logVariable names the environment variable that makes the logs visible.
 const logVariable = "APISERVER_LOG"
 
-// setUpLogs applies the environment variable to klog. It sticks to those
-// settings of klog that may be changed while others log.
+// setUpLogs applies the environment variable to klog. It uses only those settings of klog that
+// may be changed while other goroutines log.
 var setUpLogs = sync.OnceValue(func() error {
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.ExitCode(code))
 }
 
-// widgets is a kind of a test's own.
+// widgets is a kind that one test has to itself.
 type widgets struct {
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
@@ -93,7 +93,7 @@ func startWatch(t testing.TB, client dynamic.ResourceInterface, options metav1.L
 	return w
 }
 
-// next returns the next event of the watch, which must not end before.
+// next returns the next event of the watch. It fails the test if the watch ends first.
 func next(t testing.TB, w watch.Interface) watch.Event {
 	t.Helper()
 	select {

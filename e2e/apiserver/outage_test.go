@@ -40,7 +40,7 @@ func TestProxyRefuse(t *testing.T) {
 	client := widgets.client(t, proxy.Config())
 	w := startWatch(t, client, metav1.ListOptions{})
 
-	for range 2 { // the second time must make no difference
+	for range 2 { // the second call must make no difference
 		proxy.Refuse()
 	}
 	waitEnd(t, w)
@@ -72,7 +72,7 @@ func TestProxySilence(t *testing.T) {
 
 	proxy.Silence()
 
-	// Clients of one configuration would share the connection.
+	// Clients with the same configuration would share a connection.
 	config := proxy.Config()
 	config.Dial = (&net.Dialer{}).DialContext
 	w := startWatch(t, widgets.client(t, config), metav1.ListOptions{})
@@ -100,7 +100,7 @@ func TestProxySlow(t *testing.T) {
 	proxy.Slow(latency, 1<<20)
 	start := time.Now()
 	widgets.create(t, client, "b")
-	if took := time.Since(start); took < 2*latency { // there and back
+	if took := time.Since(start); took < 2*latency { // the request and the response
 		t.Errorf("create took %s, want %s at least", took, 2*latency)
 	}
 	proxy.Slow(0, 0)
@@ -184,8 +184,8 @@ func startProxy(t *testing.T) *apiserver.Proxy {
 	return proxy
 }
 
-// waitEnd waits until the watch ends. The client may report the broken
-// connection as an event before.
+// waitEnd waits until the watch ends. The client may report the broken connection as an error
+// event first.
 func waitEnd(t *testing.T, w watch.Interface) {
 	t.Helper()
 	timeout := time.After(10 * time.Second)

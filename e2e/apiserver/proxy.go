@@ -12,31 +12,31 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy forwards TCP connections to a Server and breaks them on demand, to put
-// clients through network failures that do not disturb other clients of the
-// same server. Its methods may be called concurrently, except Close.
+// Proxy forwards TCP connections to a Server and breaks them on demand. It puts clients
+// through network failures without disturbing other clients of the same server. Its methods
+// may be called concurrently, except Close.
 type Proxy struct {
 	address string
 	backend string
 	config  *rest.Config
-	pace    atomic.Pointer[pace] // nil for as fast as can be
+	pace    atomic.Pointer[pace] // nil means full speed
 
 	mu      sync.Mutex
 	gate    *gate         // nil while connections are refused
-	silence chan struct{} // closed when the connections that are open now are to carry nothing any more
+	silence chan struct{} // closed to make the connections that are open now carry nothing any more
 
 	accepting  sync.WaitGroup
 	forwarding sync.WaitGroup
 }
 
-// Proxy starts a proxy in front of the server, on a port of its own at
-// 127.0.0.1. The caller must close it, before or after stopping the server.
+// Proxy starts a proxy in front of the server, on a port of its own at 127.0.0.1. The caller
+// must close it, before or after stopping the server.
 func (s *Server) Proxy() (*Proxy, error) {
 	return NewProxy(s.Config())
 }
 
-// NewProxy is Server.Proxy for whatever else clients with the given configuration, which
-// is copied, connect to. Its Host must be of the form https://HOST:PORT.
+// NewProxy starts a proxy in front of any server. config is a client configuration for that
+// server; NewProxy copies it. Its Host must be of the form https://HOST:PORT.
 func NewProxy(config *rest.Config) (*Proxy, error) {
 	backend, err := url.Parse(config.Host)
 	if err != nil {
@@ -55,8 +55,8 @@ func NewProxy(config *rest.Config) (*Proxy, error) {
 	return p, nil
 }
 
-// listenOnFixedPort listens on a port below those that systems hand out by
-// themselves, so that nobody else gets it while connections are refused.
+// listenOnFixedPort listens on a port below the range from which systems choose ports, so that
+// no other process gets the port while connections are refused.
 func listenOnFixedPort() (listener net.Listener, err error) {
 	const first, last = 20000, 30000
 	for range 100 {
@@ -68,14 +68,13 @@ func listenOnFixedPort() (listener net.Listener, err error) {
 	return nil, err
 }
 
-// Config returns a new client configuration like Server.Config that connects
-// through the proxy.
+// Config returns a new client configuration like Server.Config, but one that connects through
+// the proxy.
 func (p *Proxy) Config() *rest.Config {
 	return rest.CopyConfig(p.config)
 }
 
-// Cut resets all connections that are open through the proxy. New ones are
-// accepted as before.
+// Cut resets all open connections through the proxy. New connections are accepted as before.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +83,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse resets all open connections as Cut does and has new ones refused
-// until Allow.
+// Refuse resets all open connections, as Cut does, and makes the system refuse new ones until
+// Allow.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,11 +95,11 @@ func (p *Proxy) Refuse() {
 	_ = p.gate.Close()
 	p.gate.cut()
 	p.gate = nil
-	// The port is open as long as somebody accepts from it.
+	// The port stays open until the accepting goroutine has ended.
 	p.accepting.Wait()
 }
 
-// Allow ends Refuse. It fails if another process has taken the port meanwhile.
+// Allow ends Refuse. It fails if another process has taken the port in the meantime.
 func (p *Proxy) Allow() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,8 +114,8 @@ func (p *Proxy) Allow() error {
 	return nil
 }
 
-// Silence makes all connections that are open now half-open: they stay so, and what
-// either side sends is lost. New ones work as before.
+// Silence makes all connections that are open now half-open: they stay open, but everything
+// that either side sends is lost. New connections work as before.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,15 +123,15 @@ func (p *Proxy) Silence() {
 	p.silence = make(chan struct{})
 }
 
-// pace is how slow a proxy is.
+// pace is the speed of a proxy.
 type pace struct {
 	latency time.Duration
 	rate    int // bytes a second
 }
 
-// Slow has each portion of up to 16 KiB, in either direction of each connection, wait
-// for the latency and for as long as its bytes take at that rate a second, one after
-// the other. Slow(0, 0) ends that.
+// Slow delays each portion of up to 16 KiB, in either direction of each connection: by the
+// latency, and by the time that its bytes take at rate bytes per second. Portions are delayed
+// one after the other. Slow(0, 0) ends the delays.
 func (p *Proxy) Slow(latency time.Duration, rate int) {
 	if latency <= 0 && rate <= 0 {
 		p.pace.Store(nil)
@@ -141,9 +140,8 @@ func (p *Proxy) Slow(latency time.Duration, rate int) {
 	p.pace.Store(&pace{latency, rate})
 }
 
-// Close resets all connections and returns when nothing of the proxy is open
-// or running any more. The proxy is of no use afterwards, but Close may be
-// called again.
+// Close resets all connections and returns when the proxy has no open connection and no
+// running goroutine left. The proxy cannot be used afterwards, but Close may be called again.
 func (p *Proxy) Close() {
 	p.Refuse()
 	p.forwarding.Wait()
@@ -178,8 +176,8 @@ func (p *Proxy) forward(client net.Conn) {
 	upstream.Wait()
 }
 
-// pipe copies until either connection is done. It then closes both, which ends
-// the pipe in the other direction too.
+// pipe copies until either connection is done. It then closes both, which also ends the pipe
+// in the other direction.
 func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}) {
 	defer func() {
 		_ = to.Close()
@@ -202,7 +200,7 @@ func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}) {
 	}
 }
 
-// wait waits for as long as that many bytes take.
+// wait sleeps for the latency and for the time that the given number of bytes takes.
 func (p *pace) wait(bytes int) {
 	if p == nil {
 		return

@@ -3,16 +3,16 @@
 //
 // The server is the one that serves custom resources in every cluster: it has
 // the watch cache, bookmarks, streaming lists, pagination and the conflict
-// and expiry errors that a fake client lacks. What it does not have is the
-// rest of a cluster: no built-in types such as Pods, no controllers, no
-// admission plugins. Namespaces need not exist before objects are created in
-// them.
+// and expiry errors that a fake client lacks. It lacks the rest of a cluster:
+// there are no built-in types such as Pods, no controllers and no admission
+// plugins. Namespaces need not exist before objects are created in them.
 //
-// Server.Expire makes old resource versions answer 410 Gone, and a Proxy breaks
-// connections, so that clients can be put through what happens in production.
+// Server.Expire makes the server answer requests for old resource versions with
+// 410 Gone, and a Proxy breaks connections. With both, tests can put clients
+// through the failures of production.
 //
-// Starting takes about a second, so tests share one server per test binary
-// and install a kind of their own each:
+// Starting takes about a second, so the tests of a binary share one server,
+// and each installs a kind of its own:
 //
 //	var server *apiserver.Server
 //
@@ -28,12 +28,12 @@
 //
 // # Logs
 //
-// The API server logs through klog's process-wide logger, which offers no way
-// to tell its messages from others. Start therefore discards everything
-// written to that logger for the rest of the process; loggers that a program
-// puts in a context or hands to klog.SetLogger are not affected. Set the
-// environment variable APISERVER_LOG to a klog verbosity, such as 0 or 4, to
-// see the logs of the API server and etcd instead.
+// The API server logs through klog's process-wide logger, which cannot tell its
+// messages from others. Start therefore discards everything that is written to
+// that logger for the rest of the process. Loggers that a program puts into a
+// context or passes to klog.SetLogger are not affected. To see the logs of the
+// API server and etcd, set the environment variable APISERVER_LOG to a klog
+// verbosity, such as 0 or 4.
 package apiserver
 
 import (
@@ -68,11 +68,10 @@ type Server struct {
 	cleanups []func() // run by Stop, last first
 }
 
-// Start starts etcd and an API server that listen on 127.0.0.1 and a Unix
-// socket only, and blocks until the API server reports that it is ready. The
-// context bounds the start alone: the server runs until Stop, which the caller
-// must call. On failure everything that was started is down again when Start
-// returns.
+// Start starts etcd and an API server, and blocks until the API server reports that it is
+// ready. They listen only on 127.0.0.1 and on a Unix socket. The context bounds only the
+// start: the server runs until Stop, which the caller must call. If Start fails, it stops
+// everything that it has started before it returns.
 func Start(ctx context.Context) (*Server, error) {
 	dir, err := os.MkdirTemp("", "apiserver-")
 	if err != nil {
@@ -87,9 +86,10 @@ func Start(ctx context.Context) (*Server, error) {
 	return s.started(ctx, dir)
 }
 
-// StartIn is Start with the files of etcd in the directory "etcd" of dir, which
-// stay after Stop and may be there already: so a server goes on where another has
-// stopped or, from a copy that was made while none ran, where one once was.
+// StartIn is like Start, but keeps the files of etcd in the directory "etcd" of dir. The files
+// stay after Stop, and may exist already: a server can continue from the state in which
+// another server stopped. From a copy of the files, made while no server ran, it continues
+// from the time of the copy.
 func StartIn(ctx context.Context, dir string) (*Server, error) {
 	return (&Server{}).started(ctx, dir)
 }
@@ -115,7 +115,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Closed by the API server, if it comes to that.
+	// This is for a start that fails; otherwise the API server closes the listener.
 	s.onStop(func() { _ = listener.Close() })
 	s.address = listener.Addr().String()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
@@ -151,7 +151,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	}()
 	s.onStop(func() {
 		cancel()
-		// The API server waits up to a minute for clients to hang up.
+		// Cut the clients off: the API server would wait up to a minute for them to hang up.
 		gate.refuse()
 		gate.cut()
 		<-ended
@@ -171,23 +171,23 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	})
 }
 
-// onStop has Stop call f, before anything that was registered earlier.
+// onStop makes Stop call f, before all functions that were registered earlier.
 func (s *Server) onStop(f func()) {
 	s.cleanups = append(s.cleanups, f)
 }
 
-// Config returns a new client configuration with every permission and no rate
-// limit, which the caller may change.
+// Config returns a new client configuration with every permission and no rate limit. The
+// caller may change it.
 func (s *Server) Config() *rest.Config {
 	return rest.CopyConfig(s.config)
 }
 
-// Stop stops the API server and etcd, removes their files and returns when all
-// is down. Connections that are still open are cut; clients are best stopped
-// before, as they go on retrying otherwise. Further calls do nothing.
+// Stop stops the API server and etcd, removes their files and returns when both are down. It
+// cuts connections that are still open. Stop clients first, because they keep retrying
+// otherwise. Further calls do nothing.
 //
-// What may be left are goroutines of the watch cache's waitUntilFreshLocked,
-// timers for recent requests that end on their own within three seconds.
+// Goroutines of the watch cache's waitUntilFreshLocked may remain. They are timers of recent
+// requests, and end by themselves within three seconds.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		for i := len(s.cleanups) - 1; i >= 0; i-- {

@@ -1,6 +1,6 @@
-// Command demo runs the quickstart's three watchers against a real Kubernetes API
-// server with a real etcd, inside this process, on a custom resource that it keeps
-// changing. It needs no cluster and leaves nothing behind.
+// Command demo runs the three watchers of the quickstart against a real Kubernetes API server
+// with a real etcd, inside this process. It keeps changing objects of a custom resource. It
+// needs no cluster and leaves nothing behind.
 package main
 
 import (
@@ -80,7 +80,7 @@ func churn(ctx context.Context, widgets dynamic.ResourceInterface) {
 		w.SetGroupVersionKind(widgetKind)
 		w.SetName(fmt.Sprintf("widget-%d", rand.IntN(6)))
 		_ = unstructured.SetNestedField(w.Object, int64(n), "spec", "size")
-		// Whether the widget is there is left to chance, so errors are expected.
+		// Errors are expected: whether the widget exists is left to chance.
 		if rand.IntN(4) == 0 {
 			_ = widgets.Delete(ctx, w.GetName(), metav1.DeleteOptions{})
 		} else {

@@ -13,10 +13,10 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 )
 
-// node is what is told of a part of the page to who does not see it.
+// node describes a part of the page to users of a screen reader.
 type node struct {
 	role, name string
-	text       string // of all that is in it
+	text       string // all text inside the node
 }
 
 // accessible returns the nodes of the tab's accessibility tree.
@@ -29,7 +29,7 @@ func accessible(p *tab) []node {
 	}
 	value := func(v *accessibility.Value) (text string) {
 		if v != nil {
-			_ = json.Unmarshal([]byte(v.Value), &text) // what is no text has none
+			_ = json.Unmarshal([]byte(v.Value), &text) // a value that is not a string leaves text empty
 		}
 		return text
 	}
@@ -100,7 +100,7 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 	}
 }
 
-// inTrouble reports whether the page of newTroubled shows all that does not take long.
+// inTrouble reports whether the page of newTroubled shows all problems that appear quickly.
 func inTrouble(c content) bool {
 	return c.Button == "Pause" && c.informer("ConfigMap").State == "store fails" && len(c.informer("ConfigMap").Errors) == 1 &&
 		c.informer("Secret").State == "cannot sync" && c.watcher("cache").state() == "well" && c.watcher("billing").state() == "merging"

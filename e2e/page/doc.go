@@ -1,8 +1,8 @@
-// Package page tests the page of informer.DebugHandler in a browser: a Chromium without a
-// window, which the tests skip for if there is none, unless BROWSER=required says that
-// they must not. "make browser" installs it.
+// Package page tests the page of informer.DebugHandler in a browser, a Chromium without a
+// window. "make browser" installs one. Without a browser the tests are skipped, or fail if
+// BROWSER=required is set.
 //
-// To take the picture of the page, which needs a minute to fill its charts:
+// Taking the picture of the page needs a minute, to fill its charts:
 //
 //	go test ./page -run Picture -screenshot "$PWD/page.png"
 package page

@@ -36,7 +36,7 @@ func TestHostileNamesAreOnlyText(t *testing.T) {
 	for n := range hostile {
 		harmless = append(harmless, fmt.Sprint("name", n))
 	}
-	// The same elements with the same attributes, whatever the names are.
+	// The page must have the same elements with the same attributes for any names.
 	const elements = `[...document.querySelectorAll("*")].map((e) => e.tagName + " " + e.getAttributeNames().sort())`
 	want, got := eval[[]string](everywhere(t, harmless), elements), []string(nil)
 	p := everywhere(t, hostile)
@@ -59,13 +59,13 @@ func TestHostileNamesAreOnlyText(t *testing.T) {
 	p.wantOnly(eval[string](p, `location.href`))
 }
 
-// browsers returns text as a browser has it, at the edge of an element.
+// browsers returns text as a browser represents it at the edge of an element.
 func browsers(text string) string {
 	text = strings.ReplaceAll(string([]rune(text)), "\x00", "\ufffd")
 	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// shortened returns a name as the page has it.
+// shortened returns a name as the page shows it.
 func shortened(name string) string {
 	if len(name) > 200 {
 		name = name[:200] + " …"
@@ -73,7 +73,7 @@ func shortened(name string) string {
 	return browsers(name)
 }
 
-// everywhere returns the page of informers, watchers, objects and errors of these names.
+// everywhere returns a page whose informers, watchers, objects and errors have these names.
 func everywhere(t *testing.T, names []string) *tab {
 	w := newWorld(t)
 	var sources []*informertest.Source[*corev1.Pod]
@@ -112,7 +112,7 @@ func everywhere(t *testing.T, names []string) *tab {
 	return p
 }
 
-// wantFits fails the test if a window of that width is too narrow for the page.
+// wantFits fails the test if the page does not fit into a window of that width.
 func (p *tab) wantFits(width int) {
 	p.t.Helper()
 	if got := eval[int](p, `document.documentElement.scrollWidth`); got > width {
@@ -135,6 +135,6 @@ func TestThePageFitsItsWindow(t *testing.T) {
 	if !eval[bool](p, `[...document.querySelectorAll(".scroll")].every((s) => s.scrollWidth > s.clientWidth && s.clientWidth <= 360)`) {
 		t.Error("the tables do not scroll in a window of 360")
 	}
-	p.do(chromedp.Click(chromedp.CSS("button"))) // can be reached
+	p.do(chromedp.Click(chromedp.CSS("button"))) // the click shows that the button can be reached
 	p.until("it is paused", func(c content) bool { return c.Button == "Go on" })
 }

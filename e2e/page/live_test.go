@@ -17,7 +17,7 @@ func TestThePageFollowsWhatHappensWithoutBeingLoadedAgain(t *testing.T) {
 	if w := first.watcher("dns"); w.Cells["Handled"] != "1" || !strings.HasSuffix(w.Label, "now 0, at most 0 in the last minute") {
 		t.Errorf("at first the watcher is shown as %+v", w)
 	}
-	s.change(100) // two seconds' work
+	s.change(100) // these take the watcher two seconds
 	p.until("something waits", func(c content) bool {
 		w := c.watcher("dns")
 		return w.Cells["Waiting"] != "0" && w.Line != first.watcher("dns").Line
@@ -79,7 +79,7 @@ func TestThePageIsPausedByKeyboard(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.Enter))
 	paused := p.until("it is paused", func(c content) bool { return c.Button == "Go on" })
 	s.change(100)
-	// The other one tells how much time has passed.
+	// The other page shows how much time has passed.
 	seen := other.until("the other page has it", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
 	for range 2 {
 		seen = other.until("the other page goes on", func(c content) bool { return c.Time > seen.Time })
@@ -123,7 +123,7 @@ func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
 	}
 }
 
-// A browser sends no request to a relative address if that of the page has a password.
+// If the address of a page has a password, a browser refuses to fetch relative addresses.
 func TestThePageFollowsAlsoIfItsAddressHasAPassword(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

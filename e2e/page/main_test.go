@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// patience is how long anything may take that is waited for; between is the time
-	// from one look to the next.
+	// patience limits every wait; between is the time from one look to the next.
 	patience = 30 * time.Second
 	between  = 50 * time.Millisecond
 )
@@ -27,7 +26,7 @@ const (
 var (
 	screenshot = flag.String("screenshot", "", "write the picture of the page to this `file`, an absolute path")
 
-	// browser is the context of the browser of all tests, nil if none is installed.
+	// browser is the context of the browser that all tests share; nil if none is installed.
 	browser context.Context
 )
 
@@ -36,7 +35,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// They wait most of the time. -parallel, which is parsed later, has the last word.
+	// The tests spend most of their time waiting, so four may run at once. A -parallel flag is
+	// parsed later and overrides this.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		log.Fatal(err)
 	}
@@ -48,7 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// startBrowser sets browser, if one is installed. stop ends it and waits until it is gone.
+// startBrowser sets browser if a browser is installed. stop ends the browser and waits until
+// it is gone.
 func startBrowser() (stop func() error, err error) {
 	program := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
@@ -74,7 +75,8 @@ func startBrowser() (stop func() error, err error) {
 		options = append(options, chromedp.Flag(flag, true))
 	}
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	// What the protocol has in one version and not in the other is no fault of the page.
+	// Ignore the errors of chromedp: differences between versions of the protocol are no fault
+	// of the page.
 	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	stop = func() error {
 		limited, enough := context.WithTimeout(ctx, patience)
@@ -91,8 +93,8 @@ func startBrowser() (stop func() error, err error) {
 	return stop, nil
 }
 
-// waitForEnd waits until no process uses dir for its data, where the system tells. It looks
-// again and again: the processes are the browser's children, not ours.
+// waitForEnd waits until no process uses dir for its data, on systems that have /proc. It
+// polls because the processes are children of the browser, not of this process.
 func waitForEnd(dir string) error {
 	for began := time.Now(); ; time.Sleep(between) {
 		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")

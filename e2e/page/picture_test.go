@@ -57,8 +57,8 @@ func TestThePictureOfThePageIsTelling(t *testing.T) {
 	}
 }
 
-// fewColors returns the picture in its 256 most frequent colors, which makes it a third as
-// large: the others, at the edges of letters, nobody misses.
+// fewColors returns the picture in its 256 most frequent colors, which makes the file a third
+// as large. The other colors occur only at the edges of letters, and are not missed.
 func fewColors(picture image.Image) *image.Paletted {
 	bounds := picture.Bounds()
 	all := image.NewRGBA(bounds)
@@ -86,7 +86,7 @@ func fewColors(picture image.Image) *image.Paletted {
 	return few
 }
 
-// untilFull waits until the charts are of a whole minute.
+// untilFull waits until the charts show a whole minute.
 func (p *tab) untilFull(telling func(content) bool) {
 	p.t.Helper()
 	began := func(c content) float64 {

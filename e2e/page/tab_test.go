@@ -19,19 +19,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a tab of the browser, and what has happened in it.
+// tab is a tab of the browser, with a record of its requests, navigations and complaints.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu          sync.Mutex // protects the rest
 	navigations int
-	requests    []string // addresses
-	complaints  []string // of the console, of what was refused or did not load, dialogs
+	requests    []string // addresses of all requests
+	complaints  []string // console messages, refused or failed loads, dialogs
 }
 
-// newTab opens a tab that the end of the test closes. Unless the test takes its
-// complaints, there must be none by then.
+// newTab opens a tab that is closed when the test ends. The test fails if the tab has
+// complaints by then that the test has not taken.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	if browser == nil {
@@ -58,7 +58,7 @@ func newTab(t *testing.T) *tab {
 	return p
 }
 
-// open opens a tab that shows what is at an address.
+// open opens a tab that shows the page at an address.
 func open(t *testing.T, address string) *tab {
 	t.Helper()
 	p := newTab(t)
@@ -66,7 +66,7 @@ func open(t *testing.T, address string) *tab {
 	return p
 }
 
-// note is called for all that happens in the tab.
+// note is called for every event of the tab.
 func (p *tab) note(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *tab) takeComplaints() []string {
 	return complaints
 }
 
-// wantOnly fails the test if anything but the page at an address was asked for.
+// wantOnly fails the test if the tab requested anything except the page at address.
 func (p *tab) wantOnly(address string) {
 	p.t.Helper()
 	want, err := url.Parse(address)
@@ -133,7 +133,7 @@ func (p *tab) resize(width, height int64, scale float64) {
 	p.do(chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)))
 }
 
-// do does something in the tab.
+// do runs steps in the tab.
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -143,7 +143,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// ask runs something in the tab that has a result.
+// ask runs an action in the tab and returns its result.
 func ask[T any](p *tab, action chromedp.Action[T]) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -155,7 +155,7 @@ func ask[T any](p *tab, action chromedp.Action[T]) T {
 	return result
 }
 
-// command gives the browser a command about the tab.
+// command sends the browser a command for the tab and returns its result.
 func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
 	p.t.Helper()
 	return ask(p, func(ctx context.Context, target *chromedp.Target) (R, error) {
@@ -163,13 +163,13 @@ func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
 	})
 }
 
-// eval returns what a JavaScript expression is.
+// eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	return ask(p, chromedp.Evaluate[T](expression))
 }
 
-// content is what a page says.
+// content is the content of a page.
 type content struct {
 	Summary    string          `json:"summary"`
 	Connection string          `json:"connection"`
@@ -188,17 +188,17 @@ type informerShown struct {
 }
 
 type watcherShown struct {
-	Cells     map[string]string `json:"cells"` // by what heads the column
+	Cells     map[string]string `json:"cells"` // by the heading of the column
 	Attention bool              `json:"attention"`
-	Line      string            `json:"line"`  // of the chart
-	Label     string            `json:"label"` // of the chart
+	Line      string            `json:"line"`  // points of the chart
+	Label     string            `json:"label"` // label of the chart
 }
 
 func (w watcherShown) name() string  { return w.Cells["Watcher"] }
 func (w watcherShown) state() string { return w.Cells["State"] }
 
-// informer returns what is said of an informer, watcher what is said of a watcher of the
-// first one. They are empty if there is none.
+// informer returns the content about the named informer, and watcher the content about the
+// named watcher of the first informer. Both return an empty value if the page shows none.
 func (c content) informer(name string) informerShown {
 	if i := slices.IndexFunc(c.Informers, func(i informerShown) bool { return i.Name == name }); i >= 0 {
 		return c.Informers[i]
@@ -220,7 +220,7 @@ func (c content) watcher(name string) watcherShown {
 //go:embed testdata/content.js
 var contentScript string
 
-// until waits until the page says what it should, and returns all that it says.
+// until waits until the content of the page satisfies says, and returns that content.
 func (p *tab) until(what string, says func(content) bool) (c content) {
 	p.t.Helper()
 	p.poll(what, func(ctx context.Context) (_ bool, seen any, err error) {
@@ -239,8 +239,8 @@ func (p *tab) untilTrue(what, expression string) {
 	})
 }
 
-// poll waits until look finds what it should. It looks from here: the page lets nobody
-// make code of text in it, as chromedp.Poll does.
+// poll calls look until it finds something. Unlike chromedp.Poll, it repeats the look on this
+// side: the page forbids turning text into code, which chromedp.Poll does.
 func (p *tab) poll(what string, look func(context.Context) (found bool, seen any, err error)) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -248,7 +248,7 @@ func (p *tab) poll(what string, look func(context.Context) (found bool, seen any
 	ticker := time.NewTicker(between)
 	defer ticker.Stop()
 	var seen any
-	var failed error // while a page is loading there is nothing to look at
+	var failed error // look fails while a page is loading
 	for {
 		found, now, err := look(ctx)
 		if found {

@@ -29,13 +29,13 @@ const (
 	prefix = "/some/prefix"
 )
 
-// world is a program that has a group of informers and serves the page of it.
+// world is a program with a group of informers that serves the debug page of the group.
 type world struct {
 	t      *testing.T
 	group  informer.Group
 	server *httptest.Server
 
-	// instead, if it is not nil, is what the server does in the place of answering.
+	// instead replaces the answers of the server, unless it is nil.
 	instead atomic.Pointer[http.HandlerFunc]
 }
 
@@ -70,7 +70,7 @@ func (w *world) run() {
 	})
 }
 
-// page is the address of the page.
+// page returns the address of the page.
 func (w *world) page() string { return w.server.URL + mount }
 
 // member adds an informer to the group.
@@ -87,7 +87,7 @@ func member[T informer.Object](w *world, src *informertest.Source[T], opts infor
 	return inf
 }
 
-// watch has handle called for all that happens to the objects of an informer.
+// watch adds a watcher that calls handle for every event of an informer.
 func watch[T informer.Object](w *world, inf *informer.CustomCacheInformer[T], opts informer.WatcherOptions, handle func(context.Context)) {
 	w.t.Helper()
 	f := informer.WatcherFunc[T](func(ctx context.Context, _ informer.Event[T]) error {
@@ -99,7 +99,7 @@ func watch[T informer.Object](w *world, inf *informer.CustomCacheInformer[T], op
 	}
 }
 
-// takes is a watcher that takes that long over each event.
+// takes returns a watcher's function that takes d for each event.
 func takes(d time.Duration) func(context.Context) {
 	return func(ctx context.Context) {
 		select {
@@ -109,13 +109,13 @@ func takes(d time.Duration) func(context.Context) {
 	}
 }
 
-// brake is a watcher that can be blocked.
+// brake is a watcher that a test can block.
 type brake struct {
 	mu   sync.Mutex
-	free chan struct{} // closed to let calls return; nil while they need not wait
+	free chan struct{} // closed to let blocked calls return; nil while calls do not block
 }
 
-// block lets calls block from now on, until release is called.
+// block makes calls block from now on, until release is called.
 func (b *brake) block() (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +153,7 @@ func forbidden(resource string) error {
 		"User %q cannot list resource %q in API group \"\" at the cluster scope", "system:serviceaccount:shop:storefront", resource))
 }
 
-// forbid adds an informer of secrets, which the API server refuses to show.
+// forbid adds an informer of secrets that the API server refuses to list and to watch.
 func forbid(w *world) {
 	src := informertest.NewSource[*corev1.Secret]()
 	src.Fail(informertest.VerbList, forbidden("secrets"), -1)
@@ -162,8 +162,9 @@ func forbid(w *world) {
 	watch(w, secrets, informer.WatcherOptions{Name: "certificates"}, takes(0))
 }
 
-// shop is a world of pods that three watchers follow: "cache", which is quick, "dns", which
-// is slow, and "webhooks", which can be blocked; and of secrets that are forbidden.
+// shop is a world with an informer of pods and an informer of secrets, which are forbidden.
+// The pods have three watchers: "cache", which is quick, "dns", which is slow, and "webhooks",
+// which can be blocked.
 type shop struct {
 	*world
 	pods     *informertest.Source[*corev1.Pod]
@@ -193,17 +194,16 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// change changes a pod many times.
+// change changes a pod as often as times says.
 func (s *shop) change(times int) {
 	for range times {
 		s.pods.Apply(pod("cart", rand.Int()))
 	}
 }
 
-// newTroubled returns the page of a world in which much is amiss: of pods, that change
-// until the test ends, by a watcher that is quick, one that is behind, one that is blocked
-// and one whose events are merged; of config maps, whose store is full; of secrets, that
-// are forbidden.
+// newTroubled returns the page of a world with many problems. Its pods change until the test
+// ends; one of their watchers is quick, one is behind, one is blocked, and one has its events
+// merged. The store of its config maps is full. Its secrets are forbidden.
 func newTroubled(t *testing.T) (address string) {
 	w := newWorld(t)
 	pods := informertest.NewSource[*corev1.Pod]()
@@ -240,7 +240,7 @@ func newTroubled(t *testing.T) (address string) {
 	return w.page()
 }
 
-// churn changes pods, a few at a time and now and then many, until stop is closed.
+// churn changes pods until stop is closed: usually a few at a time, and sometimes many.
 func churn(pods *informertest.Source[*corev1.Pod], stop <-chan struct{}) {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 )
 
-// readAlerts returns the rules of the file, which Prometheus takes as they are.
+// readAlerts returns the rules of the file. Prometheus can load the file as it is.
 func readAlerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alertsFile, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))

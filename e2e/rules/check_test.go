@@ -14,8 +14,8 @@ import (
 
 var promQL = parser.NewParser(parser.Options{})
 
-// check returns what is wrong with a query: series that are not exported, labels that they
-// do not have, and counters, gauges and histograms that are used as something else.
+// check returns the mistakes in a query: series that are not exported, labels that a series
+// does not have, and counters, gauges and histograms that are used as something else.
 func (l metricList) check(query string) error {
 	expr, err := promQL.ParseExpr(query)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l metricList) checkSeries(s *parser.VectorSelector, path []parser.Node, co
 	}
 }
 
-// labels returns which labels a result has.
+// labels returns the labels of the result of an expression.
 func (l metricList) labels(expr parser.Expr) map[string]bool {
 	set := map[string]bool{}
 	switch e := expr.(type) {
@@ -121,7 +121,7 @@ func (l metricList) labels(expr parser.Expr) map[string]bool {
 	return set
 }
 
-// result returns which labels the result of a query has.
+// result returns the labels of the result of a query, sorted.
 func (l metricList) result(t *testing.T, query string) []string {
 	t.Helper()
 	expr, err := promQL.ParseExpr(query)

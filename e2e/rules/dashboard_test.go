@@ -55,7 +55,7 @@ type target struct {
 	LegendFormat string `json:"legendFormat"`
 }
 
-// theDatasource is the one that is chosen above the dashboard.
+// theDatasource is the data source that the user chooses at the top of the dashboard.
 var theDatasource = datasource{"prometheus", "${datasource}"}
 
 func readDashboard(t *testing.T) dashboard {
@@ -74,13 +74,12 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// shown returns the panels that are not rows.
+// shown returns all panels except rows.
 func (d dashboard) shown() []panel {
 	return slices.DeleteFunc(slices.Clone(d.Panels), func(p panel) bool { return p.Type == "row" })
 }
 
-// plain returns a query as Grafana sends it, but for the variables that stand for values
-// of labels.
+// plain returns a query as Grafana sends it, except that variables for values of labels stay.
 func plain(query string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$__interval", "1m").Replace(query)
 }
@@ -111,8 +110,8 @@ func TestPanelsAskForMetricsThatAreExported(t *testing.T) {
 	}
 }
 
-// TestPanelsShowOnlyWhatIsChosen checks that each series is narrowed by each variable that
-// is named like one of its labels.
+// TestPanelsShowOnlyWhatIsChosen checks that each series is filtered by every variable that
+// has the name of one of its labels.
 func TestPanelsShowOnlyWhatIsChosen(t *testing.T) {
 	list, d := readList(t), readDashboard(t)
 	selector := regexp.MustCompile(`\b((?:informer|workqueue)_\w+)(\{[^}]*\})?`)
@@ -227,7 +226,7 @@ func TestPanelsHaveWhatAPanelNeeds(t *testing.T) {
 	}
 }
 
-// fitting returns an error if what is shown is not of the panel's unit.
+// fitting returns an error if the unit of the panel does not fit its queries.
 func fitting(p panel) error {
 	for _, target := range p.Targets {
 		rate := strings.HasPrefix(target.Expr, "sum") && strings.Contains(target.Expr, "rate(")

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// metric is what the list says of one.
+// metric describes one metric of the list.
 type metric struct {
 	kind   string // gauge, counter or histogram
 	labels []string
 }
 
-// metricList is the metrics by name; values are all words of the text, to find those that
-// labels may have.
+// metricList holds the listed metrics by name. words holds every word of the text; the value
+// that a query compares a label with must be one of them.
 type metricList struct {
 	metrics map[string]metric
 	words   map[string]bool
 }
 
-// scraped are the labels that every scrape adds.
+// scraped holds the labels that every scrape adds.
 var scraped = []string{"job", "instance"}
 
-// workqueues are what programs export of client-go's workqueues.
+// workqueues holds the metrics that programs export of client-go's workqueues.
 var workqueues = map[string]metric{
 	"workqueue_depth":                             {"gauge", []string{"name"}},
 	"workqueue_adds_total":                        {"counter", []string{"name"}},
@@ -43,8 +43,8 @@ var (
 	ownLabels  = []string{"informer", "watcher", "type", "origin", "op", "outcome"}
 )
 
-// readList returns the metrics of the tables in the README: the name in the first column,
-// the type and the labels in others.
+// readList reads the metrics from the tables of the README. The name is in the first column,
+// the type and the labels are in others.
 func readList(t *testing.T) metricList {
 	t.Helper()
 	text, err := os.ReadFile(readmeFile)
@@ -84,7 +84,7 @@ func readList(t *testing.T) metricList {
 	return list
 }
 
-// find returns the metric of a series and the labels that it has.
+// find returns the metric that a series belongs to, and the labels of the series.
 func (l metricList) find(series string) (m metric, labels []string, exists bool) {
 	if m, exists := l.metrics[series]; exists {
 		return m, slices.Concat(m.labels, scraped), true

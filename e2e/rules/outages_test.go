@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// begin is when the faults of the outages begin, at the 61st scrape.
+// begin is the time at which the faults of the outages begin, at the 61st scrape.
 const begin = 30 * time.Minute
 
-// want is how long after the beginning of an outage each alert fires. No other does.
+// want holds, for each alert that must fire, the time from the beginning of the outage until
+// it fires. No other alert may fire.
 type want map[string]time.Duration
 
 var outages = []struct {
 	name   string
-	almost string // the alert that would fire if it were a little worse
+	almost string // the alert that a slightly worse outage would fire
 	series map[string]string
 	want   want
 }{
@@ -121,7 +122,7 @@ var outages = []struct {
 			`informer_store_busy_seconds`: "0.1x59 0+30x180",
 			`informer_store_failing`:      "0x60 1x180",
 		},
-		// Live fails after 5 minutes.
+		// The liveness probe fails after 5 minutes.
 		want: want{"InformerStoreStuck": 3*time.Minute + 30*time.Second, "InformerStoreFailing": 5*time.Minute + 30*time.Second},
 	},
 	{

@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	step   = 30 * time.Second // between two scrapes, and two evaluations
+	step   = 30 * time.Second // time between two scrapes, and between two evaluations
 	played = 2 * time.Hour
 )
 
-// recording is what has been scraped.
+// recording holds scraped series.
 type recording []storage.Series
 
-// record reads series in the notation of Prometheus' tests: "1x9 0x20" is ten scrapes
-// of 1 and then 21 of 0, "0+30x9" rises by 30 nine times, and "_x9" is nine scrapes
-// without the series.
+// record reads series in the notation of Prometheus' tests: "1x9 0x20" is ten scrapes of 1 and
+// then 21 of 0, "0+30x9" rises by 30 nine times, and "_x9" is nine scrapes without the series.
 func record(t *testing.T, list metricList, series map[string]string) recording {
 	t.Helper()
 	var all recording
@@ -63,7 +62,7 @@ func record(t *testing.T, list metricList, series map[string]string) recording {
 	return all
 }
 
-// Querier makes a recording a storage.Queryable.
+// Querier returns a querier of the recording. It makes recording a storage.Queryable.
 func (r recording) Querier(int64, int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 		set := &seriesSet{}
@@ -94,14 +93,14 @@ func (s *seriesSet) At() storage.Series                { return s.at }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// firing is an alert that fires.
+// firing is an alert that has begun to fire.
 type firing struct {
 	labels map[string]string
 	at     time.Duration // since the first scrape
 	value  float64
 }
 
-// evaluate returns when an alert begins to fire, for each thing that it is about.
+// evaluate returns the moment at which an alert begins to fire, for each of its label sets.
 func evaluate(t *testing.T, engine *promql.Engine, alert rulefmt.Rule, seen recording) []firing {
 	t.Helper()
 	query, err := engine.NewRangeQuery(t.Context(), seen, nil, alert.Expr, time.Unix(0, 0), time.Unix(0, 0).Add(played), step)
@@ -134,7 +133,7 @@ func evaluate(t *testing.T, engine *promql.Engine, alert rulefmt.Rule, seen reco
 	return all
 }
 
-// expand returns what is sent to people.
+// expand returns the text of an alert as people receive it.
 func expand(t *testing.T, text string, f firing) string {
 	t.Helper()
 	data := template.AlertTemplateData(f.labels, nil, "", promql.Sample{F: f.value})
@@ -153,8 +152,8 @@ func newEngine(t *testing.T) *promql.Engine {
 	return engine
 }
 
-// healthy is what informers and watchers are like that have nothing to complain of. There
-// is always something in the queues, and events are retried.
+// healthy holds the series of informers and watchers without problems. Their queues are never
+// empty, and some events are retried.
 var healthy = map[string]string{
 	`informer_synced`:                           "1x240",
 	`informer_watching`:                         "1x240",
@@ -185,8 +184,8 @@ var healthy = map[string]string{
 	`informer_watcher_handling_seconds_count`:   "0+100x240",
 }
 
-// program returns the series of a program with two informers, of which one, pod with its
-// watcher queue, has faults.
+// program returns the series of a program with two informers. The informer pod, with its
+// watcher queue, has the faults; the other is healthy.
 func program(faults map[string]string) map[string]string {
 	all := map[string]string{}
 	for informer, watcher := range map[string]string{"pod": "queue", "node": "log"} {
