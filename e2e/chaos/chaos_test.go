@@ -45,7 +45,7 @@ func TestChaos(t *testing.T) {
 	publish(t, fmt.Sprintf("chaos for %v, seed %d, %d writes, %d informers", length, from, w.written.Load(), len(w.followers)), figures.String())
 }
 
-// episode is a fault that is being played.
+// episode is one fault while it is played.
 type episode struct {
 	*world
 	fault
@@ -55,7 +55,7 @@ type episode struct {
 	trouble map[string]bool
 }
 
-// outcome is what became of a fault.
+// outcome holds the figures of one fault.
 type outcome struct {
 	fault                             string
 	played, converged, well           time.Duration
@@ -74,7 +74,7 @@ func (w *world) sum() (o outcome) {
 	return o
 }
 
-// play plays a fault and waits until all is well again.
+// play plays a fault, waits until every follower is well again, and returns the figures.
 func (w *world) play(f fault, random *rand.Rand) outcome {
 	w.t.Logf("%v: %s", time.Now().Format(time.TimeOnly), f.name)
 	e := &episode{world: w, fault: f, random: random, trouble: map[string]bool{}}
@@ -102,7 +102,7 @@ func (w *world) play(f fault, random *rand.Rand) outcome {
 	return o
 }
 
-// watching notes whose Health says, while do is under way, that the source fails.
+// watching records, while do runs, the followers whose Health reports that the source fails.
 func (e *episode) watching(do func()) {
 	ctx, stop := context.WithCancel(e.ctx)
 	var looking sync.WaitGroup
@@ -125,7 +125,7 @@ func (e *episode) watching(do func()) {
 	do()
 }
 
-// awaitNoticed waits until all who must have noticed that something is wrong.
+// awaitNoticed waits until every follower that must notice the fault has noticed it.
 func (e *episode) awaitNoticed() {
 	e.await(e.name+": not everybody notices", func() bool {
 		e.mu.Lock()
@@ -136,7 +136,7 @@ func (e *episode) awaitNoticed() {
 	})
 }
 
-// converge waits until everybody knows what the server has, and nothing fails any more.
+// converge waits until every follower has the state of the server and nothing fails any more.
 func (e *episode) converge(o *outcome) {
 	healed := time.Now()
 	e.pause.Lock()
@@ -151,7 +151,8 @@ func (e *episode) converge(o *outcome) {
 	o.well = time.Since(healed)
 }
 
-// awaitEqual waits until everybody knows what the server has, while nobody writes.
+// awaitEqual waits until every follower has the state of the server. The caller must have
+// stopped all writing.
 func (e *episode) awaitEqual() {
 	left := map[follower]func() string{}
 	for _, f := range e.followers {
@@ -161,7 +162,7 @@ func (e *episode) awaitEqual() {
 	e.awaitAll(left)
 }
 
-// unwell says what Health says is wrong.
+// unwell returns the problem that Health reports; "" if there is none.
 func unwell(f follower) string {
 	switch h := f.health(); {
 	case h.SourceError != nil:
@@ -176,10 +177,10 @@ func unwell(f follower) string {
 	return ""
 }
 
-// remarkable is when it is said who was late.
+// remarkable is the time after which a wait logs which followers were late.
 const remarkable = 10 * time.Second
 
-// awaitAll waits until each says "".
+// awaitAll waits until every function returns "".
 func (e *episode) awaitAll(left map[follower]func() string) {
 	begin := time.Now()
 	deadline := begin.Add(patience)

@@ -11,11 +11,12 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// fault is something that goes wrong, and is over when play returns.
+// fault is a failure that a test plays. It is over when play returns.
 type fault struct {
 	name string
 	play func(*episode)
-	// noticed says who must report it, and say so in Health while it lasts; nil for nobody.
+	// noticed selects the followers that must report the fault, and show it in Health while it
+	// lasts; nil selects none.
 	noticed func(scope) bool
 }
 
@@ -52,7 +53,7 @@ func faults() []fault {
 	return all
 }
 
-// hold has the fault last for a while.
+// hold makes the fault last for a while.
 func (e *episode) hold() { pass(e.ctx, time.Duration(300+e.random.IntN(1200))*time.Millisecond) }
 
 // under plays a plan for a while.
@@ -60,7 +61,7 @@ func under(make func() *plan) func(*episode) {
 	return func(e *episode) { e.under(make(), e.hold) }
 }
 
-// until plays a plan until all have noticed that must.
+// until plays a plan until every follower that must notice it has noticed it.
 func until(make func() *plan) func(*episode) {
 	return func(e *episode) { e.under(make(), e.awaitNoticed) }
 }
@@ -73,7 +74,7 @@ func (e *episode) under(p *plan, last func()) {
 	e.front.end()
 }
 
-// breakOff has all watches end, one way or the other.
+// breakOff ends all watches, in one of two ways.
 func (e *episode) breakOff() {
 	if e.random.IntN(2) == 0 {
 		e.front.end()
@@ -103,7 +104,7 @@ func (e *episode) slow() {
 	e.proxy.Slow(0, 0)
 }
 
-// silence is over at once: all there is to be done is to notice it.
+// silence is over at once: the informers only have to notice it.
 func (e *episode) silence() { e.proxy.Silence() }
 
 func (e *episode) restart() {
@@ -117,8 +118,9 @@ func (e *episode) restart() {
 	e.do("allowing connections", e.proxy.Allow())
 }
 
-// restoreOlder has nobody write until the informers can reach the server: one that has
-// made as many changes as were lost cannot be told from one that was not restored.
+// restoreOlder stops all writing until the informers can reach the server again. A restored
+// server that has made as many changes as were lost cannot be told from one that was not
+// restored.
 func (e *episode) restoreOlder() {
 	e.lose(func() {
 		e.proxy.Refuse()
@@ -128,7 +130,7 @@ func (e *episode) restoreOlder() {
 	})
 }
 
-// restoreOvertaken has more changes made than were lost.
+// restoreOvertaken lets the server make more changes after the restore than were lost.
 func (e *episode) restoreOvertaken() {
 	e.lose(func() {
 		e.proxy.Refuse()
@@ -142,8 +144,8 @@ func (e *episode) restoreOvertaken() {
 	})
 }
 
-// restoreBehindGateway is restoreOlder with something in front of the server that can be
-// reached, and says that the server cannot.
+// restoreBehindGateway is like restoreOlder, but with a gateway in front of the server that
+// can be reached and answers that the server cannot.
 func (e *episode) restoreBehindGateway() {
 	e.lose(func() {
 		e.front.plan.Store(refusing(http.StatusServiceUnavailable))
@@ -154,9 +156,10 @@ func (e *episode) restoreBehindGateway() {
 	})
 }
 
-// lose makes changes, and then loses them, while nobody else writes. All informers are
-// told of the last: the version that one knows, and not what is lost, is what the server
-// must not come past unnoticed.
+// lose makes changes and then calls them, which loses these changes, while all other writing
+// is stopped. Before that it waits until every informer knows the last change. An informer
+// notices a restore only while the server has not passed the version that the informer knows,
+// so that version must be the last one that is lost.
 func (e *episode) lose(them func()) {
 	e.pause.Lock()
 	defer e.pause.Unlock()
@@ -174,14 +177,14 @@ func (e *episode) lose(them func()) {
 
 func (e *episode) expire() { e.forget(e.kinds[e.random.IntN(len(e.kinds))]) }
 
-// forget has the server forget the history of a kind.
+// forget makes the server forget the history of a kind.
 func (e *episode) forget(k *kind) {
 	e.pause.Lock()
 	defer e.pause.Unlock()
 	e.do("expire", e.server.Expire(e.ctx, k.resource()))
 }
 
-// lie tells of what there is not. Only a list says that it is not there.
+// lie sends events for an object that does not exist. Only a list can show that it is missing.
 func (e *episode) lie() {
 	e.under(lying(), e.hold)
 	truth := time.Now()
@@ -192,7 +195,7 @@ func (e *episode) lie() {
 	})
 }
 
-// vanish deletes a definition, with all objects, and makes another one of that name.
+// vanish deletes a definition with all its objects, and installs another one of that name.
 func (e *episode) vanish() {
 	e.pause.Lock()
 	defer e.pause.Unlock()
@@ -213,7 +216,7 @@ func (e *episode) vanish() {
 	}
 }
 
-// unserve has the server not serve one version for a while.
+// unserve makes the server stop serving one version for a while.
 func (e *episode) unserve() {
 	e.pause.Lock()
 	defer e.pause.Unlock()
@@ -236,8 +239,8 @@ func (e *episode) unserve() {
 	e.waitServed(k)
 }
 
-// reincarnate stops informers over durable stores, or has them crash, and starts others
-// over the same stores while something else may be wrong.
+// reincarnate stops or crashes the informers over durable stores, and starts new ones over the
+// same stores. Another fault may be active while they start.
 func (e *episode) reincarnate() {
 	var stopped []follower
 	for _, f := range e.followers {
@@ -265,7 +268,7 @@ func (e *episode) reincarnate() {
 	e.front.end()
 }
 
-// pick returns the faults that are played, in random order.
+// pick returns the faults to play, in random order.
 func pick(random *rand.Rand) []fault {
 	var all []fault
 	for _, f := range faults() {

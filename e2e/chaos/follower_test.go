@@ -26,21 +26,21 @@ type follower interface {
 	stop()
 	visit()
 	durable() bool
-	crash() // like stop, but the store is not told, if that can be
+	crash() // like stop, but without telling the store, if the store can be cut off
 	health() informer.Health
 	differs(want map[string]string, uids map[types.UID]bool) string
 	problem() error
 	counts() *counts
 }
 
-// scope is what a follower knows.
+// scope describes the objects that a follower follows.
 type scope struct {
 	name                string
 	resource            schema.GroupVersionResource
 	namespace, selector string
 }
 
-// counts are figures of a follower, in all its lives.
+// counts holds the figures of a follower over all its lives.
 type counts struct{ lists, watches, reported, returned atomic.Int64 }
 
 // following is a follower of objects of type T.
@@ -49,26 +49,26 @@ type following[T informer.Object] struct {
 	scope
 	source  cache.ListerWatcher
 	options informer.Options[T]
-	open    func() cache.Store // before each life; nil unless the store is a Durable
-	kill    func()             // ends what a life has of its store; nil if that cannot be
-	ended   func()             // after each life
+	open    func() cache.Store // opens the store before each life; nil unless the store is a Durable
+	kill    func()             // cuts a life off from its store; nil if that is impossible
+	ended   func()             // called after each life
 	figures counts
 
 	mu    sync.Mutex // protects the rest
 	now   *life[T]
-	alive map[types.UID]bool // what watchers were told to be there, in all lives
-	gone  map[types.UID]bool // and what they were told is not
-	wrong error              // what must not be
+	alive map[types.UID]bool // UIDs of the objects that watchers of any life were told of
+	gone  map[types.UID]bool // UIDs of the objects whose delete they were told
+	wrong error              // violations of what is promised
 }
 
 // life is an informer from its start to its stop.
 type life[T informer.Object] struct {
 	inf   *informer.CustomCacheInformer[T]
 	stop  func()
-	views map[string]view // of the watchers that stay
+	views map[string]view // of the watchers that stay, by name
 }
 
-// view is what a watcher believes.
+// view is the state that a watcher has been told.
 type view interface {
 	believes() map[string]string
 	Err() error
@@ -124,7 +124,7 @@ func (f *following[T]) life() *life[T] {
 	return f.now
 }
 
-// stop ends a life, and waits for it.
+// stop ends a life and waits until it has ended.
 func (f *following[T]) stop() {
 	l := f.life()
 	if l == nil {
@@ -151,7 +151,7 @@ func (f *following[T]) fail(err error) {
 	f.wrong = errors.Join(f.wrong, err)
 }
 
-// problem returns what must not be, once.
+// problem returns the violations since the last call.
 func (f *following[T]) problem() error {
 	for name, v := range f.life().views {
 		if err := v.Err(); err != nil {
@@ -170,7 +170,7 @@ func (f *following[T]) reported(_ context.Context, err error) {
 	var event *informer.EventError
 	var store *informer.StoreError
 	switch {
-	case errors.As(err, &event): // the watcher that fails does so on purpose
+	case errors.As(err, &event): // one watcher fails on purpose
 		if !errors.Is(err, errOnPurpose) {
 			f.fail(err)
 		}
@@ -186,7 +186,7 @@ func (f *following[T]) reported(_ context.Context, err error) {
 	}
 }
 
-// tell notes what a watcher that stays was told of an object, in whatever life.
+// tell records the events of a watcher that stays, over all lives.
 func (f *following[T]) tell(_ context.Context, e informer.Event[T]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +197,7 @@ func (f *following[T]) tell(_ context.Context, e informer.Event[T]) error {
 	case e.Type == informer.EventUpdated && e.Old.GetUID() != uid:
 		f.wrong = errors.Join(f.wrong, fmt.Errorf("%s: an update from UID %s to %s", e.Key(), e.Old.GetUID(), uid))
 	default:
-		if f.gone[uid] && f.selector == "" { // what is selected comes and goes
+		if f.gone[uid] && f.selector == "" { // with a selector, objects come and go
 			f.figures.returned.Add(1)
 		}
 		delete(f.gone, uid)
@@ -206,8 +206,8 @@ func (f *following[T]) tell(_ context.Context, e informer.Event[T]) error {
 	return nil
 }
 
-// differs says in what the store, or a watcher, differs from what the server has, or
-// what else is not as it should be; "" if all is well.
+// differs describes a difference between the server and the store or a watcher, or another
+// reason why the follower is not done; "" if there is none.
 func (f *following[T]) differs(want map[string]string, uids map[types.UID]bool) string {
 	l := f.life()
 	objs, err := l.inf.List("", labels.Everything())
@@ -239,7 +239,7 @@ func (f *following[T]) differs(want map[string]string, uids map[types.UID]bool) 
 	return ""
 }
 
-// difference says how one state differs from another.
+// difference describes how one state differs from another; "" if it does not.
 func difference(want, have map[string]string) string {
 	for key, version := range want {
 		if have[key] != version {

@@ -25,7 +25,7 @@ const (
 	beta   = "comets, v1beta1"
 )
 
-// followAll starts informers of all sorts.
+// followAll adds followers of all sorts.
 func (w *world) followAll() {
 	widgets, gadgets, kept := w.kinds[0].resource(), w.kinds[1].resource(), w.kinds[2].resources()
 	w.follow(scope{name: "DeltaFIFO", resource: widgets}, options{Queue: informer.DeltaFIFO})
@@ -74,8 +74,8 @@ func (w *world) followMetadata(s scope) {
 	newFollowing[*metav1.PartialObjectMetadata](w, s, informer.ListWatch(client.Resource(s.resource)))
 }
 
-// followFile follows with a store on disk, which a crash does not touch: in
-// TestAProcessThatIsKilledMissesNothing it does.
+// followFile adds a follower with a store on disk. A crash does not affect that store here;
+// TestAProcessThatIsKilledMissesNothing covers that.
 func (w *world) followFile(s scope) {
 	path := filepath.Join(w.t.TempDir(), "objects.db")
 	var store *disk.Store
@@ -96,7 +96,7 @@ func (w *world) followFile(s scope) {
 	}
 }
 
-// followDurable follows with a store that crashes.
+// followDurable adds a follower with a store that crashes.
 func (w *world) followDurable(s scope, mode informer.WatchListMode) {
 	store := informertest.NewDurable()
 	f := w.follow(s, options{WatchList: mode})
@@ -110,7 +110,7 @@ func (w *world) followDurable(s scope, mode informer.WatchListMode) {
 	f.kill = func() { store.Crash() }
 }
 
-// plain is a store without anything but what is asked of it.
+// plain is a store that can do only what an informer requires.
 type plain struct {
 	mu   sync.Mutex // protects the rest
 	objs map[string]any

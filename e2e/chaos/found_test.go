@@ -12,8 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestHealthIsWellAfterAWarmStart: at a start over a Durable the first request fails, and
-// the second does not.
+// TestHealthIsWellAfterAWarmStart starts over a Durable. The first request fails and the
+// second succeeds.
 func TestHealthIsWellAfterAWarmStart(t *testing.T) {
 	k, src := allKinds()[0], informertest.NewSource[object]()
 	store := informertest.NewDurable()
@@ -42,8 +42,8 @@ func TestHealthIsWellAfterAWarmStart(t *testing.T) {
 	}
 }
 
-// TestListsInPagesAreNotOfThePast: the watch cache of an API server that has restarted
-// does not have the version up to which an informer with a PageSize has watched.
+// TestListsInPagesAreNotOfThePast restarts the API server. Its watch cache then lacks the
+// version up to which an informer with a PageSize has watched.
 func TestListsInPagesAreNotOfThePast(t *testing.T) {
 	w := newWorld(t)
 	w.follow(scope{name: paged, resource: w.kinds[0].resource()}, options{PageSize: 50, WatchList: informer.WatchListOff}).start()

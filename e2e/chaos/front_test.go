@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// front is what the informers take for the API server: it keeps its address when that
-// restarts, and answers in its place, or changes what it answers, as a plan says.
+// front stands between the informers and the API server. It keeps its address when the server
+// restarts. A plan can make it answer requests itself, or change the server's answers.
 type front struct {
 	*httptest.Server
 	backend atomic.Pointer[backend]
@@ -27,18 +27,18 @@ type front struct {
 	streams map[*stream]struct{}
 }
 
-// plan is what goes wrong with requests. Its functions may be called at any time.
+// plan decides how requests go wrong. Its functions may be called at any time.
 type plan struct {
-	answer func(http.ResponseWriter, request) bool // reports whether it has answered; nil for never
-	change func(*http.Response, request)           // may replace the body of a good answer; nil for never
+	answer func(http.ResponseWriter, request) bool // reports whether it has answered the request; nil if it never does
+	change func(*http.Response, request)           // may replace the body of a successful answer; nil if it never does
 }
 
-// request is one of an informer.
+// request is a request of an informer.
 type request struct {
 	*http.Request
 	watch     bool
-	streaming bool // a watch that begins with the first state
-	next      bool // a page after the first
+	streaming bool // a watch that begins with the initial state
+	next      bool // a page of a list after the first
 }
 
 func requestOf(r *http.Request) request {
@@ -56,19 +56,19 @@ func newFront() *front {
 	return f
 }
 
-// config is what clients need that take it for the API server.
+// config returns the configuration for clients of the front.
 func (f *front) config() *rest.Config {
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
 	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}, QPS: -1}
 }
 
-// backend is an API server, for as long as that lives.
+// backend is one API server, from its start to its stop.
 type backend struct {
 	httputil.ReverseProxy
 	transport http.RoundTripper
 }
 
-// lead has requests go to the server with that configuration.
+// lead directs requests to the server with the given configuration.
 func (f *front) lead(config *rest.Config) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *front) lead(config *rest.Config) error {
 		ErrorLog:       log.New(io.Discard, "", 0),
 		ModifyResponse: f.modify,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // the connection breaks, as it would without the front
+			panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
 		},
 	}
 	f.backend.Store(b)
@@ -123,7 +123,7 @@ func (f *front) modify(resp *http.Response) error {
 	return nil
 }
 
-// end ends all watches that are open, as the server does after some minutes.
+// end ends all open watches, as the server does after some minutes.
 func (f *front) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,11 +139,11 @@ type stream struct {
 	io.ReadCloser
 	ended atomic.Bool
 
-	// To change what it says, line by line: each is an event, if it is JSON.
-	edit  func(line []byte) ([]byte, error) // an error ends it, after what is returned; nil for nothing
+	// edit changes the body line by line. Each line is one event if the body is JSON.
+	edit  func(line []byte) ([]byte, error) // an error ends the body, after the returned bytes; nil for no changes
 	lines *bufio.Reader
 	rest  []byte // to be read first
-	err   error  // to be returned after that
+	err   error  // to be returned after rest
 }
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -175,7 +175,7 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// editing has a watch say first what begin is, and then its events as edit returns them.
+// editing makes a watch send begin first, and then its events as edit returns them.
 func editing(resp *http.Response, begin []byte, edit func([]byte) ([]byte, error)) {
 	s := resp.Body.(*stream)
 	s.rest, s.edit, s.lines = begin, edit, bufio.NewReader(s.ReadCloser)
@@ -185,7 +185,7 @@ func isJSON(resp *http.Response) bool {
 	return strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json")
 }
 
-// replace has an answer end after its first bytes of body, with err.
+// replace makes an answer consist of body, followed by err.
 func replace(resp *http.Response, body []byte, err error) {
 	_ = resp.Body.Close()
 	resp.ContentLength = -1
@@ -193,7 +193,7 @@ func replace(resp *http.Response, body []byte, err error) {
 	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(string(body)), failing{err}))
 }
 
-// failing is a reader that fails.
+// failing is a reader that always fails.
 type failing struct{ error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.error }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// sample is what there is at one moment.
+// sample holds the figures of one moment.
 type sample struct {
 	at                              time.Duration
 	joins                           int64
 	goroutines, heap, files, series int
 }
 
-// sample takes one while nobody joins.
+// sample takes a sample while no watcher joins.
 func (s *soak) sample(at time.Duration) sample {
 	s.pause.Lock()
 	defer s.pause.Unlock()
-	// The second collection takes what the first has found to have finalizers, and what
-	// pools keep until then.
+	// The second collection frees objects for which the first one only ran finalizers, and
+	// objects that pools kept.
 	runtime.GC()
 	runtime.GC()
 	var memory runtime.MemStats
@@ -35,19 +35,19 @@ func (s *soak) sample(at time.Duration) sample {
 	}
 }
 
-// What may be more in the last quarter than in the second, without being a leak. The
-// goroutines and files are those of requests, and of timers of client-go's that end by
-// themselves. The heap is that of the objects, of which there may be more by then, and of
-// events that are being told.
+// These limits say by how much the last quarter may exceed the second without being a leak.
+// Goroutines and files belong to requests, and to timers of client-go that end by themselves.
+// The heap holds the objects, which may be more by then, and events on their way to watchers.
 const (
 	anyGoroutines = 20
 	anyHeap       = 768 << 10
 	anyFiles      = 10
 	anySeries     = 10
-	heapPerJoin   = 400 // bytes; less than half of what is to be found
+	heapPerJoin   = 400 // bytes; less than half of the leak that the test must find
 )
 
-// growth returns what the second half has added.
+// growth returns an error that names each figure that grew too much from the second quarter to
+// the last.
 func growth(all []sample) error {
 	quarter := len(all) / 4
 	second, last := all[quarter:2*quarter], all[3*quarter:]

@@ -12,12 +12,12 @@ import (
 
 const group = "chaos.example.com"
 
-// kind is one of custom resources.
+// kind is a kind of custom resource.
 type kind struct {
 	name     string
-	versions []string // the first is stored
-	names    int      // how many objects a namespace has at most
-	strict   bool     // unknown fields are pruned; changes with each definition
+	versions []string // the first is the stored one
+	names    int      // the most objects that a namespace has
+	strict   bool     // prune unknown fields; changes with each definition
 }
 
 var namespaces = []string{"one", "two", "three"}
@@ -26,7 +26,7 @@ func allKinds() []*kind {
 	return []*kind{
 		{name: "Widget", versions: []string{"v1"}, names: 50},
 		{name: "Gadget", versions: []string{"v1"}, names: 30},
-		// It goes away and comes back.
+		// This one is deleted and comes back.
 		{name: "Comet", versions: []string{"v1", "v1beta1"}, names: 20},
 	}
 }
@@ -43,7 +43,7 @@ func (k *kind) resources() []schema.GroupVersionResource {
 
 func (k *kind) resource() schema.GroupVersionResource { return k.resources()[0] }
 
-// definition returns one of the kind, each time with another schema.
+// definition returns a definition of the kind, with another schema on each call.
 func (k *kind) definition() *apiextensionsv1.CustomResourceDefinition {
 	k.strict = !k.strict
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"size": {Type: "integer"}}}
@@ -69,7 +69,7 @@ func (k *kind) definition() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// object returns one with some state that no other has.
+// object returns an object with a state that no other object has.
 func (k *kind) object(namespace string, n int, state int64) object {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"size": state, "text": strings.Repeat("x", int(state%500)),
@@ -83,7 +83,7 @@ func (k *kind) object(namespace string, n int, state int64) object {
 	return obj
 }
 
-// common returns an object that all who follow the kind know.
+// common returns an object that every follower of the kind selects.
 func (k *kind) common(state int64) object {
 	obj := k.object(namespaces[0], 0, state)
 	obj.SetLabels(map[string]string{colour: colours[0]})

@@ -20,11 +20,12 @@ var (
 	table     = flag.String("table", "", "the file to which the tables are added")
 )
 
-// patience is for how long anything is waited for. Machines may be slow, and busy.
+// patience limits every wait. It is long because machines may be slow and busy.
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
-	// A client looks after connections that are silent for 30 s, and gives them up 15 s later.
+	// By default a client probes a connection that has been silent for 30 s, and gives it up
+	// 15 s later.
 	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "3", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
 		if err := os.Setenv(name, seconds); err != nil {
 			log.Fatal(err)

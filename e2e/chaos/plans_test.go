@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusing answers with one of these codes, and what an API server says with it.
+// refusing answers every request with one of the given codes and the Status that an API server
+// sends with it.
 func refusing(codes ...int) *plan {
 	return &plan{answer: func(w http.ResponseWriter, _ request) bool {
 		answerStatus(w, codes[rand.IntN(len(codes))])
@@ -47,7 +48,7 @@ func answerStatus(w http.ResponseWriter, code int) {
 	_, _ = w.Write(status(code))
 }
 
-// throttling has clients come back later. client-go's do so without a word.
+// throttling tells clients to come back later. client-go's clients do so without reporting it.
 func throttling() *plan {
 	return &plan{answer: func(w http.ResponseWriter, _ request) bool {
 		w.Header().Set("Retry-After", "1")
@@ -56,7 +57,7 @@ func throttling() *plan {
 	}}
 }
 
-// forgetting refuses to go on with a watch, in one of the two ways there are.
+// forgetting refuses to continue a watch, in one of the two ways that API servers have.
 func forgetting(w http.ResponseWriter, r request) bool {
 	if !r.watch || r.streaming {
 		return false
@@ -70,7 +71,8 @@ func forgetting(w http.ResponseWriter, r request) bool {
 	return true
 }
 
-// breakingPages lets nobody watch, so that all list, and fails after the first page.
+// breakingPages refuses all watches, so that every informer lists, and fails all pages after
+// the first.
 func breakingPages() *plan {
 	return &plan{answer: func(w http.ResponseWriter, r request) bool {
 		if r.next {
@@ -81,8 +83,8 @@ func breakingPages() *plan {
 	}}
 }
 
-// breakingLists lets nobody watch, and lists are no lists: garbage, or cut off, with or
-// without an error of the connection.
+// breakingLists refuses all watches and breaks all lists: they are garbage or cut off, with or
+// without a connection error.
 func breakingLists() *plan {
 	return &plan{answer: forgetting, change: func(resp *http.Response, r request) {
 		if r.watch {
@@ -115,7 +117,7 @@ func breakingEvents() *plan {
 	}}
 }
 
-// breakEvents lets some events pass.
+// breakEvents lets the first events pass, as many as pass says, and breaks the next one.
 func breakEvents(resp *http.Response, pass int) {
 	ends := []error{io.EOF, io.ErrUnexpectedEOF}
 	editing(resp, nil, func(line []byte) ([]byte, error) {
@@ -132,15 +134,15 @@ func breakEvents(resp *http.Response, pass int) {
 	})
 }
 
-// typeOf returns how the objects of a request say what they are.
+// typeOf returns the apiVersion and kind of the requested objects, as JSON.
 func typeOf(r request) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // apis, group, version, ..., plural
 	kind := strings.TrimSuffix(path.Base(r.URL.Path), "s")
 	return fmt.Sprintf(`"apiVersion":"%s/%s","kind":"%s"`, parts[1], parts[2], strings.ToUpper(kind[:1])+kind[1:])
 }
 
-// malforming puts events and items between those of the server that are no objects, or
-// lack what every object has.
+// malforming adds events and items to the server's answers. These are no objects, or lack
+// fields that every object has.
 func malforming() *plan {
 	return &plan{change: func(resp *http.Response, r request) {
 		if !isJSON(resp) {
@@ -158,7 +160,7 @@ func malforming() *plan {
 	}}
 }
 
-// unversioned sends bookmarks that lack what they are for before the events.
+// unversioned sends bookmarks without a version before the events.
 func unversioned() *plan {
 	return &plan{change: func(resp *http.Response, r request) {
 		if r.watch && !r.streaming && isJSON(resp) {
@@ -207,7 +209,8 @@ func malformedList(body []byte, r request) []byte {
 	return []byte(string(body[:at]) + item + string(body[at:]))
 }
 
-// lying tells of an object of another kind that there is not, and has nobody watch for long.
+// lying sends an event for an object that does not exist, of another kind, before the events
+// of the server. It also keeps watches short.
 func lying() *plan {
 	return &plan{change: func(resp *http.Response, r request) {
 		if !r.watch || !isJSON(resp) {
@@ -218,7 +221,7 @@ func lying() *plan {
 	}}
 }
 
-// inflating makes objects of watches large.
+// inflating makes the objects of watches large.
 func inflating() *plan {
 	text := strings.Repeat("x", 1<<20)
 	return &plan{change: func(resp *http.Response, r request) {

@@ -20,13 +20,14 @@ import (
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
-// serverVariable makes the test binary an API server, to which it writes all the time, so
-// that what a soak measures is the informers alone: a server keeps what was written.
+// serverVariable turns the test binary into an API server that also writes to itself all the
+// time. The server runs in its own process because it keeps what is written: a soak must
+// measure only the informers.
 const serverVariable = "CHAOS_SERVER"
 
-const soakWrites = 100 * time.Millisecond // between two, of all kinds
+const soakWrites = 100 * time.Millisecond // pause between two writes, over all kinds
 
-// address is how a server says where it is.
+// address is the message in which a server tells how to reach it.
 type address struct {
 	Host, Token string
 	CA          []byte
@@ -51,7 +52,7 @@ func serveUntilClosed() error {
 			return err
 		}
 	}
-	for range 600 { // there are about as many objects from now on
+	for range 600 { // from here on the number of objects stays about the same
 		if err := w.write(kinds[random.IntN(len(kinds))], random); err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func serveUntilClosed() error {
 	return err
 }
 
-// startServer starts a server of that sort, which ends with the test.
+// startServer starts such a server. It ends with the test.
 func startServer(t *testing.T) *rest.Config {
 	t.Helper()
 	program, err := os.Executable()

@@ -25,8 +25,8 @@ import (
 
 const (
 	joiners    = 20
-	joinPause  = 10 * time.Millisecond // of each joiner, so that there are up to 2,000 joins a second
-	memberEach = 50                    // one in so many is a whole informer, with requests and a connection
+	joinPause  = 10 * time.Millisecond // pause of each joiner, so that there are up to 2,000 joins a second
+	memberEach = 50                    // one join in this many is a whole informer, with requests and a connection
 )
 
 // soak is a program in which watchers come and go.
@@ -43,13 +43,13 @@ type soak struct {
 	members   atomic.Int64
 	told      atomic.Int64
 	going     sync.WaitGroup
-	pause     sync.RWMutex // held by whoever joins, until it has left; to have nobody join
+	pause     sync.RWMutex // held by each joiner from its join until it has left; locked to stop all joins
 }
 
-// TestSoak fails if what is left of a join is one goroutine, a kilobyte, a file or a
-// metric. It looks at the medians of the second and the last quarter, which are half of
-// all joins apart: a leak of one goroutine or 1 kB for each shows there twice as large as
-// what is allowed for each. The API server is in another process.
+// TestSoak fails if each join leaves behind a goroutine, a kilobyte, a file or a metric. It
+// compares the medians of the second and the last quarter, which are half of all joins apart.
+// There, a leak of one goroutine or 1 kB per join appears twice as large as the allowance per
+// join. The API server runs in another process.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("-soak says for how long watchers come and go: see make soak")
@@ -88,7 +88,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// do fails the test at once if there is an error.
+// do fails the test at once if err is not nil.
 func (s *soak) do(what string, err error) {
 	s.t.Helper()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *soak) do(what string, err error) {
 	}
 }
 
-// start starts the informers that stay, and those who join them.
+// start starts the informers that stay, and the goroutines that join them.
 func (s *soak) start() {
 	resource := allKinds()[0].resource()
 	store, err := disk.Open(filepath.Join(s.t.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{})
@@ -117,7 +117,7 @@ func (s *soak) start() {
 		if name == "DeltaFIFO" {
 			s.shared = inf.SharedIndexInformer()
 		}
-		// Somebody who stays: tombstones would else wait for who comes.
+		// This watcher stays. Without any watcher, tombstones would wait for one to register.
 		_, err = inf.AddWatcher(informer.WatcherFunc[object](func(context.Context, informer.Event[object]) error { return nil }), informer.WatcherOptions{Name: "stays"})
 		s.do(name, err)
 	}
@@ -146,7 +146,7 @@ func (s *soak) keepJoining(random *rand.Rand) {
 	}
 }
 
-// join joins in one way or another, and leaves.
+// join joins in one of several ways, and leaves.
 func (s *soak) join(n int, random *rand.Rand) {
 	s.pause.RLock()
 	defer s.pause.RUnlock()
@@ -161,7 +161,7 @@ func (s *soak) join(n int, random *rand.Rand) {
 	s.joins.Add(1)
 }
 
-// joinAsMember adds an informer to the group, with a watcher, and removes it again.
+// joinAsMember adds an informer with a watcher to the group, and removes it again.
 func (s *soak) joinAsMember() {
 	resource := allKinds()[1].resource()
 	source := informer.ListWatch(s.client.Resource(resource).Namespace(namespaces[0]))
@@ -196,7 +196,7 @@ func (s *soak) tell(_ context.Context, e informer.Event[object]) error {
 	return nil
 }
 
-// joinAsHandler adds a handler as client-go's informers take them, and removes it again.
+// joinAsHandler adds a client-go event handler, and removes it again.
 func (s *soak) joinAsHandler(random *rand.Rand) {
 	reg, err := s.shared.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { s.told.Add(1) },
@@ -215,7 +215,7 @@ func (s *soak) joinAsHandler(random *rand.Rand) {
 	}
 }
 
-// joinAsWatcher adds a watcher with any options, and removes it again.
+// joinAsWatcher adds a watcher with random options, and removes it again.
 func (s *soak) joinAsWatcher(random *rand.Rand) {
 	var w informer.ResourceWatcher[object] = informer.WatcherFunc[object](s.tell)
 	if random.IntN(4) == 0 {
@@ -240,7 +240,7 @@ func (s *soak) joinAsWatcher(random *rand.Rand) {
 	<-reg.Stopped()
 }
 
-// series returns how many metrics there are.
+// series returns the number of metrics.
 func (s *soak) series() int {
 	ch := make(chan prom.Metric)
 	var collecting sync.WaitGroup
@@ -256,7 +256,7 @@ func (s *soak) series() int {
 	return n
 }
 
-// samplesTable is a table in Markdown.
+// samplesTable renders the samples as a Markdown table.
 func samplesTable(all []sample) string {
 	var text strings.Builder
 	fmt.Fprintln(&text, "| after | joins | goroutines | live heap | files | metrics |")

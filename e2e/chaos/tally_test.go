@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// tally has the outcomes of all faults.
+// tally holds the outcomes of all faults, by the name of the fault.
 type tally map[string][]outcome
 
 func (a tally) add(o outcome) { a[o.fault] = append(a[o.fault], o) }
 
-// String is a table in Markdown.
+// String renders the outcomes as a Markdown table.
 func (a tally) String() string {
 	var text strings.Builder
 	fmt.Fprintln(&text, "| fault | times | lasted | converged: median / worst | Health well: median / worst | lists | watches | reported | came back |")

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// recorder is a watcher that checks what it is told.
+// recorder is a watcher that checks the events it is told.
 type recorder[T informer.Object] struct{ informertest.Recorder[T] }
 
 func (r *recorder[T]) believes() map[string]string {
@@ -24,8 +24,8 @@ func (r *recorder[T]) believes() map[string]string {
 	return have
 }
 
-// ledger is a watcher that notes the state of objects. It fails, or panics, at random
-// before it does.
+// ledger is a watcher that records the state of objects. At random it fails or panics, before
+// it records an event.
 type ledger[T informer.Object] struct {
 	mu    sync.Mutex // protects the rest
 	state map[string]string
@@ -58,7 +58,7 @@ func (l *ledger[T]) believes() map[string]string {
 
 func (l *ledger[T]) Err() error { return nil }
 
-// addStaying adds the watchers that stay for a life.
+// addStaying adds the watchers that stay for a whole life.
 func (f *following[T]) addStaying(l *life[T]) {
 	add := func(name string, w informer.ResourceWatcher[T], v view, opts informer.WatcherOptions) {
 		opts.Name = name
@@ -83,7 +83,7 @@ func (f *following[T]) addStaying(l *life[T]) {
 	})
 }
 
-// visit has a watcher join and leave, again and again, until the end.
+// visit makes watchers join and leave, one after the other, until the test ends.
 func (f *following[T]) visit() {
 	for f.ctx.Err() == nil {
 		r := &recorder[T]{}
@@ -92,7 +92,7 @@ func (f *following[T]) visit() {
 			if !errors.Is(err, informer.ErrStopped) {
 				f.fail(err)
 			}
-			pass(f.ctx, 10*time.Millisecond) // it is about to begin anew
+			pass(f.ctx, 10*time.Millisecond) // a new life is about to begin
 			continue
 		}
 		stay := time.Duration(rand.IntN(300)) * time.Millisecond
@@ -114,7 +114,7 @@ func (f *following[T]) visit() {
 	}
 }
 
-// anyOptions returns options of any sort, as intn chooses.
+// anyOptions returns options that intn chooses.
 func anyOptions(intn func(int) int, resync time.Duration) informer.WatcherOptions {
 	var opts informer.WatcherOptions
 	if intn(2) == 0 {

@@ -22,25 +22,25 @@ import (
 
 type object = *unstructured.Unstructured
 
-// world is an API server, those who write to it, and the informers that follow it
-// through what breaks.
+// world is an API server, the writers that change its objects, and the informers that follow
+// it through failures.
 type world struct {
 	t         *testing.T
-	dir       string // of etcd
-	backup    string // a copy of that, of an earlier time
+	dir       string // of etcd's files
+	backup    string // an older copy of these files
 	front     *front
 	proxy     *apiserver.Proxy
 	kinds     []*kind
 	followers []follower
 	writing   sync.WaitGroup
 	visiting  sync.WaitGroup
-	ctx       context.Context // of all that goes on
+	ctx       context.Context // for everything that runs
 	cancel    context.CancelFunc
-	written   atomic.Int64 // what every write is told apart by
+	written   atomic.Int64 // counts the writes; its value identifies a write
 
-	pause  sync.RWMutex // held by whoever writes; to have nobody write; protects the rest
+	pause  sync.RWMutex // held by every writer; locked to stop all writing; protects the rest
 	server *apiserver.Server
-	client dynamic.Interface // of the server itself
+	client dynamic.Interface // bypasses proxy and front
 	crds   clientset.Interface
 }
 
@@ -87,7 +87,7 @@ func (w *world) close() {
 	w.front.Close()
 }
 
-// do fails the test at once if there is an error.
+// do fails the test at once if err is not nil.
 func (w *world) do(what string, err error) {
 	w.t.Helper()
 	if err != nil {
@@ -95,8 +95,8 @@ func (w *world) do(what string, err error) {
 	}
 }
 
-// serve starts a server over the files of the directory, and waits until all kinds that
-// it had are served. Nobody may write meanwhile.
+// serve starts a server over the files in dir, and waits until it serves all kinds that these
+// files contain. Nothing may write in the meantime.
 func (w *world) serve() {
 	server, err := apiserver.StartIn(w.ctx, w.dir)
 	w.do("starting the server", err)
@@ -125,15 +125,15 @@ func (w *world) waitServed(k *kind) {
 	}
 }
 
-// restarted takes the server away, does something with the files, and brings it back.
-// Nobody may write meanwhile.
+// restarted stops the server, calls do, which may change the files, and starts the server
+// again. Nothing may write in the meantime.
 func (w *world) restarted(do func()) {
 	w.server.Stop()
 	do()
 	w.serve()
 }
 
-// backUp copies the files of etcd while no server runs, and restore puts them back.
+// backUp copies the files of etcd while no server runs. restore puts them back.
 func (w *world) backUp() { w.copyFiles(filepath.Join(w.dir, "etcd"), w.backup) }
 
 func (w *world) restore() { w.copyFiles(w.backup, filepath.Join(w.dir, "etcd")) }
@@ -143,7 +143,7 @@ func (w *world) copyFiles(from, to string) {
 	w.do("etcd's files", os.CopyFS(to, os.DirFS(from)))
 }
 
-// await polls until what it waits for is there, and fails the test if that does not come.
+// await polls until there returns true. It fails the test with late if that takes too long.
 func (w *world) await(late string, there func() bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -155,7 +155,7 @@ func (w *world) await(late string, there func() bool) {
 	}
 }
 
-// pass lets time pass. It returns false if there is none left.
+// pass waits for the time d. It returns false if ctx ends first.
 func pass(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,7 +167,8 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// state returns what the server has that a follower should know, by key, and the UIDs.
+// state returns the objects on the server that a follower must know: the version of each by
+// its key, and the set of all UIDs.
 func (w *world) state(f follower) (map[string]string, map[types.UID]bool) {
 	w.t.Helper()
 	s := f.about()
@@ -181,8 +182,8 @@ func (w *world) state(f follower) (map[string]string, map[types.UID]bool) {
 	return state, uids
 }
 
-// written is the annotation by which states of an object are told apart whose
-// resourceVersions are alike: those before and after etcd was restored.
+// written is an annotation that tells states of an object apart whose resourceVersions are
+// equal: one from before etcd was restored, and one from after that.
 const written = "written"
 
 func keyOf(obj metav1.Object) string { return obj.GetNamespace() + "/" + obj.GetName() }

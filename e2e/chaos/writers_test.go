@@ -12,10 +12,10 @@ import (
 
 const (
 	writePause = 20 * time.Millisecond
-	badWrites  = 100 // in a row: something else is broken
+	badWrites  = 100 // failures in a row that mean that something else is broken
 )
 
-// keepWriting writes to a kind until the end.
+// keepWriting writes objects of a kind until the test ends.
 func (w *world) keepWriting(k *kind) {
 	random := rand.New(rand.NewPCG(uint64(k.names), 2))
 	ticker := time.NewTicker(writePause)
@@ -39,8 +39,8 @@ func (w *world) keepWriting(k *kind) {
 	}
 }
 
-// write creates, changes, deletes, or deletes and creates an object, whatever there is
-// of it.
+// write creates an object, changes it, deletes it, or deletes it and creates it again,
+// depending on chance and on whether it exists.
 func (w *world) write(k *kind, random *rand.Rand) error {
 	state := w.written.Add(1)
 	obj := k.object(namespaces[random.IntN(len(namespaces))], random.IntN(k.names), state)
@@ -58,7 +58,7 @@ func (w *world) write(k *kind, random *rand.Rand) error {
 	return w.put(k, obj)
 }
 
-// put creates or changes an object.
+// put creates an object, or changes it if it exists.
 func (w *world) put(k *kind, obj object) error {
 	client := w.client.Resource(k.resource()).Namespace(obj.GetNamespace())
 	_, err := client.Create(w.ctx, obj, metav1.CreateOptions{})

@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// cached waits until the cache has an object of a size, and returns it.
+// cached waits until the cache has the object with the given size, and returns it.
 func (w *world) cached(c client.Reader, key client.ObjectKey, size int) *api.Widget {
 	w.Helper()
 	obj := &api.Widget{}

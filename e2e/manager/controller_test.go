@@ -56,7 +56,7 @@ func TestPredicatesSeeWhatChanged(t *testing.T) {
 		obj.Status.Size = 1
 		w.ok(w.Status().Update(w.Context(), obj))
 		w.until("one is told of its status", func() bool { return all.of("w") == 2 })
-		w.create("fence", 1) // comes after, to each controller
+		w.create("fence", 1) // both controllers see this object after the status
 		w.until("both are told of the next object", func() bool { return specs.of("fence") == 1 && all.of("fence") == 1 })
 		if got := specs.of("w"); got != 1 {
 			w.Errorf("the controller for specs has reconciled %d times, want once", got)
@@ -112,7 +112,7 @@ func TestIndexesFollowTheirObjects(t *testing.T) {
 		finds([]string{"w0", "w2"}, blue)
 		finds([]string{}, red, client.InNamespace(namespace))
 
-		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "size", bySize)) // while it runs
+		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "size", bySize)) // while the manager runs
 		finds([]string{"w2"}, client.MatchingFields{"size": "2"})
 		w.change("w2", 3)
 		finds([]string{"w2"}, client.MatchingFields{"size": "3"})
@@ -121,7 +121,7 @@ func TestIndexesFollowTheirObjects(t *testing.T) {
 	})
 }
 
-// partsOf makes a widget have as many parts as it wants, each of its size.
+// partsOf gives a widget as many parts as it wants, each of its size.
 func (w *world) partsOf(mgr manager.Manager) reconcile.Func {
 	c := mgr.GetClient()
 	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {

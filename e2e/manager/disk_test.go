@@ -17,11 +17,11 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// files are the stores of a manager's informers. The manager does not know them, so that
-// whoever has opened them closes them.
+// files holds the stores of a manager's informers. The manager does not know the stores, so
+// the code that opened them must close them.
 type files struct {
 	dir  string
-	mu   sync.Mutex // protects open: each controller asks for its informer as it starts
+	mu   sync.Mutex // protects open: each controller requests its informer when it starts
 	open []*disk.Store
 }
 
@@ -39,8 +39,9 @@ func (f *files) options(example runtime.Object) (informer.Options[informer.AnyOb
 	return informer.Options[informer.AnyObject]{Store: store}, nil
 }
 
-// close is called when the manager's Start has returned, with an error or not: until then
-// informers and controllers use the stores. Not closed, a file is in use for the next one.
+// close must be called after the manager's Start has returned, with an error or not: until
+// then informers and controllers use the stores. For the next manager, a file that was not
+// closed is in use.
 func (f *files) close() (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,12 +72,13 @@ func (r *readings) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
-	t.Parallel() // that no goroutine is left, TestMain finds
+	t.Parallel() // TestMain checks that no goroutine is left
 	f := &files{dir: t.TempDir()}
 	w := newWorld(t, informer.SharedIndexInformerFunc(f.options))
 	byColor := func(obj client.Object) []string { return []string{obj.(*api.Widget).Spec.Color} }
 	names := []string{"kept", "changed", "gone"}
-	// live runs a manager until both controllers were told of all, and found has looked.
+	// live runs a manager until both controllers have been told of all objects and found has
+	// looked into the cache.
 	live := func(want [2]int, found func(cached client.Client)) {
 		config, asked := server.Config(), &readings{kinds: map[string]int{}}
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
@@ -94,7 +96,7 @@ func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
 		found(mgr.GetClient())
 		stop()
 		w.ok(f.close())
-		// Watches are not counted: one may end, and be followed by another.
+		// Watches are not counted: one may end and be replaced by another.
 		if got := [2]int{asked.kinds["full"], asked.kinds["probe"]}; got != want {
 			t.Errorf("%v full lists and probes, want %v", got, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// diary is an event handler that writes down what it is told.
+// diary is an event handler that writes down its calls.
 type diary struct {
 	mu    sync.Mutex // protects lines
 	lines []string
@@ -64,7 +64,7 @@ func (d *diary) has(lines ...string) func() bool {
 	}
 }
 
-// is reports whether these are all the lines, in this order.
+// is returns a function that reports whether these are all lines, in this order.
 func (d *diary) is(lines ...string) func() bool {
 	return func() bool {
 		d.mu.Lock()
@@ -103,7 +103,7 @@ func TestHandlersComeAndGo(t *testing.T) {
 		w.until("both are told of the change", func() bool { return early.has("update old 1 2")() && late.has("update old 1 2")() })
 
 		w.ok(inf.RemoveEventHandler(first))
-		w.ok(inf.RemoveEventHandler(first)) // makes no difference
+		w.ok(inf.RemoveEventHandler(first)) // the second call makes no difference
 		w.change("old", 3)
 		w.ok(w.Delete(w.Context(), w.widget("new", 0)))
 		w.until("the late one is told of the rest", late.has("update old 2 3", "delete new 1"))

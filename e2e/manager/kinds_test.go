@@ -17,14 +17,14 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// gone are the objects that a reconciler no longer found.
+// gone holds the names of the objects that a reconciler no longer found.
 type gone struct{ sync.Map }
 
 func (g *gone) has(name string) bool { _, ok := g.Load(name); return ok }
 
-// reconcilesAll puts a controller through the life of some objects: those that are
-// there before the manager is, those that come later, changes and deletes. What the
-// reconciler does must show on the server in the size that the function returns.
+// reconcilesAll takes a controller through the life of some objects: some exist before the
+// manager starts, others come later, and they are changed and deleted. The reconciler's work
+// must appear on the server, in the size that the function returns.
 func (w *world) reconcilesAll(mgr manager.Manager, g *gone, size func(*api.Widget) int) {
 	w.Helper()
 	const n = 10
@@ -89,7 +89,7 @@ func TestAReconcilerOfATypedKind(t *testing.T) {
 					return reconcile.Result{}, nil
 				}
 				obj.Status.Size = obj.Spec.Size
-				return reconcile.Result{}, client.IgnoreNotFound(c.Status().Update(ctx, obj)) // a conflict is tried again
+				return reconcile.Result{}, client.IgnoreNotFound(c.Status().Update(ctx, obj)) // after a conflict, reconcile is called again
 			})))
 		w.reconcilesAll(mgr, g, func(obj *api.Widget) int { return obj.Status.Size })
 	})
@@ -128,7 +128,8 @@ func TestAReconcilerOfMetadata(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr, g := w.manager(), &gone{}
 		c, kind := mgr.GetClient(), w.group.WithKind("Widget")
-		// It cannot see the size, so it copies the generation, which counts its changes.
+		// Metadata does not contain the size, so the reconciler copies the generation, which
+		// counts the changes of the spec.
 		w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}, builder.OnlyMetadata).Complete(reconcile.Func(
 			func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 				obj := &metav1.PartialObjectMetadata{}

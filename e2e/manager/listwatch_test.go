@@ -17,13 +17,13 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// aWorld is a world for what only this library has.
+// aWorld returns a world for a test of something that only this library has.
 func aWorld(t *testing.T) *world {
 	t.Parallel()
 	return newWorld(t, cache.NewSharedIndexInformer)
 }
 
-// run has a manager run an informer of its own, until the test ends.
+// run starts a manager that runs an informer of its own, until the test ends.
 func run[T informer.Object](w *world, lw cache.ListerWatcher, opts informer.Options[T]) *informer.CustomCacheInformer[T] {
 	w.Helper()
 	opts.ErrorHandler = func(_ context.Context, err error) { w.Errorf("reported: %v", err) }
@@ -36,8 +36,8 @@ func run[T informer.Object](w *world, lw cache.ListerWatcher, opts informer.Opti
 	return inf
 }
 
-// follows fails the test unless an informer follows the server through the life of
-// some objects. With a kind, its objects must say so.
+// follows fails the test unless an informer follows the server through the life of some
+// objects. If kind is not "", the objects must name it as their kind.
 func follows[T informer.Object](w *world, list client.ObjectList, kind string) {
 	w.Helper()
 	w.create("old", 1)

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
-	// Of controller-runtime's watch of metadata, with every informer: it does not see that it
-	// was stopped while it has an event in hand.
+	// controller-runtime's watch of metadata leaks this goroutine with every informer: it does
+	// not see that it was stopped while it holds an event.
 	metadata := goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop")
 	os.Exit(apiserver.ExitCode(code, metadata))
 }

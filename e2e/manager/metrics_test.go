@@ -16,7 +16,8 @@ import (
 	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// A manager whose informers a Group shows, with their metrics beside its own.
+// TestAManagersInformersAreObserved runs a manager whose informers are shown by a Group. Their
+// metrics are served together with the manager's own.
 func TestAManagersInformersAreObserved(t *testing.T) {
 	t.Parallel()
 	var group informer.Group
@@ -50,7 +51,7 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 	}
 }
 
-// scraped returns what controller-runtime's metrics server answers.
+// scraped returns the answer of controller-runtime's metrics server.
 func scraped() string {
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -20,9 +20,9 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// With client-go's informer the read at the end waits for ever: it tells of such an
-// object as of an update, from which controller-runtime does not see that the one it
-// has deleted is gone.
+// With client-go's informer the read at the end would wait forever. client-go reports such an
+// object as an update, and controller-runtime cannot see from an update that the object it
+// deleted is gone.
 func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 	t.Parallel()
 	for _, side := range sides[1:] {
@@ -34,7 +34,7 @@ func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 			t.Cleanup(proxy.Close)
 			mgr := w.managerAt(proxy.Config(), consistent, func(o *manager.Options) {
 				o.NewClient = func(_ *rest.Config, options client.Options) (client.Client, error) {
-					options.HTTPClient = nil // the manager's, which goes through the proxy too
+					options.HTTPClient = nil // the manager's HTTP client goes through the proxy too
 					return client.New(server.Config(), options)
 				}
 			})

@@ -95,8 +95,8 @@ func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {
 	})
 }
 
-// TestAStoppedManagerLeavesNothingRunning is not parallel, so that what runs is its
-// own and the server's.
+// TestAStoppedManagerLeavesNothingRunning is not parallel, so that all goroutines are its own
+// or the server's.
 func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
 	for _, side := range sides {
 		t.Run(side.name, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// informersRunning counts the goroutines of informers. The API server has some too,
-// always the same.
+// informersRunning counts the goroutines of informers. The API server has some too, but their
+// number does not change.
 func informersRunning() (n int) {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

@@ -12,8 +12,9 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A manager over a store that outlives it: two controllers are told of the objects that
-// were deleted while no manager ran, though they register after the cache has synced.
+// TestAManagerIsToldWhatWasDeletedWhileNoneRan runs managers over a store that outlives them.
+// Two controllers are told of the objects that were deleted while no manager ran, although
+// these controllers register after the cache has synced.
 func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
 	t.Parallel()
 	store := informertest.NewDurable()

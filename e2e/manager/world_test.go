@@ -29,10 +29,10 @@ import (
 
 const namespace = "default"
 
-// patience is how long a test waits for what must come.
+// patience limits every wait.
 const patience = time.Minute
 
-// newInformer is what cache.Options.NewInformer is.
+// newInformer is the type of cache.Options.NewInformer.
 type newInformer = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
 var sides = []struct {
@@ -46,11 +46,11 @@ var sides = []struct {
 	})},
 }
 
-// world is a group of kinds that one test has on the server for itself, and how its
-// manager makes informers.
+// world is a group of kinds on the server that one test has to itself. new is the function
+// with which its manager makes informers.
 type world struct {
 	*testing.T
-	client.WithWatch // which writes and reads directly
+	client.WithWatch // writes and reads directly
 	group            schema.GroupVersion
 	scheme           *runtime.Scheme
 	new              newInformer
@@ -84,7 +84,7 @@ func newWorld(t *testing.T, newInformer newInformer) *world {
 	return w
 }
 
-// manager returns a manager that has nothing of its own but what it must have.
+// manager returns a manager with the required options only.
 func (w *world) manager(configure ...func(*manager.Options)) manager.Manager {
 	w.Helper()
 	return w.managerAt(server.Config(), configure...)
@@ -109,8 +109,8 @@ func (w *world) managerAt(server *rest.Config, configure ...func(*manager.Option
 	return mgr
 }
 
-// start runs a manager until the test ends, or until stop is called, which returns
-// when it has stopped.
+// start runs a manager until the test ends or stop is called. stop returns when the manager
+// has stopped.
 func (w *world) start(mgr manager.Manager) (stop func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -160,7 +160,7 @@ func (w *world) change(name string, size int) {
 	w.ok(w.Patch(w.Context(), w.widget(name, 0), client.RawPatch(types.MergePatchType, patch)))
 }
 
-// ok fails the test if something did not work.
+// ok fails the test if err is not nil.
 func (w *world) ok(err error) {
 	w.Helper()
 	if err != nil {
@@ -170,7 +170,7 @@ func (w *world) ok(err error) {
 
 var errNotYet = errors.New("not yet")
 
-// eventually waits until nothing is wrong any more.
+// eventually waits until wrong returns nil.
 func (w *world) eventually(what string, wrong func() error) {
 	w.Helper()
 	deadline := time.Now().Add(patience)
@@ -178,11 +178,11 @@ func (w *world) eventually(what string, wrong func() error) {
 		if time.Now().After(deadline) {
 			w.Fatalf("it does not come about that %s: %v", what, err)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks: a real API server knows no bubble's time
+		time.Sleep(2 * time.Millisecond) // between two looks; a real API server does not run in a bubble's time
 	}
 }
 
-// until is eventually for a condition.
+// until is like eventually, for a condition.
 func (w *world) until(what string, holds func() bool) {
 	w.Helper()
 	w.eventually(what, func() error {

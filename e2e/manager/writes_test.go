@@ -16,17 +16,17 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// consistent has the manager's client read what it has written, from the cache.
+// consistent makes the manager's client read its own writes from the cache.
 func consistent(o *manager.Options) {
 	o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
 }
 
-// TestWritesAreReadAtOnce looks once for each write: there is nothing to wait for.
+// TestWritesAreReadAtOnce reads once after each write, without polling.
 func TestWritesAreReadAtOnce(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr := w.manager(consistent)
 		w.start(mgr)
-		ctx, stop := context.WithTimeout(w.Context(), patience) // a version that never comes would block for ever
+		ctx, stop := context.WithTimeout(w.Context(), patience) // a version that never comes would block forever
 		defer stop()
 		var writers sync.WaitGroup
 		for n := range 5 {
@@ -43,7 +43,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	})
 }
 
-// lifeOf creates, updates, patches and deletes an object, and reads after each.
+// lifeOf creates, updates, patches and deletes an object, and reads after each step.
 func (w *world) lifeOf(ctx context.Context, c client.Client, name string) error {
 	obj := w.widget(name, 1)
 	reads := func(size int) error {
@@ -73,7 +73,7 @@ func (w *world) lifeOf(ctx context.Context, c client.Client, name string) error 
 	if err := reads(2); err != nil {
 		return fmt.Errorf("after update: %w", err)
 	}
-	// The object stays, as something that is being deleted, until the finalizer is gone.
+	// The object stays, as one that is being deleted, until its finalizer is removed.
 	if err := c.Delete(ctx, obj.DeepCopyObject().(client.Object)); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -82,13 +82,14 @@ func (w *world) lifeOf(ctx context.Context, c client.Client, name string) error 
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	obj.Finalizers = nil
-	// Not through c: what ends with a patch has no later version to wait for.
+	// Do not use c: after a patch that ends an object there is no later version to wait for.
 	if err := w.Patch(ctx, obj, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
 	w.until("it is gone", func() bool { return apierrors.IsNotFound(c.Get(ctx, key(name), &api.Widget{})) })
 
-	// A second one of that name, which a delete ends at once.
+	// Create a second object of that name, without a finalizer, so that a delete ends it at
+	// once.
 	obj = w.widget(name, 3)
 	if err := c.Create(ctx, obj); err != nil {
 		return fmt.Errorf("second create: %w", err)
@@ -114,7 +115,7 @@ func (w *world) lifeOf(ctx context.Context, c client.Client, name string) error 
 	return nil
 }
 
-// lists returns the object of that name in a list.
+// lists returns the object of that name from a list.
 func (w *world) lists(ctx context.Context, c client.Client, name string) (*api.Widget, error) {
 	list := &api.WidgetList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -129,7 +130,8 @@ func (w *world) lists(ctx context.Context, c client.Client, name string) (*api.W
 }
 
 // TestWritesOfMetadataAreReadAtOnce has no counterpart for unstructured objects:
-// controller-runtime v0.25 waits for their writes when typed ones are read.
+// controller-runtime v0.25 waits for writes of unstructured objects when typed objects are
+// read.
 func TestWritesOfMetadataAreReadAtOnce(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr := w.manager(consistent)

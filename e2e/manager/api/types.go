@@ -1,6 +1,6 @@
-// Package api is a small API with a parent and a child, for managers that are put
-// to work on a real API server. The API server knows no types but those that are
-// installed, and each test installs them in a group of its own.
+// Package api is a small API with a parent and a child. It gives managers something to do on a
+// real API server. That server knows only the types that are installed, and each test installs
+// these two in a group of its own.
 package api
 
 import (
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Widget is what a reconciler looks after.
+// Widget is the parent, which a reconciler looks after.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -18,7 +18,7 @@ type Widget struct {
 	Status            Status `json:"status,omitempty"`
 }
 
-// Spec is what is wanted.
+// Spec is the wanted state.
 type Spec struct {
 	Size  int    `json:"size,omitempty"`
 	Color string `json:"color,omitempty"`
@@ -26,7 +26,7 @@ type Spec struct {
 	Parts int    `json:"parts,omitempty"`
 }
 
-// Status is what has been reached.
+// Status is the state that was reached.
 type Status struct {
 	Size int `json:"size,omitempty"`
 }
@@ -38,7 +38,7 @@ type WidgetList struct {
 	Items           []Widget `json:"items"`
 }
 
-// Part belongs to a Widget.
+// Part is the child. It belongs to a Widget.
 type Part struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -60,18 +60,17 @@ func Scheme(group schema.GroupVersion) *runtime.Scheme {
 	return s
 }
 
-// Mapper returns a mapper that knows the resources of the types. Discovery does not
-// work with the API server of package apiserver, which is only the part that serves
-// custom resources.
+// Mapper returns a mapper that knows the resources of the types. Discovery does not work with
+// the API server of package apiserver, which serves only custom resources.
 func Mapper(group schema.GroupVersion) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{group})
-	for _, kind := range []string{"Widget", "WidgetList", "Part", "PartList"} { // as one by discovery has
+	for _, kind := range []string{"Widget", "WidgetList", "Part", "PartList"} { // a mapper made by discovery has the lists too
 		m.Add(group.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	return m
 }
 
-// DeepCopyInto copies w. Nothing but the metadata has anything to share.
+// DeepCopyInto copies w. Only the metadata contains pointers.
 func (w *Widget) DeepCopyInto(out *Widget) {
 	*out = *w
 	w.ObjectMeta.DeepCopyInto(&out.ObjectMeta)

@@ -32,16 +32,16 @@ type side struct {
 	new  func(toolscache.ListerWatcher, kruntime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 }
 
-// sides are the columns of the table; ratios are to the first.
+// sides are the columns of the table. Ratios are relative to the first side.
 var sides = []side{
 	{"client-go", toolscache.NewSharedIndexInformer},
 	{"this library", informer.NewSharedIndexInformer},
 }
 
-// beChild is the manager's process: it is what the first line of its input says,
-// does what the others ask for and ends with its input.
+// beChild runs the manager's process. The first line of its input is its task, and each
+// further line is a request. It ends when its input ends.
 func beChild(in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // of the terminal, that the parent gets too
+	signal.Ignore(os.Interrupt) // the terminal interrupts this process as well as the parent
 	log.SetLogger(logr.Discard())
 	requests, replies := json.NewDecoder(in), json.NewEncoder(out)
 	var t task
@@ -70,12 +70,12 @@ func beChild(in io.Reader, out io.Writer) error {
 	}
 }
 
-// measured is a manager, and when the phase began that it is in.
+// measured is a manager, with the usage at the beginning of the current phase.
 type measured struct {
 	task
 	*progress
 	begun  usage
-	caught time.Duration // that it took to catch up in the end
+	caught time.Duration // time it took to catch up at the end
 	heap   uint64
 	ended  chan error
 }
@@ -112,7 +112,7 @@ func (m *measured) serve(ctx context.Context, r request) error {
 	return nil
 }
 
-// manager returns the manager with all that is on the kind.
+// manager returns a manager with all its controllers or handlers on the kind.
 func (m *measured) manager() (manager.Manager, error) {
 	config := &rest.Config{Host: m.Host, BearerToken: m.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: m.CA}}
 	options := manager.Options{
@@ -141,9 +141,9 @@ func (m *measured) manager() (manager.Manager, error) {
 	return mgr, nil
 }
 
-// liveHeap returns what is left of the heap when the garbage is gone.
+// liveHeap returns the size of the heap without garbage.
 func liveHeap() uint64 {
-	for range 3 { // the first leaves what is in pools, and what has a finalizer
+	for range 3 { // one collection leaves objects in pools and objects with finalizers
 		runtime.GC()
 	}
 	var m runtime.MemStats

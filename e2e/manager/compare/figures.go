@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// usage is what a manager's process has used until some moment.
+// usage is the consumption of a manager's process up to some moment.
 type usage struct {
 	at    time.Time
 	cpu   time.Duration
@@ -19,8 +19,8 @@ func (m *measured) usage() usage {
 	return usage{at: time.Now(), cpu: cpuTime(), calls: m.calls.Load()}
 }
 
-// phase is what was measured of a manager from one moment to another, and how it was
-// at the end. Times are in seconds, memory is in bytes.
+// phase holds the measurements of a manager between two moments, and its state at the end.
+// Times are in seconds, memory is in bytes.
 type phase struct {
 	Wall, CPU, Caught float64
 	Calls             int64
@@ -36,9 +36,9 @@ func (m *measured) since(begun usage) phase {
 	}
 }
 
-// peakMemory returns the most memory that was resident, or 0 where the system does
-// not say. It is not what getrusage says, which on Linux begins with what the process
-// had that started this one.
+// peakMemory returns the most memory that was resident, or 0 where the system does not report
+// it. It does not use getrusage: on Linux that value starts with the memory of the parent
+// process.
 func peakMemory() float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -53,13 +53,13 @@ func peakMemory() float64 {
 	return 0
 }
 
-// figures are those of one subject in one round.
+// figures holds the measurements of one subject in one round.
 type figures struct {
 	Start, Update, Idle phase
-	Writing             float64 // how long the parent wrote
+	Writing             float64 // how long the parent took to write
 }
 
-// row is a line of the table.
+// row is a row of the table.
 type row struct {
 	name, unit string
 	of         func(figures) float64
@@ -67,7 +67,7 @@ type row struct {
 
 const mebi = 1 << 20
 
-// rows are the lines of the table, for managers with controllers and with handlers.
+// rows are the rows of the table, for managers with controllers and for those with handlers.
 var rows = []row{
 	{"start: until all is reconciled once", "s", func(f figures) float64 { return f.Start.Wall }},
 	{"start: CPU time", "s", func(f figures) float64 { return f.Start.CPU }},

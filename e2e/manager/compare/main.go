@@ -1,9 +1,9 @@
-// Command compare puts a manager of many controllers on one kind to work, once on
-// client-go's informer and once on this library's, and prints one table. Nothing
-// differs but cache.Options.NewInformer.
+// Command compare runs a manager with many controllers on one kind, once with client-go's
+// informer and once with this library's, and prints one table. The two managers differ only in
+// cache.Options.NewInformer.
 //
-// The API server is in this process. Each manager is in a fresh one, which is this
-// program again, so that memory and CPU time are its own.
+// The API server runs in this process. Each manager runs in a fresh process of this program,
+// so that its memory and CPU time are its own.
 package main
 
 import (
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	work
 	rounds int
-	idle   time.Duration // how long an idle manager is looked at
+	idle   time.Duration // how long an idle manager is measured
 	write  string
 }
 
@@ -48,7 +48,7 @@ func main() {
 	exit(err)
 }
 
-// exit ends the process, and says why if there is a reason.
+// exit ends the process. It prints err and exits with 1 unless err is nil.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)

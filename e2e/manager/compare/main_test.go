@@ -24,7 +24,7 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 	}
 	for s, rounds := range found {
 		f := rounds[0]
-		// Nothing merges what comes from a server; queues may.
+		// Nothing merges events of the server on their way to handlers; queues may merge keys.
 		if f.Start.Calls < 60 || f.Update.Calls < 60 || s.Handlers && f.Update.Calls != 120 {
 			t.Errorf("%s: %d calls at start, %d of updates", s, f.Start.Calls, f.Update.Calls)
 		}

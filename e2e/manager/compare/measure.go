@@ -20,30 +20,30 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// How many write at once.
+// These are the numbers of goroutines that write at once.
 const creators, writers = 8, 4
 
 const namespace = "default"
 
 var group = schema.GroupVersion{Group: "compare.example.com", Version: "v1"}
 
-// work is what a manager is put to.
+// work is the amount of work for a manager.
 type work struct {
 	Objects, Controllers, Updates int
 }
 
-// subject is what is measured: a side, with controllers or with handlers that do
-// nothing but count, which shows what the informer costs by itself.
+// subject is a thing to measure: a side with controllers, or with handlers that only count.
+// The latter shows what the informer costs by itself.
 type subject struct {
 	Side     string
 	Handlers bool
 }
 
-// results are the figures of each round.
+// results holds the figures of each round.
 type results map[subject][]figures
 
-// measureAll starts an API server, fills it and measures every subject in each
-// round, in an order that changes.
+// measureAll starts an API server, fills it, and measures every subject in each round. The
+// order changes from round to round.
 func measureAll(ctx context.Context, c config) (results, error) {
 	server, err := apiserver.Start(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func measureAll(ctx context.Context, c config) (results, error) {
 			}
 			found[s] = append(found[s], f)
 		}
-		slices.Reverse(subjects) // who comes first may have it better, or worse
+		slices.Reverse(subjects) // being first may be an advantage, or a disadvantage
 	}
 	tell("")
 	return found, nil
@@ -92,17 +92,17 @@ func (s subject) String() string {
 	return s.Side
 }
 
-// tell tells whoever watches how far it is.
+// tell shows progress on standard error.
 func tell(format string, parts ...any) {
 	fmt.Fprintf(os.Stderr, "\r%-60s\r", fmt.Sprintf(format, parts...))
 }
 
-// world is the API server and what is written to it.
+// world is the API server with the client that writes to it.
 type world struct {
 	config
 	server *apiserver.Server
 	client client.Client
-	size   atomic.Int64 // what an update writes is never what was there, or it would be none
+	size   atomic.Int64 // last size written; each update writes a new one, because an equal value changes nothing
 }
 
 // fill creates the objects, of about 1 KiB each.
@@ -115,8 +115,8 @@ func (w *world) fill(ctx context.Context) error {
 	})
 }
 
-// update writes the updates, to one object after the other, and returns the
-// generation that each object has then.
+// update writes the updates, to one object after the other. It returns the generation of each
+// object afterwards.
 func (w *world) update(ctx context.Context) (map[int]int64, error) {
 	var mu sync.Mutex // protects generations
 	generations := map[int]int64{}
@@ -134,7 +134,7 @@ func (w *world) update(ctx context.Context) (map[int]int64, error) {
 	return generations, err
 }
 
-// measure takes one manager through start, updates and idling.
+// measure measures one manager at start, during updates and while idle.
 func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
 	c, err := startChild(ctx, task{work: w.work, subject: s, Host: w.server.Config().Host,
 		Token: w.server.Config().BearerToken, CA: w.server.Config().CAData})
@@ -161,7 +161,7 @@ func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
 	return f, err
 }
 
-// share calls do for 0 to n-1 from several goroutines, and returns what went wrong.
+// share calls do for 0 to n-1 from several goroutines, and returns their errors.
 func share(n, goroutines int, do func(i int) error) error {
 	errs := make([]error, goroutines)
 	var all sync.WaitGroup
@@ -176,7 +176,7 @@ func share(n, goroutines int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// Objects are known by number; their names are that with namePrefix before it.
+// The name of an object is its number after namePrefix.
 const namePrefix = "widget-"
 
 func name(i int) string { return fmt.Sprintf("%s%06d", namePrefix, i) }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// childArgument is the only argument of a process that is a manager.
+// childArgument is the only argument of a process that runs a manager.
 const childArgument = "manager"
 
 func isChild(args []string) bool { return len(args) == 2 && args[1] == childArgument }
 
-// task is the first line to a child: what it is to be.
+// task is the first line sent to a child. It says which manager to run.
 type task struct {
 	work
 	subject
@@ -24,15 +24,15 @@ type task struct {
 	CA          []byte
 }
 
-// What a child can be asked for afterwards.
+// These are the operations of the requests that follow.
 const (
-	opStart = "start" // run, and answer when everything was reconciled once
-	opBegin = "begin" // measuring anew
+	opStart = "start" // run, and answer when everything has been reconciled once
+	opBegin = "begin" // begin a new measurement
 	opReach = "reach" // answer when everything is at Generations
 	opIdle  = "idle"  // collect garbage, do nothing for a while, then answer
 )
 
-// request is a line to the child, which answers each with a reply.
+// request is a line sent to the child. The child answers each request with a reply.
 type request struct {
 	Op          string
 	Generations map[int]int64
@@ -48,7 +48,7 @@ type reply struct {
 type child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	replies chan reply // closed when there will be no more
+	replies chan reply // closed when no more replies will come
 }
 
 func startChild(ctx context.Context, t task) (*child, error) {
@@ -84,7 +84,7 @@ func startChild(ctx context.Context, t task) (*child, error) {
 	return c, nil
 }
 
-// ask has the child do something, and returns what it measured meanwhile.
+// ask sends the child a request, and returns the measurements of its reply.
 func (c *child) ask(ctx context.Context, r request) (phase, error) {
 	if err := json.NewEncoder(c.in).Encode(r); err != nil {
 		return phase{}, fmt.Errorf("asking the manager's process to %s: %w", r.Op, err)
@@ -103,10 +103,10 @@ func (c *child) ask(ctx context.Context, r request) (phase, error) {
 	}
 }
 
-// close ends the child, by the end of its input, and returns when it has.
+// close ends the child by closing its input, and returns when the child has ended.
 func (c *child) close() error {
 	err := c.in.Close()
-	for range c.replies { // one that nobody waited for would keep the reader from returning
+	for range c.replies { // an unread reply would block the goroutine that reads
 		continue
 	}
 	return errors.Join(err, c.cmd.Wait())

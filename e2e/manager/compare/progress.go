@@ -15,12 +15,12 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// progress knows how far every controller has come with every object. Queues merge
-// what is not yet reconciled, so that it is states that count, and not calls.
+// progress knows which generation of every object each controller has reached. It does not
+// rely on the number of calls, because queues merge keys that wait to be reconciled.
 type progress struct {
-	reached  [][]atomic.Int64 // the generation, by controller and object
-	missing  atomic.Int64     // of these that are zero
-	complete chan struct{}    // closed when there are none
+	reached  [][]atomic.Int64 // generations by controller and object
+	missing  atomic.Int64     // how many of these are still zero
+	complete chan struct{}    // closed when none is missing
 	calls    atomic.Int64
 }
 
@@ -33,7 +33,7 @@ func newProgress(w work) *progress {
 	return p
 }
 
-// note notes that a controller has seen an object.
+// note records that a controller has seen an object.
 func (p *progress) note(controller int, obj *api.Widget) {
 	p.calls.Add(1)
 	number, err := strconv.Atoi(strings.TrimPrefix(obj.Name, namePrefix))
@@ -45,7 +45,7 @@ func (p *progress) note(controller int, obj *api.Widget) {
 	}
 }
 
-// at reports whether every controller has come to these generations of objects.
+// at reports whether every controller has reached these generations.
 func (p *progress) at(generations map[int]int64) bool {
 	for c := range p.reached {
 		for object, generation := range generations {
@@ -71,7 +71,7 @@ func (p *progress) addController(mgr manager.Manager, n int) error {
 		}))
 }
 
-// addHandler adds what a controller has at its informer, without queue and worker.
+// addHandler adds the event handler that a controller has, without queue and worker.
 func (p *progress) addHandler(mgr manager.Manager, n int) error {
 	inf, err := mgr.GetCache().GetInformer(context.Background(), &api.Widget{})
 	if err != nil {

@@ -38,7 +38,7 @@ func (r results) table(b *strings.Builder, title string, handlers bool) {
 	}
 }
 
-// shares says how much of the CPU time an informer can have to do with at all.
+// shares describes how much of the CPU time an informer can influence at all.
 func (r results) shares() string {
 	var parts []string
 	for _, s := range sides {
@@ -65,7 +65,8 @@ func machine() string {
 		versions["k8s.io/client-go"], versions["sigs.k8s.io/controller-runtime"])
 }
 
-// median returns the middle of a figure of all rounds, or the mean of the two there.
+// median returns the median of a figure over all rounds. With an even number of rounds it is
+// the mean of the middle two.
 func (r results) median(s subject, of func(figures) float64) float64 {
 	var values []float64
 	for _, f := range r[s] {
@@ -78,8 +79,8 @@ func (r results) median(s subject, of func(figures) float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// number formats a figure with three digits that count, or all of them before the
-// point.
+// number formats a figure with three significant digits, or with all digits before the decimal
+// point if there are more.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
