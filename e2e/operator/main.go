@@ -1,7 +1,7 @@
-// Command operator shows the example operator at work: it starts a real Kubernetes API
-// server with a real etcd inside this process, builds the program in examples/operator
-// as it is, runs it, and does to it what happens in production. It needs no cluster,
-// ends by itself, and leaves nothing behind.
+// Command operator demonstrates the example operator. It starts a real Kubernetes API server
+// with a real etcd inside this process, builds the program in examples/operator unchanged,
+// runs it, and puts it through events that happen in production. It needs no cluster, ends by
+// itself, and leaves nothing behind.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(ctx context.Context, patience time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program, err := process.Build(ctx, dir, cluster.Program) // the first time it takes long
+	program, err := process.Build(ctx, dir, cluster.Program) // the first build takes long
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func run(ctx context.Context, patience time.Duration) (err error) {
 	return show(ctx, w, os.Stdout)
 }
 
-// show takes the operator through everything, and says so.
+// show takes the operator through all steps and prints each one.
 func show(ctx context.Context, w *world, out io.Writer) error {
 	if err := w.start(ctx); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 var (
 	shared  *cluster.Cluster
-	program string // the operator's file
+	program string // file of the operator
 )
 
 func TestMain(m *testing.M) {
@@ -41,12 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.ExitCode(code))
 }
 
-// patience is how long a test waits for what should take seconds, on a machine that may
-// be busy with something else.
+// patience limits every wait. The work should take seconds, but the machine may be busy.
 const patience = 5 * time.Minute
 
-// begin starts an operator with flags for a test, with a namespace of the test's own and a ctx that
-// ends long after everything should be done.
+// begin starts an operator with flags, in a namespace of the test's own. The returned ctx ends
+// long after all work should be done.
 func begin(t *testing.T, flags ...string) (context.Context, *world) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -17,7 +17,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/scrape"
 )
 
-// The operator as it runs in production, with probes, metrics and its page.
+// TestTheOperatorIsObserved runs the operator as in production, with probes, metrics and its
+// page.
 func TestTheOperatorIsObserved(t *testing.T) {
 	ctx, w := begin(t, "-http", "localhost:0")
 	site := names(1)
@@ -33,7 +34,7 @@ func TestTheOperatorIsObserved(t *testing.T) {
 	}
 	served := func(path string) (answer string) {
 		t.Helper()
-		// The kubelet, too, asks again.
+		// Poll, as the kubelet does.
 		err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			status, body, err := fetch(ctx, "http://"+address[1]+path)
 			answer = body

@@ -21,14 +21,14 @@ func TestManyConvergeInNoMoreWritesThanItTakes(t *testing.T) {
 	if err := w.operator.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// A write that was made on old knowledge is refused, and is not counted here.
+	// Refused writes, which were based on outdated objects, are not counted here.
 	want := cluster.Calls{
 		{Verb: http.MethodPost, Resource: "ingresses", Code: http.StatusCreated}: n,
 		{Verb: http.MethodPut, Resource: "websites/status", Code: http.StatusOK}: 2 * n,
 		{Verb: http.MethodPut, Resource: "ingresses", Code: http.StatusOK}:       0,
 	}
 	for call, times := range want {
-		// The world may see what a write has done before the answer is counted.
+		// The informers may show the effect of a write before its answer is counted.
 		err := wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
 			return w.front.Calls()[call] >= times, nil
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// converge creates Websites, and gives each an address once it has an Ingress.
+// converge creates Websites, and gives each Ingress an address as soon as it exists.
 func (w *world) converge(ctx context.Context, names ...string) error {
 	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (w *world) converge(ctx context.Context, names ...string) error {
 	return w.allSettled(ctx, names, website.Online)
 }
 
-// recreate deletes the Ingress of a Website by hand, and waits for another.
+// recreate deletes the Ingress of a Website by hand, and waits for a new one.
 func (w *world) recreate(ctx context.Context, name string) error {
 	_, old, err := w.settled(ctx, name, cluster.Host(w.key(name)), website.Online)
 	if err != nil {
@@ -44,10 +44,10 @@ func (w *world) recreate(ctx context.Context, name string) error {
 	if err := w.replaced(ctx, old); err != nil {
 		return err
 	}
-	return w.allSettled(ctx, []string{name}, website.Pending) // the new one has no address
+	return w.allSettled(ctx, []string{name}, website.Pending) // the new Ingress has no address
 }
 
-// replaced waits until there is another Ingress in the place of old.
+// replaced waits until a new Ingress has taken the place of old.
 func (w *world) replaced(ctx context.Context, old *netv1.Ingress) error {
 	err := w.Ingresses.WaitFor(ctx, w.key(old.Name), func(obj *netv1.Ingress, exists bool) bool {
 		return exists && obj.UID != old.UID
@@ -58,9 +58,10 @@ func (w *world) replaced(ctx context.Context, old *netv1.Ingress) error {
 	return nil
 }
 
-// crash creates Websites, kills the operator while it is about to create the Ingress for
-// every second, and deletes an Ingress while nobody operates. Then it starts the operator
-// again, and waits for the rest. It returns how many Ingresses there were in between.
+// crash creates Websites, and kills the operator just before its creation of Ingress number
+// len(names)/2 reaches the API server. It deletes an Ingress while no operator runs. Then it
+// starts the operator again, and waits until all work is done. It returns the number of
+// Ingresses that existed in between.
 func (w *world) crash(ctx context.Context, names []string) (done int, err error) {
 	killed := w.atCreation(int64(len(names)/2), w.operator.Kill)
 	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
@@ -90,7 +91,7 @@ func (w *world) crash(ctx context.Context, names []string) (done int, err error)
 	return done, errors.Join(w.allSettled(ctx, names, website.Pending), w.replaced(ctx, &list.Items[0]))
 }
 
-// interrupt is like crash, but asks the operator to stop, and has no patience.
+// interrupt is like crash, but asks the operator to stop and measures how long that takes.
 func (w *world) interrupt(ctx context.Context, names []string) (took time.Duration, err error) {
 	stopped := w.atCreation(int64(len(names)/2), func() {
 		begun := time.Now()
@@ -114,10 +115,10 @@ func (w *world) interrupt(ctx context.Context, names []string) (took time.Durati
 	return took, w.allSettled(ctx, names, website.Pending)
 }
 
-// conflict moves Websites to other hosts, and then gives them addresses. Whenever the
-// operator first writes one of them or its Ingress after either, somebody else has
-// annotated the object just before. It returns how many writes were refused, and fails if
-// somebody's annotation is lost.
+// conflict moves Websites to other hosts, and then gives them addresses. After each of these
+// changes, somebody else annotates each Website and each Ingress just before the operator
+// writes it for the first time. conflict returns the number of refused writes, and fails if an
+// annotation is lost.
 func (w *world) conflict(ctx context.Context, names []string) (refused int, err error) {
 	was := w.front.Calls().Conflicts()
 	defer w.before.Store(nil)
@@ -130,8 +131,8 @@ func (w *world) conflict(ctx context.Context, names []string) (refused int, err 
 	if err := w.annotated(ctx, names, host, website.Pending, "web", "web"); err != nil {
 		return 0, err
 	}
-	// Of this the operator hears from the Ingress alone, and of what is in its way from
-	// nobody: what somebody else writes to a Website is not its business.
+	// The operator learns of the address from the Ingress alone. Nothing tells it of the
+	// annotations: it ignores what others write to a Website.
 	w.getAhead(ctx, "network")
 	if err := cluster.Each(w.keys(names), func(key types.NamespacedName) error { return w.route(ctx, key) }); err != nil {
 		return 0, err
@@ -140,8 +141,8 @@ func (w *world) conflict(ctx context.Context, names []string) (refused int, err 
 	return w.front.Calls().Conflicts() - was, err
 }
 
-// getAhead has somebody else annotate each object just before the operator writes it for
-// the first time from now on.
+// getAhead makes somebody else annotate each object just before the operator writes it for the
+// first time from now on.
 func (w *world) getAhead(ctx context.Context, team string) {
 	var met sync.Map
 	w.meddle(func(verb, resource, name string) {
@@ -155,13 +156,13 @@ func (w *world) getAhead(ctx context.Context, team string) {
 		if resource == "ingresses" {
 			of = cluster.Ingresses
 		}
-		// Should this fail, the annotation is missed in the end.
+		// If this fails, annotated notices that the annotation is missing.
 		_ = w.Patch(ctx, of, w.key(name), fmt.Sprintf(`{"metadata":{"annotations":{"example.com/team":%q}}}`, team))
 	})
 }
 
-// annotated waits until Websites have settled, and checks the annotations of them and of
-// their Ingresses.
+// annotated waits until the Websites have settled, and checks the annotations of the Websites
+// and of their Ingresses.
 func (w *world) annotated(ctx context.Context, names []string, host func(types.NamespacedName) string, phase website.Phase, onSite, onIngress string) error {
 	for _, name := range names {
 		site, ingress, err := w.settled(ctx, name, host(w.key(name)), phase)
@@ -175,9 +176,10 @@ func (w *world) annotated(ctx context.Context, names []string, host func(types.N
 	return nil
 }
 
-// expire has a Website expire in about two seconds, and waits for it.
+// expire makes a Website expire in about two seconds, and waits until the operator has handled
+// that.
 func (w *world) expire(ctx context.Context, name string) error {
-	expires := metav1.NewTime(time.Now().Add(2 * time.Second)).Rfc3339Copy() // in full seconds
+	expires := metav1.NewTime(time.Now().Add(2 * time.Second)).Rfc3339Copy() // has full seconds only
 	patch := fmt.Sprintf(`{"spec":{"expires":%q}}`, expires.UTC().Format(time.RFC3339))
 	if err := w.Patch(ctx, website.Resource, w.key(name), patch); err != nil {
 		return err

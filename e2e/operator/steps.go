@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// step is one of the demo: what happens, and how.
+// step is one step of the demo: its description and its function.
 type step struct {
 	what string
 	do   func(ctx context.Context, w *world, out io.Writer) error
@@ -81,7 +81,7 @@ func showStop(ctx context.Context, w *world, out io.Writer) error {
 	return nil
 }
 
-// show prints a Website, and the host of its Ingress.
+// show prints a Website and the host of its Ingress.
 func (w *world) show(out io.Writer, name string) {
 	site, exists, err := w.Websites.Get(w.key(name))
 	if err != nil || !exists {

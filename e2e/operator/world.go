@@ -15,18 +15,18 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// address is what the Ingress controller of this world gives to every Ingress.
+// address is the address that the Ingress controller of this world gives to every Ingress.
 const address = "192.0.2.1"
 
-// world is a namespace with Websites, the operator, which is a process, and everybody
-// else who has to do with them, which is this one.
+// world is a namespace with Websites and an operator, which runs as a process. This process
+// plays everyone else.
 type world struct {
 	*cluster.Cluster
 	namespace string
-	program   string // the operator's file
+	program   string // file of the operator
 	front     *cluster.Front
 	operator  *process.Process
-	before    atomic.Pointer[func(*http.Request)] // what happens before a request of the operator, if anything
+	before    atomic.Pointer[func(*http.Request)] // called before each request of the operator; nil for nothing
 }
 
 func newWorld(c *cluster.Cluster, program, namespace string) (w *world, err error) {
@@ -39,7 +39,7 @@ func newWorld(c *cluster.Cluster, program, namespace string) (w *world, err erro
 	return w, err
 }
 
-// close ends what still runs. The Cluster stays.
+// close ends everything that is still running, except the Cluster.
 func (w *world) close() {
 	if w.operator != nil {
 		w.operator.Kill()
@@ -47,19 +47,20 @@ func (w *world) close() {
 	w.front.Close()
 }
 
-// start starts the operator, with flags.
+// start starts the operator with flags.
 func (w *world) start(ctx context.Context, flags ...string) (err error) {
 	w.operator, err = process.Start(exec.CommandContext(ctx, w.program, append(flags, "-kubeconfig", w.front.Kubeconfig)...))
 	return err
 }
 
-// meddle has do happen before each request of the operator, until it is called again.
+// meddle makes the front call do before each request of the operator, until meddle is called
+// again.
 func (w *world) meddle(do func(verb, resource, name string)) {
 	before := func(r *http.Request) { do(cluster.RequestOf(r)) }
 	w.before.Store(&before)
 }
 
-// atCreation has do happen before the operator's nth creation of an Ingress from now on
+// atCreation calls do just before the operator's nth creation of an Ingress, counted from now,
 // reaches the API server. The returned channel is closed when do has returned.
 func (w *world) atCreation(n int64, do func()) <-chan struct{} {
 	var count atomic.Int64
@@ -86,7 +87,7 @@ func names(n int) []string {
 	return list
 }
 
-// keys returns the keys of objects of that name.
+// keys returns the keys of the objects with these names.
 func (w *world) keys(names []string) []types.NamespacedName {
 	list := make([]types.NamespacedName, len(names))
 	for i, name := range names {
@@ -95,14 +96,14 @@ func (w *world) keys(names []string) []types.NamespacedName {
 	return list
 }
 
-// route does what an Ingress controller does: it gives an Ingress an address.
+// route plays the Ingress controller: it gives an Ingress an address.
 func (w *world) route(ctx context.Context, key types.NamespacedName) error {
 	return w.Patch(ctx, cluster.Ingresses, key,
 		fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address), "status")
 }
 
-// settled is Settled, and allSettled for Websites that are where they were created. What
-// goes wrong comes with what the operator says.
+// settled is like Settled, and allSettled is settled for several Websites at the hosts that
+// they were created with. Their errors include the log of the operator.
 func (w *world) settled(ctx context.Context, name, host string, phase website.Phase) (*website.Website, *netv1.Ingress, error) {
 	site, ingress, err := w.Settled(ctx, w.key(name), host, phase)
 	if err != nil {

@@ -22,8 +22,8 @@ type side struct {
 // ours is the side that the others are compared with.
 var ours = side{name: "this library", build: buildExample}
 
-// peers are the other sides. By default, controller-runtime takes the objects that are
-// there at the start after everything that changes; this library has them in one queue.
+// peers are the other sides. By default, controller-runtime handles the objects that exist at
+// the start after everything that changes. This library has both in one queue.
 var peers = []side{
 	{name: "controller-runtime", build: buildPeer},
 	{name: "without its priority queue", build: buildPeer, flags: []string{"-priority-queue=false"}},
@@ -35,11 +35,12 @@ func buildPeer(ctx context.Context, dir string) (string, error) {
 
 const compare = "github.com/customcacheinformer/informer/e2e/operator/compare/"
 
-// What is put into the example, so that it counts its reconciles and can be asked.
+// counted is the code that the build puts into the example. It counts the reconciles and
+// answers requests.
 const counted = "probe.Count(o.reconcile), enqueue.Options"
 
-// buildExample builds the example operator with a probe in it. The sources stay as they
-// are: the compiler is given another file in the place of one of them.
+// buildExample builds the example operator with a probe in it. The sources stay unchanged: an
+// overlay gives the compiler another file in place of one of them.
 func buildExample(ctx context.Context, dir string) (string, error) {
 	sources, err := cluster.Sources(ctx)
 	if err != nil {

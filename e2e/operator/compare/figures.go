@@ -1,13 +1,13 @@
 package main
 
-// phase is what an operator took for a part of the work. Times are in seconds, memory is
-// in bytes, at the end of it.
+// phase holds the measurements of an operator for one part of the work. Times are in seconds.
+// Memory is in bytes, measured at the end of the part.
 type phase struct {
 	Wall, CPU, Peak, Heap       float64
 	Reconciles, Writes, Refused int
 }
 
-// figures are those of one operator in one round.
+// figures holds the measurements of one operator in one round.
 type figures struct{ Create, Restart, Move phase }
 
 // part is a part of the table.
@@ -22,7 +22,7 @@ var parts = []part{
 	{"then all Websites get another host", func(f figures) phase { return f.Move }},
 }
 
-// row is a line of each part.
+// row is a row of each part of the table.
 type row struct {
 	name, unit string
 	of         func(phase) float64

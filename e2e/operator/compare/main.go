@@ -1,8 +1,9 @@
-// Command compare puts the example operator and the same operator written with
-// controller-runtime to the same work, and prints one table.
+// Command compare gives the same work to the example operator and to the same operator written
+// with controller-runtime, and prints one table.
 //
-// The API server is in this process. Each operator is a fresh process, and each round has
-// an API server of its own, so that memory, CPU time and what there is are its own.
+// The API server runs in this process. Each operator is a fresh process, so that its memory
+// and CPU time are its own. Each round has a new API server, so that it starts without objects
+// of earlier rounds.
 package main
 
 import (
@@ -14,7 +15,7 @@ import (
 	"os/signal"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	sites, workers, rounds int
 	write                  string

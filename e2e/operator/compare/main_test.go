@@ -24,7 +24,7 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 	for _, s := range append(slices.Clone(peers), ours) {
 		f := found.rounds[s.name][0]
 		for what, p := range map[string]phase{"start": f.Create, "restart": f.Restart, "other hosts": f.Move} {
-			writes := 2 * n // an Ingress and a status each
+			writes := 2 * n // an Ingress and a status for each Website
 			if what == "restart" {
 				writes = 0
 			}

@@ -18,15 +18,15 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// results are the figures of each round, by the name of the side, and the versions of
-// what the first side was built of.
+// results holds the figures of each round by the name of the side, and the versions of the
+// modules in the program of the first side.
 type results struct {
 	rounds   map[string][]figures
 	versions map[string]string
 }
 
-// measureAll measures all sides in each round, in an order that changes, and checks that
-// they come to the same end.
+// measureAll measures all sides in each round and checks that they reach the same end state.
+// The order changes from round to round.
 func measureAll(ctx context.Context, c config) (found results, err error) {
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -59,13 +59,13 @@ func measureAll(ctx context.Context, c config) (found results, err error) {
 			}
 			found.rounds[s.name] = append(found.rounds[s.name], f)
 		}
-		slices.Reverse(order) // who comes first may have it better, or worse
+		slices.Reverse(order) // being first may be an advantage, or a disadvantage
 	}
 	return found, nil
 }
 
-// measure takes one operator through everything, on an API server of its own, and returns
-// how all Websites and Ingresses are in the end.
+// measure takes one operator through all parts of the work, on an API server of its own. end
+// describes all Websites and Ingresses at the end.
 func measure(ctx context.Context, c config, program subjectProgram) (f figures, end string, err error) {
 	world, err := cluster.Start(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func measure(ctx context.Context, c config, program subjectProgram) (f figures, 
 	return f, made + moved, err
 }
 
-// create measures how an operator that is new does all there is to do.
+// create measures how a new operator does all the work.
 func create(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (p phase, err error) {
 	s, err := startSubject(ctx, world, program, c.workers)
 	if err != nil {
@@ -106,8 +106,8 @@ func create(ctx context.Context, c config, world *cluster.Cluster, program subje
 	return s.end(ctx)
 }
 
-// restart measures how one finds out that all is done, and then how all Websites are
-// moved to other hosts.
+// restart measures how an operator finds out that all work is done, and then how it moves all
+// Websites to other hosts.
 func restart(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (start, move phase, err error) {
 	s, err := startSubject(ctx, world, program, c.workers)
 	if err != nil {
@@ -131,7 +131,7 @@ func restart(ctx context.Context, c config, world *cluster.Cluster, program subj
 	return start, move, err
 }
 
-// settled waits until all Websites, at these hosts, have an Ingress and a status.
+// settled waits until all Websites have the given hosts, an Ingress and a status.
 func settled(ctx context.Context, world *cluster.Cluster, keys []types.NamespacedName, host func(types.NamespacedName) string) error {
 	for _, key := range keys {
 		if _, _, err := world.Settled(ctx, key, host(key), website.Pending); err != nil {
@@ -141,7 +141,7 @@ func settled(ctx context.Context, world *cluster.Cluster, keys []types.Namespace
 	return nil
 }
 
-// endState returns what there is, without what is different on every API server.
+// endState describes all objects, without the parts that differ between API servers.
 func endState(world *cluster.Cluster) (string, error) {
 	type object struct {
 		Name, Owner string

@@ -41,7 +41,7 @@ func (r results) report(c config) string {
 	return b.String()
 }
 
-// versionsOf returns what a program was built of.
+// versionsOf returns the versions of the modules in a program.
 func versionsOf(program string) map[string]string {
 	versions := map[string]string{}
 	if info, err := buildinfo.ReadFile(program); err == nil {
@@ -52,7 +52,8 @@ func versionsOf(program string) map[string]string {
 	return versions
 }
 
-// median returns the middle of a figure of all rounds, or the mean of the two there.
+// median returns the median of a figure over all rounds. With an even number of rounds it is
+// the mean of the middle two.
 func median(rounds []figures, of func(figures) float64) float64 {
 	var values []float64
 	for _, f := range rounds {
@@ -65,7 +66,8 @@ func median(rounds []figures, of func(figures) float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// number formats a figure with three digits that count, or all of them before the point.
+// number formats a figure with three significant digits, or with all digits before the decimal
+// point if there are more.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):

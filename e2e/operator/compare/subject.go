@@ -16,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 )
 
-// subject is an operator that is measured, a process with a probe, and how the phase
-// began that it is in.
+// subject is an operator under measurement: a process with a probe, and its figures from the
+// beginning of the current phase.
 type subject struct {
 	process *process.Process
 	front   *cluster.Front
@@ -29,13 +29,13 @@ type subject struct {
 	probe.Reading
 }
 
-// subjectProgram is how an operator is started.
+// subjectProgram is the program of an operator and the flags to start it with.
 type subjectProgram struct {
 	file  string
 	flags []string
 }
 
-// startSubject starts an operator, and with it the first phase.
+// startSubject starts an operator and begins the first phase.
 func startSubject(ctx context.Context, c *cluster.Cluster, program subjectProgram, workers int) (s *subject, err error) {
 	s = &subject{}
 	if s.front, err = c.Front(nil); err != nil {
@@ -57,7 +57,7 @@ func startSubject(ctx context.Context, c *cluster.Cluster, program subjectProgra
 	return s, err
 }
 
-// ask asks the probe.
+// ask sends the probe a request and returns its answer.
 func (s *subject) ask(r probe.Request) (reading probe.Reading, err error) {
 	if err = json.NewEncoder(s.in).Encode(r); err == nil {
 		err = s.out.Decode(&reading)
@@ -75,8 +75,9 @@ func (s *subject) begin() (err error) {
 	return err
 }
 
-// end waits until the operator does nothing any more, and returns what it took since the
-// phase began. Its time is up to now, when the caller has seen that the work is done.
+// end waits until the operator is idle, and returns its measurements since the phase began.
+// The wall time of the phase ends when end is called, because the caller has then seen that
+// the work is done.
 func (s *subject) end(ctx context.Context) (phase, error) {
 	f := phase{Wall: time.Since(s.began).Seconds()}
 	if err := s.quiet(ctx); err != nil {
@@ -93,7 +94,7 @@ func (s *subject) end(ctx context.Context) (phase, error) {
 	return f, nil
 }
 
-// quiet waits until nothing was reconciled and written for half a second.
+// quiet waits until nothing has been reconciled or written for half a second.
 func (s *subject) quiet(ctx context.Context) error {
 	const still = 500 * time.Millisecond
 	last, since := [2]int{-1}, time.Now()
@@ -114,7 +115,7 @@ func (s *subject) quiet(ctx context.Context) error {
 	return nil
 }
 
-// stop stops the operator, which has to end well.
+// stop stops the operator. It returns an error unless the operator exits without one.
 func (s *subject) stop(ctx context.Context) error {
 	defer s.front.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

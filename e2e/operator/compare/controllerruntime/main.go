@@ -1,5 +1,5 @@
-// Command controllerruntime is the example operator written with controller-runtime: the
-// same flags, the same reads and writes, the same result.
+// Command controllerruntime is the example operator written with controller-runtime. It has
+// the same flags, the same reads and writes, and the same result.
 package main
 
 import (
@@ -77,8 +77,7 @@ func connect(ctx context.Context, kubeconfig string, workers int, priority bool)
 	return mgr.Start(ctx)
 }
 
-// mapper knows the resources of both kinds, as the API server of the comparison has no
-// discovery.
+// mapper knows the resources of both kinds. The API server of the comparison has no discovery.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{website.Kind, netv1.SchemeGroupVersion.WithKind("Ingress")} {

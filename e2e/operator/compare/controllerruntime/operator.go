@@ -49,7 +49,7 @@ func (o *operator) reconcile(ctx context.Context, r reconcile.Request) (result r
 	return result, o.client.Status().Update(ctx, site)
 }
 
-// ensureIngress creates, mends or deletes the Ingress of site, and returns it.
+// ensureIngress creates, repairs or deletes the Ingress of site, and returns it.
 func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wanted bool) (*netv1.Ingress, error) {
 	desired, found := ingressFor(site), &netv1.Ingress{}
 	err := o.client.Get(ctx, client.ObjectKeyFromObject(site), found)

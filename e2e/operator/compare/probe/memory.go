@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// peakMemory returns the most memory that was resident, or 0 where the system does not
-// say. On Linux, getrusage would begin with what the process had that started this one.
+// peakMemory returns the most memory that was resident, or 0 where the system does not report
+// it. It does not use getrusage: on Linux that value starts with the memory of the parent
+// process.
 func peakMemory() float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

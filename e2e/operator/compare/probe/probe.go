@@ -1,5 +1,5 @@
-// Package probe is in both operators that are compared: it counts their reconciles, and
-// answers, on standard input and output, how they are doing.
+// Package probe is built into both operators of the comparison. It counts their reconciles,
+// and answers requests for their figures on standard input and output.
 package probe
 
 import (
@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// Request is a line to an operator, which answers each with a Reading.
+// Request is a line sent to an operator. The operator answers each Request with a Reading.
 type Request struct {
-	Keys int  // answer once that many different keys have been reconciled
-	Heap bool // collect garbage, and say what is left
+	Keys int  // answer once this many different keys have been reconciled
+	Heap bool // collect garbage first, and report the live heap
 }
 
-// Reading is how an operator is doing. CPU is in seconds since it was started, memory in
+// Reading holds the figures of an operator. CPU is in seconds since its start, memory is in
 // bytes.
 type Reading struct {
 	Reconciles int
 	CPU        float64
 	Peak       float64 // most memory that was ever resident
-	Heap       float64 // what is left of it without garbage, if that was asked for
+	Heap       float64 // live heap without garbage, if the Request asked for it
 }
 
-// Count returns a reconcile function that does what the given one does, counted, and
-// answers requests from now on. It is to be called once.
+// Count returns a reconcile function that counts its calls and calls the given one. It also
+// starts to answer requests. Call it once.
 func Count[K comparable, R any](reconcile func(context.Context, K) (R, error)) func(context.Context, K) (R, error) {
 	p := &probe[K]{keys: map[K]bool{}}
 	go p.answer(os.Stdin, os.Stdout)
@@ -42,7 +42,7 @@ func Count[K comparable, R any](reconcile func(context.Context, K) (R, error)) f
 type probe[K comparable] struct {
 	mu    sync.Mutex // protects the rest
 	calls int
-	keys  map[K]bool // that have been reconciled
+	keys  map[K]bool // keys that have been reconciled
 }
 
 func (p *probe[K]) count(key K) {
@@ -79,9 +79,9 @@ func (p *probe[K]) answer(in io.Reader, out io.Writer) {
 	}
 }
 
-// liveHeap returns what is left of the heap when the garbage is gone.
+// liveHeap returns the size of the heap without garbage.
 func liveHeap() float64 {
-	for range 3 { // the first leaves what is in pools, and what has a finalizer
+	for range 3 { // one collection leaves objects in pools and objects with finalizers
 		runtime.GC()
 	}
 	var m runtime.MemStats

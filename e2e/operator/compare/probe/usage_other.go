@@ -4,5 +4,5 @@ package probe
 
 import "time"
 
-// cpuTime is not known here.
+// cpuTime returns 0, because the CPU time is not known on this system.
 func cpuTime() time.Duration { return 0 }

@@ -13,10 +13,10 @@ type Call struct {
 	Code     int    // such as 409
 }
 
-// Calls says how many there were of each.
+// Calls counts the requests of each sort.
 type Calls map[Call]int
 
-// RequestOf returns what r is about: the verb, the resource, and the name of the object.
+// RequestOf returns the verb, the resource and the name of the object of a request.
 func RequestOf(r *http.Request) (verb, resource, name string) {
 	// apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -29,13 +29,13 @@ func RequestOf(r *http.Request) (verb, resource, name string) {
 	return r.Method, path.Join(parts[3], parts[5]), parts[4]
 }
 
-// Writes returns the number of requests that wanted to change something.
+// Writes returns the number of requests that were meant to change something.
 func (c Calls) Writes() int {
 	return c.sum(func(call Call) bool { return call.Verb != http.MethodGet })
 }
 
-// Conflicts returns the number of writes that were refused because what they were based
-// on was not the newest.
+// Conflicts returns the number of writes that were refused because they were based on an
+// outdated version.
 func (c Calls) Conflicts() int {
 	return c.sum(func(call Call) bool { return call.Verb == http.MethodPut && call.Code == http.StatusConflict })
 }

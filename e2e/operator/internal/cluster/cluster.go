@@ -1,6 +1,6 @@
-// Package cluster is what the example operator needs of a cluster: a real API server
-// with Websites and Ingresses, clients and informers of them, and for each operator a
-// Front of its own that it reaches the API server through.
+// Package cluster provides what the example operator needs of a cluster: a real API server
+// with Websites and Ingresses, clients and informers for them, and for each operator a Front
+// of its own, through which it reaches the API server.
 package cluster
 
 import (
@@ -30,26 +30,26 @@ import (
 // Program is the import path of the example operator.
 const Program = "github.com/customcacheinformer/informer/examples/operator"
 
-// Ingresses is what Ingresses are under in the API.
+// Ingresses is the resource of Ingresses in the API.
 var Ingresses = netv1.SchemeGroupVersion.WithResource("ingresses")
 
-// Cluster is an API server, with clients and informers that are not the operator's.
+// Cluster is an API server with clients and informers. The operator uses none of these.
 type Cluster struct {
 	*apiserver.Server
 	Sites   website.Interface
 	Kube    kubernetes.Interface
 	dynamic dynamic.Interface
 
-	// Websites and Ingresses know all there are, in all namespaces.
+	// Websites and Ingresses hold all objects of all namespaces.
 	Websites  *informer.CustomCacheInformer[*website.Website]
 	Ingresses *informer.CustomCacheInformer[*netv1.Ingress]
 
 	informers informer.Group
 	stop      context.CancelFunc
-	ended     chan error // of the informers
+	ended     chan error // receives the result of the informers when they have ended
 }
 
-// Start starts a Cluster that runs until Stop. ctx bounds the start alone.
+// Start starts a Cluster that runs until Stop. ctx bounds only the start.
 func Start(ctx context.Context) (*Cluster, error) {
 	server, err := apiserver.Start(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func Start(ctx context.Context) (*Cluster, error) {
 	return c, nil
 }
 
-// Stop stops everything and returns when it has.
+// Stop stops the informers and the API server, and returns when both have stopped.
 func (c *Cluster) Stop() error {
 	c.stop()
 	err := <-c.ended
@@ -86,8 +86,7 @@ func Sources(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// install has the API server serve the definition that the operator comes with, and
-// Ingresses.
+// install installs the operator's definition, and a stand-in for Ingresses.
 func (c *Cluster) install(ctx context.Context) error {
 	dir, err := Sources(ctx)
 	if err != nil {
@@ -108,7 +107,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	return err
 }
 
-// connect makes the clients and the informers.
+// connect creates the clients and the informers.
 func (c *Cluster) connect() (err error) {
 	config := c.Config()
 	config.ContentType = runtime.ContentTypeJSON // the Ingresses are a stand-in, see Install
@@ -130,8 +129,8 @@ func (c *Cluster) connect() (err error) {
 	return errors.Join(c.informers.Add(c.Websites), c.informers.Add(c.Ingresses))
 }
 
-// Patch changes an object, or one of its subresources, by a JSON merge patch, which has
-// no conflicts.
+// Patch changes an object or one of its subresources with a JSON merge patch, which cannot
+// conflict.
 func (c *Cluster) Patch(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName, patch string, subresources ...string) error {
 	_, err := c.dynamic.Resource(resource).Namespace(key.Namespace).
 		Patch(ctx, key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)

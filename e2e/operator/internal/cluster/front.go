@@ -21,23 +21,24 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Front forwards the requests of one operator to the API server. It counts them, may
-// have something happen first, and translates what is protobuf, so that the operator
-// needs no other settings than in a cluster.
+// Front forwards the requests of one operator to the API server and counts them. It can call a
+// function before each request. It translates protobuf to JSON, so that the operator needs the
+// same settings as in a cluster.
 type Front struct {
-	// Kubeconfig is the file that tells the operator of the Front.
+	// Kubeconfig is the file with which the operator finds the Front.
 	Kubeconfig string
 
 	before func(*http.Request)
 	server http.Server
-	ended  sync.WaitGroup // the accepting of connections
+	ended  sync.WaitGroup // for the goroutine that accepts connections
 
 	mu    sync.Mutex // protects calls
 	calls Calls
 }
 
-// Front starts a Front. It calls before, unless that is nil, with each request before it
-// forwards it, from several goroutines. The caller must close it.
+// Front starts a Front. Unless before is nil, the Front calls it with each request before it
+// forwards the request; the calls come from several goroutines. The caller must close the
+// Front.
 func (c *Cluster) Front(before func(*http.Request)) (*Front, error) {
 	target, err := url.Parse(c.Config().Host)
 	if err != nil {
@@ -52,7 +53,7 @@ func (c *Cluster) Front(before func(*http.Request)) (*Front, error) {
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      transport,
 		ModifyResponse: f.count,
-		// The operator is gone, or the API server is.
+		// This happens when the operator or the API server is gone.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	f.server.Handler = f.handler(proxy)
@@ -74,7 +75,7 @@ func (f *Front) handler(next http.Handler) http.Handler {
 			return
 		}
 		if r.Method != http.MethodGet {
-			// A write that has come this far is made, also if the operator dies meanwhile.
+			// A write that has arrived here is made even if the operator dies in the meantime.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 			defer cancel()
 			r = r.WithContext(ctx)
@@ -129,7 +130,7 @@ func (f *Front) Close() {
 	}
 }
 
-// Calls returns what has been answered up to now.
+// Calls returns the counts of the requests that have been answered so far.
 func (f *Front) Calls() Calls {
 	f.mu.Lock()
 	defer f.mu.Unlock()

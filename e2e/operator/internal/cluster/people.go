@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// CreateSites creates Websites, several at once, each at a host of its own.
+// CreateSites creates Websites, each at a host of its own. It creates several at a time.
 func (c *Cluster) CreateSites(ctx context.Context, keys []types.NamespacedName) error {
 	return Each(keys, func(key types.NamespacedName) error {
 		_, err := c.Sites.Websites(key.Namespace).Create(ctx, &website.Website{
@@ -27,16 +27,16 @@ func (c *Cluster) CreateSites(ctx context.Context, keys []types.NamespacedName) 
 // Host returns the host that a Website is created with.
 func Host(key types.NamespacedName) string { return key.Name + ".example.com" }
 
-// MoveSites has Websites ask for other hosts, several at once.
+// MoveSites changes the hosts of Websites, several at a time.
 func (c *Cluster) MoveSites(ctx context.Context, keys []types.NamespacedName, host func(types.NamespacedName) string) error {
 	return Each(keys, func(key types.NamespacedName) error {
 		return c.Patch(ctx, website.Resource, key, fmt.Sprintf(`{"spec":{"host":%q}}`, host(key)))
 	})
 }
 
-// Settled waits until an operator has done for a Website, which has that host, all that
-// there is to do, and returns both objects then; of one that has expired, there is no
-// Ingress.
+// Settled waits until an operator has finished its work for a Website at the given host, and
+// returns both objects as they are then. The Ingress of an expired Website is nil, because it
+// is deleted.
 func (c *Cluster) Settled(ctx context.Context, key types.NamespacedName, host string, phase website.Phase) (site *website.Website, ingress *netv1.Ingress, err error) {
 	err = c.Websites.WaitFor(ctx, key, func(obj *website.Website, exists bool) bool {
 		site = obj
@@ -58,7 +58,7 @@ func (c *Cluster) Settled(ctx context.Context, key types.NamespacedName, host st
 	return site, ingress, nil
 }
 
-// Each calls do for each key, several at once, and returns what went wrong.
+// Each calls do for each key, several at a time, and returns the errors.
 func Each(keys []types.NamespacedName, do func(key types.NamespacedName) error) error {
 	const goroutines = 8
 	errs := make([]error, goroutines)

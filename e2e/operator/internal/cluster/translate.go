@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// translate makes JSON of a request in protobuf, which clients of Kubernetes' own kinds
-// prefer, but a stand-in is not served in. What it answers is JSON then, which these
-// clients understand as well.
+// translate turns a request in protobuf into one in JSON. Clients of Kubernetes' own kinds
+// prefer protobuf, but a stand-in is served as JSON only. The answer is then JSON too, which
+// these clients also understand.
 func translate(r *http.Request) error {
 	if strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
 		r.Header.Set("Accept", runtime.ContentTypeJSON)

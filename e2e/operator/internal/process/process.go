@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Build builds the program of that import path into dir, with flags of go build, and
-// returns its file.
+// Build builds the program with the given import path into dir, with flags of go build. It
+// returns the path of the executable.
 func Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	file := filepath.Join(dir, path.Base(program))
 	args := append([]string{"build", "-o", file}, flags...)
@@ -25,16 +25,16 @@ func Build(ctx context.Context, dir, program string, flags ...string) (string, e
 	return file, nil
 }
 
-// Process is a program that runs, or has run.
+// Process is a program that runs or has run.
 type Process struct {
-	Log *Log // what it wrote to standard error
+	Log *Log // everything that it wrote to standard error
 
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has, with err
+	ended chan struct{} // closed when the process has ended; err is set before
 	err   error
 }
 
-// Start starts cmd, with its standard error in a Log.
+// Start starts cmd and collects its standard error in a Log.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Log: &Log{}, cmd: cmd, ended: make(chan struct{})}
 	cmd.Stderr = p.Log
@@ -48,18 +48,17 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Kill ends the process as a crash would, with no time for anything, and returns when
-// it has ended.
+// Kill ends the process without warning, as a crash would, and returns when it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Stop asks the process to end, and returns when it has: an error unless its exit code
-// is 0. When ctx ends it is killed.
+// Stop asks the process to end and returns when it has ended. It returns an error unless the
+// exit code is 0. If ctx ends first, it kills the process and returns an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -76,20 +75,20 @@ func (p *Process) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Log is what a process writes.
+// Log collects the output of a process.
 type Log struct {
 	mu sync.Mutex // protects b
 	b  bytes.Buffer
 }
 
-// Write is of io.Writer.
+// Write implements io.Writer.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-// String returns all that was written.
+// String returns everything that was written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
