@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// flood is a source that delivers as fast as it is read, and remembers nothing.
+// flood is a source that delivers events as fast as they are read, and stores nothing.
 type flood struct {
 	names  []string
 	events chan watch.Event
@@ -56,15 +56,15 @@ func (f *flood) Watch(metav1.ListOptions) (watch.Interface, error) {
 
 func (f *flood) IsWatchListSemanticsUnSupported() bool { return true }
 
-// update delivers updates from..to-1.
+// update delivers the updates from..to-1.
 func (f *flood) update(from, to int) {
 	for n := from; n < to; n++ {
 		f.events <- watch.Event{Type: watch.Modified, Object: f.object(n)}
 	}
 }
 
-// follower checks that the versions of each object rise, and that Old is what it
-// knows. If it is blocked, its second call waits.
+// follower checks that the versions of each object rise, and that Old is the object it knows.
+// If blocked is set, its second call waits for that channel.
 type follower struct {
 	t       *testing.T
 	calls   int
@@ -110,8 +110,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestABlockedWatcherTakesLittleMemoryAndDelaysNobody is what client-go needs
-// 1282 MiB for.
+// TestABlockedWatcherTakesLittleMemoryAndDelaysNobody plays a case for which client-go needs
+// 1282 MiB.
 func TestABlockedWatcherTakesLittleMemoryAndDelaysNobody(t *testing.T) {
 	const objects, backlog, limit = 1000, 1024, 8 << 20
 	updates := 1_000_000
@@ -198,7 +198,7 @@ func TestTheDefaultBacklogIsBounded(t *testing.T) {
 		start(t, inf)
 		<-inf.Synced()
 		src.update(1, 2)
-		synctest.Wait() // and its second call waits
+		synctest.Wait() // now its second call waits
 		src.update(2, 2+informer.DefaultMaxBacklog)
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != 1+informer.DefaultMaxBacklog || s.Merged != 0 {
@@ -224,9 +224,9 @@ func TestTheStateAWatcherIsToldDoesNotCountForItsBacklog(t *testing.T) {
 		slow := newFollower(t)
 		slow.blocked = make(chan struct{})
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](slow.handle), informer.WatcherOptions{MaxBacklog: backlog})
-		synctest.Wait() // and its second call waits
+		synctest.Wait() // now its second call waits
 		for n := range backlog {
-			src.update((n+1)*objects, (n+1)*objects+1) // of the first object
+			src.update((n+1)*objects, (n+1)*objects+1) // updates of the first object
 		}
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != objects+backlog-1 || s.Merged != 0 {
@@ -243,8 +243,8 @@ func TestTheStateAWatcherIsToldDoesNotCountForItsBacklog(t *testing.T) {
 	})
 }
 
-// TestADeletedAndCreatedObjectShowsBothEvents goes through a blocked watcher's
-// backlog, and so does an object that it never hears of.
+// TestADeletedAndCreatedObjectShowsBothEvents sends the events through the backlog of a
+// blocked watcher. The same backlog holds an object that the watcher is never told of.
 func TestADeletedAndCreatedObjectShowsBothEvents(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
@@ -297,7 +297,7 @@ func kindsOf(events []event, name string) string {
 	return kinds[min(1, len(kinds)):]
 }
 
-// unforgetful is a store that says it has deleted something, and has it still.
+// unforgetful is a store whose Delete reports success but keeps the object.
 type unforgetful struct{ *informertest.Store }
 
 func (unforgetful) Delete(any) error { return nil }

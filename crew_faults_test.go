@@ -19,8 +19,8 @@ import (
 
 func quiet(context.Context, error) {}
 
-// TestNoRetryIsForgotten runs on real goroutines and real time: client-go's delaying
-// queue drops a wait if one of the same key is about to end.
+// TestNoRetryIsForgotten runs on real goroutines and real time. client-go's delaying queue
+// drops a delay if an earlier one for the same key is about to end.
 func TestNoRetryIsForgotten(t *testing.T) {
 	const objects, rounds = 500, 10
 	src := informertest.NewSource[configMap]()
@@ -62,7 +62,7 @@ func TestNoRetryIsForgotten(t *testing.T) {
 		patience := time.After(30 * time.Second)
 		for n := 0; n < objects; {
 			select {
-			case <-failed: // had begun before
+			case <-failed: // these calls had begun before
 			case <-healed:
 				n++
 			case <-patience:
@@ -92,9 +92,9 @@ func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
 		informertest.Run(t, inf)
 		synctest.Wait()
 		fail = true
-		src.Apply(object("a", "A")) // leaves the inner selection: the delete fails
+		src.Apply(object("a", "A")) // leaves the inner selection; that delete fails
 		sleepBubble(time.Second / 2)
-		src.Apply(object("a", "")) // leaves the outer one too
+		src.Apply(object("a", "")) // leaves the outer selection too
 		sleepBubble(time.Hour)
 		if has {
 			t.Error("was not told of the end")
@@ -196,7 +196,8 @@ func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
 	})
 }
 
-// hangingList lists, and returns it when the gate opens.
+// hangingList reads the listing at once, but returns it only when the gate opens. Add fails
+// while full is set.
 type hangingList struct {
 	cache.Store
 	gate atomic.Pointer[chan struct{}]
@@ -231,7 +232,7 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		sleepBubble(30 * time.Second)
 		gate := make(chan struct{})
 		store.gate.Store(&gate)
-		sleepBubble(40 * time.Second) // the resync lists
+		sleepBubble(40 * time.Second) // the resync is listing now
 		src.Apply(object("b", ""))
 		synctest.Wait()
 		store.full.Store(true)
@@ -260,7 +261,7 @@ func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
 		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
 		stop := start(t, inf)
 		<-inf.Synced()
-		sleepBubble(time.Second / 2) // the failure is being reported
+		sleepBubble(time.Second / 2) // the failure is still being reported; its retry is already decided
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); calls != 2 || took > time.Second {

@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// always retries after a second.
+// always retries after one second.
 func always(int, error) (time.Duration, bool) { return time.Second, true }
 
 func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
@@ -77,8 +77,7 @@ type attempt struct {
 	what string
 }
 
-// attempts notes each call, and fails as often as failures says for the value of
-// an object.
+// attempts records each call. For each value of an object, it fails as often as failures says.
 type attempts struct {
 	begun    time.Time
 	failures map[string]int
@@ -104,7 +103,8 @@ func (a *attempts) check(t *testing.T, want ...attempt) {
 	a.made = nil
 }
 
-// retried runs an informer over "a" and "b" with one watcher.
+// retried runs an informer with one watcher, whose calls a records. It returns the source, the
+// registration and the reported errors.
 func retried(t *testing.T, queue informer.QueueKind, a *attempts, opts informer.WatcherOptions) (*source, *informer.Registration, *errorLog) {
 	t.Helper()
 	var errs errorLog
@@ -187,7 +187,7 @@ func TestANewerEventJoinsTheOneThatWaits(t *testing.T) {
 		a.check(t, attempt{0, "added a 1"}, attempt{time.Second, "added a 3"}, attempt{2 * time.Second, "added a 3"}, attempt{3 * time.Second, "added a 3"})
 		checkEventErrors(t, errs,
 			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false",
-			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false") // counted anew
+			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false") // a new count
 		if s := reg.Stats(); s.Pending != 0 || s.Delivered != 1 || s.Merged != 2 {
 			t.Errorf("in the end: %+v", s)
 		}
@@ -219,7 +219,7 @@ func TestSyncedComesAlsoIfTheFirstAttemptFailsAndSomethingNewerIsThere(t *testin
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		store := newPlainStore(src.Objects()...)
-		src.Apply(object("a", "2")) // which the first list tells
+		src.Apply(object("a", "2")) // the first list contains this version
 		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
 		calls := 0
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
@@ -311,8 +311,8 @@ func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {
 	})
 }
 
-// TestWhateverFailsTheEndIsRight lets calls fail at random, with and without
-// effect. What has taken effect must in the end be what the source has.
+// TestWhateverFailsTheEndIsRight lets calls fail at random, with and without effect. The calls
+// that took effect must lead to the state of the source.
 func TestWhateverFailsTheEndIsRight(t *testing.T) {
 	seeds := 40
 	if testing.Short() {
@@ -379,7 +379,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 	}
 }
 
-// dice may be thrown from any goroutine.
+// dice is a random generator that any goroutine may use.
 type dice struct {
 	mu  sync.Mutex // protects rnd
 	rnd *rand.Rand

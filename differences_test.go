@@ -15,8 +15,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// What docs/differences-from-client-go.md says of single situations. What it says of the
-// rest is said where both are compared, in shared_*_test.go.
+// TestDifferences checks the single situations of docs/differences-from-client-go.md. The
+// other differences are checked in shared_*_test.go, where both informers are compared.
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": deleteOfAStranger,
@@ -130,7 +130,7 @@ func silentStream(t *testing.T, s shared) {
 
 func transformToNothing(t *testing.T, s shared) {
 	inf := s.new(two(), 0)
-	bare := func(raw any) (any, error) { // which client-go may call twice
+	bare := func(raw any) (any, error) { // client-go may call this twice for one object
 		return &metav1.ObjectMeta{Name: raw.(metav1.Object).GetName(), Namespace: "default"}, nil
 	}
 	if err := inf.SetTransform(bare); err != nil {

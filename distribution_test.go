@@ -17,8 +17,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// TestDistributingAllocatesNothingButTheLog distributes to watchers that keep up,
-// to one that is blocked, and to one whose events are merged.
+// TestDistributingAllocatesNothingButTheLog distributes to a watcher that keeps up, and to one
+// that is blocked.
 func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 	const chunks = 50
 	d := newDistribution()
@@ -41,7 +41,7 @@ func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 			d.distribute(one[n%maxChunk : n%maxChunk+1])
 		}
 	})
-	// A chunk is two allocations. The runtime's own, for goroutines that sleep, come on top.
+	// A chunk takes two allocations. The runtime adds some for goroutines that sleep.
 	if most := float64(2*chunks + 10); got > most {
 		t.Errorf("%d events cost %v allocations, more than %v", chunks*maxChunk, got, most)
 	}
@@ -83,10 +83,9 @@ func (d *distribution) updates(n int) []record[pod] {
 	return records
 }
 
-// BenchmarkDistribution measures what lies between one goroutine that tells of
-// changes, one at a time, and many watchers that count them: the distribution alone,
-// without a source, a queue or a store. client-go's is driven in the way in which
-// its own controller does it.
+// BenchmarkDistribution measures the distribution alone, without a source, a queue or a store:
+// one goroutine distributes changes, one at a time, to many watchers that count them.
+// client-go's distribution is called in the way in which its own controller calls it.
 func BenchmarkDistribution(b *testing.B) {
 	for _, watchers := range []int{1, 10, 100, 1000} {
 		for _, side := range []struct {
@@ -150,18 +149,18 @@ func distributeShared(b *testing.B, watchers int) {
 	told.measure(b, func(int) { controller.OnUpdate(obj, obj) })
 }
 
-// withoutStreams is a source that does not stream the first state.
+// withoutStreams is a source that does not stream the initial state.
 type withoutStreams struct{ *cache.ListWatch }
 
 func (withoutStreams) IsWatchListSemanticsUnSupported() bool { return true }
 
-// told counts what watchers have handled.
+// told waits until all watchers have handled their events.
 type told struct {
 	watchers int
 	all      sync.WaitGroup
 }
 
-// newTold adds watchers that are to handle b.N events each.
+// newTold adds watchers that each expect b.N events.
 func newTold(b *testing.B, watchers int, add func(*counter)) *told {
 	t := &told{watchers: watchers}
 	t.all.Add(watchers)
@@ -171,11 +170,11 @@ func newTold(b *testing.B, watchers int, add func(*counter)) *told {
 	return t
 }
 
-// counter counts what one watcher handles.
+// counter counts the events that one watcher handles.
 type counter struct {
 	left int
 	all  *sync.WaitGroup
-	_    [112]byte // no other counter in the same cache line
+	_    [112]byte // keeps other counters out of this cache line
 }
 
 func (c *counter) count() {
@@ -184,7 +183,7 @@ func (c *counter) count() {
 	}
 }
 
-// measure distributes b.N events and waits until all are handled.
+// measure distributes b.N events and waits until all watchers have handled them.
 func (t *told) measure(b *testing.B, distribute func(n int)) {
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)

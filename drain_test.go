@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// undelivered collects what an informer says it has not told.
+// undelivered collects the undelivered events that an informer reports.
 type undelivered struct {
 	mu   sync.Mutex
 	told map[string]int
@@ -32,14 +32,14 @@ func (u *undelivered) observer() *informer.Observer {
 	}}
 }
 
-// handling is a recorder that knows how many of its calls were not interrupted.
+// handling is a recorder that counts its calls that were not interrupted.
 type handling struct {
 	recorder
 	handled atomic.Int64
 }
 
-// waitingFor lets 10,000 events wait for a watcher that takes a millisecond for
-// each, and returns when it has begun.
+// waitingFor makes 10,000 events wait for a watcher that takes a millisecond for each. It
+// returns when the watcher has begun.
 func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opts informer.WatcherOptions) (r *handling, src *source, u *undelivered, stop func()) {
 	t.Helper()
 	src = informertest.NewSource[configMap]()
@@ -62,7 +62,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 	for n := range 10_000 {
 		src.Apply(object(fmt.Sprint("o", n), ""))
 	}
-	// In no time, so that nearly all of them wait.
+	// No time passes here in the bubble, so nearly all events still wait.
 	if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
 	}
 }
 
-// TestAPanicEndsTheProcess runs this test again, in a process that is to die.
+// TestAPanicEndsTheProcess runs itself again, in a process that must die.
 func TestAPanicEndsTheProcess(t *testing.T) {
 	const variable = "INFORMER_TEST_PANIC"
 	if mode := os.Getenv(variable); mode != "" {

@@ -51,10 +51,10 @@ func ExampleGroup() {
 	enough, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := group.WaitForSync(enough); err != nil {
-		fmt.Println(err) // says who is late, and why
+		fmt.Println(err) // names the informers that are late, and why
 		return
 	}
-	// What one informer knows can now be looked up in the other.
+	// Objects of one informer can now be looked up in the other.
 	for key, pod := range pods.All() {
 		account := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}
 		_, exists, err := accounts.Get(account)
@@ -68,8 +68,8 @@ func ExampleGroup() {
 	// ok
 }
 
-// SharedPods returns the informer over the Pods of a namespace that all parts of the
-// program have in common.
+// SharedPods returns the informer for the Pods of a namespace. All parts of the program share
+// it.
 func SharedPods(group *informer.Group, client kubernetes.Interface, namespace string) (*informer.CustomCacheInformer[*corev1.Pod], error) {
 	return informer.Shared(group, namespace, func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 		return informer.New(informer.ListWatch(client.CoreV1().Pods(namespace)), informer.Options[*corev1.Pod]{
@@ -97,7 +97,7 @@ func ExampleShared() {
 
 	again, _ := SharedPods(&group, client, "shop")
 	fmt.Println("one for all:", again == shop)
-	bank, _ := SharedPods(&group, client, "bank") // runs at once, as the group does
+	bank, _ := SharedPods(&group, client, "bank") // runs at once, because the group runs
 	if err := group.WaitForSync(ctx); err != nil {
 		fmt.Println(err)
 		return

@@ -64,7 +64,7 @@ func ExampleProbeHandler() {
 }
 
 func ExampleTee() {
-	events := 0 // called from one goroutine; use atomic figures for the hooks of watchers
+	events := 0 // one goroutine calls this hook; for the hooks of watchers, use atomic counters
 	metrics := &informer.Observer{
 		Apply: func(informer.ApplyInfo) { events++ },
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-// These are in docs/stores.md.
+// TestStore and TestRestart are quoted in docs/stores.md.
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) cache.Store {

@@ -13,8 +13,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A watcher that fails is called again, and others do not notice. Its errors say
-// when trying again cannot help.
+// A failing watcher is called again, without any effect on other watchers. Its error tells
+// whether a retry can help.
 func ExampleBackoff() {
 	src := informertest.NewSource(object("broken", "1"), object("flaky", "2"))
 	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
@@ -58,8 +58,8 @@ func ExampleBackoff() {
 	// flaky sent at attempt 3
 }
 
-// A watcher that cannot keep up is told the newest state of each object, and takes
-// no more memory than that.
+// A watcher that cannot keep up is told the newest state of each object. It takes no more
+// memory than these states.
 func ExampleWatcherOptions_maxBacklog() {
 	src := informertest.NewSource(object("counter", "0"))
 	busy, done := make(chan struct{}), make(chan struct{})
@@ -73,7 +73,7 @@ func ExampleWatcherOptions_maxBacklog() {
 	})
 	reg, err := inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{
 		AddFunc: func(context.Context, informer.Event[*corev1.ConfigMap]) error {
-			<-busy // with something slow
+			<-busy // stands for slow work
 			return nil
 		},
 		UpdateFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {

@@ -17,11 +17,10 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// sharedFunc is what cache.Options.NewInformer of controller-runtime is.
+// sharedFunc is the type of cache.Options.NewInformer in controller-runtime.
 type sharedFunc = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
-// runGuest runs an informer that construct returns, until the test is over or stop is
-// called.
+// runGuest runs an informer that construct makes, until the test ends or stop is called.
 func runGuest(t *testing.T, construct sharedFunc, src *source) (stop func()) {
 	t.Helper()
 	inf := construct(src, &corev1.ConfigMap{}, 0, nil)
@@ -118,8 +117,9 @@ func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 	})
 }
 
-// Whoever makes informers, runs them and stops them, as controller-runtime's
-// RemoveInformer does, leaves nothing in the group, also if nobody looks.
+// TestAGroupForgetsGuestsThatHaveStopped makes, runs and stops informers, as
+// controller-runtime does for RemoveInformer. They must leave nothing in the group, even if
+// Health is never called.
 func TestAGroupForgetsGuestsThatHaveStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group informer.Group

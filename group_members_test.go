@@ -122,7 +122,7 @@ func TestTheErrorHandlerMayRemoveAMemberThatHasFailed(t *testing.T) {
 		add(t, &g, broken, &stub{name: "other"})
 		stop := startGroup(t, &g)
 		mustSync(t, &g)
-		mustStop(t, stop) // who was removed does not count
+		mustStop(t, stop) // the error of a removed member does not count
 	})
 }
 
@@ -188,7 +188,7 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 		if _, shown := g.Health()["m"]; shown {
 			t.Error("Health shows a member that is being removed")
 		}
-		mustSync(t, g) // and nobody waits for it
+		mustSync(t, g) // WaitForSync does not wait for it
 		if err := g.Add(m); err == nil {
 			t.Error("it was added again before it had stopped")
 		}

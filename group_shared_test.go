@@ -35,7 +35,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		}
 		stop := startGroup(t, g)
 		mustSync(t, g)
-		b := shared("kube-system") // is run at once
+		b := shared("kube-system") // runs at once
 		if shared("") != a || shared("kube-system") != b || a == b || made != 2 {
 			t.Errorf("%d informers were made", made)
 		}
@@ -84,7 +84,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		if made != 1 || len(results) > 0 {
 			t.Fatalf("make was called %d times, %d have returned", made, len(results))
 		}
-		// Meanwhile everything else works.
+		// Everything else works in the meantime.
 		stop := startGroup(t, g)
 		add(t, g, &stub{name: "added"})
 		mustSync(t, g)
@@ -116,7 +116,7 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g, mine, release := newGroup(t), errors.New("mine"), make(chan struct{})
 		var results []<-chan error
-		for range 3 { // one makes, the others wait
+		for range 3 { // one of them makes the informer, the others wait
 			results = append(results, asking(func() error {
 				inf, err := informer.Shared(g, "", func() (*ci, error) { <-release; return nil, mine })
 				if inf != nil {

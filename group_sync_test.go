@@ -93,7 +93,7 @@ func TestWaitForSyncNoticesWhenRunBeginsAndWhenAMemberFails(t *testing.T) {
 		add(t, &g, &stub{name: "broken", run: func(context.Context) error { <-fail; return failure }})
 		wait := func() error { return g.WaitForSync(t.Context()) }
 		done := asking(wait)
-		pending(t, "WaitForSync", done) // the member has synced, and nothing but Run is missing
+		pending(t, "WaitForSync", done) // the member has synced; only Run is missing
 		stop := startGroup(t, &g)
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -130,7 +130,7 @@ func TestWaitForSyncOfAGroupThatStopsSaysSo(t *testing.T) {
 	})
 }
 
-// hooked is a ctx that tells when it is looked at.
+// hooked is a ctx that calls look before each call of Err.
 type hooked struct {
 	context.Context
 	look func()
@@ -153,7 +153,7 @@ func TestWaitForSyncIsNotMisledByAMemberThatIsRemovedWhileItLooks(t *testing.T) 
 		ctx := &hooked{t.Context(), func() {}}
 		done := asking(func() error { return g.WaitForSync(ctx) })
 		pending(t, "WaitForSync", done)
-		ctx.look = sync.OnceFunc(func() { // it has the members by now, and not yet their answers
+		ctx.look = sync.OnceFunc(func() { // by now WaitForSync has the members, but not their answers
 			if err := g.Remove(leaver); err != nil {
 				t.Error(err)
 			}
@@ -204,12 +204,12 @@ func TestWaitForSyncNoLongerWaitsForWhoIsRemoved(t *testing.T) {
 		stop := startGroup(t, g)
 		done := asking(func() error { return g.WaitForSync(t.Context()) })
 		pending(t, "WaitForSync", done)
-		if err := g.Remove(never); err != nil { // whose WaitForSync then fails
+		if err := g.Remove(never); err != nil { // the WaitForSync of this member then fails
 			t.Fatal(err)
 		}
 		pending(t, "WaitForSync", done)
 		removed := asking(func() error { return g.Remove(late) })
-		if err := <-done; err != nil { // although it has not stopped yet
+		if err := <-done; err != nil { // although late has not stopped yet
 			t.Error(err)
 		}
 		pending(t, "Remove", removed)
@@ -249,7 +249,7 @@ func TestWaitForSyncNamesEverybodyWhoIsLateAndWhy(t *testing.T) {
 		check(g.WaitForSync(within(t, time.Minute)), context.DeadlineExceeded)
 		done := asking(func() error { return g.WaitForSync(t.Context()) })
 		pending(t, "WaitForSync", done)
-		late[2] = `slow: watcher "w"` // whose call the stop has ended
+		late[2] = `slow: watcher "w"` // the stop has ended the call of this watcher
 		mustStop(t, stop)
 		if err := <-done; !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("when the group stops, WaitForSync returns %v", err)

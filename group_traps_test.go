@@ -20,10 +20,11 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Each of these tests shows a trap of client-go's SharedInformerFactory, and that a
-// Group does not have it. What is said of client-go fails when it is no longer true.
+// Each of these tests shows a trap of client-go's SharedInformerFactory, and shows that a
+// Group does not have it. A test fails if client-go no longer has its trap.
 
-// newFactory returns a factory, which stops with the test, and the ctx to start it with.
+// newFactory returns a factory and the ctx to start it with. The factory stops when the test
+// ends.
 func newFactory(t *testing.T, client kubernetes.Interface) (informers.SharedInformerFactory, context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -35,7 +36,7 @@ func newFactory(t *testing.T, client kubernetes.Interface) (informers.SharedInfo
 	return factory, ctx
 }
 
-// sharedMaps returns the informer over the config maps of client that g shares.
+// sharedMaps returns the informer for the config maps of client that is shared in g.
 func sharedMaps(t *testing.T, g *informer.Group, client kubernetes.Interface) *ci {
 	t.Helper()
 	inf, err := informer.Shared(g, "", func() (*ci, error) {
@@ -55,7 +56,7 @@ func TestTrapWaitingReturnsBeforeTheStart(t *testing.T) {
 		theirs := factory.Core().V1().ConfigMaps().Informer()
 		late := make(chan struct{})
 		started := make(chan struct{})
-		go func() { // as in: go factory.Start(ctx.Done())
+		go func() { // like: go factory.Start(ctx.Done())
 			defer close(started)
 			<-late
 			factory.Start(ctx.Done())
@@ -72,7 +73,7 @@ func TestTrapWaitingReturnsBeforeTheStart(t *testing.T) {
 		pending(t, "WaitForSync", synced)
 		time.Sleep(time.Hour)
 		pending(t, "WaitForSync", synced)
-		stop := startGroup(t, g) // which begins late, too
+		stop := startGroup(t, g) // also starts late
 		if err := <-synced; err != nil || !ours.HasSynced() {
 			t.Errorf("WaitForSync: %v", err)
 		}

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// TestWhoHearsOfUnchangedObjects has an informer start at minute 5 by the stopwatch and
-// look every 10 minutes.
+// TestWhoHearsOfUnchangedObjects starts an informer at minute 5 of the stopwatch. The informer
+// checks every 10 minutes which handlers are due.
 func TestWhoHearsOfUnchangedObjects(t *testing.T) {
 	const m = time.Minute
 	for _, test := range []struct {
 		added, asked, every, period time.Duration
-		dueAfter                    []int // of the first 8 looks; 0 is before the first
+		dueAfter                    []int // checks after which the handler is due, of the first 8; 0 is before the first
 	}{
 		{0, 0, 10 * m, 0, []int{0}},
 		{0, 10 * m, 10 * m, 10 * m, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
 		{5 * m, 5 * m, 10 * m, 10 * m, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
 		{5 * m, 20 * m, 10 * m, 20 * m, []int{0, 2, 4, 6, 8}},
 		{5 * m, 15 * m, 10 * m, 20 * m, []int{0, 2, 4, 6, 8}},
-		{-42 * m, 20 * m, 10 * m, 20 * m, []int{0, 1, 3, 5, 7}}, // long before the start
+		{-42 * m, 20 * m, 10 * m, 20 * m, []int{0, 1, 3, 5, 7}}, // added long before the start
 		{5 * m, 20 * m, 0, 0, []int{0}},
 	} {
 		h := &handler[pod]{added: test.added, asked: test.asked}

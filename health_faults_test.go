@@ -28,7 +28,7 @@ func TestASourceThatIsBackIsNotFailingAlsoIfItIsQuiet(t *testing.T) {
 		unreachable(src)
 		sleepBubble(hour)
 		src.Heal()
-		sleepBubble(24 * hour) // hundreds of watches are opened, last their time, and end well
+		sleepBubble(24 * hour) // hundreds of watches open, last as long as they should, and end without an error
 		if h := inf.Health(); h.SourceError != nil {
 			t.Errorf("a day after: watching %v, last contact %v ago, %v, %d failures", h.Watching, ago(h.LastContact), h.SourceError, h.SourceFailures)
 		}

@@ -14,19 +14,19 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// state is an informer in a state that Ready and Live judge.
+// state is a state of an informer that Ready and Live judge.
 type state struct {
-	after       time.Duration // in that state
+	after       time.Duration // time spent in that state
 	bring       func(*testing.T, *stateful)
-	ready, live string // what the errors say; empty for none
+	ready, live string // texts of the errors; empty for none
 }
 
-// stateful is what a state is made of. It does not run yet.
+// stateful is an informer, not yet running, with its source and its store.
 type stateful struct {
 	*ci
 	src     *source
 	store   *informertest.Store
-	release func() // what hangs, before the test ends; may be nil
+	release func() // ends a hanging call before the test ends; may be nil
 }
 
 func (s *stateful) synced(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *test
 	}
 }
 
-// checkReason fails the test unless err says want of the informer.
+// checkReason fails the test unless err gives the reason want for the informer.
 func checkReason(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	got := ""

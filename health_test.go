@@ -19,11 +19,11 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// ago returns how long ago t was, without the nanosecond by which a moment that
-// has happened differs from one that never has.
+// ago returns how long ago t was. It rounds away the nanosecond that distinguishes a moment
+// that has happened from one that never has.
 func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
 
-// runWith returns a synced informer over src and store that reports to nobody.
+// runWith returns a synced informer over src and store. It ignores reported errors.
 func runWith(t *testing.T, queue informer.QueueKind, src *source, store *informertest.Store) *ci {
 	t.Helper()
 	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
@@ -32,14 +32,14 @@ func runWith(t *testing.T, queue informer.QueueKind, src *source, store *informe
 	return inf
 }
 
-// unreachable ends the watches of src and lets every request fail.
+// unreachable ends the watches of src and makes every request fail.
 func unreachable(src *source) {
 	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
 	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
 	src.Disconnect()
 }
 
-// opened waits until a watch of src is open.
+// opened waits until src has an open watch.
 func opened(t *testing.T, src *source) {
 	t.Helper()
 	if err := src.WaitForWatches(within(t, hour), 1); err != nil {
@@ -173,7 +173,7 @@ func TestHealthShowsASourceThatFailsUntilItWorks(t *testing.T) {
 			failures := 0
 			for _, r := range src.Requests() {
 				if failures++; r.Err == nil {
-					failures = 0 // in a row
+					failures = 0 // only failures in a row count
 				}
 			}
 			h := inf.Health()
@@ -224,7 +224,7 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 			before := store.Calls("get")
 			src.Apply(object("a", op))
 			sleepBubble(hour)
-			attempts := store.Calls("get") - before // each looks first
+			attempts := store.Calls("get") - before // each attempt begins with a Get
 			var failed *informer.StoreError
 			h := inf.Health()
 			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || !errors.Is(failed, full) {
@@ -285,7 +285,7 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 		sleepBubble(time.Minute)
 		picky := informer.WatcherStats{Name: "picky", Synced: true, Failed: 4}
 		want := []informer.WatcherStats{picky, {Name: "slow", Synced: true, Delivered: 2, Pending: 2, OldestWaiting: time.Minute}}
-		for range 10 { // the order may be right by chance
+		for range 10 { // the order could be right by chance
 			if diff := cmp.Diff(want, inf.Health().Watchers); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -29,12 +29,12 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// What an API server does not send, and what it sends seldom. Whatever it is, the others
-// must not suffer.
+// These tests send objects that an API server does not send, or rarely sends. Whatever they
+// send, the other objects must not suffer.
 
-// odd returns objects that an informer takes as they are.
+// odd returns objects that an informer accepts unchanged.
 func odd() map[string]configMap {
-	const maxObject = 1536 << 10 // what etcd takes by default
+	const maxObject = 1536 << 10 // etcd's default limit
 	labels := map[string]string{}
 	for i := range 10_000 {
 		labels["label-"+strconv.Itoa(i)] = strconv.Itoa(i)
@@ -72,7 +72,7 @@ func odd() map[string]configMap {
 	}
 }
 
-// world is an informer whose source sends odd things, and watchers of it.
+// world is an informer with watchers, whose source sends odd objects.
 type world struct {
 	*ci
 	t        *testing.T
@@ -85,7 +85,7 @@ type world struct {
 func newWorld(t *testing.T, opts options) *world {
 	t.Helper()
 	w := &world{t: t, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
-	opts.ErrorHandler, opts.WatchList = w.errs.handle, informer.WatchListOff // what is injected is in lists
+	opts.ErrorHandler, opts.WatchList = w.errs.handle, informer.WatchListOff // objects are injected into lists
 	w.ci = newInformer(t, w.src, opts)
 	if err := w.group.Add(w.ci); err != nil {
 		t.Fatal(err)
@@ -117,8 +117,8 @@ func (w *world) join(opts informer.WatcherOptions) {
 	addWatcher(w.t, w.ci, r, opts)
 }
 
-// agree fails the test unless the store has these objects, and what the source has, and
-// all watchers know it.
+// agree fails the test unless the store has exactly the objects of the source and those of
+// among, and all watchers know them.
 func (w *world) agree(what string, among ...configMap) {
 	w.t.Helper()
 	w.join(informer.WatcherOptions{})
@@ -157,7 +157,7 @@ func (w *world) agree(what string, among ...configMap) {
 	}
 }
 
-// looksWell fails the test unless the page and the JSON of a debug handler are sound.
+// looksWell fails the test unless the page and the JSON of a debug handler are valid.
 func (w *world) looksWell(what string) {
 	w.t.Helper()
 	for _, format := range []string{"html", "json"} {
@@ -184,7 +184,7 @@ func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 				w.src.Apply(object("a", "2"))
 				changed := obj.DeepCopy()
 				changed.Data = map[string]string{"changed": "yes"}
-				// The version of a live event is what the next watch begins at, see
+				// The next watch begins at the version of the last live event, see
 				// TestAVersionThatNobodyKnowsIsListedAnew.
 				changed.ResourceVersion = w.src.ResourceVersion()
 				w.src.Inject(watch.Event{Type: watch.Modified, Object: changed})
@@ -267,7 +267,7 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 			t.Parallel()
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				w := newWorld(t, options{Queue: queue})
-				if obj != nil { // a list cannot have it
+				if obj != nil { // a list cannot contain nil
 					w.src.InjectListItem(obj)
 				}
 				w.run()
@@ -286,7 +286,8 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 	}
 }
 
-// reported fails the test unless something was reported since the last time, or not.
+// reported fails the test if want is set and no error was reported since the last call, or if
+// a reported error is not an ObjectError.
 func (w *world) reported(what string, want bool) {
 	w.t.Helper()
 	errs := w.errs.take()
@@ -331,8 +332,9 @@ func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 	})
 }
 
-// A reflector goes on at the version of the last event, and for ever: if the server does not
-// take that which it has sent, it is asked for what there is now.
+// TestAHostileVersionIsReportedAndLosesNothing sends events with versions that the server
+// itself may reject later. A reflector continues at the version of the last event, and would
+// do so forever. If the server rejects that version, the informer must list.
 func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	for version, taken := range map[string]bool{"": true, "0": true, "never": false, "-5": false, strings.Repeat("9", 400): false} {
@@ -345,14 +347,14 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 				obj := object("odd", "1")
 				obj.UID, obj.ResourceVersion = "odd", version
 				w.src.Inject(watch.Event{Type: watch.Added, Object: obj})
-				w.src.Apply(object("a", "2")) // before a watch ends
+				w.src.Apply(object("a", "2")) // before the watch ends
 				w.agree("an event, and the next", obj)
 				w.src.Inject(watch.Event{Type: watch.Modified, Object: obj})
 				synctest.Wait()
 				n := len(w.src.Requests())
 				w.src.Disconnect()
 				w.src.Apply(object("a", "3"))
-				if taken { // the watch begins somewhere, and does not tell that it is not there
+				if taken { // the next watch begins somewhere, and does not tell that obj is missing
 					w.agree("after a cut", obj)
 				} else {
 					w.agree("after a cut")
@@ -386,7 +388,7 @@ func TestAHostileBookmarkIsNoPlaceToGoOnAt(t *testing.T) {
 	})
 }
 
-// nested returns an object that is as deep as that.
+// nested returns an object with that depth.
 func nested(depth int) *unstructured.Unstructured {
 	var in any = "the end"
 	for i := range depth {
@@ -404,7 +406,8 @@ func nested(depth int) *unstructured.Unstructured {
 	return obj
 }
 
-// JSON and CBOR are not decoded if they are deeper than 10,000.
+// TestHostileDepth stays below a depth of 10,000, because JSON and CBOR are not decoded beyond
+// that.
 func TestHostileDepth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -423,7 +426,7 @@ func TestHostileDepth(t *testing.T) {
 			src.Expire()
 			sleepBubble(2 * time.Minute)
 		}
-		// The same versions are compared by content, all the way down.
+		// Objects with equal versions are compared by content, down to the last level.
 		if err := src.Restore(src.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
@@ -473,7 +476,7 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 	})
 }
 
-// lyingStore says that it has something else, whatever it has.
+// lyingStore returns says for every object, whatever it holds.
 type lyingStore struct {
 	cache.Store
 	says any

@@ -64,7 +64,7 @@ func TestTheStoreIsChangedBeforeAnyoneIsTold(t *testing.T) {
 			func() { _, _ = src.Delete(keyOf("a")) },
 		} {
 			step()
-			synctest.Wait() // or the store would run ahead of the watcher
+			synctest.Wait() // otherwise the store would run ahead of the watcher
 		}
 		r.Expect(t, "updated default/a", "added default/b", "deleted default/a")
 	})
@@ -79,7 +79,7 @@ func TestARelistTellsWhatWasMissed(t *testing.T) {
 		informertest.Run(t, inf)
 		r.Expect(t, "added default/same", "added default/changed", "added default/gone", "added default/again")
 
-		synctest.Wait() // or an event may slip through
+		synctest.Wait() // otherwise an event may slip through
 		src.Mute(true)
 		src.Apply(object("changed", "2"))
 		src.Apply(object("new", "1"))
@@ -188,7 +188,7 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 			t.Fatal("synced while the second call is under way")
 		default:
 		}
-		src.Apply(object("a", "2")) // comes after OnSynced
+		src.Apply(object("a", "2")) // told after OnSynced
 		close(release)
 		<-reg.Synced()
 		if syncedAfter != 2 {
@@ -299,7 +299,7 @@ func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
 			t.Error(err)
 		}
 		_, _ = src.Delete(keyOf("a"))
-		src.Apply(object("a", "4")) // the absence is over before anybody can look
+		src.Apply(object("a", "4")) // the absence ends before anything can observe it
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -332,7 +332,7 @@ func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
 		if _, exists, _ := inf.Get(keyOf("a")); exists {
 			t.Error("waited for a delete and then read the object")
 		}
-		src.Compact() // moves the version on, as a write does that a selector hides
+		src.Compact() // raises the version, like a write that a selector hides
 		src.Bookmark()
 		if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
 			t.Error(err)
@@ -397,7 +397,7 @@ func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
 
 func TestACallThatEndsWithItsCtxIsNoFailure(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue}) // fails the test on a report
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue}) // a report would fail the test
 		called := make(chan struct{})
 		r := recorder{Hook: func(ctx context.Context, _ event) error {
 			close(called)

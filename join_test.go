@@ -14,10 +14,10 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// gatedStore lets listings wait, as those of a slow or hanging store do.
+// gatedStore makes listings wait, like those of a slow or hanging store.
 type gatedStore struct {
 	cache.Store
-	gate chan struct{} // closed: listings pass
+	gate chan struct{} // listings wait until this is closed; nil lets them pass
 }
 
 func (s *gatedStore) List() []any {
@@ -27,10 +27,9 @@ func (s *gatedStore) List() []any {
 	return s.Store.List()
 }
 
-// TestJoiningUnderLoadMissesAndRepeatsNothing runs on real goroutines. The proof
-// is per object: the recorder checks that the Old of each event is the New of the
-// one before, and the first event must be what was there when AddWatcher was
-// called.
+// TestJoiningUnderLoadMissesAndRepeatsNothing runs on real goroutines. It proves for each
+// object that nothing is missing: the recorder checks that the Old of each event is the New of
+// the event before it, and the first event must be the state at the call of AddWatcher.
 func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 	const objects, writes, joins = 20, 5000, 60
 	for name, queue := range queues {
@@ -39,7 +38,7 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 			inf := newInformer(t, src, options{Queue: queue})
 			type joiner struct {
 				recorder
-				done chan struct{} // told of everything
+				done chan struct{} // closed when the watcher has been told everything
 			}
 			join := func() *joiner {
 				j := &joiner{done: make(chan struct{})}
@@ -52,7 +51,7 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 				addWatcher(t, inf, &j.recorder, informer.WatcherOptions{MaxBacklog: -1})
 				return j
 			}
-			truth := join() // from the beginning
+			truth := join() // registered from the beginning
 			informertest.Run(t, inf)
 
 			var all []*joiner
@@ -90,8 +89,8 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// checkTail fails the test unless what a joiner was told is a state that the truth
-// went through, followed by every event of the truth after it, per object.
+// checkTail fails the test unless, for each object, the joiner was first told a state that the
+// truth went through, and then every event of the truth after that state.
 func checkTail(t *testing.T, joined, truth []event) {
 	t.Helper()
 	told := map[string][]string{}
@@ -115,7 +114,7 @@ func checkTail(t *testing.T, joined, truth []event) {
 	}
 }
 
-// versionOf returns what an object is after e.
+// versionOf returns the version of an object after e.
 func versionOf(e event) string {
 	if e.Type == informer.EventDeleted {
 		return "gone after " + e.Old.ResourceVersion
@@ -133,7 +132,7 @@ func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
 		informertest.Run(t, inf)
 		early.Expect(t, "added default/stays", "added default/changes", "added default/goes", "added default/again")
 
-		store.gate = make(chan struct{}) // from now on listing hangs
+		store.gate = make(chan struct{}) // listings hang from now on
 		var late recorder
 		lateReg := addWatcher(t, inf, &late, informer.WatcherOptions{})
 		src.Apply(object("changes", "2"))
@@ -252,7 +251,7 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 		src.Apply(object("a", "2"))
 		<-blocked
 		sleepBubble(10 * hour)
-		src.Apply(object("a", "3")) // a resync that did not wait would come before it
+		src.Apply(object("a", "3")) // a resync that did not wait would come before this
 		synctest.Wait()
 		close(release)
 		sleepBubble(1)
@@ -260,6 +259,6 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 		if e := r.Events()[3]; e.Origin != informer.OriginResync || e.New.Data["value"] != "3" {
 			t.Errorf("after the backlog came %v of %s", e.Origin, e.New.Data["value"])
 		}
-		r.ExpectNone(t) // and not ten of them
+		r.ExpectNone(t) // one resync, not ten
 	})
 }

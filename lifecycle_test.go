@@ -82,7 +82,7 @@ func TestAfterTheStopEverythingSaysSo(t *testing.T) {
 		if obj, exists, err := inf.Get(keyOf("a")); err != nil || !exists || obj.Data["value"] != "1" {
 			t.Errorf("reading what was there last gives %v, %v, %v", obj, exists, err)
 		}
-		reg.Remove() // does nothing
+		reg.Remove() // has no effect
 		if n := src.Watches(); n > 0 {
 			t.Errorf("%d watches are still open", n)
 		}
@@ -97,7 +97,7 @@ func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
 		cancelled, release := false, make(chan struct{})
 		r := recorder{Hook: func(ctx context.Context, _ event) error {
 			called <- struct{}{}
-			<-ctx.Done() // ends although the informer goes on
+			<-ctx.Done() // ends although the informer keeps running
 			cancelled = true
 			<-release
 			return nil
@@ -105,7 +105,7 @@ func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
 		start(t, inf)
 		<-called
-		src.Apply(object("b", "1")) // waits, and is dropped
+		src.Apply(object("b", "1")) // this event waits, and is dropped
 		synctest.Wait()
 		reg.Remove()
 		reg.Remove()
@@ -308,7 +308,7 @@ func TestAddRemoveAndStopInAnyOrderFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// onValue is a ctx that does something when it is asked for a value.
+// onValue is a ctx that calls asked whenever its Value method is called.
 type onValue struct {
 	context.Context
 	asked func()
@@ -319,10 +319,11 @@ func (a onValue) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// To stop the informer removes its watchers, which is not what happened to them.
+// TestWhoWaitsForAWatcherOfAnInformerThatStopsIsToldThat stops an informer, which removes its
+// watchers. The error of a call that waits must name the stop, not the removal.
 func TestWhoWaitsForAWatcherOfAnInformerThatStopsIsToldThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 30 { // each time, chance has a choice
+		for range 30 { // the outcome depends on chance in each round
 			inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 			stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
 			addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{})

@@ -29,8 +29,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// startLogged is start with a logger that keeps every line. What does not use the
-// logger of its ctx ends there too.
+// startLogged is like start, with a logger that keeps every line. Lines that bypass the logger
+// of the ctx are kept too.
 func startLogged(t *testing.T, inf *ci) (stop func(), lines func() ktesting.Log) {
 	t.Helper()
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(9)))
@@ -49,7 +49,7 @@ func startLogged(t *testing.T, inf *ci) (stop func(), lines func() ktesting.Log)
 	return stop, logger.GetSink().(ktesting.Underlier).GetBuffer().Data
 }
 
-// logLine is one kind of line, as the package documentation has it.
+// logLine is one kind of line, as the package documentation lists it.
 type logLine struct{ level, text string }
 
 func lineOf(e ktesting.LogEntry) logLine {
@@ -62,7 +62,7 @@ func lineOf(e ktesting.LogEntry) logLine {
 	return logLine{fmt.Sprintf("V(%d)", e.Verbosity), e.Message}
 }
 
-// documentedLines returns what the section Logging of doc.go lists.
+// documentedLines returns the lines that section Logging of doc.go lists.
 func documentedLines(t *testing.T) map[logLine]bool {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -78,7 +78,7 @@ func documentedLines(t *testing.T) map[logLine]bool {
 	return lines
 }
 
-// loggedLines returns what the code of the library logs.
+// loggedLines returns the lines that the code of the library logs.
 func loggedLines(t *testing.T) map[logLine]bool {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -109,7 +109,7 @@ func loggedLines(t *testing.T) map[logLine]bool {
 	return lines
 }
 
-// loggedLine returns the line that a call logs, if it is such a call.
+// loggedLine returns the line that a call logs, or an empty logLine if the call does not log.
 func loggedLine(call *ast.CallExpr) (logLine, error) {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -150,8 +150,8 @@ func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
 	}
 }
 
-// TestEachChangeOfStateIsOneLine lets happen, once each, everything that the
-// documentation says is logged.
+// TestEachChangeOfStateIsOneLine makes every event happen once that the documentation says is
+// logged.
 func TestEachChangeOfStateIsOneLine(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		lines := troubledLife(t, queue)
@@ -170,7 +170,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 		for line := range documentedLines(t) {
 			want[line] = 1
 		}
-		want[logLine{"ERROR", "Informer reports an error"}] = 4 // source, store, event, and that it is given up
+		want[logLine{"ERROR", "Informer reports an error"}] = 4 // source, store, event, and the end of the retries of that event
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("logged as often (-want +got):\n%s", diff)
 		}
@@ -220,7 +220,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	store.Heal()
 	sleepBubble(time.Minute)
 
-	for _, pause = range []time.Duration{time.Second, 20 * time.Second} { // the first is not worth a line
+	for _, pause = range []time.Duration{time.Second, 20 * time.Second} { // the first pause is too short for a line
 		for n := range 10 {
 			src.Apply(object("a", fmt.Sprint("in a hurry ", n)))
 			synctest.Wait()
@@ -241,13 +241,13 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	return lines()
 }
 
-// storeCalls are the operations of a store, and what makes an informer that knows
-// of a call them.
+// storeCalls holds the operations of a store. provoke makes an informer that knows the object
+// "a" call the operation; key is the key of that call.
 var storeCalls = map[string]struct {
 	key     string
 	provoke func(*source)
 }{
-	"list":     {"", func(*source) {}}, // at the start
+	"list":     {"", func(*source) {}}, // called at the start
 	"get":      {"default/a", func(src *source) { src.Apply(object("a", "2")) }},
 	"update":   {"default/a", func(src *source) { src.Apply(object("a", "2")) }},
 	"add":      {"default/b", func(src *source) { src.Apply(object("b", "1")) }},
@@ -255,8 +255,8 @@ var storeCalls = map[string]struct {
 	"bookmark": {"", (*source).Bookmark},
 }
 
-// hangAt lets the operations of that name hang, and "list", "get" and "bookmark"
-// with all others.
+// hangAt makes the operation op hang. For "list", "get" and "bookmark" it makes all operations
+// hang.
 func hangAt(store *informertest.Store, op string) (release func()) {
 	if op == "list" || op == "get" || op == "bookmark" {
 		return store.Hang()
@@ -271,18 +271,19 @@ func hangAt(store *informertest.Store, op string) (release func()) {
 	return func() { store.Fail(nil); close(hold) }
 }
 
-// hanging is a call of the user's that does not return, as an informer names it.
+// hanging is a call of user code that does not return. name is the informer's name for it.
 type hanging struct {
 	name   string
-	source func(hold <-chan struct{}) cache.ListerWatcher // nil is an informertest.Source
+	source func(hold <-chan struct{}) cache.ListerWatcher // nil stands for an informertest.Source
 	opts   options
-	early  bool // begin comes before Run
-	// begin makes the call. It may return what releases it besides hold. It may be
-	// nil.
+	early  bool // begin is called before Run
+	// begin makes the call. It may return a function that releases the call in addition to
+	// hold. begin may be nil.
 	begin func(t *testing.T, inf *ci, src *source, store *informertest.Store, hold <-chan struct{}) (release func())
 }
 
-// hangingWatcher returns a watcher whose calls do not return while hold is open.
+// hangingWatcher returns a begin function that adds a watcher. The watcher's calls return only
+// when hold is closed.
 func hangingWatcher(opts informer.WatcherOptions) func(*testing.T, *ci, *source, *informertest.Store, <-chan struct{}) func() {
 	return func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, hold <-chan struct{}) func() {
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { <-hold; return nil }), opts)

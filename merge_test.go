@@ -19,7 +19,7 @@ import (
 
 type pod = *corev1.Pod
 
-// world makes events as the log would have them, at random.
+// world makes random events as the log contains them.
 type world struct {
 	rnd     *rand.Rand
 	objs    map[string]pod
@@ -35,8 +35,8 @@ func (w *world) object(key string, uid types.UID) pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key, UID: uid, Generation: w.version}}
 }
 
-// step changes one of n objects, and returns the records of it: one, or a delete
-// and an add.
+// step changes one of n objects and returns the records of that change: one, or a delete and
+// an add.
 func (w *world) step(n int) []record[pod] {
 	key := fmt.Sprint("o", w.rnd.IntN(n))
 	old := w.objs[key]
@@ -58,14 +58,14 @@ func (w *world) step(n int) []record[pod] {
 		return []record[pod]{deleted(), added()}
 	case dice < 5: // a resync
 		return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Origin: OriginResync, Old: old, New: old}}}
-	case dice < 6: // nothing that a watcher is told
+	case dice < 6: // records that watchers are not told
 		return []record[pod]{{kind: recordVoid}, {key: key, unchanged: true, event: Event[pod]{Type: EventUpdated, Old: old, New: old}}}
 	}
 	w.objs[key] = w.object(key, old.UID)
 	return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Old: old, New: w.objs[key]}}}
 }
 
-// view is what a watcher makes of the events that it is told.
+// view is the state that a watcher derives from the events that it is told.
 type view map[string]pod
 
 func (v view) apply(e Event[pod]) error {
@@ -88,8 +88,8 @@ func (v view) apply(e Event[pod]) error {
 	return nil
 }
 
-// TestABacklogMergesSoThatTheEndIsTheSame compares what comes out of backlogs of
-// random limits, read at random moments, with what a watcher must end up knowing.
+// TestABacklogMergesSoThatTheEndIsTheSame reads backlogs of random limits at random moments,
+// and compares the result with the state that a watcher must reach.
 func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 	const steps, objects = 400, 12
 	merging, whole := 0, 0
@@ -100,8 +100,8 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		l := eventlog.New(countEvents[pod])
 		c := l.Cursor()
 		seen := view{}
-		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // of the log, with a watcher
-		var head segment[pod]                         // popped, and not handed over
+		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // the higher, the longer the watcher leaves the backlog unread
+		var head segment[pod]                         // popped, but not yet told
 		told, away, events, markers := 0, 0, 0, 0
 		reached := int64(0)
 		tell := func() {
@@ -276,15 +276,15 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	finish("a")
 	handled(5)
 	e := c.begin("c")
-	add("c", 7) // keeps its own place while the one before is handled
+	add("c", 7) // keeps a position of its own while the earlier event is handled
 	c.end(e, &attempt[pod]{}, 0, false, false)
 	handled(6)
 	finish("c")
 	handled(7)
 }
 
-// TestTheAddsOfTheFirstListAreNotMerged: there is nothing to merge them with, and an
-// informer of many objects begins with as many.
+// TestTheAddsOfTheFirstListAreNotMerged: there is nothing to merge them with, and an informer
+// starts with as many adds as it has objects.
 func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	const objects, limit = 1000, 10
 	l := eventlog.New(countEvents[pod])
@@ -321,8 +321,9 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	}
 }
 
-// TestRecordsOfWhichNothingRemainsAreDropped: a server that answers one list after the
-// other tells nothing new, and must not fill the memory behind a blocked watcher.
+// TestRecordsOfWhichNothingRemainsAreDropped: the records of a list without changes leave no
+// events. A server that is listed again and again must not fill the memory behind a blocked
+// watcher with them.
 func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 	const limit, objects, relists = 100, 500, 50
 	l := eventlog.New(countEvents[pod])

@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// journal keeps what an Observer is told.
+// journal keeps everything that an Observer is told.
 type journal struct {
 	mu          sync.Mutex // protects the rest
 	lists       []informer.ListInfo
@@ -55,8 +55,8 @@ func into[I any](j *journal, all *[]I) func(I) {
 	}
 }
 
-// expect fails the test unless what has come into *all since it was last asked is
-// want, once everything has happened that is due. Errors need only match.
+// expect waits until the bubble is idle. It fails the test unless *all has received exactly
+// want since the last call. Errors are compared with errors.Is.
 func expect[I any](t *testing.T, j *journal, all *[]I, want ...I) {
 	t.Helper()
 	synctest.Wait()
@@ -68,7 +68,7 @@ func expect[I any](t *testing.T, j *journal, all *[]I, want ...I) {
 	*all = nil
 }
 
-// observed runs an informer named "i" that j observes, and which reports to nobody.
+// observed runs an informer named "i" with j as its observer. It ignores reported errors.
 func observed(t *testing.T, j *journal, src *source, opts options) (inf *ci, stop func()) {
 	t.Helper()
 	opts.Name, opts.Observer, opts.ErrorHandler = "i", j.observer(), func(context.Context, error) {}
@@ -109,10 +109,10 @@ func TestAnObserverSeesHowEachWatchEnds(t *testing.T) {
 		if len(j.watches) != 1 || !apierrors.IsResourceExpired(j.watches[0].Err) {
 			t.Fatalf("of a watch that expires it was told %v", j.watches)
 		}
-		j.watches[0].Err = expired // the status of the server, in a pointer of its own
+		j.watches[0].Err = expired // an equal status of the server, but another pointer
 		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Streaming: true, Events: 3 + 2 + 1, Took: time.Minute, Err: expired})
 
-		opened(t, src) // with a stream, again
+		opened(t, src) // with a stream again
 		requests := src.Requests()
 		timeout := time.Duration(*requests[len(requests)-1].Options.TimeoutSeconds) * time.Second
 		sleepBubble(timeout)
@@ -158,7 +158,7 @@ func TestAnObserverSeesEachAttemptOnTheStore(t *testing.T) {
 			info("get", "default/a", time.Second, 1),
 			info("get", "default/a", time.Second, 0),
 			info("update", "default/a", time.Second, 1),
-			info("update", "default/a", 2*time.Second, 2), // looks first
+			info("update", "default/a", 2*time.Second, 2), // gets the object first
 			info("update", "default/a", 2*time.Second, 0))
 
 		store.Heal()
@@ -183,7 +183,7 @@ func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
 		src.Apply(object("a", "2"))
 		expect(t, &j, &j.applied)
 		sleepBubble(time.Minute)
-		expect(t, &j, &j.applied, info("a", informer.EventUpdated, informer.OriginWatch, 2*time.Second)) // to get, to write
+		expect(t, &j, &j.applied, info("a", informer.EventUpdated, informer.OriginWatch, 2*time.Second)) // one second to get, one to write
 
 		store.Heal()
 		store.Fail(func(op, key string) error {
@@ -206,7 +206,7 @@ func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
 		store.Delay(time.Second)
 		sleepBubble(time.Minute)
 		slices.SortFunc(j.applied, byKey)
-		if len(j.applied) == 2 && j.applied[1].Lag > 0 { // how much depends on the queue
+		if len(j.applied) == 2 && j.applied[1].Lag > 0 { // the lag depends on the queue
 			j.applied[1].Lag = hour
 		}
 		expect(t, &j, &j.applied, info("b", informer.EventDeleted, informer.OriginRelist, 0), info("c", informer.EventAdded, informer.OriginRelist, hour))
@@ -219,7 +219,7 @@ func TestAnObserverSeesEachCallOfAWatcher(t *testing.T) {
 		var j journal
 		inf, _ := observed(t, &j, src, options{Queue: queue})
 		failing := errors.New("not now")
-		left := 2 // failures
+		left := 2 // number of failures left
 		watcher := &recorder{Hook: func(context.Context, event) error {
 			time.Sleep(time.Second)
 			if left--; left >= 0 {
@@ -273,7 +273,7 @@ func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
 		}
 		expect(t, &j, &j.merged)
 		expect(t, &j, &j.lagging)
-		change(3) // all three that wait are one now
+		change(3) // the three waiting events are merged into one
 		change(4)
 		expect(t, &j, &j.merged, informer.MergedInfo{Informer: "i", Watcher: "w", Events: 2})
 		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w", Lagging: true, Pending: 2})
@@ -324,8 +324,8 @@ func TestAnObserverSeesHowMuchWasNotDelivered(t *testing.T) {
 	})
 }
 
-// everything makes an informer that observer observes, and happen all that there is
-// to observe. made is called before it runs.
+// everything makes an informer with the given observer, and then everything happen that can be
+// observed. It calls made before the informer runs.
 func everything(t *testing.T, queue informer.QueueKind, observer *informer.Observer, made func(*ci)) {
 	t.Helper()
 	src := informertest.NewSource(object("a", "1"))
@@ -352,7 +352,7 @@ func everything(t *testing.T, queue informer.QueueKind, observer *informer.Obser
 	stop()
 }
 
-// hooks calls f for each function of o, with its name.
+// hooks calls f with the name and the value of each function of o.
 func hooks(o *informer.Observer, f func(name string, hook reflect.Value)) {
 	all := reflect.ValueOf(o).Elem()
 	for n := range all.NumField() {
@@ -360,8 +360,8 @@ func hooks(o *informer.Observer, f func(name string, hook reflect.Value)) {
 	}
 }
 
-// observerOf returns an Observer all of whose functions call f with their name and
-// the Informer of what they are told.
+// observerOf returns an Observer with all functions set. Each calls f with its own name and
+// with the name of the informer that its argument carries.
 func observerOf(f func(hook, informer string)) *informer.Observer {
 	o := &informer.Observer{}
 	hooks(o, func(name string, hook reflect.Value) {

@@ -64,7 +64,7 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 	}
 }
 
-// strange is an Object, but no pointer.
+// strange is an Object that is not a pointer.
 type strange struct{ informer.AnyObject }
 
 func TestBackoffDoublesUpToItsLimitAndGivesUp(t *testing.T) {
@@ -192,9 +192,9 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				addWatcher(t, inf, &r, informer.WatcherOptions{})
 				informertest.Run(t, inf)
 				r.Expect(t, "added default/good", "added default/turns")
-				src.Apply(object("turns", "bad")) // keeps its state
+				src.Apply(object("turns", "bad")) // the store keeps the previous state
 				synctest.Wait()
-				src.Expire() // and over a relist too
+				src.Expire() // it also keeps it over a relist
 				sleepBubble(time.Minute)
 				r.ExpectNone(t)
 				if obj, exists, _ := inf.Get(keyOf("turns")); !exists || obj.Data["value"] != "1" {
@@ -205,9 +205,9 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				if len(got) != 4 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" {
 					t.Errorf("reported %v", got)
 				}
-				src.Apply(object("new", "2")) // its next event tries again
+				src.Apply(object("new", "2")) // the next event tries again
 				r.Expect(t, "added default/new")
-				_, _ = src.Delete(keyOf("turns")) // which is bad still
+				_, _ = src.Delete(keyOf("turns")) // still bad, but deleted
 				r.Expect(t, "deleted default/turns")
 				if got := errs.take(); len(got) > 0 {
 					t.Errorf("a delete reported %v", got)
@@ -283,8 +283,8 @@ func TestPageSizeListsInPages(t *testing.T) {
 			if r.Verb != informertest.VerbList {
 				continue
 			}
-			// An API server makes no pages of a state that may be old, and after its restart
-			// it may be one of which there is no watch.
+			// If a list accepts an old state, the API server returns it without pages. After a
+			// restart of the server, there may be no watch from that state.
 			if lists++; r.Options.ResourceVersion != "" || r.Options.Limit != 10 {
 				t.Errorf("list %d asks for %d objects of version %q", lists, r.Options.Limit, r.Options.ResourceVersion)
 			}

@@ -13,8 +13,9 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The start-up deadlock that this library exists to rule out: something is
-// distributed while listeners are added whose goroutines do not run yet.
+// TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive tries the start-up deadlock that this
+// library exists to rule out: events are distributed while listeners are added whose
+// goroutines do not run yet.
 
 func TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -54,8 +55,8 @@ func TestStartedChIsClosedAtOnceWithoutListeners(t *testing.T) {
 	})
 }
 
-// TestStartUpUnderFire runs on real goroutines, because a bubble would take the
-// disorder out of it.
+// TestStartUpUnderFire runs on real goroutines, because a bubble would make their order more
+// regular.
 func TestStartUpUnderFire(t *testing.T) {
 	rounds := 500
 	if testing.Short() {
@@ -82,7 +83,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	informer.HoldListeners(inf, hold)
 
 	var all sync.WaitGroup
-	all.Go(func() { // the source is delivering already
+	all.Go(func() { // the source delivers events already
 		for n := range events {
 			name := fmt.Sprint("o", n%objects)
 			if n%11 == 10 {
@@ -91,7 +92,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 				src.Apply(object(name, fmt.Sprint(n)))
 			}
 		}
-		src.Apply(object("last", "")) // which nothing overtakes
+		src.Apply(object("last", "")) // nothing overtakes this event
 	})
 	stays := make([]recorder, watchers)
 	var complete sync.WaitGroup
@@ -120,7 +121,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 		joined.Go(func() { regs[i], _ = inf.AddWatcher(&stays[i], informer.WatcherOptions{MaxBacklog: -1}) })
 	}
 	leaves := make([]recorder, 4)
-	for i := range leaves { // watchers that come and go meanwhile
+	for i := range leaves { // these watchers come and go in the meantime
 		joined.Go(func() {
 			reg, err := inf.AddWatcher(&leaves[i], informer.WatcherOptions{MaxBacklog: -1})
 			if err == nil {
@@ -146,7 +147,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	all.Wait() // Run has returned
 	for i, reg := range regs {
 		if reg == nil {
-			continue // it came after the stop
+			continue // this watcher came after the stop
 		}
 		<-reg.Stopped()
 		if err := stays[i].Err(); err != nil {

@@ -6,8 +6,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
-// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of a
-// guide with the examples, which run as tests. What needs package disk is compared there.
+// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of two guides
+// with the examples, which run as tests. Code that needs package disk is compared in that
+// module.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	for document, example := range map[string]string{
 		"README.md":        "example_test.go",

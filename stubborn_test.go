@@ -22,10 +22,10 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Sources that answer, but not as an API server does.
+// The sources of these tests answer, but not as an API server does.
 
-// stubborn is a source whose LIST has one object, and whose watches do what the
-// test says.
+// stubborn is a source whose list has one object, and whose watches do what the test defines
+// in watched.
 type stubborn struct {
 	listErr error
 	version string // of the list
@@ -116,7 +116,7 @@ func TestAWatchThatOnlyBringsChangesIsNoStreamOfTheFirstState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{version: "9"}
 		s.watched = func(opts metav1.ListOptions, w *watch.FakeWatcher) {
-			if streams(opts) { // as behind a proxy that drops what it does not know
+			if streams(opts) { // like a proxy that drops parameters it does not know
 				for n := range 20 {
 					time.AfterFunc(time.Duration(n)*9*time.Second, func() {
 						if !w.IsStopped() {
@@ -208,7 +208,7 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 		})
 		begin := time.Now()
 		err := inf.WaitFor(within(t, 10*time.Second), keyOf("a"), func(configMap, bool) bool {
-			time.Sleep(time.Second) // so that it is never through
+			time.Sleep(time.Second) // slower than the writes, so that there is always more to read
 			return false
 		})
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 12*time.Second {
@@ -217,8 +217,8 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	})
 }
 
-// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch: a server ends a watch that
-// nobody reads, and the next list would merge what came meanwhile.
+// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch: a server ends a watch that is not
+// read, and the next list would merge the changes that came in the meantime.
 func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const objects = 500
@@ -245,11 +245,11 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	})
 }
 
-// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext: what is told together saves
-// time only if the store is fast.
+// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext: telling changes together saves time
+// only with a fast store.
 func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		const changes, each = 50, 10 * time.Millisecond // each operation: a change is a look and a write
+		const changes, each = 50, 10 * time.Millisecond // time per operation; a change takes two, a get and a write
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
 		inf := newInformer(t, src, options{Queue: queue, Store: store})
 		var told []time.Time
@@ -269,8 +269,8 @@ func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
 			t.Fatalf("%d events of %d changes", len(told), changes)
 		}
 		for n, at := range told {
-			// There may be a look at the first object, to see that it is found, and
-			// the bookmark of the list.
+			// Two more operations may come first: a get of the first object, to check that it
+			// is found, and the bookmark of the list.
 			if late := at.Sub(begun) - time.Duration(2*n+2)*each; late > 2*each {
 				t.Errorf("change %d was told %v after it was stored", n, late)
 			}
@@ -303,8 +303,8 @@ func TestASlowStoreDelaysTheStopByOneChange(t *testing.T) {
 	})
 }
 
-// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime, and also if the informer is
-// stopped meanwhile.
+// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime also checks that the stored objects
+// are told if the informer is stopped in the meantime.
 func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
@@ -341,8 +341,8 @@ func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
 	})
 }
 
-// A source that takes no notice of its ctx may answer when all is over. client-go then
-// wants the next page.
+// TestAfterTheStopNoFurtherPageIsAskedFor: a source that ignores its ctx may answer after the
+// stop, and client-go then requests the next page.
 func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
@@ -364,7 +364,7 @@ func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
 
 func TestAStopEndsAWatchThatNobodyReads(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		const changes = 3000 // more than are taken from a watch while the store is down
+		const changes = 3000 // more than an informer takes from a watch while the store is down
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
 		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
 		stop := start(t, inf)

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestNoWakeUpIsLost lets watchers of every kind fall asleep and be woken thousands
-// of times, on real goroutines: whoever misses one wake-up is never heard of again.
+// TestNoWakeUpIsLost makes watchers of every kind fall asleep and wake up thousands of times,
+// on real goroutines. A watcher that misses one wake-up stays asleep.
 func TestNoWakeUpIsLost(t *testing.T) {
 	rounds := 5000
 	if testing.Short() {
@@ -25,13 +25,13 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 	d := newDistribution()
 	var handled sync.WaitGroup
-	versions := make([]atomic.Int64, 24) // of the last event that each has seen
+	versions := make([]atomic.Int64, 24) // version of the last event that each watcher has seen
 	for i := range versions {
 		w := WatcherFunc[pod](func(_ context.Context, e Event[pod]) error {
 			if rand.IntN(50) == 0 {
-				runtime.Gosched() // so that it falls behind now and then
+				runtime.Gosched() // so that the watcher falls behind sometimes
 			}
-			if v := e.New.Generation; v > 0 { // the last of a round
+			if v := e.New.Generation; v > 0 { // the last event of a round
 				versions[i].Store(v)
 				handled.Done()
 			}
@@ -71,8 +71,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// TestAnIdleInformerKeepsNoOldObjects looks for what watchers that have seen
-// everything, and sleep, keep alive.
+// TestAnIdleInformerKeepsNoOldObjects looks for old objects that sleeping watchers keep alive
+// although they have seen everything.
 func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistribution()
@@ -125,7 +125,8 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Until a large chunk is full, so that the updates fill one.
+			// Append until the next chunk is a large one, so that the updates fill exactly one
+			// chunk.
 			for d.log.End() < 16+32+64+128+maxChunk {
 				d.distribute([]record[pod]{{kind: recordVoid}})
 			}
