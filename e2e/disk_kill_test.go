@@ -260,7 +260,7 @@ func (p *process) kill(t *testing.T, inApply bool) {
 		}
 	}
 	if err := p.Wait(); err == nil || err.Error() != "signal: killed" {
-		t.Fatalf("the process has ended otherwise than by being killed: %v", err)
+		t.Fatalf("the process ended, but not by a kill: %v", err)
 	}
 }
 
@@ -274,7 +274,7 @@ func (p *process) until(t *testing.T, line string) (before []string) {
 		}
 		return before
 	}
-	t.Fatalf("the process has ended before it has said %q: %v", line, before)
+	t.Fatalf("the process ended before it printed %q: %v", line, before)
 	return nil
 }
 
@@ -319,9 +319,9 @@ func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
 	}
 	l.stop()
 	l.lookInto(k, *kills).kill(t, false)
-	t.Logf("%d kills; the torn writes have lost %d pages", *kills, pages)
+	t.Logf("%d kills; the torn writes lost %d pages", *kills, pages)
 	if *kills >= 2*ways && pages == 0 {
-		t.Error("no torn write has lost a page")
+		t.Error("no torn write lost a page")
 	}
 	l.checkRecord(k.Record)
 }
@@ -428,6 +428,6 @@ func (l *load) checkRecord(path string) {
 		t.Errorf("%d deletes were never handled", missed)
 	}
 	if len(gone) < *kills || unseen > len(gone)/2 {
-		t.Errorf("that is no load: %d deletes, %d of them unseen", len(gone), unseen)
+		t.Errorf("too little load: %d deletes, %d of them unseen", len(gone), unseen)
 	}
 }

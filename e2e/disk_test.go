@@ -153,7 +153,7 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	cold := w.liveOnDisk(path)
 	cold.stop()
 	if got := len(cold.events.View()); got < *diskObjects || cold.asked != "stream" {
-		t.Fatalf("the cold start has told of %d objects with the requests %q", got, cold.asked)
+		t.Fatalf("the cold start told of %d objects and made the requests %q", got, cold.asked)
 	}
 
 	before := cold.events.View()
@@ -177,7 +177,7 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	warm := w.liveOnDisk(path)
 	warm.stop()
 	if warm.asked != "probe watch" {
-		t.Errorf("the warm start has made the requests %q, want a probe and a watch", warm.asked)
+		t.Errorf("the warm start made the requests %q, want a probe and a watch", warm.asked)
 	}
 	w.checkTold(warm, gone, changed)
 	for _, l := range []struct {
@@ -189,7 +189,7 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	t.Logf("%d objects: Synced is %.1f times as fast", *diskObjects, cold.synced.Seconds()/warm.synced.Seconds())
 	// Times are not checked: on a busy machine they mean little.
 	if warm.bytes > cold.bytes/5 {
-		t.Errorf("a twentieth has changed, and %d bytes came, of %d for everything", warm.bytes, cold.bytes)
+		t.Errorf("a twentieth of the objects changed, and %d bytes came; the whole list takes %d", warm.bytes, cold.bytes)
 	}
 }
 

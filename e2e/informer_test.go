@@ -296,7 +296,7 @@ func (f *follower) check(t *testing.T, who string, want map[types.NamespacedName
 		got[key] = version(obj)
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("%s ends with something else than the server's state (-server +watcher):\n%s", who, cmp.Diff(want, got))
+		t.Errorf("%s does not end with the server's state (-server +watcher):\n%s", who, cmp.Diff(want, got))
 	}
 }
 
@@ -312,7 +312,7 @@ func checkRelist(t *testing.T, queue string, events []informer.Event[object]) {
 	for n := range 300 {
 		want := [...]string{"updated ", "deleted ", "deleted added "}[n%3]
 		if got := told[name(10*n+5)]; got != want {
-			t.Errorf("%s: of %s, which was %s while nobody could watch, was told %q", queue, name(10*n+5), want, got)
+			t.Errorf("%s: %s was %sduring the outage, and the watcher was told %q", queue, name(10*n+5), want, got)
 		}
 	}
 }

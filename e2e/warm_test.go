@@ -198,7 +198,7 @@ func (l *life) converge() {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		l.t.Errorf("what the watcher was told (-server +watcher):\n%s", diff)
+		l.t.Errorf("the watcher does not have the server's state (-server +watcher):\n%s", diff)
 	}
 	if err := l.r.Err(); err != nil {
 		l.t.Error(err)
@@ -341,7 +341,7 @@ func checkGone(t *testing.T, want, got map[types.UID]bool) {
 			t.Errorf("the watcher was not told that %s is gone", uid)
 		}
 	}
-	t.Logf("told of the end of %d objects, of which %d had to be", len(got), len(want))
+	t.Logf("told of %d deletes, of which %d had to be told", len(got), len(want))
 }
 
 func TestARestoredEtcdIsNoticedAtAWarmStart(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 func TestChaos(t *testing.T) {
 	if *chaosFor == 0 {
-		t.Skip("-chaos says for how long faults are played: see make soak")
+		t.Skip("set -chaos to the time for which to play faults; see make soak")
 	}
 	begin, from := time.Now(), *seed
 	if from == 0 {
@@ -127,7 +127,7 @@ func (e *episode) watching(do func()) {
 
 // awaitNoticed waits until every follower that must notice the fault has noticed it.
 func (e *episode) awaitNoticed() {
-	e.await(e.name+": not everybody notices", func() bool {
+	e.await(e.name+": some informers do not notice", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return !slices.ContainsFunc(e.followers, func(f follower) bool {

@@ -189,7 +189,7 @@ func (e *episode) lie() {
 	e.under(lying(), e.hold)
 	truth := time.Now()
 	e.under(&plan{answer: forgetting}, func() {
-		e.await(e.name+": not everybody lists", func() bool {
+		e.await(e.name+": some informers do not list", func() bool {
 			return !slices.ContainsFunc(e.followers, func(f follower) bool { return !f.health().LastList.After(truth) })
 		})
 	})

@@ -166,7 +166,7 @@ func (p *plain) GetByKey(key string) (any, bool, error) {
 	return obj, there, nil
 }
 
-func (p *plain) Replace([]any, string) error { return errors.New("nobody replaces what is here") }
+func (p *plain) Replace([]any, string) error { return errors.New("Replace must not be called") }
 func (p *plain) Resync() error               { return nil }
 func (p *plain) Bookmark(string)             {}
 

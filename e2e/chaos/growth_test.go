@@ -56,7 +56,7 @@ func growth(all []sample) error {
 	var grown []error
 	check := func(what string, allowed int, of func(sample) int) {
 		if n := more(of); n > allowed {
-			grown = append(grown, fmt.Errorf("%s: %d more in the last quarter than in the second, after %d joins; no more than %d are no leak", what, n, joins, allowed))
+			grown = append(grown, fmt.Errorf("%s: %d more in the last quarter than in the second, after %d joins; at most %d are allowed", what, n, joins, allowed))
 		}
 	}
 	check("goroutines", anyGoroutines+joins/100, func(s sample) int { return s.goroutines })

@@ -12,12 +12,12 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos", time.Minute, "for how long faults are played; 0 for not at all")
-	soakFor   = flag.Duration("soak", 0, "for how long watchers come and go; 0 for not at all")
-	seed      = flag.Int64("seed", 0, "what the order of the faults follows from; 0 for another one each time")
-	onlyFault = flag.String("fault", "", "the only fault that is played, by its name")
-	known     = flag.Bool("known", false, "look also at what is known to fail")
-	table     = flag.String("table", "", "the file to which the tables are added")
+	chaosFor  = flag.Duration("chaos", time.Minute, "how long to play faults; 0 to play none")
+	soakFor   = flag.Duration("soak", 0, "how long watchers come and go; 0 to skip the test")
+	seed      = flag.Int64("seed", 0, "seed of the order of the faults; 0 for a new one each time")
+	onlyFault = flag.String("fault", "", "name of the only fault to play")
+	known     = flag.Bool("known", false, "also play faults that are known to fail")
+	table     = flag.String("table", "", "file to which the tables are added")
 )
 
 // patience limits every wait. It is long because machines may be slow and busy.

@@ -64,21 +64,21 @@ func TestACacheOfNamespacesHasAnInformerForEach(t *testing.T) {
 		list := &api.WidgetList{}
 		w.ok(mgr.GetClient().List(w.Context(), list))
 		if got := len(list.Items); got != 2 {
-			w.Errorf("the cache lists %d objects, want those of a and b that are kept: %v", got, list.Items)
+			w.Errorf("the cache lists %d objects, want the selected ones of a and b: %v", got, list.Items)
 		}
 		w.ok(mgr.GetClient().List(w.Context(), list, client.InNamespace("a")))
 		if got := len(list.Items); got != 1 {
 			w.Errorf("the cache lists %d objects of a, want 1", got)
 		}
 		if err := mgr.GetClient().Get(w.Context(), client.ObjectKey{Namespace: "c", Name: "w"}, &api.Widget{}); err == nil {
-			w.Error("the cache knows a namespace that it is not for")
+			w.Error("the cache returns an object of a namespace that it does not cover")
 		}
 		kept := in("b", "late")
 		w.ok(w.Create(w.Context(), kept))
 		w.cached(mgr.GetClient(), client.ObjectKeyFromObject(kept), 1)
 		kept.Labels = nil
 		w.ok(w.Update(w.Context(), kept))
-		w.until("what is no longer selected leaves the cache", func() bool {
+		w.until("an object that is no longer selected leaves the cache", func() bool {
 			return apierrors.IsNotFound(mgr.GetClient().Get(w.Context(), client.ObjectKeyFromObject(kept), &api.Widget{}))
 		})
 		if got := made.Load(); got != 2 {
@@ -123,7 +123,7 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 			w.Helper()
 			got := w.cached(mgr.GetClient(), key("w"), size)
 			if got.Spec.Notes != "" || got.Annotations["size"] != fmt.Sprint(size) || len(got.ManagedFields) == 0 {
-				w.Errorf("the cache has %+v, want it transformed as its kind is, and not by default", got)
+				w.Errorf("the cache has %+v, want the transform of its kind and not the default", got)
 			}
 		}
 		check(1)
@@ -132,7 +132,7 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 		w.ok(w.Delete(w.Context(), obj))
 		w.until("the handler is told of all", func() bool { return told.Load()+untold.Load() == 4 })
 		if n := untold.Load(); n > 0 {
-			w.Errorf("%d objects came to the handler as they were", n)
+			w.Errorf("the handler was told %d objects that were not transformed", n)
 		}
 		part := &api.Part{}
 		w.ok(mgr.GetClient().Get(w.Context(), key("p"), part))
@@ -164,20 +164,20 @@ func TestAnInformerThatWasRemovedCanBeHadAgain(t *testing.T) {
 		second, err := c.GetInformer(w.Context(), &api.Widget{})
 		w.ok(err)
 		if first == second {
-			w.Error("the informer that was removed is the next one")
+			w.Error("GetInformer returned the removed informer again")
 		}
 		w.cached(c, key("w"), 2)
 		w.cached(c, key("w2"), 1)
 		w.change("w", 3)
 		w.cached(c, key("w"), 3)
 		if got := told.Load(); got != 1 {
-			w.Errorf("the handler of the first was called %d times, want once", got)
+			w.Errorf("the handler of the first informer was called %d times, want once", got)
 		}
 		if second.IsStopped() || !second.HasSynced() {
-			w.Errorf("the second is stopped: %t, has synced: %t", second.IsStopped(), second.HasSynced())
+			w.Errorf("the second informer is stopped: %t, has synced: %t", second.IsStopped(), second.HasSynced())
 		}
 		if _, err := first.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err == nil {
-			w.Error("a stopped informer takes a handler")
+			w.Error("a stopped informer accepts a handler")
 		}
 	})
 }

@@ -204,7 +204,7 @@ func TestAnInformerIsASource(t *testing.T) {
 		w.ok(w.Delete(w.Context(), w.widget("after", 0)))
 		w.until("changes and deletes are", func() bool { return seen.of("before") == 2 && seen.of("after") == 2 })
 		if seen.of("ignored") > 0 {
-			w.Error("what the predicate ignores was reconciled")
+			w.Error("an object that the predicate ignores was reconciled")
 		}
 	})
 }

@@ -83,7 +83,7 @@ func TestHandlersComeAndGo(t *testing.T) {
 		first, err := inf.AddEventHandler(early)
 		w.ok(err)
 		if first.HasSynced() || inf.HasSynced() {
-			w.Error("something has synced before the manager has started")
+			w.Error("a handler or the informer has synced before the manager started")
 		}
 		stop := w.start(mgr)
 		w.until("the handler has synced", first.HasSynced)
@@ -108,7 +108,7 @@ func TestHandlersComeAndGo(t *testing.T) {
 		w.ok(w.Delete(w.Context(), w.widget("new", 0)))
 		w.until("the late one is told of the rest", late.has("update old 2 3", "delete new 1"))
 		if !early.is("add old 1 true", "add new 1 false", "update old 1 2")() {
-			w.Errorf("the one that was removed has %q", early.lines)
+			w.Errorf("the removed handler has %q", early.lines)
 		}
 		if inf.IsStopped() {
 			w.Error("the informer says that it has stopped while it runs")
@@ -118,7 +118,7 @@ func TestHandlersComeAndGo(t *testing.T) {
 			w.Error("the informer says that it runs after the manager has stopped")
 		}
 		if _, err := inf.AddEventHandler(early); err == nil {
-			w.Error("a stopped informer takes a handler")
+			w.Error("a stopped informer accepts a handler")
 		}
 	})
 }

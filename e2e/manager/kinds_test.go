@@ -52,17 +52,17 @@ func (w *world) reconcilesAll(mgr manager.Manager, g *gone, size func(*api.Widge
 	for i := range n {
 		sizes[name(i)] = i + 1
 	}
-	reached("what was there is reconciled", sizes)
+	reached("the first objects are reconciled", sizes)
 	for i := range n {
 		w.create(name(n+i), 100+i)
 		w.change(name(i), 200+i)
 		sizes[name(n+i)], sizes[name(i)] = 100+i, 200+i
 	}
-	reached("what comes and changes is reconciled", sizes)
+	reached("new and changed objects are reconciled", sizes)
 	for i := range n {
 		w.ok(w.Delete(w.Context(), w.widget(name(i), 0)))
 	}
-	w.until("the reconciler finds that the deleted are gone", func() bool {
+	w.until("the reconciler no longer finds the deleted objects", func() bool {
 		for i := range n {
 			if !g.has(name(i)) {
 				return false

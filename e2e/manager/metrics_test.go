@@ -47,7 +47,7 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 	w.ok(group.Ready())
 	stop()
 	if got := scraped(); strings.Contains(got, "\ninformer_") {
-		t.Error("when the manager has stopped, there are still metrics of its informers")
+		t.Error("metrics of the informers remain after the manager has stopped")
 	}
 }
 

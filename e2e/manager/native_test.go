@@ -53,7 +53,7 @@ func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 
 			w.ok(mgr.GetClient().Get(ctx, key("w"), obj))
 			if obj.Spec.Size != 2 {
-				t.Errorf("the size is %d, want that of the object that came instead", obj.Spec.Size)
+				t.Errorf("the size is %d, want that of the new object", obj.Spec.Size)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 	parts, err := mgr.GetCache().GetInformer(t.Context(), &api.Part{}, cache.BlockUntilSynced(false))
 	w.ok(err)
 	if err := <-reported; !strings.Contains(err.Error(), "no parts here") {
-		t.Errorf("reported: %v, want what configure returned", err)
+		t.Errorf("reported: %v, want the error that configure returned", err)
 	}
 	if parts.HasSynced() {
 		t.Error("the informer whose options failed has synced")

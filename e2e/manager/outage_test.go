@@ -82,13 +82,13 @@ func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {
 		select {
 		case err := <-told:
 			if !apierrors.IsNotFound(err) {
-				w.Errorf("it is told %v, want that nothing is found", err)
+				w.Errorf("the handler is told %v, want a not-found error", err)
 			}
 		case <-time.After(patience):
-			w.Error("it is told nothing")
+			w.Error("the handler is told nothing")
 		}
 		if inf.HasSynced() {
-			w.Error("the informer has synced with what is not served")
+			w.Error("the informer has synced although the kind is not served")
 		}
 		stop()
 		running.Wait()
@@ -108,7 +108,7 @@ func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
 			stop := w.start(mgr)
 			w.until("it is at work", func() bool { return seen.of("w") > 0 })
 			if during := informersRunning(); during <= before {
-				w.Errorf("%d goroutines of informers, %d before: this test does not see them", during, before)
+				w.Errorf("%d goroutines of informers, %d before the manager ran: this test does not see them", during, before)
 			}
 			stop()
 			w.until("its goroutines have ended", func() bool { return informersRunning() <= before })

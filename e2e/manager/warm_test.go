@@ -54,7 +54,7 @@ func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
 	store = store.Reopen()
 
 	controllers, stop = live()
-	w.until("the controllers are told of what is there and of what is gone", told(controllers, "w0", "w1", "w2"))
+	w.until("the controllers are told of existing and of deleted objects", told(controllers, "w0", "w1", "w2"))
 	stop()
 	if err := store.Err(); err != nil {
 		t.Error(err)

@@ -176,7 +176,7 @@ func (w *world) eventually(what string, wrong func() error) {
 	deadline := time.Now().Add(patience)
 	for err := wrong(); err != nil; err = wrong() {
 		if time.Now().After(deadline) {
-			w.Fatalf("it does not come about that %s: %v", what, err)
+			w.Fatalf("timed out waiting until %s: %v", what, err)
 		}
 		time.Sleep(2 * time.Millisecond) // between two looks; a real API server does not run in a bubble's time
 	}

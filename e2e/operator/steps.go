@@ -19,7 +19,7 @@ var steps = []step{
 	{"Three Websites are created. Each gets an Ingress, the Ingress an address, and the Website a status.", showConverge},
 	{"An Ingress is deleted by hand. It comes back.", showRecreate},
 	{"200 Websites are created. The operator is killed in the middle, and started again.", showCrash},
-	{"100 get other hosts, then addresses. Whatever the operator first writes, somebody else has changed just before.", showConflict},
+	{"100 Websites get other hosts, then addresses. Somebody else changes each object just before the operator first writes it.", showConflict},
 	{"A Website expires. It is taken down when the time comes.", showExpire},
 	{"The operator is asked to stop.", showStop},
 }
@@ -48,7 +48,7 @@ func showCrash(ctx context.Context, w *world, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "   when it was killed there were %d Ingresses; one of them was deleted while nobody looked\n", done)
+	fmt.Fprintf(out, "   when it was killed there were %d Ingresses; one of them was deleted before the restart\n", done)
 	fmt.Fprintf(out, "   after the restart all 200 Websites have theirs\n")
 	return nil
 }
@@ -59,7 +59,7 @@ func showConflict(ctx context.Context, w *world, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "   the API server refused %d writes as conflicts; all 100 Websites and their Ingresses\n", refused)
-	fmt.Fprintf(out, "   have the new hosts, and what the others wrote\n")
+	fmt.Fprintf(out, "   have the new hosts and the annotations of the others\n")
 	return nil
 }
 

@@ -73,7 +73,7 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 			t.Errorf("a chart is called %q", n.name)
 		}
 		if strings.ContainsAny(n.name+n.text, "●▲") {
-			t.Errorf("a %s says a sign: %q", n.role, n.name+n.text)
+			t.Errorf("a %s contains a bare sign: %q", n.role, n.name+n.text)
 		}
 	}
 	t.Logf("%d nodes: %v", len(nodes), count)
@@ -92,11 +92,11 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 	}
 	for _, state := range []string{"watching", "store fails", "cannot sync", "well", "merging"} {
 		if !slices.ContainsFunc(nodes, func(n node) bool { return n.role == "StaticText" && n.name == state }) {
-			t.Errorf("nowhere is the word %q", state)
+			t.Errorf("the word %q is missing", state)
 		}
 	}
 	if !slices.ContainsFunc(nodes, func(n node) bool { return n.role == "status" && strings.HasSuffix(n.text, "need attention.") }) {
-		t.Error("the summary is no status")
+		t.Error("the summary has no role \"status\"")
 	}
 }
 

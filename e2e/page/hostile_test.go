@@ -117,7 +117,7 @@ func (p *tab) wantFits(width int) {
 	p.t.Helper()
 	if got := eval[int](p, `document.documentElement.scrollWidth`); got > width {
 		const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll")).map((e) => e.tagName + "." + e.className).slice(0, 10).join()`
-		p.t.Errorf("the page is %d wide, in a window of %d, for %s", got, width, eval[string](p, widest))
+		p.t.Errorf("the page is %d wide in a window of %d, because of %s", got, width, eval[string](p, widest))
 	}
 }
 

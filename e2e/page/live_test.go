@@ -40,7 +40,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 	p := open(t, s.page())
 	first := p.until("all is well", func(c content) bool { return c.watcher("webhooks").state() == "well" })
 	if n := len(first.Informers[0].Watchers); first.Informers[0].Watchers[n-1].name() != "webhooks" {
-		t.Error("it is not the last at first")
+		t.Error("webhooks is not the last watcher at first")
 	}
 	release := s.webhooks.block()
 	s.change(5)
@@ -52,7 +52,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 		t.Errorf("the summary is %q, want %q", blocked.Summary, want)
 	}
 	if blocked.watcher("cache").Attention || blocked.watcher("dns").Attention {
-		t.Error("the others stand out too")
+		t.Error("the other watchers stand out too")
 	}
 	release()
 	well := p.until("it is well again", func(c content) bool { return c.watcher("webhooks").state() == "well" })
@@ -74,7 +74,7 @@ func TestThePageIsPausedByKeyboard(t *testing.T) {
 		p.do(chromedp.KeyEvent(kb.Tab))
 	}
 	if !eval[bool](p, `document.activeElement.matches(":focus-visible") && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
-		t.Error("nobody sees where the focus is")
+		t.Error("the focus is not visible")
 	}
 	p.do(chromedp.KeyEvent(kb.Enter))
 	paused := p.until("it is paused", func(c content) bool { return c.Button == "Go on" })

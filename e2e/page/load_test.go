@@ -78,7 +78,7 @@ func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 				t.Errorf("it says %q of %d informers, want %q", lost.Connection, len(lost.Informers), want)
 			}
 			if !slices.ContainsFunc(accessible(p), func(n node) bool { return n.role == "status" && strings.Contains(n.text, lost.Connection) }) {
-				t.Error("who does not see the page is not told: what says so has no role \"status\"")
+				t.Error("users of screen readers are not told: the element that says so has no role \"status\"")
 			}
 			s.instead.Store(nil)
 			p.until("it goes on", func(c content) bool { return c.Connection == "" && c.Time > lost.Time })

@@ -34,7 +34,7 @@ func TestThePictureOfThePageIsTelling(t *testing.T) {
 	telling := func(c content) bool {
 		return inTrouble(c) && c.watcher("dns").state() == "behind" && c.watcher("audit").state() == "blocked"
 	}
-	p.until("all that can be amiss is", telling)
+	p.until("all problems show", telling)
 	if *screenshot != "" {
 		p.untilFull(telling)
 	}
@@ -101,5 +101,5 @@ func (p *tab) untilFull(telling func(content) bool) {
 		c := p.until("the charts grow", func(c content) bool { return began(c) < at-1 || began(c) <= 2 })
 		at = began(c)
 	}
-	p.until("all is amiss still", telling)
+	p.until("all problems still show", telling)
 }

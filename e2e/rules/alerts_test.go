@@ -44,7 +44,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	for _, alert := range readAlerts(t) {
 		t.Run(alert.Alert, func(t *testing.T) {
 			if seen[alert.Alert] || !strings.HasPrefix(alert.Alert, "Informer") {
-				t.Error("the name is there twice, or does not begin with Informer")
+				t.Error("the name is used twice, or does not begin with Informer")
 			}
 			seen[alert.Alert] = true
 			if alert.For == 0 {
@@ -71,7 +71,7 @@ func TestAlertsNameTheirInformerAndWatcher(t *testing.T) {
 		has := list.result(t, alert.Expr)
 		for _, name := range scraped {
 			if !slices.Contains(has, name) {
-				t.Errorf("%s: nobody sees which process it is about: its labels are %v", alert.Alert, has)
+				t.Errorf("%s: its labels do not name the process: %v", alert.Alert, has)
 			}
 		}
 		for kind, text := range alert.Annotations {

@@ -144,7 +144,7 @@ func TestLegendsTellLinesApart(t *testing.T) {
 				t.Errorf("%s: legend %q of lines with the labels %v", p.Title, target.LegendFormat, has)
 			}
 			if legends[target.LegendFormat] {
-				t.Errorf("%s: legend %q is there twice", p.Title, target.LegendFormat)
+				t.Errorf("%s: legend %q is used twice", p.Title, target.LegendFormat)
 			}
 			legends[target.LegendFormat] = true
 		}
@@ -166,7 +166,7 @@ func TestVariablesAreDefinedAndUsed(t *testing.T) {
 	for i, v := range d.Templating.List {
 		for _, found := range variableInText.FindAllStringSubmatch(v.Query+v.Datasource.UID, -1) {
 			if !slices.ContainsFunc(d.Templating.List[:i], func(before variable) bool { return before.Name == found[1] }) {
-				t.Errorf("variable %s uses %s, which does not come before it", v.Name, found[1])
+				t.Errorf("variable %s uses %s, which is not defined before it", v.Name, found[1])
 			}
 		}
 		if !used[v.Name] {
@@ -175,9 +175,9 @@ func TestVariablesAreDefinedAndUsed(t *testing.T) {
 		delete(used, v.Name)
 		switch {
 		case v.Type == "datasource" && v.Query != "prometheus":
-			t.Errorf("variable %s chooses a %s", v.Name, v.Query)
+			t.Errorf("variable %s selects a data source of type %s", v.Name, v.Query)
 		case v.Type != "datasource" && v.Datasource != theDatasource:
-			t.Errorf("variable %s asks %v", v.Name, v.Datasource)
+			t.Errorf("variable %s queries the data source %v", v.Name, v.Datasource)
 		}
 	}
 	for name := range used {
@@ -191,12 +191,12 @@ func TestPanelsHaveWhatAPanelNeeds(t *testing.T) {
 	units := []string{"short", "s", "ops", "reqps", "eps"}
 	d := readDashboard(t)
 	if d.ID != nil {
-		t.Errorf("the dashboard has the id %v of one Grafana", d.ID)
+		t.Errorf("the dashboard has the id %v, which belongs to a single Grafana", d.ID)
 	}
 	ids := map[int]bool{}
 	for _, p := range d.Panels {
 		if p.ID <= 0 || ids[p.ID] {
-			t.Errorf("%q: its id %d is missing or there twice", p.Title, p.ID)
+			t.Errorf("%q: its id %d is missing or used twice", p.Title, p.ID)
 		}
 		ids[p.ID] = true
 		if p.Title == "" {
@@ -211,10 +211,10 @@ func TestPanelsHaveWhatAPanelNeeds(t *testing.T) {
 			t.Errorf("%q: %v", p.Title, err)
 		}
 		if len(p.Description) < 60 || !strings.HasSuffix(p.Description, ".") {
-			t.Errorf("%q: it is not said what to do: %q", p.Title, p.Description)
+			t.Errorf("%q: the description does not say what to do: %q", p.Title, p.Description)
 		}
 		if p.Datasource != theDatasource {
-			t.Errorf("%q asks %v", p.Title, p.Datasource)
+			t.Errorf("%q queries the data source %v", p.Title, p.Datasource)
 		}
 		refs := map[string]bool{}
 		for _, target := range p.Targets {
@@ -252,7 +252,7 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 		for x := at.X; x < at.X+at.W; x++ {
 			for y := at.Y; y < at.Y+at.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" {
-					wrong = append(wrong, fmt.Errorf("%q lies over %q at %d, %d", p.Title, other, x, y))
+					wrong = append(wrong, fmt.Errorf("%q overlaps %q at %d, %d", p.Title, other, x, y))
 				}
 				taken[[2]int{x, y}] = p.Title
 			}

@@ -281,7 +281,7 @@ func TestEveryAlertHasAnOutageThatFiresItAndOneThatAlmostDoes(t *testing.T) {
 	}
 	for _, alert := range readAlerts(t) {
 		if !fires[alert.Alert] || !almost[alert.Alert] {
-			t.Errorf("%s has one that fires it: %t; one that almost does: %t", alert.Alert, fires[alert.Alert], almost[alert.Alert])
+			t.Errorf("%s: an outage fires it: %t; another almost fires it: %t", alert.Alert, fires[alert.Alert], almost[alert.Alert])
 		}
 	}
 }

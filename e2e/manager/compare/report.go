@@ -19,8 +19,8 @@ func (r results) report(c config) string {
 		"same machine and competes for its processors, so times say less than CPU time.\n\n",
 		thousands(float64(c.Objects)), thousands(float64(c.Updates)), writers, c.rounds)
 	r.table(&b, fmt.Sprintf("%d controllers", c.Controllers), false)
-	fmt.Fprintf(&b, "\nThe same with %d event handlers that only count, without queues and reconcilers, which is what the informer takes\n"+
-		"by itself, decoding what the server sends included:\n\n", c.Controllers)
+	fmt.Fprintf(&b, "\nThe same with %d event handlers that only count, without queues and reconcilers. This is the cost of the\n"+
+		"informer alone, including the decoding of the server's responses:\n\n", c.Controllers)
 	r.table(&b, fmt.Sprintf("%d handlers", c.Controllers), true)
 	fmt.Fprintf(&b, "\n%s\n%s\n", r.shares(), machine())
 	return b.String()
@@ -49,7 +49,7 @@ func (r results) shares() string {
 			number(share(func(f figures) float64 { return f.Start.CPU })), number(share(func(f figures) float64 { return f.Update.CPU })), s.name))
 	}
 	return "Of the CPU time that the controllers take, the handlers alone take\n" + strings.Join(parts, ", ") + ".\n" +
-		"No informer can save more than that, and of that not what it takes to decode what the server sends, which is the same\n" +
+		"No informer can save more than that. It cannot save the decoding of the server's responses either, which costs the same\n" +
 		"on both sides. The rest is queues, reconcilers and the copies of the objects that they read.\n"
 }
 

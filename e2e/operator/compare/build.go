@@ -53,7 +53,7 @@ func buildExample(ctx context.Context, dir string) (string, error) {
 	}
 	plain := strings.NewReplacer("probe.Count(", "", "),", ",").Replace(counted)
 	if strings.Count(string(source), plain) != 1 {
-		return "", errors.New("the example operator does not say " + plain + " any more")
+		return "", errors.New("the example operator no longer contains " + plain)
 	}
 	probed := strings.NewReplacer(plain, counted, "import (\n", "import (\n\t\""+compare+"probe\"\n").Replace(string(source))
 	changed, overlay := filepath.Join(dir, "operator.go"), filepath.Join(dir, "overlay.json")

@@ -17,7 +17,7 @@ type part struct {
 }
 
 var parts = []part{
-	{"start: all are to be created", func(f figures) phase { return f.Create }},
+	{"start: all must be created", func(f figures) phase { return f.Create }},
 	{"restart: all is done already", func(f figures) phase { return f.Restart }},
 	{"then all Websites get another host", func(f figures) phase { return f.Move }},
 }

@@ -24,7 +24,7 @@ type config struct {
 func main() {
 	var c config
 	flag.IntVar(&c.sites, "sites", 2000, "how many Websites there are")
-	flag.IntVar(&c.workers, "workers", 4, "for how many Websites at once the operators reconcile")
+	flag.IntVar(&c.workers, "workers", 4, "how many Websites the operators reconcile at once")
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each side is measured; the table has the medians")
 	flag.StringVar(&c.write, "write", "", "also write the report to this file")
 	flag.Parse()

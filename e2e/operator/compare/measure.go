@@ -55,7 +55,7 @@ func measureAll(ctx context.Context, c config) (found results, err error) {
 				return found, fmt.Errorf("%s: %w", s.name, err)
 			}
 			if want = cmp.Or(want, end); end != want {
-				return found, fmt.Errorf("%s came to another end:\n%s\n\nand not\n%s", s.name, end, want)
+				return found, fmt.Errorf("%s reached another end state:\n%s\n\nwant\n%s", s.name, end, want)
 			}
 			found.rounds[s.name] = append(found.rounds[s.name], f)
 		}
@@ -153,7 +153,7 @@ func endState(world *cluster.Cluster) (string, error) {
 	for key, ingress := range world.Ingresses.All() {
 		site, exists, err := world.Websites.Get(key)
 		if err != nil || !exists || len(ingress.OwnerReferences) != 1 {
-			return "", fmt.Errorf("the Ingress %s is nobody's: %w", key, err)
+			return "", fmt.Errorf("the Ingress %s does not belong to a Website: %w", key, err)
 		}
 		owner := ingress.OwnerReferences[0]
 		owner.UID = ""

@@ -15,9 +15,9 @@ func (r results) report(c config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# An operator, with this library and with controller-runtime\n\n"+
 		"%s Websites, %d workers; the operator is the one in examples/operator, and the same written with controller-runtime,\n"+
-		"with its defaults but for metrics, which are off, and once more without its priority queue. Each has a process and an API server of its own; medians of %d\n"+
+		"with its defaults except for metrics, which are off, and once more without its priority queue. Each has a process and an API server of its own; medians of %d\n"+
 		"rounds. The API server is on the same machine and competes for its processors, so times say less than CPU time.\n"+
-		"All came to the same Ingresses and statuses in every round. The most memory includes what it takes to start.\n",
+		"All operators reached the same Ingresses and statuses in every round. The most memory includes the start of the process.\n",
 		thousands(float64(c.sites)), c.workers, c.rounds)
 	for _, part := range parts {
 		fmt.Fprintf(&b, "\n| %s | unit |", part.title)

@@ -31,8 +31,8 @@ import (
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster")
-	workers := flag.Int("workers", 4, "for how many Websites at once")
-	priority := flag.Bool("priority-queue", true, "whether what is there at the start comes after what changes")
+	workers := flag.Int("workers", 4, "how many Websites to reconcile at once")
+	priority := flag.Bool("priority-queue", true, "handle objects that exist at the start after objects that change")
 	klog.InitFlags(nil)
 	flag.Parse()
 	log.SetLogger(klog.Background())
