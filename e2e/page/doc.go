@@ -1,4 +1,4 @@
-// Package page tests the page of informer.DebugHandler in a browser, a Chromium without a
+// Package page tests the page of debug.Handler in a browser, a Chromium without a
 // window. "make browser" installs one. Without a browser the tests are skipped, or fail if
 // BROWSER=required is set.
 //
