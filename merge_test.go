@@ -283,8 +283,8 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	handled(7)
 }
 
-// TestTheAddsOfTheFirstListAreNotMerged: there is nothing to merge them with, and an informer
-// starts with as many adds as it has objects.
+// TestTheAddsOfTheFirstListAreNotMerged pushes the adds of a first list. There is nothing to
+// merge them with, and an informer starts with as many adds as it has objects.
 func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	const objects, limit = 1000, 10
 	l := eventlog.New(countEvents[pod])
@@ -321,9 +321,9 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	}
 }
 
-// TestRecordsOfWhichNothingRemainsAreDropped: the records of a list without changes leave no
-// events. A server that is listed again and again must not fill the memory behind a blocked
-// watcher with them.
+// TestRecordsOfWhichNothingRemainsAreDropped pushes records of lists without changes, which
+// leave no events. A server that is listed again and again must not fill the memory behind a
+// blocked watcher with such records.
 func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 	const limit, objects, relists = 100, 500, 50
 	l := eventlog.New(countEvents[pod])

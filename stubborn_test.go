@@ -217,8 +217,9 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	})
 }
 
-// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch: a server ends a watch that is not
-// read, and the next list would merge the changes that came in the meantime.
+// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch expects the reflector to read its
+// watch while the store is down. A server ends a watch that is not read, and the next list
+// would merge the changes that came in the meantime.
 func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const objects = 500
@@ -245,8 +246,8 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	})
 }
 
-// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext: telling changes together saves time
-// only with a fast store.
+// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext expects each change to be told soon
+// after its write. Telling changes together saves time only with a fast store.
 func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const changes, each = 50, 10 * time.Millisecond // time per operation; a change takes two, a get and a write
@@ -341,8 +342,8 @@ func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
 	})
 }
 
-// TestAfterTheStopNoFurtherPageIsAskedFor: a source that ignores its ctx may answer after the
-// stop, and client-go then requests the next page.
+// TestAfterTheStopNoFurtherPageIsAskedFor has a source that ignores its ctx. Such a source may
+// answer after the stop, and client-go then requests the next page.
 func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))

@@ -27,9 +27,9 @@ func (s *Server) Expire(ctx context.Context, resource schema.GroupVersionResourc
 	return nil
 }
 
-// The history is kept twice: by etcd, and by the watch cache. The watch cache is filled from
-// etcd but ignores compactions of etcd. The server replaces a watch cache by a new and empty
-// one when the definition of the resource changes.
+// expire does the work of Expire. The history is kept twice: by etcd, and by the watch cache.
+// The watch cache is filled from etcd but ignores compactions of etcd. The server replaces a
+// watch cache by a new and empty one when the definition of the resource changes.
 func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResource) error {
 	client := s.dynamic.Resource(resource)
 	list, err := client.List(ctx, metav1.ListOptions{Limit: 1})

@@ -20,9 +20,9 @@ import (
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
-// With client-go's informer the read at the end would wait forever. client-go reports such an
-// object as an update, and controller-runtime cannot see from an update that the object it
-// deleted is gone.
+// TestADeleteIsReadAlsoIfAnotherObjectHasItsName leaves client-go's informer out: with it, the
+// read at the end would wait forever. client-go reports such an object as an update, and
+// controller-runtime cannot see from an update that the object it deleted is gone.
 func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 	t.Parallel()
 	for _, side := range sides[1:] {

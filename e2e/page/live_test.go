@@ -123,7 +123,8 @@ func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
 	}
 }
 
-// If the address of a page has a password, a browser refuses to fetch relative addresses.
+// TestThePageFollowsAlsoIfItsAddressHasAPassword uses an address with a password. A browser
+// then refuses to fetch relative addresses.
 func TestThePageFollowsAlsoIfItsAddressHasAPassword(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
