@@ -109,7 +109,7 @@ func retried(t *testing.T, queue informer.QueueKind, a *attempts, opts informer.
 	t.Helper()
 	var errs errorLog
 	src := informertest.NewSource[configMap]()
-	inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+	inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 	a.err = cmpOr(a.err, errors.New("no luck"))
 	reg := addWatcher(t, inf, informer.WatcherFunc[configMap](a.handle), opts)
 	informertest.Run(t, inf)
@@ -161,7 +161,7 @@ func TestAnObjectThatFailsThreeTimesIsDeliveredAFourth(t *testing.T) {
 func checkEventErrors(t *testing.T, errs *errorLog, want ...string) {
 	t.Helper()
 	var got []string
-	for _, err := range errs.take() {
+	for _, err := range errs.Take() {
 		var failed *informer.EventError
 		if !errors.As(err, &failed) {
 			t.Errorf("reported %v", err)

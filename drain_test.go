@@ -148,7 +148,7 @@ func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		src := informertest.NewSource(object("heals", ""), object("stays broken", ""))
 		var errs errorLog
 		u := undelivered{}
-		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: errs.Handle})
 		calls := map[string]int{}
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 			if calls[e.Key().Name]++; calls[e.Key().Name] == 2 && e.Key().Name == "heals" {
@@ -166,7 +166,7 @@ func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		if s := reg.Stats(); s.Delivered != 1 || s.Failed != 0 || s.Pending != 1 || fmt.Sprint(u.told) != "map[WatcherFunc-1:1]" {
 			t.Errorf("in the end: %+v, undelivered %v", s, u.told)
 		}
-		if n := len(errs.take()); n != 3 {
+		if n := len(errs.Take()); n != 3 {
 			t.Errorf("%d errors were reported, want one for each and one for giving up", n)
 		}
 	})
@@ -251,7 +251,7 @@ func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				src := informertest.NewSource(object("a", ""), object("bad", ""), object("c", ""))
 				var errs errorLog
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 				var other recorder
 				addWatcher(t, inf, &other, informer.WatcherOptions{})
 				opts.RecoverPanics = true
@@ -264,7 +264,7 @@ func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
 					t.Errorf("in the end: %+v", s)
 				}
 				watcher, onSynced := 0, 0
-				for _, err := range errs.take() {
+				for _, err := range errs.Take() {
 					var failed *informer.EventError
 					var panicked *informer.PanicError
 					switch {

@@ -47,7 +47,7 @@ func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
 func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var errs errorLog
-		g := informer.Group{ErrorHandler: errs.handle}
+		g := informer.Group{ErrorHandler: errs.Handle}
 		elsewhere := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "elsewhere"})
 		early := &stub{name: "early", run: func(context.Context) error { return nil }}
 		src := informertest.NewSource[*corev1.Pod]()
@@ -74,7 +74,7 @@ func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
 		mustSync(t, pods)
 		sleepBubble(hour)
 		var reported []string
-		for _, err := range errs.take() {
+		for _, err := range errs.Take() {
 			reported = append(reported, err.Error())
 		}
 		want := []string{

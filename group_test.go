@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -160,10 +159,6 @@ func forbid[T informer.Object](src *informertest.Source[T], err error) {
 	src.Fail(informertest.VerbWatch, err, -1)
 }
 
-func forbidden(resource string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no such role"))
-}
-
 func TestAGroupRunsItsMembersAndWaitsForThem(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
@@ -302,7 +297,7 @@ func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
 func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var first, second errorLog
-		a, b := &informer.Group{ErrorHandler: first.handle, Observer: &informer.Observer{}}, &informer.Group{ErrorHandler: second.handle}
+		a, b := &informer.Group{ErrorHandler: first.Handle, Observer: &informer.Observer{}}, &informer.Group{ErrorHandler: second.Handle}
 		src := informertest.NewSource[*corev1.Pod]()
 		forbid(src, forbidden("pods"))
 		pods, err := informer.New(src, informer.Options[*corev1.Pod]{})
@@ -317,7 +312,7 @@ func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 		stop := startGroup(t, b)
 		sleepBubble(time.Minute)
 		mustStop(t, stop)
-		if n, m := len(first.take()), len(second.take()); n != 0 || m == 0 {
+		if n, m := len(first.Take()), len(second.Take()); n != 0 || m == 0 {
 			t.Errorf("the first group's handler was told %d errors, the second's %d", n, m)
 		}
 	})

@@ -19,34 +19,6 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// ago returns how long ago t was. It rounds away the nanosecond that distinguishes a moment
-// that has happened from one that never has.
-func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
-
-// runWith returns a synced informer over src and store. It ignores reported errors.
-func runWith(t *testing.T, queue informer.QueueKind, src *source, store *informertest.Store) *ci {
-	t.Helper()
-	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
-	informertest.Run(t, inf)
-	synctest.Wait()
-	return inf
-}
-
-// unreachable ends the watches of src and makes every request fail.
-func unreachable(src *source) {
-	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
-	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
-	src.Disconnect()
-}
-
-// opened waits until src has an open watch.
-func opened(t *testing.T, src *source) {
-	t.Helper()
-	if err := src.WaitForWatches(within(t, hour), 1); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))

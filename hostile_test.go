@@ -85,7 +85,7 @@ type world struct {
 func newWorld(t *testing.T, opts options) *world {
 	t.Helper()
 	w := &world{t: t, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
-	opts.ErrorHandler, opts.WatchList = w.errs.handle, informer.WatchListOff // objects are injected into lists
+	opts.ErrorHandler, opts.WatchList = w.errs.Handle, informer.WatchListOff // objects are injected into lists
 	w.ci = newInformer(t, w.src, opts)
 	if err := w.group.Add(w.ci); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestAllHostileObjectsAtOnce(t *testing.T) {
 			w.src.Expire()
 			w.agree("a relist", all...)
 		}
-		if errs := w.errs.take(); len(errs) > 0 {
+		if errs := w.errs.Take(); len(errs) > 0 {
 			t.Errorf("reported: %.500v", errs)
 		}
 	})
@@ -290,7 +290,7 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 // a reported error is not an ObjectError.
 func (w *world) reported(what string, want bool) {
 	w.t.Helper()
-	errs := w.errs.take()
+	errs := w.errs.Take()
 	if want && len(errs) == 0 {
 		w.t.Errorf("%s: nothing was reported", what)
 	}
@@ -314,7 +314,7 @@ func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 		}
 		w.src.Heal()
 		w.agree("without it")
-		w.errs.take()
+		w.errs.Take()
 		for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 			w.src.Inject(watch.Event{Type: kind, Object: pod})
 			w.src.Apply(object("b", string(kind)))
@@ -362,7 +362,7 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 				if h := w.Health(); h.SourceError != nil {
 					t.Errorf("it fails: %v", h.SourceError)
 				}
-				if errs := w.errs.take(); (len(errs) == 0) != taken || len(errs) > 3 {
+				if errs := w.errs.Take(); (len(errs) == 0) != taken || len(errs) > 3 {
 					t.Errorf("reported: %.500v", errs)
 				}
 				if asked := asked(w.src, n); strings.Count(asked, ",") > 4 {
@@ -458,7 +458,7 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		for _, other := range []any{pod, "text", nil, 7} {
 			lying := &lyingStore{Store: store, says: other}
-			inf := newInformer(t, w.src, options{Queue: queue, Store: lying, ErrorHandler: w.errs.handle})
+			inf := newInformer(t, w.src, options{Queue: queue, Store: lying, ErrorHandler: w.errs.Handle})
 			if obj, exists, err := inf.Get(keyOf("a")); err == nil || exists {
 				t.Errorf("Get returns %v, %v, %v of a %T", obj, exists, err, other)
 			}
@@ -468,7 +468,7 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 			addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 			stop := start(t, inf)
 			sleepBubble(time.Minute)
-			if h := inf.Health(); h.StoreError == nil && len(w.errs.take()) == 0 {
+			if h := inf.Health(); h.StoreError == nil && len(w.errs.Take()) == 0 {
 				t.Errorf("nobody is told of a %T", other)
 			}
 			stop()

@@ -169,7 +169,7 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		release := make(chan struct{})
 		calls := 0
 		r := recorder{Hook: func(context.Context, event) error {
@@ -195,7 +195,7 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 			t.Errorf("OnSynced was called after %d calls", syncedAfter)
 		}
 		synctest.Wait()
-		got := errs.take()
+		got := errs.Take()
 		if len(got) != 3 {
 			t.Fatalf("3 failing calls reported %v", got)
 		}
@@ -354,14 +354,14 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 		src.Fail(informertest.VerbWatch, forbidden, -1)
 		src.Fail(informertest.VerbList, forbidden, -1)
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		stop := start(t, inf)
 		err := inf.WaitForSync(within(t, 10*time.Minute))
 		var failed *informer.WatchError
 		if !apierrors.IsForbidden(err) || !errors.As(err, &failed) || failed.Resource != "ConfigMap" {
 			t.Errorf("waiting ended with %v", err)
 		}
-		if got := errs.take(); len(got) != 2 {
+		if got := errs.Take(); len(got) != 2 {
 			t.Errorf("in 10 minutes reported %v", got)
 		}
 		src.Heal()
@@ -371,7 +371,7 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 		src.Fail(informertest.VerbWatch, forbidden, 1)
 		src.Disconnect()
 		time.Sleep(time.Minute)
-		if got := errs.take(); len(got) != 1 {
+		if got := errs.Take(); len(got) != 1 {
 			t.Errorf("after it had worked reported %v", got)
 		}
 		stop()
@@ -383,13 +383,13 @@ func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.Fail(informertest.VerbWatch, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("watch is not yours")), -1)
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)
 		sleepBubble(hour)
 		if n := count(src, informertest.VerbList); n < 10 {
 			t.Fatalf("in an hour listed %d times", n)
 		}
-		if got := errs.take(); len(got) != 1 || !strings.Contains(got[0].Error(), "watch is not yours") {
+		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "watch is not yours") {
 			t.Errorf("in an hour reported %v", got)
 		}
 	})
@@ -410,13 +410,4 @@ func TestACallThatEndsWithItsCtxIsNoFailure(t *testing.T) {
 		reg.Remove()
 		<-reg.Stopped()
 	})
-}
-
-// startWith returns a running, synced informer and its source.
-func startWith(t *testing.T, queue informer.QueueKind, objs ...configMap) (*ci, *source) {
-	t.Helper()
-	src := informertest.NewSource(objs...)
-	inf := newInformer(t, src, options{Queue: queue})
-	informertest.Run(t, inf)
-	return inf, src
 }

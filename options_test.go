@@ -136,11 +136,11 @@ func TestAddWatcherNamesWhatItCannotUse(t *testing.T) {
 func TestNamesDefaultToTheTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{ErrorHandler: errs.handle})
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{ErrorHandler: errs.Handle})
 		fails := recorder{Hook: func(context.Context, event) error { return errors.New("no") }}
 		addWatcher(t, inf, &fails, informer.WatcherOptions{})
 		informertest.Run(t, inf)
-		if got := errs.take()[0].Error(); !strings.Contains(got, "watcher Recorder-1:") {
+		if got := errs.Take()[0].Error(); !strings.Contains(got, "watcher Recorder-1:") {
 			t.Errorf("an unnamed watcher's failure is %q", got)
 		}
 		if err := inf.Run(t.Context()); !strings.Contains(err.Error(), "informer ConfigMap:") {
@@ -182,7 +182,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				src := informertest.NewSource(object("good", "1"), object("new", "bad"), object("turns", "1"))
 				var errs errorLog
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle, Transform: func(obj configMap) (configMap, error) {
+				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
 					if obj.Data["value"] == "bad" {
 						return fail(obj)
 					}
@@ -200,7 +200,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				if obj, exists, _ := inf.Get(keyOf("turns")); !exists || obj.Data["value"] != "1" {
 					t.Errorf("the previous state is %v, %v", obj, exists)
 				}
-				got := errs.take()
+				got := errs.Take()
 				var failed *informer.ObjectError
 				if len(got) != 4 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" {
 					t.Errorf("reported %v", got)
@@ -209,7 +209,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				r.Expect(t, "added default/new")
 				_, _ = src.Delete(keyOf("turns")) // still bad, but deleted
 				r.Expect(t, "deleted default/turns")
-				if got := errs.take(); len(got) > 0 {
+				if got := errs.Take(); len(got) > 0 {
 					t.Errorf("a delete reported %v", got)
 				}
 				checkView(t, &r, src)
@@ -250,11 +250,11 @@ func TestAServerThatRejectsWatchListIsListed(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.SetWatchList(informertest.WatchListRejected)
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.handle})
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		begin := time.Now()
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
-		if got := errs.take(); len(got) > 0 {
+		if got := errs.Take(); len(got) > 0 {
 			t.Errorf("that a server cannot stream is reported as %v", got)
 		}
 		if took := time.Since(begin); took > 0 {
@@ -343,7 +343,7 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 			}), informer.WatcherOptions{})
 			informertest.Run(t, inf)
 			synctest.Wait()
-			store.setFail(func(_, key string) error {
+			store.SetFail(func(_, key string) error {
 				if key == "default/first" {
 					return errors.New("wait until all is queued")
 				}
@@ -355,7 +355,7 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 			src.Apply(object("b", "3"))
 			src.Apply(object("a", "4"))
 			synctest.Wait()
-			store.setFail(nil)
+			store.SetFail(nil)
 			sleepBubble(time.Minute)
 			if got := strings.Join(told, " "); got != want {
 				t.Errorf("queue %v: told %s, want %s", queue, got, want)

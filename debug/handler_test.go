@@ -82,8 +82,6 @@ func page(t *testing.T, h http.Handler) string {
 	return answer.Body.String()
 }
 
-func ignore(context.Context, error) {}
-
 // runGroup runs a group of members until the test is over.
 func runGroup(t *testing.T, members ...informer.Member) *informer.Group {
 	t.Helper()
@@ -405,7 +403,7 @@ func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.SetWatchList(informertest.WatchListRejected)
 		release := src.HoldList()
-		inf := newInformer(t, src, options{Queue: queue, Store: storeWith(t, object("known", "1"))})
+		inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(object("known", "1"))})
 		hold := make(chan struct{})
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
 			switch {

@@ -1,0 +1,413 @@
+package model_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// What TestModel checks when nothing happens. Each check names the promise of doc.go, or
+// the comment, that it comes from.
+
+// audit looks at all that watchers were told since the last time.
+func (l *incarnation) audit() {
+	if l.crashed.Load() {
+		return
+	}
+	l.checkFound()
+	for _, p := range l.pupils {
+		p.audit()
+	}
+	if l.well() && !l.stopping.Load() {
+		for _, p := range l.pupils {
+			if p.isWell() {
+				p.checkCaughtUp() // promise 7: whatever others do
+			}
+		}
+	}
+}
+
+func (p *pupil) audit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.over {
+		if c.marker {
+			p.marked = true
+			p.checkSyncedLocked()
+			continue
+		}
+		if c.wellFormed() {
+			p.judgeLocked(c)
+		}
+	}
+	p.over, p.removed = nil, p.leaving
+	if p.handle != nil || p.reg == nil || p.life.crashed.Load() {
+		return
+	}
+	p.checkFigures()
+	if p.removed && len(p.open) == 0 && !p.life.faults.active() && !isClosed(p.reg.Stopped()) {
+		p.t.problem("%s is removed, and not stopped", p.name) // Registration.Stopped
+	}
+	if isClosed(p.reg.Synced()) && !p.marked {
+		p.t.problem("%s has synced before OnSynced", p.name) // WatcherOptions.OnSynced
+	}
+	if p.never && isClosed(p.reg.Synced()) {
+		p.t.problem("%s has synced after Remove", p.name) // promise 4
+	}
+	if p.synced > 0 && !p.removed && !p.life.stopping.Load() && !isClosed(p.reg.Synced()) {
+		p.t.problem("%s has not synced after OnSynced", p.name) // promise 4
+	}
+}
+
+// judgeLocked compares a call with the ledger.
+func (p *pupil) judgeLocked(c *call) {
+	p.heard = append(p.heard, fmt.Sprintf("%v %v %v (%v)", c.Origin, c.Type, presenceOf(c.Object()), c.err))
+	if c.cut { // nor is it delivered
+		if before := p.last[c.key]; before != nil && before.retried {
+			p.again++
+		}
+		return
+	}
+	if p.inheritsLocked(c) {
+		b := p.ghosts[c.Old.UID]
+		if b == nil {
+			b = &belief{}
+			p.ghosts[c.Old.UID] = b
+		}
+		p.settleLocked(c, b)
+		return
+	}
+	entries := p.entries(c.key)
+	b := p.beliefs[c.key]
+	if b == nil {
+		b = p.newBelief(entries, c)
+		p.beliefs[c.key] = b
+	}
+	if b.failing != nil {
+		// What has left a selection, failed, and came back into it is an update.
+		left := p.chooses && b.failing.Type == informer.EventDeleted
+		if err := supersedes(&c.event, b.failing); err != nil && !left {
+			p.wrong(&c.event, "%v", err) // WatcherOptions.Retry
+		}
+	}
+	to, merged, hidden, err := b.follow(entries, p.asTold(c, b))
+	if err != nil {
+		p.wrong(&c.event, "%v", err) // promises 2, 3 and 5
+		return
+	}
+	p.checkMerging(c, b, merged, hidden)
+	p.checkOrigin(c)
+	p.checkSame(c, b)
+	p.settleLocked(c, b)
+	if b.failing == nil {
+		b.at, b.knows = to, presenceOf(c.New)
+	}
+}
+
+// entries is the ledger of a key as this watcher sees it.
+func (p *pupil) entries(key string) []presence {
+	all := p.life.entries(key)
+	if p.chooses {
+		return narrowed(all, p.t.chosen)
+	}
+	return all
+}
+
+// newBelief is what it knows of a key before it was told anything.
+func (p *pupil) newBelief(entries []presence, c *call) *belief {
+	if !p.exact { // it may have joined anywhere
+		at := find(entries, -1, presenceOf(c.New)) - 1
+		return &belief{at: at, from: at}
+	}
+	joined := p.born[c.key]
+	if p.chooses {
+		joined = len(narrowed(p.life.entries(c.key)[:joined], p.t.chosen))
+	}
+	return newBelief(entries, joined)
+}
+
+// asTold is the event as the ledger has it: client-go's handlers are told the final state.
+func (p *pupil) asTold(c *call, b *belief) *event {
+	e := c.event
+	if p.handler && e.Type == informer.EventDeleted && e.Old.UID == b.knows.uid {
+		e.Old = e.Old.DeepCopy()
+		e.Old.UID, e.Old.ResourceVersion = b.knows.uid, fmt.Sprint(b.knows.version)
+	}
+	return &e
+}
+
+// inheritsLocked says whether c tells of what was deleted before the process began.
+// Promise 5: it is told before all else.
+func (p *pupil) inheritsLocked(c *call) bool {
+	if c.Type != informer.EventDeleted || !c.FinalStateUnknown || p.t.store != durableStore ||
+		c.Origin != informer.OriginInitial && !p.handler {
+		return false
+	}
+	if b := p.beliefs[c.key]; b != nil && (b.knows.uid == c.Old.UID || b.tried.uid == c.Old.UID) {
+		return false
+	}
+	p.inherited++
+	return true
+}
+
+// settleLocked notes what came of an attempt. Promise: WatcherOptions.Retry.
+func (p *pupil) settleLocked(c *call, b *belief) {
+	p.checkAttempt(c, b)
+	p.last[c.key] = c
+	b.failing = nil
+	if !c.retried {
+		b.tried = nothing
+	}
+	switch {
+	case c.err == nil:
+		p.delivered++
+		if c.Origin == informer.OriginResync {
+			p.resynced[c.key]++
+		}
+	case c.retried:
+		b.failing = &c.event
+		if c.New != nil {
+			b.tried = presenceOf(c.New)
+		}
+	default:
+		p.gaveUp++
+		if c.Type == informer.EventDeleted {
+			p.ends[c.Old.UID] = true
+		}
+	}
+}
+
+// checkAttempt checks whether Retry was asked about a failure, and told how often it was.
+func (p *pupil) checkAttempt(c *call, b *belief) {
+	permanent := errors.Is(c.err, informer.ErrPermanent)
+	switch {
+	case c.err != nil && p.opts.Retry != nil && !permanent && !c.judged && !p.life.stopping.Load():
+		p.wrong(&c.event, "it has failed, and Retry was not asked")
+	case b.failing == nil:
+		if c.judged && c.failures != 1 {
+			p.wrong(&c.event, "it has failed once, and Retry was told %d", c.failures)
+		}
+		return
+	}
+	same := b.failing.Type == c.Type && b.failing.New == c.New && b.failing.Old == c.Old
+	p.again++
+	strictly := p.opts.ResyncPeriod == 0 && !p.chooses
+	if same && strictly {
+		p.same++
+	}
+	if before := p.last[c.key].failures; c.judged && c.failures != 1 && (!same || c.failures != before+1) ||
+		c.judged && c.failures == 1 && same && strictly {
+		p.wrong(&c.event, "it is the same as before %v, and Retry was told %d after %d", same, c.failures, before)
+	}
+}
+
+// checkMerging checks that nothing is left out but by merging, and that this is said.
+// Promise 8, Event.Merged.
+func (p *pupil) checkMerging(c *call, b *belief, merged, hidden int) {
+	switch {
+	case p.strict() && (merged > 0 || hidden > 0 && !p.unsure(b) || c.Merged):
+		p.wrong(&c.event, "%d and %d states were left out", merged, hidden)
+	case p.chooses || p.opts.ResyncPeriod > 0 || p.strict() || p.unsure(b):
+	case b.failing != nil && c.Merged: // maybe because of what was tried before
+	case c.Merged != (merged > 0):
+		p.wrong(&c.event, "%d states were merged into it", merged)
+	}
+}
+
+// unsure says whether it is not known where a watcher has begun.
+func (p *pupil) unsure(b *belief) bool { return !p.exact && b.at == b.from }
+
+// checkOrigin checks how the informer says it came to know.
+func (p *pupil) checkOrigin(c *call) {
+	if p.handler || c.Merged && c.Origin != informer.OriginInitial {
+		return
+	}
+	l := p.life
+	switch c.Origin {
+	case informer.OriginInitial:
+		if p.marked && !p.crew() {
+			p.wrong(&c.event, "it has synced") // promises 3 and 4
+		}
+	case informer.OriginWatch:
+		if !p.marked && p.strict() {
+			p.wrong(&c.event, "it has not synced")
+		}
+		if c.New != nil && !p.chooses && !l.tap.watched(presenceOf(c.New)) {
+			p.wrong(&c.event, "no watch has brought it")
+		}
+		p.checkOrder(c)
+	case informer.OriginRelist:
+		if l.tap.count() < 2 && p.t.store != durableStore {
+			p.wrong(&c.event, "there was no relist")
+		}
+	case informer.OriginResync:
+		if !p.marked || c.Old != c.New && p.t.store.same() {
+			p.wrong(&c.event, "it has not synced, or Old is not New") // ResyncPeriod, Event.Old
+		}
+	}
+}
+
+// checkOrder checks that live events come in the order of their versions: RealFIFO.
+func (p *pupil) checkOrder(c *call) {
+	if p.t.queue != informer.RealFIFO || !p.strict() {
+		return
+	}
+	version := presenceOf(c.New).version
+	if c.New == nil {
+		version, _ = p.t.end(c.Old.UID)
+		if c.FinalStateUnknown || p.chooses {
+			return
+		}
+	}
+	if version <= p.newest {
+		p.wrong(&c.event, "version %d comes after version %d", version, p.newest)
+	}
+	p.newest = version
+}
+
+// checkSame checks that Old is the very New of before, if the store returns that.
+// Promise 3, Options.Store.
+func (p *pupil) checkSame(c *call, b *belief) {
+	if before := p.last[c.key]; before != nil && b.failing == nil && c.Old != nil && before.New != nil && !p.handler && !p.chooses &&
+		p.t.store.same() && presenceOf(before.New) == presenceOf(c.Old) && before.New != c.Old {
+		p.wrong(&c.event, "Old is not the very object that was New before")
+	}
+}
+
+// checkSyncedLocked checks, when OnSynced is called, that all of the initial state was told.
+// Promise 4.
+func (p *pupil) checkSyncedLocked() {
+	if !p.strict() || p.handler || !p.exact {
+		return
+	}
+	wants := func(key string, what presence) {
+		if _, ended := p.t.end(what.uid); ended {
+			return
+		}
+		if b := p.beliefs[key]; b == nil && !p.life.everExcused(key) && (!p.chooses || p.t.chosen(what)) {
+			p.t.problem("%s has synced, and was not told of %s\n    heard: %v", p.name, key, p.heard)
+		}
+	}
+	for key, n := range p.born {
+		if n > 0 && p.life.entries(key)[n-1] != nothing {
+			wants(key, p.life.entries(key)[n-1])
+		}
+	}
+	first := p.life.tap.firstList()
+	if !p.early || first == 0 {
+		return
+	}
+	for key, what := range p.t.at(first) {
+		wants(key, what)
+	}
+}
+
+// checkFigures compares Stats with what was told: what the watcher was to be told is in
+// exactly one of Pending, Delivered, Failed and Merged. See WatcherStats.
+func (p *pupil) checkFigures() {
+	s, f := p.reg.Stats(), p.life.figuresOf(p.name)
+	if !p.chooses && (s.Delivered != p.delivered || s.Failed != p.gaveUp) && len(p.open) == 0 || s.Pending < 0 {
+		p.t.problem("%s has handled %d and given up %d, and its Stats are %+v", p.name, p.delivered, p.gaveUp, s)
+	}
+	if s.Retried < p.same || !p.chooses && s.Retried > p.again+len(p.open) {
+		p.t.problem("%s was called again %d times, %d of them for the same, and its Stats are %+v\n    heard: %v", p.name, p.again, p.same, s, p.heard)
+	}
+	if f.gaveUp != s.Failed && !p.life.stopping.Load() {
+		p.t.problem("%s has given up %d, and as often as %d was reported", p.name, s.Failed, f.gaveUp) // promise 11
+	}
+	if p.t.observed && (f.merged != s.Merged || f.handled != s.Delivered || f.failed != s.Failed && !p.life.stopping.Load()) {
+		p.t.problem("%s: its Stats are %+v, and the Observer was told %+v", p.name, s, f) // Observer
+	}
+	if due, known := p.due(); known && !p.removed && due != s.Pending+s.Delivered+s.Failed+s.Merged {
+		p.t.problem("%s (%v) was to be told %d events, and its Stats are %+v", p.name, p.pupilKind, due, s)
+	}
+	if n := s.Pending; p.opts.MaxBacklog > 0 && !p.removed && isClosed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
+		p.t.problem("%d events wait for %s (%v)", n, p.name, p.pupilKind) // promise 8
+	}
+	if p.strict() && s.Merged > 0 {
+		p.t.problem("%s (%v) merges", p.name, p.pupilKind) // MaxBacklog
+	}
+	if (len(p.open) > 0) != (s.OldestWaiting > 0) && len(p.open) > 0 && !isClosed(p.reg.Stopped()) && time.Since(p.calm) > hour {
+		p.t.problem("%s: its Stats are %+v", p.name, s)
+	}
+}
+
+// due returns how many events it was to be told in all, if that is known.
+func (p *pupil) due() (n int, known bool) {
+	l := p.life
+	if !p.exact || p.opts.ResyncPeriod > 0 || l.faults.active() || l.cancel == nil || !l.inf.HasSynced() || !isClosed(p.reg.Synced()) && !p.removed {
+		return 0, false
+	}
+	if p.t.store == durableStore && (len(l.tombs) > 0 || p.inherited > 0 || p.chooses) {
+		return 0, false // which of them come twice is not promised
+	}
+	for _, key := range l.keys() {
+		entries := l.entries(key)
+		n += len(entries) - 1 - newBelief(entries, p.born[key]).from
+	}
+	return n, true
+}
+
+// isWell says whether it has been called without trouble for long enough.
+func (p *pupil) isWell() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.trouble
+	calm := !p.crew() || time.Since(p.calm) > time.Minute || p.opts.Retry == nil
+	return !p.removed && t.blocked == nil && t.slow == 0 && len(p.open) == 0 && calm && p.isSynced()
+}
+
+func (p *pupil) isSynced() bool {
+	if p.handle != nil {
+		return p.handle.HasSynced()
+	}
+	return p.reg != nil && isClosed(p.reg.Synced())
+}
+
+// checkCaughtUp checks that it was told everything. Promises 1 and 7.
+func (p *pupil) checkCaughtUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range p.life.keys() {
+		entries, b := p.entries(key), p.beliefs[key]
+		known := nothing
+		if b != nil {
+			known = b.knows
+		}
+		now := entries[len(entries)-1]
+		switch {
+		case b != nil && b.failing != nil:
+			p.t.problem("%s was not called again for %s, of which the store has had %v\n    heard: %v", p.name, key, entries, p.heard) // Retry
+		case known != now:
+			p.t.problem("%s (%v) believes that %s is %v, and the store has %v\n    heard: %v", p.name, p.pupilKind, key, known, now, p.heard)
+		case p.strict() && b != nil && b.at != len(entries)-1:
+			p.t.problem("%s was told up to entry %d of %v", p.name, b.at, entries)
+		}
+	}
+}
+
+// checkLeft checks that whatever it knows is in the store still, or a tombstone of it.
+// Promise 5, of a Durable.
+func (p *pupil) checkLeft(left map[types.UID]bool) {
+	p.audit()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, b := range p.beliefs {
+		if b.knows != nothing && !left[b.knows.uid] && !p.removed && !p.chooses && !p.handler {
+			p.t.problem("%s knows %s as %v, of which nothing is left: %v", p.name, key, b.knows, p.heard)
+		}
+	}
+}
+
+// checkTombstone checks that one is kept until it was told.
+func (p *pupil) checkTombstone(uid types.UID, kept bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !kept && !p.ends[uid] && p.early && !p.removed && !p.handler && !p.chooses {
+		p.t.problem("%s was not told of the end of %s, of which nothing is left", p.name, idOf(uid))
+	}
+}

@@ -1,0 +1,328 @@
+package model_test
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// deeds are what can happen, and how often it does. The corpus of FuzzModel knows them by
+// their places.
+var deeds []struct {
+	name   string
+	weight int
+	do     func(*torture, deed)
+}
+
+func init() { // because some of them come back to the table
+	deeds = []struct {
+		name   string
+		weight int
+		do     func(*torture, deed)
+	}{
+		{"write", 20, (*torture).writeOne},
+		{"burst", 6, (*torture).burst},
+		{"delete", 7, (*torture).deleteOne},
+		{"recreate", 5, (*torture).recreate},
+		{"relist", 5, (*torture).relist},
+		{"disconnect", 3, (*torture).disconnect},
+		{"silence", 3, (*torture).silence},
+		{"outage", 2, (*torture).outage},
+		{"bookmark", 2, (*torture).bookmark},
+		{"compact", 1, (*torture).compact},
+		{"pause", 10, (*torture).pause},
+		{"join", 6, (*torture).join},
+		{"leave", 3, (*torture).removeOne},
+		{"block", 6, (*torture).block},
+		{"unblock", 5, (*torture).unblock},
+		{"fail", 7, (*torture).fail},
+		{"panic", 3, (*torture).panics},
+		{"slow", 2, (*torture).slow},
+		{"store fails", 5, (*torture).storeFails},
+		{"store refuses", 2, (*torture).storeRefuses},
+		{"store hangs", 2, (*torture).storeHangs},
+		{"store slow", 2, (*torture).storeSlow},
+		{"store heals", 4, (*torture).storeHeals},
+		{"wait for version", 4, (*torture).waitForVersion},
+		{"wait for object", 4, (*torture).waitForObject},
+		{"look", 4, (*torture).look},
+		{"settle", 3, (*torture).settle},
+		{"stop", 2, (*torture).stop},
+		{"crash", 1, (*torture).crash},
+	}
+}
+
+// The source.
+
+func (w *torture) writeOne(d deed) {
+	i := int(d.a)
+	w.write(i, d.b%8 == 1)
+	w.say("write %s: %v", nameOf(i), w.now(i))
+}
+
+func (w *torture) now(i int) presence {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current["default/"+nameOf(i)]
+}
+
+func (w *torture) burst(d deed) {
+	n := 2 + int(d.a%40)
+	w.say("%d writes and deletes, from %s, version %s", n, nameOf(int(d.b)), w.src.ResourceVersion())
+	for i := range n {
+		which := int(d.b) + i*(1+int(d.b)/64)
+		if i%7 == 5 {
+			w.remove(which)
+		} else {
+			w.write(which, false)
+		}
+	}
+}
+
+func (w *torture) deleteOne(d deed) {
+	w.say("delete %s: %v", nameOf(int(d.a)), w.now(int(d.a)))
+	w.remove(int(d.a))
+}
+
+func (w *torture) recreate(d deed) {
+	i := int(d.a)
+	before := w.now(i)
+	w.remove(i)
+	w.write(i, d.b%8 == 1)
+	w.say("delete and create %s: %v is %v", nameOf(i), before, w.now(i))
+}
+
+// relist lets the informer miss some changes, and find that its version is gone.
+func (w *torture) relist(d deed) {
+	w.say("410, and %d changes are missed from %s", d.a%5, nameOf(int(d.b)))
+	w.troubled.Store(true)
+	w.src.Mute(true)
+	for i := range int(d.a % 5) {
+		which := int(d.b) + i
+		switch (int(d.b)/8 + i) % 3 {
+		case 0:
+			w.remove(which)
+			w.write(which, false)
+		case 1:
+			w.write(which, false)
+		default:
+			w.remove(which)
+		}
+	}
+	w.src.Expire()
+	w.src.Mute(false)
+}
+
+func (w *torture) disconnect(deed) {
+	w.say("disconnect")
+	w.troubled.Store(true)
+	w.src.Disconnect()
+}
+
+func (w *torture) silence(d deed) {
+	w.say("silence %v", d.a%3 > 0)
+	w.troubled.Store(true)
+	w.src.Mute(d.a%3 > 0)
+}
+
+func (w *torture) outage(d deed) {
+	err := []error{
+		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
+		apierrors.NewInternalError(errInjected),
+		apierrors.NewTooManyRequests("on purpose", 1),
+		apierrors.NewForbidden(informertestResource, "", errors.New("on purpose")),
+	}[d.a%4]
+	n := 1 + int(d.b%5)
+	w.say("outage of %d requests: %v", n, err)
+	w.troubled.Store(true)
+	w.src.Fail(informertest.VerbList, err, n)
+	w.src.Fail(informertest.VerbWatch, err, n)
+	w.src.Disconnect()
+}
+
+func (w *torture) bookmark(deed) {
+	w.say("bookmark %s", w.src.ResourceVersion())
+	w.src.Bookmark()
+}
+
+func (w *torture) compact(deed) {
+	w.say("compact")
+	w.troubled.Store(true)
+	w.src.Compact()
+}
+
+func (w *torture) pause(d deed) {
+	span := []time.Duration{time.Millisecond, 0, 30 * time.Millisecond, 150 * time.Millisecond, 6 * time.Second, 25 * time.Second, 90 * time.Second}[d.a%7]
+	w.say("%v pass", span)
+	sleepBubble(span)
+	w.life.checkResyncs()
+}
+
+// The watchers.
+
+func (w *torture) join(d deed) {
+	if len(w.life.pupils) > 12 {
+		return
+	}
+	if d.a%4 == 3 {
+		if p := w.pick(d.b); p != nil {
+			p.mu.Lock()
+			p.trouble.brings = true
+			p.mu.Unlock()
+			w.say("%s is to add another in its next call", p.name)
+			return
+		}
+	}
+	p := w.life.add(newKind(d.b), w.quiet && !d.atOnce)
+	w.say("%s joins: %v", p.name, p.pupilKind)
+}
+
+// addLater adds a watcher in a call of another one.
+func (l *incarnation) addLater() {
+	_, err := l.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{Name: "guest"})
+	if err != nil && !l.stopping.Load() {
+		l.t.problem("AddWatcher in a call: %v", err) // promise 1
+	}
+}
+
+// pick returns a watcher that is there, or nil.
+func (w *torture) pick(b byte) *pupil {
+	var all []*pupil
+	for _, p := range w.life.pupils {
+		p.mu.Lock()
+		if !p.removed && !p.witness {
+			all = append(all, p)
+		}
+		p.mu.Unlock()
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[int(b)%len(all)]
+}
+
+func (w *torture) removeOne(d deed) {
+	p := w.pick(d.a)
+	switch {
+	case p == nil:
+	case d.b%3 == 0:
+		w.say("%s is to leave in its next call", p.name)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.trouble.leaves = true
+	default:
+		w.hush()
+		p.audit()
+		w.say("%s leaves", p.name)
+		p.leave()
+	}
+}
+
+func (w *torture) upset(d deed, what string, change func(*pupil, *trouble)) {
+	p := w.pick(d.a)
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.say("%s: %s", p.name, what)
+	p.calm = time.Now()
+	change(p, &p.trouble)
+}
+
+func (w *torture) block(d deed) {
+	w.upset(d, "blocks", func(_ *pupil, t *trouble) {
+		if t.blocked == nil {
+			t.blocked = make(chan struct{})
+		}
+	})
+}
+
+func (w *torture) unblock(d deed) {
+	w.upset(d, "is well", func(_ *pupil, t *trouble) { t.relieve() })
+}
+
+func (d *trouble) relieve() {
+	if d.blocked != nil {
+		close(d.blocked)
+	}
+	*d = trouble{}
+}
+
+func (w *torture) fail(d deed) {
+	w.upset(d, "fails", func(p *pupil, t *trouble) {
+		if !p.handler {
+			t.fails, t.permanent = 1+int(d.b%6), d.b/8%4 == 3
+		}
+	})
+}
+
+func (w *torture) panics(d deed) {
+	w.upset(d, "panics", func(p *pupil, t *trouble) {
+		if p.opts.RecoverPanics {
+			t.panics = 1 + int(d.b%3)
+		}
+	})
+}
+
+func (w *torture) slow(d deed) {
+	w.upset(d, "is slow", func(_ *pupil, t *trouble) { t.slow = time.Duration(1+d.b%30) * time.Millisecond })
+}
+
+// The store.
+
+func (w *torture) storeFault(d deed, refuse bool) {
+	f := &modelFault{
+		op:    []string{"", "add", "update", "delete", "get", ""}[d.a%6],
+		after: !refuse && d.b%2 > 0, refuse: refuse, first: int(d.b/2) % 4, times: []int{1, 2, 4, 30}[d.b/8%4],
+	}
+	if w.store == durableStore && f.op != "get" {
+		f.op = []string{"apply", "apply", "apply", "forget", "get", "scan", "resume", "tombstones"}[d.a%8]
+	}
+	if refuse && (f.op == "scan" || f.op == "resume" || f.op == "tombstones" || f.op == "forget") {
+		f.op = "apply"
+	}
+	if w.life.faults.trouble != nil {
+		w.say("%v", f)
+		w.life.faults.add(f)
+	}
+}
+
+func (w *torture) storeFails(d deed)   { w.storeFault(d, false) }
+func (w *torture) storeRefuses(d deed) { w.storeFault(d, true) }
+
+func (w *torture) storeHangs(deed) {
+	m := &w.life.faults
+	if m.trouble == nil || m.release != nil {
+		return
+	}
+	w.say("the store hangs")
+	release := m.trouble.Hang()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.release, m.ever, m.since = release, true, time.Now()
+}
+
+func (w *torture) storeSlow(d deed) {
+	m := &w.life.faults
+	if m.trouble == nil {
+		return
+	}
+	span := time.Duration(1+d.a%100) * time.Millisecond
+	w.say("the store takes %v", span)
+	m.trouble.Delay(span)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slow, m.ever, m.since = true, true, time.Now()
+}
+
+func (w *torture) storeHeals(deed) {
+	w.say("the store is well")
+	w.life.faults.heal()
+}

@@ -1,0 +1,203 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// What TestHistories knows of the source, and where a store must stand.
+
+var errInjected = errors.New("on purpose")
+
+// history is what the model knows.
+type history struct {
+	seed   uint64
+	src    *source
+	server *restarting
+	mode   informer.WatchListMode
+	kinds  []kind // of the watchers that each process has from its start
+
+	states map[string]string   // of the source, by its version
+	undone []map[string]string // those that a Restore has made void, of each
+	since  uint64              // what is older is expired
+	most   uint64              // if not 0, the version must stay below, see restore
+	count  int                 // gives each write another value
+	wrote  map[uint64]string   // what was stored last at a version
+
+	store   *durable // what a process has left; nil while one runs
+	life    *life    // nil while none does
+	calm    bool     // nothing has happened since it settled
+	settled bool     // the step at hand has settled it
+	wiped   int      // how many stores were thrown away, see bound
+
+	said     []string   // what has happened
+	last     []*keeper  // of the process that was the last to end
+	mu       sync.Mutex // protects problems
+	problems []string
+}
+
+func newHistory(seed uint64) *history {
+	r := rand.New(rand.NewPCG(seed, 3))
+	h := &history{
+		seed: seed, src: informertest.NewSource[configMap](), store: informertest.NewDurable(),
+		mode: informer.WatchListMode(r.IntN(2)), states: map[string]string{}, wrote: map[uint64]string{},
+	}
+	h.server = &restarting{source: h.src}
+	h.src.RefuseExpired(r.IntN(2) == 0)
+	for _, i := range r.Perm(len(kinds))[:1+r.IntN(3)] {
+		h.kinds = append(h.kinds, kinds[i])
+	}
+	h.since = h.version()
+	h.states[h.src.ResourceVersion()] = ""
+	for range r.IntN(6) {
+		h.change(r)
+	}
+	return h
+}
+
+// problem notes that something is wrong. It may be called from any goroutine.
+func (h *history) problem(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.problems = append(h.problems, fmt.Sprintf(format, args...))
+}
+
+func (h *history) broken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.problems) > 0
+}
+
+// restarting is a source that refuses some watches as a server does that is being started.
+type restarting struct {
+	*source
+	refuses atomic.Int32
+}
+
+func (s *restarting) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if s.refuses.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return s.source.WatchWithContext(ctx, opts)
+}
+
+// The source and its versions.
+
+func (h *history) version() uint64 { return versionNumber(h.src.ResourceVersion()) }
+
+func versionNumber(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// idOf returns the part of a UID that tells it from others.
+func idOf(uid types.UID) string { return strings.TrimLeft(string(uid[24:]), "0") }
+
+// words puts what objects are into words.
+func words(objs []configMap) string {
+	var all []string
+	for _, obj := range objs {
+		all = append(all, fmt.Sprintf("%s uid %s version %s value %s", obj.Name, idOf(obj.UID), obj.ResourceVersion, obj.Data["value"]))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// moved notes the state of the source after a step of its own.
+func (h *history) moved(format string, args ...any) {
+	h.states[h.src.ResourceVersion()] = words(h.src.Objects())
+	h.say("%s: version %s", fmt.Sprintf(format, args...), h.src.ResourceVersion())
+}
+
+// mayMove reports whether the source may move on by n versions.
+func (h *history) mayMove(n uint64) bool { return h.most == 0 || h.version()+n < h.most }
+
+// undo forgets what has happened after a version.
+func (h *history) undo(version uint64) {
+	void := map[string]string{}
+	for v, state := range h.states {
+		if versionNumber(v) > version {
+			void[v] = state
+			delete(h.states, v)
+		}
+	}
+	h.undone = append(h.undone, void)
+}
+
+// standing is where a store stands: what there is, and whether that is a state that the
+// source has had.
+type standing struct {
+	bookmark   string
+	state      string
+	objects    map[types.UID]bool
+	tombstones map[types.UID]bool
+	current    bool // the source has had it and has not gone back behind it
+	undone     bool // it has gone back
+}
+
+// look returns where a store stands, and checks that the source was there too.
+func (h *history) look(store *durable) (s standing) {
+	s.objects, s.tombstones = map[types.UID]bool{}, map[types.UID]bool{}
+	var objs []configMap
+	for _, obj := range store.List() {
+		objs = append(objs, obj.(configMap))
+		s.objects[obj.(configMap).UID] = true
+	}
+	s.state = words(objs)
+	tombs, err := store.Tombstones(context.Background())
+	for _, tomb := range tombs {
+		s.tombstones[tomb.(configMap).UID] = true
+	}
+	bookmark, wrong := store.Resume(context.Background())
+	if err = errors.Join(err, wrong); err != nil {
+		h.problem("the store cannot be read: %v", err)
+	}
+	s.bookmark = bookmark
+	if bookmark == "" {
+		return s
+	}
+	state, there := h.states[bookmark]
+	s.current = there && state == s.state
+	for _, states := range h.undone {
+		state, there := states[bookmark]
+		s.undone = s.undone || there && state == s.state
+	}
+	if !s.current && !s.undone {
+		h.problem("the store has the bookmark %s, at which the source had\n    %s\n  and not\n    %s", bookmark, state, s.state)
+	}
+	return s
+}
+
+// bound keeps the source from coming up to the bookmark of a store that has what was
+// undone since: until then the start of an informer notices it, and then nobody can. Where
+// it is too late, the store is thrown away, and what was owed with it.
+func (h *history) bound() {
+	h.most = 0
+	if s := h.look(h.store); s.bookmark != "" && !s.current {
+		h.most = versionNumber(s.bookmark)
+		if h.version() >= h.most { // it can not, any more
+			h.say("the store is thrown away")
+			h.store, h.most = informertest.NewDurable(), 0
+			h.wiped++
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// The stores of TestHistories, and what goes wrong with them.
+
+// faultKind is what goes wrong.
+type faultKind int
+
+const (
+	faultCrash faultKind = iota
+	faultRefuse
+	faultFail
+	faultKinds
+)
+
+func (k faultKind) String() string {
+	return [...]string{"the process crashes", "it is refused", "it fails"}[k]
+}
+
+// storeFault is what goes wrong with some of the next operations of a name.
+type storeFault struct {
+	op           string
+	kind         faultKind
+	after        bool // it has its effect
+	first, times int64
+	last         int64 // if not 0, the process crashes after so many Applies that follow a refusal
+}
+
+func (f *storeFault) String() string {
+	when := "before"
+	if f.after {
+		when = "after"
+	}
+	text := fmt.Sprintf("at %s %d from now, and %d times: %s %s the effect", f.op, f.first, f.times, f.kind, when)
+	if f.last > 0 {
+		text += fmt.Sprintf(", and the process crashes at Apply %d after that", f.last)
+	}
+	return text
+}
+
+// arm lets it happen, in the place of another one.
+func (f *storeFault) arm(l *life) {
+	var calls atomic.Int64
+	fail := func(op, _ string) error {
+		if op != f.op {
+			return nil
+		}
+		if n := calls.Add(1); n < f.first || n >= f.first+f.times {
+			return nil
+		}
+		switch f.kind {
+		case faultCrash:
+			l.crash()
+		case faultRefuse:
+			if l.doubtful.Load() {
+				return nil // it would say that nothing has happened
+			}
+			l.refused.Store(true)
+			return fmt.Errorf("%w: %w", errInjected, informer.ErrPermanent)
+		}
+		return errInjected
+	}
+	if f.after {
+		l.store.FailAfter(fail)
+		return
+	}
+	l.store.Fail(fail)
+	if f.last > 0 {
+		var applied atomic.Int64
+		l.store.FailAfter(func(op, _ string) error {
+			if op == "apply" && calls.Load() >= f.first && applied.Add(1) == f.last {
+				l.crash()
+			}
+			return nil
+		})
+	}
+}
+
+// modest is a store that is read in small pages, and that may take no notice of a ctx
+// once it has begun to write.
+type modest struct {
+	*durable
+	page int
+	deaf bool
+	life *life
+}
+
+func (s modest) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+	return s.durable.Scan(ctx, after, min(limit, s.page))
+}
+
+func (s modest) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	if s.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := s.durable.Apply(ctx, changes, bookmark)
+	s.life.note(changes, err)
+	s.life.doubtful.Store(err != nil && !errors.Is(err, informer.ErrPermanent))
+	return err
+}
+
+func (s modest) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
+	s.life.mu.Lock()
+	for _, uids := range tombstones {
+		for _, uid := range uids {
+			delete(s.life.kept, uid) // whether or not it succeeds: all that there were have handled it
+		}
+	}
+	s.life.mu.Unlock()
+	return s.durable.Forget(ctx, tombstones)
+}
+
+// note notes the tombstones that an Apply may have left, and what it has stored.
+func (l *life) note(changes []cache.Transaction, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		switch uid := c.Object.(configMap).UID; {
+		case c.Type != cache.TransactionTypeDelete:
+			l.alive[uid] = true
+		case err == nil:
+			l.kept[uid] = true
+		}
+	}
+}
+
+// tombstones returns what nobody may have been told of.
+func (l *life) tombstones() map[types.UID]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.kept)
+}

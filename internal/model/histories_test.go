@@ -1,0 +1,369 @@
+package model_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Random histories of a source, and of the processes that follow it over one durable
+// store: each is stopped or crashes somewhere, and the next goes on from what it has
+// left. The model is in histories_model_test.go.
+
+var (
+	histories   = flag.Int("histories", 3000, "how many histories are played; a tenth of that with -short")
+	historySeed = flag.Int("history-seed", -1, "the only history that is played")
+)
+
+// TestHistories checks, whenever a process has stopped or crashed, that the store is what
+// the source was at its bookmark, or has none, and that each object of which nothing is
+// left there was told as deleted to everybody who may have known it; and when all is well
+// and quiet, that all that watch believe what the source has, that the store has it too
+// and keeps no tombstone, and what the source was asked for.
+func TestHistories(t *testing.T) {
+	first, n := 0, *histories
+	switch {
+	case *historySeed >= 0:
+		first, n = *historySeed, 1
+	case testing.Short():
+		n /= 10
+	}
+	var failed, wiped atomic.Int64
+	t.Cleanup(func() { t.Logf("%d histories, %d stores that nobody could know to be wrong", n, wiped.Load()) })
+	for seed := first; seed < first+n; seed++ {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			t.Parallel()
+			if failed.Load() > 3 {
+				t.Skip("enough have failed")
+			}
+			steps := randomSteps(uint64(seed))
+			h := play(t, uint64(seed), steps)
+			wiped.Add(int64(h.wiped))
+			if len(h.problems) > 0 {
+				failed.Add(1)
+				t.Errorf("as it came:\n%s", h)
+				t.Errorf("with as few steps as fail:\n%s", shrink(t, uint64(seed), steps, h))
+			}
+		})
+	}
+}
+
+// step is something that happens, and the seed of what it leaves to chance, so that a
+// history with a step less has the others as they were.
+type step struct {
+	op   int
+	seed uint64
+}
+
+// ops are the steps there are, and how often they come. Those that need a process
+// start one if none runs, so that every sequence makes sense.
+var ops = []struct {
+	weight int
+	do     func(*history, *rand.Rand)
+}{
+	{24, (*history).write},
+	{10, (*history).pause},
+	{5, (*history).settle},
+	{4, (*history).disconnect},
+	{3, (*history).mute},
+	{4, (*history).expire},
+	{4, (*history).compact},
+	{6, (*history).restore},
+	{3, (*history).bookmark},
+	{12, (*history).fault},
+	{3, (*history).slowStore},
+	{8, (*history).trouble},
+	{4, (*history).relieve},
+	{4, (*history).join},
+	{2, (*history).remove},
+	{4, (*history).crash},
+	{6, (*history).stop},
+}
+
+func randomSteps(seed uint64) []step {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var bag []int
+	for op := range ops {
+		bag = append(bag, slices.Repeat([]int{op}, ops[op].weight)...)
+	}
+	steps := make([]step, 5+random.IntN(35))
+	for i := range steps {
+		steps[i] = step{bag[random.IntN(len(bag))], random.Uint64()}
+	}
+	return steps
+}
+
+// play lets a history happen, until something is wrong.
+func play(t *testing.T, seed uint64, steps []step) (h *history) {
+	synctest.Test(t, func(*testing.T) {
+		h = newHistory(seed)
+		for _, s := range steps {
+			h.reap()
+			if h.broken() {
+				break
+			}
+			h.settled = false
+			ops[s.op].do(h, rand.New(rand.NewPCG(s.seed, 2)))
+			h.calm = h.settled
+		}
+		h.finish()
+	})
+	return h
+}
+
+// shrink drops the steps without which the history is wrong all the same. What the
+// goroutines do is not the same each time, so that each is tried a few times.
+func shrink(t *testing.T, seed uint64, steps []step, h *history) *history {
+	for i := len(steps) - 1; i >= 0; i-- {
+		fewer := slices.Delete(slices.Clone(steps), i, i+1)
+		for range 4 {
+			if next := play(t, seed, fewer); len(next.problems) > 0 {
+				steps, h = fewer, next
+				break
+			}
+		}
+	}
+	return h
+}
+
+// say adds a line to what is shown of a history that fails. One that is played alone
+// says it at once, as what it leads to may be a panic.
+func (h *history) say(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	h.said = append(h.said, line)
+	if *historySeed >= 0 {
+		fmt.Println(line)
+	}
+}
+
+func (h *history) String() string {
+	said := slices.Clone(h.said)
+	for _, k := range h.last {
+		said = append(said, fmt.Sprintf("%s was called for: %s", k.name, strings.Join(k.heard, ", ")))
+	}
+	return fmt.Sprintf("history %d:\n  %s\nbut:\n  %s", h.seed, strings.Join(said, "\n  "), strings.Join(h.problems, "\n  "))
+}
+
+// The steps of the source.
+
+func (h *history) write(r *rand.Rand) {
+	for range 1 + r.IntN(4) {
+		h.change(r)
+		if r.IntN(2) == 0 {
+			synctest.Wait()
+		}
+	}
+}
+
+func (h *history) change(r *rand.Rand) {
+	if !h.mayMove(2) {
+		return
+	}
+	h.count++
+	obj := object(fmt.Sprintf("o%d", r.IntN(5)), strconv.Itoa(h.count))
+	if r.IntN(12) == 0 {
+		obj.Data["value"] += " indigestible"
+	}
+	_, missing := h.src.Get(keyOf(obj.Name))
+	switch what := r.IntN(8); {
+	case missing == nil && what < 4:
+		_, _ = h.src.Delete(keyOf(obj.Name))
+		h.moved("delete %s", obj.Name)
+		if what > 1 {
+			break
+		}
+		fallthrough // and create it again
+	default:
+		stored := h.src.Apply(obj)
+		h.wrote[h.version()] = obj.Name
+		h.moved("apply %s, uid %s, value %s", obj.Name, idOf(stored.UID), obj.Data["value"])
+	}
+}
+
+// again changes what was changed when the source had come so far before: a version of an
+// object may then stand for two states of it.
+func (h *history) again(r *rand.Rand) {
+	name, there := h.wrote[h.version()+1]
+	if _, err := h.src.Get(keyOf(name)); !there || err != nil || !h.mayMove(1) {
+		h.change(r)
+		return
+	}
+	h.count++
+	h.src.Apply(object(name, strconv.Itoa(h.count)))
+	h.moved("apply %s again, value %d", name, h.count)
+}
+
+func (h *history) disconnect(*rand.Rand) {
+	h.say("disconnect")
+	h.src.Disconnect()
+}
+
+func (h *history) mute(r *rand.Rand) {
+	on := r.IntN(3) > 0
+	h.say("mute %v", on)
+	h.src.Mute(on)
+}
+
+func (h *history) bookmark(*rand.Rand) {
+	h.say("bookmark")
+	h.src.Bookmark()
+}
+
+// expire makes a run list again. If nothing else is going on, it lists once.
+func (h *history) expire(r *rand.Rand) {
+	calm, before := h.calm && h.life != nil, len(h.src.Requests())
+	if !calm && r.IntN(2) == 0 {
+		h.src.Mute(true)
+		h.change(r)
+		h.change(r)
+		defer h.src.Mute(false)
+	}
+	if !h.mayMove(1) {
+		return
+	}
+	h.src.Expire()
+	h.since = h.version()
+	h.moved("expire")
+	if !calm {
+		return
+	}
+	sleepBubble(time.Minute)
+	got := asked(h.src, before)
+	if n := strings.Count(got, "list") + strings.Count(got, "stream"); n != 1 {
+		h.problem("after a 410 the source was asked for: %s", got)
+	}
+}
+
+func (h *history) compact(*rand.Rand) {
+	if !h.mayMove(1) {
+		return
+	}
+	h.src.Compact()
+	h.since = h.version()
+	h.moved("compact")
+}
+
+// restore makes the source another one of the past. What follows must not bring it up
+// to a version that the informer has seen before that has noticed: then nobody can.
+func (h *history) restore(r *rand.Rand) {
+	now := h.version()
+	to := now - 1 - r.Uint64N(6)
+	if to < h.since {
+		return
+	}
+	most := to + 1 // it is not known what it has seen
+	switch {
+	case h.life == nil:
+		most = 0
+	case h.calm:
+		most = now
+	}
+	if h.life != nil {
+		h.server.refuses.Store(1 + r.Int32N(2))
+	}
+	if err := h.src.Restore(strconv.FormatUint(to, 10)); err != nil {
+		h.problem("%v", err)
+		return
+	}
+	h.undo(to)
+	h.moved("restore to %d", to)
+	if most > 0 && (h.most == 0 || most < h.most) {
+		h.most = most
+	}
+	if h.life == nil {
+		h.bound()
+	}
+	if h.life == nil || h.calm {
+		for range r.IntN(4) {
+			h.again(r)
+		}
+	}
+}
+
+// The steps of the process.
+
+func (h *history) pause(r *rand.Rand) {
+	h.ensure(r, nil)
+	d := []time.Duration{0, time.Millisecond, 150 * time.Millisecond, 3 * time.Second, 20 * time.Second, 90 * time.Second}[r.IntN(6)]
+	h.say("%v pass", d)
+	sleepBubble(d)
+}
+
+// fault lets an operation of the store fail, be refused, or be the last thing that the
+// process does.
+func (h *history) fault(r *rand.Rand) {
+	f := &storeFault{
+		op:    []string{"apply", "apply", "apply", "apply", "forget", "forget", "scan", "resume", "tombstones", "get"}[r.IntN(10)],
+		kind:  faultKind(r.IntN(int(faultKinds))),
+		after: r.IntN(2) == 0,
+		first: 1 + r.Int64N(3),
+		times: 1 + r.Int64N(3),
+	}
+	if f.kind == faultRefuse {
+		f.after = false // it has no effect
+		f.last = r.Int64N(4)
+	}
+	h.ensure(r, f)
+}
+
+func (h *history) slowStore(r *rand.Rand) {
+	h.ensure(r, nil)
+	d := time.Duration(1+r.IntN(200)) * time.Millisecond
+	h.say("each operation of the store takes %v", d)
+	h.life.store.Delay(d)
+}
+
+// trouble makes a watcher block, or fail if it is called again then.
+func (h *history) trouble(r *rand.Rand) {
+	h.ensure(r, nil)
+	if k := h.anyKeeper(r); k != nil {
+		deletesOnly := r.IntN(2) == 0
+		h.say("%s is in trouble; with deletes only: %v", k.name, deletesOnly)
+		k.trouble(deletesOnly, k.opts.Retry != nil && r.IntN(3) > 0)
+	}
+}
+
+func (h *history) relieve(r *rand.Rand) {
+	if h.life == nil {
+		return
+	}
+	if k := h.anyKeeper(r); k != nil {
+		h.say("%s is well", k.name)
+		k.relieve()
+	}
+}
+
+func (h *history) join(r *rand.Rand) {
+	h.ensure(r, nil)
+	synctest.Wait() // who is added before Run has begun is no late one
+	h.life.add(h, kinds[r.IntN(len(kinds))])
+}
+
+func (h *history) remove(r *rand.Rand) {
+	h.ensure(r, nil)
+	if k := h.anyKeeper(r); k != nil {
+		h.say("remove %s", k.name)
+		k.removed = true
+		k.registration.Remove()
+	}
+}
+
+func (h *history) crash(r *rand.Rand) {
+	h.ensure(r, nil)
+	h.say("crash")
+	h.life.crash()
+	h.reap()
+}
+
+func (h *history) stop(r *rand.Rand) {
+	h.ensure(r, nil)
+	h.say("stop")
+	h.end()
+}

@@ -1,0 +1,202 @@
+package model_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Random sequences of everything that can happen to an informer, its source, its store
+// and its watchers, and what was promised of it. A sequence is a string of bytes: a
+// setting, and three bytes for each deed. So the fuzzer plays what TestModel plays. What
+// is known of the promises is in model_reference_test.go, what is checked in
+// model_audit_test.go.
+
+var (
+	modelOperations = flag.Int("model-operations", 60_000, "how many operations are played; a tenth of that with -short")
+	modelSeed       = flag.Int64("model-seed", -1, "the only sequence that is played")
+)
+
+// TestModel plays random sequences. One that breaks a promise is shown with as few deeds,
+// in as plain a setting, as still do.
+func TestModel(t *testing.T) {
+	left := *modelOperations
+	switch {
+	case *modelSeed >= 0:
+		left = 1
+	case testing.Short():
+		left /= 10
+	}
+	var failed atomic.Int64
+	played := tally{}
+	t.Cleanup(func() { t.Log(&played) })
+	for seed := max(*modelSeed, 0); left > 0; seed++ {
+		program := randomProgram(uint64(seed))
+		left -= len(program.deeds())
+		t.Run(strconv.FormatInt(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			if failed.Load() > 2 {
+				t.Skip("enough have failed")
+			}
+			w := program.play(t)
+			played.add(program)
+			if len(w.problems) > 0 {
+				failed.Add(1)
+				t.Errorf("as it came:\n%s", w)
+				least, w := program.shrink(t, w)
+				t.Errorf("with as little as fails:\n%s\nto play what came again:\n  go test -run TestModel . -model-seed %d\nas an input of FuzzModel:\n  []byte(%q)", w, seed, least)
+			}
+		})
+	}
+}
+
+// FuzzModel plays sequences that a fuzzer makes up. Those under testdata are of the kind
+// that has broken something before, or could.
+func FuzzModel(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > settingSize+3*200 {
+			t.Skip("too long")
+		}
+		if w := program(data).play(t); len(w.problems) > 0 {
+			t.Errorf("%s", w)
+		}
+	})
+}
+
+// program is a sequence: a setting and deeds.
+type program []byte
+
+// deed is something that happens. What else there is to say of it is in a and b. After
+// most, everything that follows from it may happen before the next; not so after one that
+// is at once.
+type deed struct {
+	what   int // of deeds
+	a, b   byte
+	atOnce bool
+}
+
+func (p program) setting() setting {
+	var bytes [settingSize]byte
+	copy(bytes[:], p)
+	return newSetting(bytes)
+}
+
+func (p program) deeds() []deed {
+	var all []deed
+	for i := settingSize; i+3 <= len(p); i += 3 {
+		all = append(all, deed{int(p[i]&0x7f) % len(deeds), p[i+1], p[i+2], p[i]&0x80 != 0})
+	}
+	return all
+}
+
+func randomProgram(seed uint64) program {
+	r := rand.New(rand.NewPCG(seed, 5))
+	var bag []byte
+	for what, d := range deeds {
+		bag = append(bag, slices.Repeat([]byte{byte(what)}, d.weight)...)
+	}
+	p := make(program, settingSize, settingSize+3*140)
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	for range 20 + r.IntN(120) {
+		what := bag[r.IntN(len(bag))]
+		if r.IntN(3) == 0 {
+			what |= 0x80
+		}
+		p = append(p, what, byte(r.Uint32()), byte(r.Uint32()))
+	}
+	return p
+}
+
+// play lets everything happen, until a promise is broken.
+func (p program) play(t *testing.T) (w *torture) {
+	defer func() {
+		// Goroutines that are left in a bubble, or wait for each other, are a panic of it.
+		if stuck := recover(); stuck != nil {
+			w.problem("%v", stuck)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w = newTorture(p.setting())
+		for _, d := range p.deeds() {
+			if w.broken() {
+				break
+			}
+			w.do(d)
+		}
+		w.finish()
+	})
+	return w
+}
+
+// shrink drops the deeds without which something is broken all the same, and makes the
+// setting plainer, for as long as somebody may want to wait. What the goroutines do is not
+// the same each time, so that each is tried a few times.
+func (p program) shrink(t *testing.T, w *torture) (program, *torture) {
+	begun := time.Now()
+	try := func(next program) {
+		for i := 0; i < 4 && time.Since(begun) < 20*time.Second; i++ {
+			if again := next.play(t); len(again.problems) > 0 {
+				p, w = next, again
+				return
+			}
+		}
+	}
+	for size := len(p.deeds()); size > 0; size /= 2 {
+		for i := len(p.deeds()) - size; i >= 0; i -= size {
+			from := settingSize + 3*i
+			if from+3*size <= len(p) {
+				try(slices.Delete(slices.Clone(p), from, from+3*size))
+			}
+		}
+	}
+	for i := range p {
+		for _, plain := range []byte{0, p[i] & 0x0f, p[i] & 0xf0, p[i] & 0x7f} {
+			if p[i] != plain {
+				next := slices.Clone(p)
+				next[i] = plain
+				try(next)
+			}
+		}
+	}
+	return p, w
+}
+
+// tally counts what was played.
+type tally struct {
+	mu    sync.Mutex // protects the rest
+	deeds map[string]int
+	all   int
+}
+
+func (c *tally) add(p program) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deeds == nil {
+		c.deeds = map[string]int{}
+	}
+	for _, d := range p.deeds() {
+		c.deeds[deeds[d.what].name]++
+		c.all++
+	}
+}
+
+func (c *tally) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var kinds []string
+	for _, name := range slices.Sorted(maps.Keys(c.deeds)) {
+		kinds = append(kinds, fmt.Sprintf("%s %d", name, c.deeds[name]))
+	}
+	return fmt.Sprintf("%d operations: %s", c.all, strings.Join(kinds, ", "))
+}

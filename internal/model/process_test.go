@@ -1,0 +1,390 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// The processes of TestModel: each has an informer.
+
+// incarnation is one process.
+type incarnation struct {
+	t       *torture
+	inf     *ci
+	store   cache.Store // nil for the default
+	faults  modelFaults
+	tap     *tap
+	cancel  context.CancelFunc // nil until it runs
+	done    chan error
+	began   time.Time
+	pupils  []*pupil
+	readers sync.WaitGroup
+	tombs   map[types.UID]string // that the store had at the start, and of which key
+
+	crashed  atomic.Bool
+	stopping atomic.Bool
+	digests  atomic.Bool // Transform does not fail any more
+
+	mu      sync.Mutex // protects the rest; nobody waits for anything while it is held
+	ledger  ledger
+	writes  int // that the ledger has taken, as events
+	applied int // events, by the Observer
+	figures map[string]*figures
+	refused int             // changes, as reported
+	bad     map[string]bool // keys for which Transform has failed since the last list
+	everBad map[string]bool
+	found   map[presence]string // what WaitFor has found since the last audit, by name
+}
+
+// figures are what the Observer and the ErrorHandler were told of one watcher.
+type figures struct {
+	merged, undelivered, handled, failed, gaveUp int
+	lagging                                      bool
+}
+
+// begin begins a process over what the one before has left. Its informer does not run yet.
+func (w *torture) begin() {
+	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
+	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
+	w.life, w.early = l, w.setting.early
+	w.lives++
+	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
+	l.store = w.shelf.open(l)
+	for _, obj := range w.shelf.contents() {
+		if w.store != defaultStore {
+			l.ledger["default/"+obj.(configMap).Name] = []presence{presenceOf(obj.(configMap))}
+		}
+	}
+	if w.shelf.durable != nil {
+		tombs, _ := w.shelf.durable.Tombstones(context.Background())
+		for _, tomb := range tombs {
+			l.tombs[tomb.(configMap).UID] = "default/" + tomb.(configMap).Name
+		}
+	}
+	if l.faults.trouble != nil {
+		l.faults.trouble.Fail(l.faults.before)
+		l.faults.trouble.FailAfter(l.failAfter)
+	}
+	l.make()
+	w.say("process %d, with %d objects and %d tombstones", w.lives, len(l.ledger), len(l.tombs))
+	if w.store == defaultStore {
+		l.add(pupilKind{name: "witness", witness: true, opts: informer.WatcherOptions{MaxBacklog: -1}}, true)
+	}
+	for _, kind := range w.pupils {
+		p := l.add(newKind(kind), true)
+		w.say("%s is there: %v", p.name, p.pupilKind)
+	}
+}
+
+func (l *incarnation) failAfter(op, key string) error {
+	if durable, ok := l.store.(*takingDurable); ok && op == "apply" {
+		durable.took()
+	}
+	return l.faults.ask(op, key, true)
+}
+
+func (l *incarnation) make() {
+	w := l.t
+	opts := options{Store: l.store, Queue: w.queue, DrainTimeout: w.drain, ErrorHandler: l.report}
+	if w.source == listed || w.source == paged {
+		opts.WatchList = informer.WatchListOff
+	}
+	if w.source == paged {
+		opts.PageSize = 2
+	}
+	if w.transform != noTransform {
+		opts.Transform = l.digest
+	}
+	if w.indexed {
+		opts.Indexers = cache.TypedIndexers[configMap]{"last": func(obj configMap) ([]string, error) { return []string{lastDigit(obj)}, nil }}
+	}
+	if w.observed {
+		opts.Observer = l.observer()
+	}
+	var err error
+	if l.inf, err = informer.New(l.tap, opts); err != nil {
+		panic(err)
+	}
+}
+
+func lastDigit(obj configMap) string {
+	value := strings.TrimSuffix(obj.Data["value"], " bad")
+	return value[len(value)-1:]
+}
+
+// digest is a Transform.
+func (l *incarnation) digest(obj configMap) (configMap, error) {
+	if obj.Annotations["mark"] != "" {
+		l.t.problem("Transform was called twice for %v", presenceOf(obj)) // Options.Transform: once for every object
+	}
+	if strings.HasSuffix(obj.Data["value"], " bad") && !l.digests.Load() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.bad["default/"+obj.Name], l.everBad["default/"+obj.Name] = true, true
+		return nil, errInjected
+	}
+	obj.Annotations = map[string]string{"mark": "seen"}
+	return obj, nil
+}
+
+// run lets the informer run.
+func (l *incarnation) run() {
+	l.t.say("Run")
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel, l.began = cancel, time.Now()
+	go func() { l.done <- l.inf.Run(ctx) }()
+}
+
+// take notes what the store has taken.
+func (l *incarnation) take(obj configMap, now presence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := "default/" + obj.Name
+	before := max(len(l.ledger[key]), 1)
+	l.ledger.take(key, now)
+	l.writes += len(l.ledger[key]) - before
+}
+
+func (l *incarnation) entries(key string) []presence {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ledger[key]
+}
+
+func (l *incarnation) keys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var keys []string
+	for key := range l.ledger {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func (l *incarnation) figuresOf(name string) figures {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.figures[name] == nil {
+		return figures{}
+	}
+	return *l.figures[name]
+}
+
+func (l *incarnation) note(watcher string, note func(*figures)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.figures[watcher] == nil {
+		l.figures[watcher] = &figures{}
+	}
+	note(l.figures[watcher])
+}
+
+func (l *incarnation) observer() *informer.Observer {
+	return &informer.Observer{
+		Apply: func(informer.ApplyInfo) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.applied++
+		},
+		Merged: func(i informer.MergedInfo) { l.note(i.Watcher, func(f *figures) { f.merged += i.Events }) },
+		Undelivered: func(i informer.UndeliveredInfo) {
+			l.note(i.Watcher, func(f *figures) { f.undelivered += i.Events })
+		},
+		Handled: func(i informer.HandledInfo) {
+			l.note(i.Watcher, func(f *figures) {
+				switch {
+				case i.Err == nil:
+					f.handled++
+				case i.GaveUp:
+					f.failed++
+				}
+			})
+		},
+		Lagging: func(i informer.LaggingInfo) {
+			l.note(i.Watcher, func(f *figures) {
+				if f.lagging == i.Lagging {
+					l.t.problem("%s was said twice to lag, or not to: %v", i.Watcher, i.Lagging)
+				}
+				f.lagging = i.Lagging
+			})
+		},
+	}
+}
+
+// report is the ErrorHandler. Promise 11: errors are typed, and come when something begins
+// to fail and when it is given up.
+func (l *incarnation) report(_ context.Context, err error) {
+	var (
+		store  *informer.StoreError
+		watch  *informer.WatchError
+		told   *informer.EventError
+		object *informer.ObjectError
+	)
+	injected := strings.Contains(err.Error(), errInjected.Error()) // which may not be seen by errors.Is
+	switch {
+	case l.crashed.Load():
+	case errors.As(err, &store):
+		if !injected || store.Failures != 1 && !store.GaveUp {
+			l.t.problem("reported: %v", err)
+		}
+		if store.GaveUp && store.Key != "" && errors.Is(err, informer.ErrPermanent) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.refused++
+		}
+	case errors.As(err, &watch):
+		if !l.t.troubled.Load() {
+			l.t.problem("reported though the source is well: %v", err)
+		}
+	case errors.As(err, &told):
+		if !injected || told.Failures != 1 && !told.GaveUp {
+			l.t.problem("reported: %v", err)
+		}
+		if told.GaveUp {
+			l.note(told.Watcher, func(f *figures) { f.gaveUp++ })
+		}
+	case errors.As(err, &object):
+		if !injected || object.Op != "transform" {
+			l.t.problem("reported: %v", err)
+		}
+	default:
+		l.t.problem("reported an error without a type: %v", err)
+	}
+}
+
+// well says whether nothing is wrong but with watchers, so that those which are well are
+// told at once of what the source delivers.
+func (l *incarnation) well() bool {
+	return l.cancel != nil && !l.faults.active() && l.inf.HasSynced()
+}
+
+// stop ends the process as a program does.
+func (w *torture) stop(deed) {
+	l := w.life
+	w.say("stop, quiet %v", w.quiet)
+	exact := w.quiet && !l.faults.active()
+	l.release()
+	if l.cancel != nil {
+		l.cancel()
+		if !l.wait() {
+			return
+		}
+		l.checkStopped(exact)
+	}
+	l.readers.Wait()
+	w.leave()
+}
+
+// wait waits for the end of Run. Promise 9: it returns nil, when all has returned.
+func (l *incarnation) wait() bool {
+	select {
+	case err := <-l.done:
+		if err != nil {
+			l.t.problem("Run returned %v", err)
+		}
+		return true
+	case <-time.After(3 * hour):
+		l.t.problem("Run has not returned for three hours")
+		l.t.life = nil
+		return false // and the bubble says what has not
+	}
+}
+
+// release ends what a stop would wait for: a store that hangs, and handlers of client-go,
+// whose calls have no ctx.
+func (l *incarnation) release() {
+	l.faults.unhang()
+	l.stopping.Store(true)
+	for _, p := range l.pupils {
+		p.mu.Lock()
+		if p.handler {
+			p.trouble.relieve()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// crash ends it at once. What its watchers are told from now on does not count.
+func (w *torture) crash(deed) {
+	l := w.life
+	w.say("crash")
+	l.crashed.Store(true)
+	l.faults.mu.Lock()
+	l.faults.cut = true
+	l.faults.mu.Unlock()
+	if w.shelf.durable != nil {
+		w.shelf.durable.Crash()
+	}
+	l.release()
+	if l.cancel != nil {
+		l.cancel()
+		if !l.wait() {
+			return
+		}
+	}
+	l.readers.Wait()
+	w.leave()
+}
+
+// leave looks at what a process leaves.
+func (w *torture) leave() {
+	l := w.life
+	if l.faults.trouble != nil {
+		if err := l.faults.trouble.Err(); err != nil {
+			w.problem("the store was used wrongly: %v", err) // Options.Store, promise 6: never a tombstone
+		}
+		l.faults.trouble.Delay(0)
+	}
+	w.life = nil
+	if w.shelf.durable == nil {
+		return
+	}
+	w.shelf.durable = w.shelf.durable.Reopen()
+	w.checkBookmark()
+	left := map[types.UID]bool{}
+	tombs, _ := w.shelf.durable.Tombstones(context.Background())
+	for _, obj := range append(tombs, w.shelf.contents()...) {
+		left[obj.(configMap).UID] = true
+	}
+	for _, p := range l.pupils {
+		p.checkLeft(left)
+	}
+	if l.cancel == nil {
+		return
+	}
+	for uid := range maps.Keys(l.tombs) {
+		for _, p := range l.pupils {
+			p.checkTombstone(uid, left[uid])
+		}
+	}
+}
+
+// checkBookmark checks that a durable store is what the source was at its bookmark. See
+// Durable.
+func (w *torture) checkBookmark() {
+	bookmark, _ := w.shelf.durable.Resume(context.Background())
+	if bookmark == "" {
+		return
+	}
+	then := w.at(versionNumber(bookmark))
+	for _, obj := range w.shelf.contents() {
+		key := "default/" + obj.(configMap).Name
+		if now := presenceOf(obj.(configMap)); then[key] != now {
+			w.problem("the bookmark is %s, %s is %v, and was %v then", bookmark, key, now, then[key])
+		}
+		delete(then, key)
+	}
+	if len(then) > 0 {
+		w.problem("the bookmark is %s, and this is missing: %v", bookmark, then)
+	}
+}

@@ -1,0 +1,437 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// What TestModel checks when all is well and quiet, when readers have read, and when an
+// informer has stopped.
+
+var informertestResource = schema.GroupResource{Resource: "configmaps"}
+
+// settle heals everything, and checks that in the end all are as the source is.
+func (w *torture) settle(deed) {
+	if w.life == nil {
+		w.begin()
+	}
+	l := w.life
+	if l.cancel == nil {
+		l.run()
+	}
+	w.say("all is well again")
+	w.src.Heal()
+	l.faults.heal()
+	l.digests.Store(true)
+	for _, p := range l.pupils {
+		p.mu.Lock()
+		p.trouble.relieve()
+		p.mu.Unlock()
+	}
+	const enough = 4 * time.Minute // more than any pause of a source, a store or a watcher
+	sleepBubble(enough)
+	if l.unhappy() {
+		w.say("410, because something was refused")
+		w.troubled.Store(true)
+		w.src.Expire()
+		sleepBubble(enough)
+	}
+	for range 2 { // as a watch may have ended, whose version is too old: a silent stream takes its time
+		w.src.Bookmark()
+		sleepBubble(2 * time.Second) // a Durable forgets once a second
+		if l.inf.ResourceVersion() == w.src.ResourceVersion() {
+			break
+		}
+		sleepBubble(enough)
+	}
+	w.quiet = true
+	l.audit()
+	l.checkSettled()
+}
+
+// unhappy says whether something may be missing until the next list. All else that a watch
+// has brought must be in the ledger. Promises 1 and 6.
+func (l *incarnation) unhappy() bool {
+	if missing := l.tap.missing(l); len(missing) > 0 && !l.crashed.Load() {
+		l.t.problem("a watch has brought, and the store was not given: %s", sortedNames(missing))
+	}
+	l.faults.mu.Lock()
+	refused := len(l.faults.refusals) > 0
+	clear(l.faults.refusals)
+	l.faults.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	bad := len(l.bad) > 0
+	clear(l.bad)
+	return refused || bad
+}
+
+// excused says whether the store need not have the latest of a key.
+func (l *incarnation) excused(key string) bool {
+	l.faults.mu.Lock()
+	refused := l.faults.refusals[key]
+	l.faults.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return refused || l.bad[key]
+}
+
+// everExcused says whether that was ever so.
+func (l *incarnation) everExcused(key string) bool {
+	l.faults.mu.Lock()
+	refused := l.faults.refused[key]
+	l.faults.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return refused || l.everBad[key]
+}
+
+func (l *incarnation) checkSettled() {
+	w, h := l.t, l.inf.Health()
+	if l.crashed.Load() {
+		return
+	}
+	objs, err := l.inf.List("", nil)
+	if got := words(objs); got != w.wanted() || err != nil {
+		w.problem("the store (%v) has\n    %s\n  and the source\n    %s", err, got, w.wanted()) // promises 5 and 6
+	}
+	if !h.Started || h.Stopped || !h.Synced || !h.Watching || h.SourceError != nil || h.SourceFailures != 0 || h.StoreError != nil ||
+		h.StoreBusy != 0 || h.Queued != 0 || h.Ready() != nil || h.Live() != nil {
+		w.problem("all is well, and Health is %+v", h) // Health
+	}
+	if h.Objects != len(objs) && h.Objects != -1 || h.ResourceVersion != w.src.ResourceVersion() {
+		w.problem("there are %d objects at version %s, and Health is %+v", len(objs), w.src.ResourceVersion(), h)
+	}
+	l.checkCounts(h)
+	l.checkIndex()
+	for _, p := range l.pupils {
+		p.mu.Lock()
+		removed, synced := p.removed, p.isSynced()
+		p.mu.Unlock()
+		switch {
+		case removed:
+		case !synced:
+			w.problem("%s (%v) has not synced", p.name, p.pupilKind) // promise 4
+		default:
+			p.checkCaughtUp()
+			p.checkQuiet()
+		}
+	}
+	l.checkTombstones(h)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := l.inf.WaitForSync(ctx); err != nil {
+		w.problem("%v", err)
+	}
+	if err := l.inf.WaitForResourceVersion(ctx, w.src.ResourceVersion()); err != nil {
+		w.problem("%v", err)
+	}
+}
+
+// checkCounts compares figures of the informer with what has happened.
+func (l *incarnation) checkCounts(h informer.Health) {
+	l.mu.Lock()
+	refused, applied, writes := l.refused, l.applied, l.writes
+	l.mu.Unlock()
+	if h.Refused != refused {
+		l.t.problem("%d changes were refused, and Health says %d", refused, h.Refused) // promise 11, Health.Refused
+	}
+	if l.t.observed && applied != writes {
+		l.t.problem("the store has taken what makes %d events, and the Observer was told of %d", writes, applied) // Observer.Apply
+	}
+}
+
+// checkIndex checks that each object is found by its values alone.
+func (l *incarnation) checkIndex() {
+	all := map[string][]configMap{}
+	for _, obj := range l.t.src.Objects() {
+		all[lastDigit(obj)] = append(all[lastDigit(obj)], obj)
+	}
+	for digit := range strings.SplitSeq("0123456789", "") {
+		if !l.t.indexed {
+			break
+		}
+		found, err := l.inf.ByIndex("last", digit)
+		if words(found) != words(all[digit]) || err != nil {
+			l.t.problem("the index has under %s (%v)\n    %s\n  and not\n    %s", digit, err, words(found), words(all[digit])) // Options.Indexers
+		}
+	}
+	if found, err := l.inf.List("default", nil); words(found) != l.t.wanted() || err != nil {
+		l.t.problem("by namespace there is (%v)\n    %s", err, words(found)) // Reader.List
+	}
+}
+
+// checkTombstones checks that those are told that were there at the start, and forgotten.
+// Promise 5.
+func (l *incarnation) checkTombstones(h informer.Health) {
+	listened := false
+	for _, p := range l.pupils {
+		p.mu.Lock()
+		listened = listened || !p.removed
+		for uid, key := range l.tombs {
+			if p.early && !p.removed && !p.handler && !p.chooses && !p.ends[uid] && p.opts.Retry == nil {
+				l.t.problem("%s was not told of the end of %s, %s", p.name, idOf(uid), key)
+			}
+		}
+		p.mu.Unlock()
+	}
+	if durable := l.t.shelf.durable; listened && durable != nil {
+		if tombs, err := durable.Tombstones(context.Background()); len(tombs) > 0 || h.Tombstones > 0 || err != nil {
+			l.t.problem("%d tombstones are left (%v), and Health says %d", len(tombs), err, h.Tombstones)
+		}
+	}
+}
+
+// checkQuiet checks that nothing waits for it.
+func (p *pupil) checkQuiet() {
+	if p.reg == nil {
+		return
+	}
+	s := p.reg.Stats()
+	if s.Pending != 0 || s.Lagging || s.OldestWaiting != 0 || !s.Synced {
+		p.t.problem("%s is well, and its Stats are %+v", p.name, s) // WatcherStats
+	}
+	if p.life.figuresOf(p.name).lagging {
+		p.t.problem("%s is well, and the Observer was told that it lags", p.name)
+	}
+	if p.synced != 1 {
+		p.t.problem("%s: OnSynced was called %d times", p.name, p.synced)
+	}
+	if period := p.opts.ResyncPeriod; period > 0 {
+		for key, entries := range p.life.ledgerNow() {
+			if n := p.resynced[key]; entries[len(entries)-1] != nothing && n == 0 && time.Since(p.joined) > 5*time.Minute && p.t.lives == 1 && len(entries) < 3 {
+				p.t.problem("%s was not resynced: %s", p.name, key) // ResyncPeriod
+			}
+		}
+	}
+}
+
+func (l *incarnation) ledgerNow() ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := ledger{}
+	for key, entries := range l.ledger {
+		now[key] = slices.Clone(entries)
+	}
+	return now
+}
+
+// checkResyncs checks that nobody is resynced too often.
+func (l *incarnation) checkResyncs() {
+	for _, p := range l.pupils {
+		p.mu.Lock()
+		for key, n := range p.resynced {
+			if most := int(time.Since(p.joined)/p.opts.ResyncPeriod) + 1; n > most {
+				l.t.problem("%s was resynced %d times: %s", p.name, n, key)
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// checkStopped looks at what the watchers were not told. exact says that nothing was under
+// way when ctx ended. Promise 9.
+func (l *incarnation) checkStopped(exact bool) {
+	w := l.t
+	synctest.Wait()
+	for _, p := range l.pupils {
+		p.audit()
+		p.mu.Lock()
+		p.checkLast(exact)
+		p.mu.Unlock()
+	}
+	if h := l.inf.Health(); !h.Stopped || h.Ready() == nil {
+		w.problem("after the stop Health is %+v", h)
+	}
+	if _, err := l.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{}); !errors.Is(err, informer.ErrStopped) {
+		w.problem("after the stop AddWatcher returns %v", err)
+	}
+	if n := w.src.Watches(); n > 0 {
+		w.problem("after the stop %d watches are open", n)
+	}
+}
+
+func (p *pupil) checkLast(exact bool) {
+	w := p.t
+	if len(p.open) > 0 {
+		w.problem("after the stop %s is being called", p.name)
+	}
+	if p.reg == nil {
+		return
+	}
+	if !isClosed(p.reg.Stopped()) {
+		w.problem("after the stop %s has not stopped", p.name)
+	}
+	s, f := p.reg.Stats(), p.life.figuresOf(p.name)
+	if p.removed {
+		return
+	}
+	if w.observed && f.undelivered != s.Pending {
+		w.problem("%s was not told %d events, and the Observer was told %d", p.name, s.Pending, f.undelivered)
+	}
+	if due, known := p.due(); exact && known && s.Pending != due-p.delivered-p.gaveUp-s.Merged && !p.chooses {
+		w.problem("%s (%v) was to be told %d, has handled %d and failed %d: %+v", p.name, p.pupilKind, due, p.delivered, p.gaveUp, s)
+	}
+	if w.drain > 0 && p.isSynced() && p.isWilling() && s.Pending > 0 {
+		w.problem("%s (%v) was not told %d events, though there was time: %+v", p.name, p.pupilKind, s.Pending, s) // Options.DrainTimeout
+	}
+}
+
+// isWilling says whether it takes all that waits for it within DrainTimeout.
+func (p *pupil) isWilling() bool {
+	quick := p.trouble
+	if quick.slow = 0; p.t.drain < time.Minute {
+		quick.slow = p.trouble.slow
+	}
+	quick.brings = false
+	return quick == (trouble{}) && (p.opts.Retry == nil || p.t.drain == time.Minute) && !p.hasFailing()
+}
+
+func (p *pupil) hasFailing() bool {
+	for _, b := range p.beliefs {
+		if b.failing != nil && p.most == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// The readers.
+
+// reader lets read happen beside everything else, for a while.
+func (l *incarnation) reader(read func(context.Context)) {
+	l.readers.Go(func() {
+		// Nothing else happens at the end of it, which would leave it open what came first.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second-7)
+		defer cancel()
+		read(ctx)
+	})
+}
+
+// waitForVersion writes, waits for that, and gets it. WaitForResourceVersion: what Get
+// returns afterwards includes that write.
+func (w *torture) waitForVersion(d deed) {
+	w.write(int(d.a), false)
+	l, name, p := w.life, nameOf(int(d.a)), w.now(int(d.a))
+	w.say("write %s, %v, and wait for that version", name, p)
+	version := w.src.ResourceVersion()
+	l.reader(func(ctx context.Context) {
+		err := l.inf.WaitForResourceVersion(ctx, version)
+		if l.crashed.Load() {
+			return
+		}
+		if err != nil {
+			at := l.inf.ResourceVersion()
+			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
+				w.problem("WaitForResourceVersion(%s) goes on waiting at %s", version, at)
+			}
+			return
+		}
+		obj, exists, err := l.inf.Get(keyOf(name))
+		_, ended := w.end(p.uid)
+		switch got := presenceOf(obj); {
+		case err != nil || l.excused("default/"+name) || l.crashed.Load():
+		case !exists && !ended, exists && got.uid == p.uid && got.version < p.version, exists && got.uid != p.uid && !ended:
+			w.problem("after WaitForResourceVersion(%s), %s is %v, and not %v", version, name, got, p)
+		}
+	})
+}
+
+// waitForObject waits for what it writes. WaitFor: what the store has now, or any state
+// that a later change brings.
+func (w *torture) waitForObject(d deed) {
+	l, name := w.life, nameOf(int(d.a))
+	w.write(int(d.a), false)
+	p := w.now(int(d.a))
+	w.say("write %s, %v, and wait for it", name, p)
+	looks := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(looks) })
+	l.reader(func(ctx context.Context) {
+		err := l.inf.WaitFor(ctx, keyOf(name), func(obj configMap, exists bool) bool {
+			begun()
+			got := presenceOf(obj)
+			if _, known := w.fact(got); exists != (obj != nil) || exists && !known {
+				w.problem("WaitFor %s was shown %v, which the source never had", name, got)
+			}
+			return got == p || got.version > p.version
+		})
+		taken := find(l.entries("default/"+name), -1, p) >= 0
+		switch {
+		case l.crashed.Load() || l.stopping.Load():
+		case err == nil:
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.found[p] = name
+		case errors.Is(err, context.DeadlineExceeded) && taken && !l.faults.active():
+			w.problem("WaitFor %s has not found %v, which the store has taken: %v", name, p, l.entries("default/"+name))
+		}
+	})
+	select { // what has come and gone before it looks, it does not find
+	case <-looks:
+	case <-time.After(1): // the store hangs, or is slow
+	}
+}
+
+// checkFound checks that the store has taken what WaitFor has found, or something newer:
+// of that, the ledger may be a little late.
+func (l *incarnation) checkFound() {
+	l.mu.Lock()
+	found := l.found
+	l.found = map[presence]string{}
+	l.mu.Unlock()
+	for p, name := range found {
+		entries := l.entries("default/" + name)
+		if !slices.ContainsFunc(entries, func(other presence) bool { return other.version >= p.version }) && !l.stopping.Load() {
+			l.t.problem("WaitFor %s has found %v, which the store has not: %v", name, p, entries)
+		}
+	}
+}
+
+// look reads all that can be read: nothing that the source never had.
+func (w *torture) look(d deed) {
+	l, name := w.life, nameOf(int(d.a))
+	w.say("look at %s", name)
+	l.reader(func(context.Context) {
+		all, err := l.inf.List("", nil)
+		if one, exists, wrong := l.inf.Get(keyOf(name)); exists && wrong == nil {
+			all = append(all, one)
+		}
+		for _, obj := range l.inf.All() {
+			all = append(all, obj)
+		}
+		if found, wrong := l.inf.ByIndex("namespace", "default"); wrong == nil {
+			all = append(all, found...)
+		}
+		for _, obj := range all {
+			if _, known := w.fact(presenceOf(obj)); !known {
+				w.problem("%v was read, which the source never had (%v)", presenceOf(obj), err)
+			}
+		}
+	})
+}
+
+// at returns what the source had at a version.
+func (w *torture) at(version uint64) map[string]presence {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	then := map[string]presence{}
+	for p, f := range w.facts {
+		if end, ended := w.ended[p.uid]; p.version > version || ended && end <= version {
+			continue
+		}
+		if key := "default/" + f.name; then[key].version < p.version {
+			then[key] = p
+		}
+	}
+	return then
+}

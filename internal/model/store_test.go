@@ -1,0 +1,359 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store"
+)
+
+// The stores of TestModel. All but the default one note in a ledger what they take, and
+// fail on demand.
+
+type storeKind int
+
+const (
+	defaultStore storeKind = iota
+	storeOfOurs            // client-go's, without indexes
+	copyingStore           // returns copies
+	projectedStore
+	indexedStore
+	legacyStore
+	scannedStore
+	durableStore
+	storeKinds
+)
+
+func (k storeKind) String() string {
+	return [...]string{"the default store", "a plain store", "a store that copies", "a projection", "a store with indexes",
+		"a store of before", "a store that is read in pages", "a durable store"}[k]
+}
+
+// same says whether the store returns the very object that it was given.
+func (k storeKind) same() bool { return k != copyingStore && k != projectedStore }
+
+// storeTrouble is what stores have in common that go wrong on demand.
+type storeTrouble interface {
+	Fail(func(op, key string) error)
+	FailAfter(func(op, key string) error)
+	Hang() (release func())
+	Delay(time.Duration)
+	Err() error
+}
+
+// shelf is what outlives a process: what is in the store.
+type shelf struct {
+	t       *torture
+	indexer cache.Indexer
+	durable *durable
+}
+
+func newShelf(t *torture) *shelf {
+	s := &shelf{t: t}
+	switch t.store {
+	case projectedStore:
+		s.indexer = store.NewProjection(func(obj configMap) configMap {
+			kept := obj.DeepCopy()
+			kept.Labels = map[string]string{"kept": "little"}
+			return kept
+		})
+	case durableStore:
+		s.durable = informertest.NewDurable()
+	default:
+		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	}
+	return s
+}
+
+// contents returns what there is, past all that is wrong with the store.
+func (s *shelf) contents() []any {
+	if s.durable != nil {
+		return s.durable.List()
+	}
+	return s.indexer.List()
+}
+
+// open returns the store for a process, nil for the default.
+func (s *shelf) open(l *incarnation) cache.Store {
+	if s.t.store == defaultStore {
+		return nil
+	}
+	if s.durable != nil {
+		l.faults.trouble = s.durable
+		return &takingDurable{Durable: s.durable, life: l}
+	}
+	kept := &taking{Store: s.indexer, life: l, copies: s.t.store == copyingStore}
+	front := informertest.NewStore(kept)
+	l.faults.trouble = front
+	switch s.t.store {
+	case indexedStore:
+		// What the process before had of indexes is not for this one.
+		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		for _, obj := range kept.List() {
+			_ = s.indexer.Add(obj)
+		}
+		kept.Store = s.indexer
+		return &struct {
+			*informertest.Store
+			indexesOnly
+		}{front, s.indexer}
+	case legacyStore:
+		return store.Adapt(struct{ store.Legacy }{front})
+	case scannedStore:
+		return &scanned{front, l}
+	}
+	return front
+}
+
+// indexesOnly is what a cache.Indexer has beside a cache.Store.
+type indexesOnly interface {
+	Index(indexName string, obj any) ([]any, error)
+	IndexKeys(indexName, indexedValue string) ([]string, error)
+	ListIndexFuncValues(indexName string) []string
+	ByIndex(indexName, indexedValue string) ([]any, error)
+	GetIndexers() cache.Indexers
+	AddIndexers(newIndexers cache.Indexers) error
+}
+
+// taking notes what is written.
+type taking struct {
+	cache.Store
+	life   *incarnation
+	copies bool
+}
+
+func (s *taking) Add(obj any) error { return s.took(obj, presenceOf(obj.(configMap)), s.Store.Add) }
+func (s *taking) Update(obj any) error {
+	return s.took(obj, presenceOf(obj.(configMap)), s.Store.Update)
+}
+func (s *taking) Delete(obj any) error { return s.took(obj, nothing, s.Store.Delete) }
+
+func (s *taking) took(obj any, now presence, write func(any) error) error {
+	err := write(obj)
+	if err == nil {
+		s.life.take(obj.(configMap), now)
+	}
+	return err
+}
+
+func (s *taking) GetByKey(key string) (item any, exists bool, err error) {
+	item, exists, err = s.Store.GetByKey(key)
+	if exists && s.copies {
+		item = item.(configMap).DeepCopy()
+	}
+	return item, exists, err
+}
+
+func (s *taking) List() []any {
+	all := s.Store.List()
+	for i := range all {
+		if s.copies {
+			all[i] = all[i].(configMap).DeepCopy()
+		}
+	}
+	return all
+}
+
+// scanned is a store that is read in pages.
+type scanned struct {
+	*informertest.Store
+	life *incarnation
+}
+
+func (s *scanned) Scan(_ context.Context, after string, limit int) ([]any, error) {
+	if err := s.life.faults.before("scan", after); err != nil {
+		return nil, err
+	}
+	return pageOf(s.List(), after, min(limit, 2)), nil
+}
+
+func pageOf(all []any, after string, limit int) []any {
+	key := func(obj any) string { return "default/" + obj.(configMap).Name }
+	all = slices.DeleteFunc(all, func(obj any) bool { return key(obj) <= after })
+	slices.SortFunc(all, func(a, b any) int { return compareText(key(a), key(b)) })
+	return all[:min(limit, len(all))]
+}
+
+func compareText(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+// takingDurable notes what is written.
+type takingDurable struct {
+	*informertest.Durable
+	life *incarnation
+
+	mu    sync.Mutex // protects the rest
+	asked []cache.Transaction
+	noted bool
+}
+
+func (s *takingDurable) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+	return s.Durable.Scan(ctx, after, min(limit, 2))
+}
+
+func (s *takingDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	s.mu.Lock()
+	if again := slices.Equal(s.asked, changes); !again {
+		s.noted = false
+	}
+	s.asked = slices.Clone(changes)
+	s.mu.Unlock()
+	err := s.Durable.Apply(ctx, changes, bookmark)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.asked, s.noted = nil, false
+	}
+	if errors.Is(err, informer.ErrPermanent) {
+		for _, change := range changes {
+			s.life.faults.doubt(change.Object.(configMap))
+		}
+	}
+	return err
+}
+
+// took is called when an Apply has had its effect.
+func (s *takingDurable) took() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, change := range s.asked {
+		obj := change.Object.(configMap)
+		switch {
+		case s.noted:
+		case change.Type == cache.TransactionTypeDelete:
+			s.life.take(obj, nothing)
+		default:
+			s.life.take(obj, presenceOf(obj))
+		}
+	}
+	s.noted = true
+}
+
+// modelFaults is what is wrong with the store of one process.
+type modelFaults struct {
+	trouble storeTrouble // nil for the default store
+
+	mu       sync.Mutex // protects the rest
+	next     []*modelFault
+	cut      bool            // the process has crashed
+	unsure   bool            // a write may have taken effect
+	refusals map[string]bool // by key: a change may be missing until the next list
+	refused  map[string]bool // by key: one was, at some time
+	ever     bool
+	since    time.Time // of the last trouble
+	release  func()
+	slow     bool
+}
+
+// modelFault goes wrong with some of the next operations of a name.
+type modelFault struct {
+	op           string // any that writes or reads one object, if empty
+	after        bool
+	refuse       bool
+	first, times int
+}
+
+func (f *modelFault) String() string {
+	when := "without"
+	if f.after {
+		when = "after"
+	}
+	what := "fail"
+	if f.refuse {
+		what = "are refused"
+	}
+	op := f.op
+	if op == "" {
+		op = "store operation"
+	}
+	return fmt.Sprintf("after %d others, %d of %q %s %s effect", f.first, f.times, op, what, when)
+}
+
+func (m *modelFaults) add(f *modelFault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next, m.ever, m.since = append(m.next, f), true, time.Now()
+}
+
+func (m *modelFaults) before(op, key string) error { return m.ask(op, key, false) }
+
+func (m *modelFaults) ask(op, key string, after bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cut {
+		return fmt.Errorf("the process has crashed: %w", errInjected)
+	}
+	var err error
+	for _, f := range m.next {
+		if err != nil || f.after != after || f.op != "" && f.op != op || f.refuse && m.unsure || f.times == 0 {
+			continue
+		}
+		if f.first > 0 {
+			f.first--
+			continue
+		}
+		f.times--
+		m.since = time.Now()
+		if err = fmt.Errorf("%s of %q: %w", op, key, errInjected); f.refuse {
+			m.refusals[key], m.refused[key] = true, true
+			err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
+		}
+	}
+	if op == "add" || op == "update" || op == "delete" || op == "apply" {
+		if after {
+			m.unsure = err != nil
+		}
+	}
+	return err
+}
+
+func (m *modelFaults) doubt(obj configMap) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals["default/"+obj.Name], m.refused["default/"+obj.Name] = true, true
+}
+
+// active says whether anything is or was wrong a moment ago, or whether the last write has
+// failed after it had its effect: nobody may have been told of that.
+func (m *modelFaults) active() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrongLocked() || m.unsure || m.ever && time.Since(m.since) < 15*time.Second
+}
+
+func (m *modelFaults) heal() {
+	m.mu.Lock()
+	if m.wrongLocked() {
+		m.since = time.Now()
+	}
+	m.next, m.slow = nil, false
+	m.mu.Unlock()
+	m.unhang()
+	if m.trouble != nil {
+		m.trouble.Delay(0)
+	}
+}
+
+func (m *modelFaults) wrongLocked() bool { return len(m.next) > 0 || m.slow || m.release != nil }
+
+func (m *modelFaults) unhang() {
+	m.mu.Lock()
+	release := m.release
+	m.release = nil
+	m.mu.Unlock()
+	if release != nil {
+		release()
+	}
+}

@@ -1,0 +1,268 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+const settingSize = 8
+
+// setting is what stays the same in all of a sequence. All zero is the plainest.
+type setting struct {
+	queue     informer.QueueKind
+	source    sourceKind
+	store     storeKind
+	transform transformKind
+	indexed   bool // there is an index of our own
+	observed  bool
+	refuses   bool // a watch from a version that is gone
+	drain     time.Duration
+	objects   int    // at first
+	early     int    // deeds before Run
+	pupils    []byte // that are there from the start, see newKind
+}
+
+func newSetting(b [settingSize]byte) setting {
+	s := setting{
+		queue:     []informer.QueueKind{informer.DeltaFIFO, informer.RealFIFO}[b[0]%2],
+		source:    []sourceKind{streamed, streamed, listed, paged, rejecting, streamed, listed, silent}[b[0]/2%8],
+		store:     storeKind(b[1] % byte(storeKinds)),
+		transform: transformKind(b[2] % byte(transformKinds)),
+		indexed:   b[2]/4%2 > 0,
+		observed:  b[2]/8%2 > 0,
+		refuses:   b[2]/16%2 > 0,
+		drain:     []time.Duration{0, 0, time.Second, time.Minute}[b[2]/32%4],
+		objects:   int(b[3] % 6),
+		early:     int(b[3]/8) % 4,
+	}
+	s.pupils = append(s.pupils, b[5:5+b[4]%4]...)
+	if s.store == durableStore {
+		s.queue = informer.RealFIFO
+	}
+	return s
+}
+
+// sourceKind is how the source is read, and what kind of server it is.
+type sourceKind int
+
+const (
+	streamed sourceKind = iota
+	listed
+	paged     // listed, in pages of two
+	rejecting // the server does not know streams, and says so
+	silent    // it does not, and says nothing
+)
+
+func (k sourceKind) String() string {
+	return [...]string{"streamed", "listed", "listed in pages", "a source that rejects streams", "a source that leaves streams silent"}[k]
+}
+
+type transformKind int
+
+const (
+	noTransform transformKind = iota
+	marking                   // leaves a mark
+	failing                   // leaves a mark, and fails for some objects
+	transformKinds
+)
+
+func (s setting) String() string {
+	queue := map[informer.QueueKind]string{informer.DeltaFIFO: "DeltaFIFO", informer.RealFIFO: "RealFIFO"}[s.queue]
+	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
+	return fmt.Sprintf("%s, %v, %v, %s, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
+		queue, s.source, s.store, transform, s.indexed, s.observed, s.refuses, s.drain, s.early)
+}
+
+// torture is what TestModel knows while it plays one sequence.
+type torture struct {
+	setting
+	src    *source
+	shelf  *shelf // what outlives a process
+	life   *incarnation
+	lives  int
+	early  int // deeds until Run
+	quiet  bool
+	serial int // gives each version another value
+	said   []string
+
+	troubled atomic.Bool // there was trouble with the source
+
+	mu       sync.Mutex // protects the rest; nobody waits for anything while it is held
+	facts    map[presence]fact
+	current  map[string]presence
+	ended    map[types.UID]uint64 // the version of the end
+	problems []string
+}
+
+// fact is what the source had in a version of an object.
+type fact struct{ name, value string }
+
+func newTorture(s setting) *torture {
+	w := &torture{
+		setting: s, src: informertest.NewSource[configMap](), early: s.early, quiet: true,
+		facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
+	}
+	w.shelf = newShelf(w)
+	w.src.RefuseExpired(s.refuses)
+	switch s.source {
+	case rejecting:
+		w.src.SetWatchList(informertest.WatchListRejected)
+	case silent:
+		w.src.SetWatchList(informertest.WatchListSilent)
+	}
+	w.say("%v, %d objects", s, s.objects)
+	for i := range s.objects {
+		w.write(i, false)
+	}
+	return w
+}
+
+// problem notes that a promise is broken. It may be called from any goroutine.
+func (w *torture) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.problems) < 20 {
+		w.problems = append(w.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *torture) broken() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.problems) > 0
+}
+
+// say adds a line to what is shown of a sequence that fails. One that is played alone says
+// it at once, as what it leads to may be a panic.
+func (w *torture) say(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	w.said = append(w.said, line)
+	if *modelSeed >= 0 {
+		fmt.Println(line)
+	}
+}
+
+func (w *torture) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("  %s\nbut:\n  %s", strings.Join(w.said, "\n  "), strings.Join(w.problems, "\n  "))
+}
+
+// do lets a deed happen, and looks at what came of it.
+func (w *torture) do(d deed) {
+	if w.life == nil {
+		w.begin()
+	}
+	if w.life.cancel == nil {
+		if w.early--; w.early < 0 {
+			w.life.run()
+		}
+	}
+	if d.atOnce {
+		w.say("at once:")
+	}
+	deeds[d.what].do(w, d)
+	if w.quiet = !d.atOnce; w.quiet {
+		synctest.Wait()
+		if w.life != nil {
+			w.life.audit()
+		}
+	}
+}
+
+// hush waits until nothing happens any more, where that is so without the passing of time.
+func (w *torture) hush() {
+	synctest.Wait()
+	w.quiet = true
+}
+
+// finish lets everything come to a good end, unless something is wrong already.
+func (w *torture) finish() {
+	if !w.broken() {
+		w.settle(deed{})
+	}
+	if w.life != nil {
+		w.stop(deed{})
+	}
+}
+
+// The source.
+
+func thing(name, value string) configMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+func nameOf(i int) string { return "o" + strconv.Itoa(i%6) }
+
+// write creates or changes an object. A bad one is not liked by a Transform that may fail.
+func (w *torture) write(i int, bad bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serial++
+	value := strconv.Itoa(w.serial)
+	if bad && w.transform == failing {
+		value += " bad"
+	}
+	now := presenceOf(w.src.Apply(thing(nameOf(i), value)))
+	w.facts[now] = fact{nameOf(i), value}
+	w.current["default/"+nameOf(i)] = now
+}
+
+func (w *torture) remove(i int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if obj, err := w.src.Delete(keyOf(nameOf(i))); err == nil {
+		w.ended[obj.UID] = presenceOf(obj).version
+		delete(w.current, "default/"+nameOf(i))
+	}
+}
+
+func (w *torture) fact(p presence) (f fact, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f, known = w.facts[p]
+	return f, known
+}
+
+func (w *torture) end(uid types.UID) (version uint64, ended bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	version, ended = w.ended[uid]
+	return version, ended
+}
+
+// chosen is what watchers with Select select: two thirds of all versions.
+func (w *torture) chosen(p presence) bool {
+	f, _ := w.fact(p)
+	return chosenValue(f.value)
+}
+
+func chosenValue(value string) bool {
+	n, _ := strconv.Atoi(strings.TrimSuffix(value, " bad"))
+	return n%3 > 0
+}
+
+// wanted returns what the source has, in words.
+func (w *torture) wanted() string { return words(w.src.Objects()) }
+
+func sortedNames(names []string) string {
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

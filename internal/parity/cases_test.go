@@ -1,0 +1,362 @@
+package parity_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// The tests in shared_*_test.go are one table of behaviour of
+// cache.SharedIndexInformer. Each case runs against client-go's own informer and
+// against ours, and what it expects holds for both. Where we differ on purpose the
+// case asks which one it has, and a comment says why.
+
+// newShared makes an informer as cache.NewSharedIndexInformer does.
+type newShared func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer
+
+var sharedInformers = map[string]newShared{
+	clientGo:              cache.NewSharedIndexInformer,
+	"ours":                informer.NewSharedIndexInformer,
+	"ours, other options": informer.SharedIndexInformerFunc(otherOptions),
+	madeWithNew:           newView,
+}
+
+const (
+	clientGo    = "client-go"
+	madeWithNew = "ours, made with New"
+)
+
+// otherOptions are a queue that is not the default, and a store that has no indexes.
+func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) {
+	store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	return informer.Options[informer.AnyObject]{Queue: informer.DeltaFIFO, Store: store}, nil
+}
+
+// newView makes a CustomCacheInformer as client-go's, where that is possible: it has a
+// type of its own, and no resyncs of its own.
+func newView(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	if _, ok := example.(configMap); !ok || resync != 0 {
+		return informer.NewSharedIndexInformer(lw, example, resync, indexers)
+	}
+	inf, err := informer.New(lw, options{})
+	if err != nil {
+		panic(err)
+	}
+	indexers = maps.Clone(indexers)
+	delete(indexers, cache.NamespaceIndex) // which it has
+	if err := inf.SharedIndexInformer().AddIndexers(indexers); err != nil {
+		panic(err)
+	}
+	return inf.SharedIndexInformer()
+}
+
+// shared is what a case is given: one of the implementations.
+type shared struct {
+	name string
+	make newShared
+}
+
+// ours is false for client-go's informer.
+func (s shared) ours() bool { return s.name != clientGo }
+
+// new makes an informer of config maps. client-go's panics if indexers are added to
+// none at all.
+func (s shared) new(lw cache.ListerWatcher, resync time.Duration) cache.SharedIndexInformer {
+	return s.make(lw, &corev1.ConfigMap{}, resync, cache.Indexers{})
+}
+
+// sharedCases maps a sentence to what proves it.
+type sharedCases map[string]func(t *testing.T, s shared)
+
+// inBubbles runs each case against each implementation, each in a bubble of its own.
+func (cases sharedCases) inBubbles(t *testing.T) {
+	t.Helper()
+	cases.run(t, func(t *testing.T, test func(*testing.T)) { synctest.Test(t, test) })
+}
+
+// inRealTime is for cases that cannot run in a bubble.
+func (cases sharedCases) inRealTime(t *testing.T) {
+	t.Helper()
+	cases.run(t, func(t *testing.T, test func(*testing.T)) { test(t) })
+}
+
+func (cases sharedCases) run(t *testing.T, how func(*testing.T, func(*testing.T))) {
+	t.Helper()
+	for _, sentence := range slices.Sorted(maps.Keys(cases)) {
+		t.Run(sentence, func(t *testing.T) {
+			for _, name := range slices.Sorted(maps.Keys(sharedInformers)) {
+				s := shared{name, sharedInformers[name]}
+				t.Run(name, func(t *testing.T) {
+					how(t, func(t *testing.T) { cases[sentence](t, s) })
+				})
+			}
+		})
+	}
+}
+
+// runShared runs inf, and in a bubble waits until nothing is left to do. It returns
+// a function that stops inf and waits for it, which the end of the test calls too.
+func runShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
+	t.Helper()
+	stop = goShared(t, inf)
+	synctest.Wait()
+	return stop
+}
+
+// goShared runs inf and does not wait.
+func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		inf.RunWithContext(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// settled runs an informer of two objects that a handler has heard of.
+func settled(t *testing.T, s shared) (*source, cache.SharedIndexInformer, *heard) {
+	t.Helper()
+	src := two()
+	inf := s.new(src, 0)
+	h := &heard{}
+	handle(t, inf, h)
+	runShared(t, inf)
+	h.take()
+	return src, inf, h
+}
+
+type sharedRegistration = cache.ResourceEventHandlerRegistration
+
+// handle adds h with the informer's own resync period.
+func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) sharedRegistration {
+	t.Helper()
+	return handleEvery(t, inf, h, -1)
+}
+
+// handleEvery adds h with a resync period of its own, unless that is negative.
+func handleEvery(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler, resync time.Duration) sharedRegistration {
+	t.Helper()
+	var opts cache.HandlerOptions
+	if resync >= 0 {
+		opts.ResyncPeriod = &resync
+	}
+	reg, err := inf.AddEventHandlerWithOptions(h, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+// heard is a handler that writes down what it is told. Its zero value is ready.
+type heard struct {
+	// hook, if set before the handler is added, is called for every event, with
+	// nothing locked.
+	hook func(event string)
+
+	mu     sync.Mutex
+	events []string // not taken yet
+	news   []any    // the object of each of them
+	olds   []any    // the old one of an update
+}
+
+func (h *heard) OnAdd(obj any, isInInitialList bool) {
+	event := "add " + stateOf(obj)
+	if isInInitialList {
+		event += " initial"
+	}
+	h.note(event, nil, obj)
+}
+
+func (h *heard) OnUpdate(oldObj, newObj any) {
+	event := fmt.Sprintf("update %s->%s", stateOf(oldObj), stateOf(newObj))
+	if oldObj == newObj {
+		event = "resync " + stateOf(newObj)
+	}
+	h.note(event, oldObj, newObj)
+}
+
+func (h *heard) OnDelete(obj any) {
+	tomb, unknown := obj.(cache.DeletedFinalStateUnknown)
+	if !unknown {
+		h.note("delete "+stateOf(obj), nil, obj)
+		return
+	}
+	event := "tombstone " + stateOf(tomb.Obj)
+	if key, err := cache.MetaNamespaceKeyFunc(tomb.Obj); err != nil || key != tomb.Key {
+		event += fmt.Sprintf(" with the key %q", tomb.Key)
+	}
+	h.note(event, nil, tomb.Obj)
+}
+
+func (h *heard) note(event string, oldObj, newObj any) {
+	h.mu.Lock()
+	h.events = append(h.events, event)
+	h.olds = append(h.olds, oldObj)
+	h.news = append(h.news, newObj)
+	h.mu.Unlock()
+	if h.hook != nil {
+		h.hook(event)
+	}
+}
+
+// take returns the events since it was last called.
+func (h *heard) take() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	events := h.events
+	h.events, h.olds, h.news = nil, nil, nil
+	return events
+}
+
+// last returns the objects of the last event.
+func (h *heard) last(t *testing.T) (oldObj, newObj any) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.events) == 0 {
+		t.Fatal("no event")
+	}
+	return h.olds[len(h.olds)-1], h.news[len(h.news)-1]
+}
+
+// expect waits for a bubble to come to rest and fails the test unless these are
+// the events since the last call. The order counts among the events of one object
+// only, which is what an informer promises.
+func (h *heard) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(byObject(want), byObject(h.take())); diff != "" {
+		t.Errorf("the handler was told (-want +got):\n%s", diff)
+	}
+}
+
+// resyncs returns how many of the events since the last call are resyncs, and
+// fails the test if there is any other.
+func (h *heard) resyncs(t *testing.T) int {
+	t.Helper()
+	synctest.Wait()
+	events := h.take()
+	for _, event := range events {
+		if !strings.HasPrefix(event, "resync ") {
+			t.Errorf("the handler was told %q", event)
+		}
+	}
+	return len(events)
+}
+
+func byObject(events []string) []string {
+	name := func(event string) string {
+		_, state, _ := strings.Cut(event, " ")
+		name, _, _ := strings.Cut(state, "@")
+		return name
+	}
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b string) int { return strings.Compare(name(a), name(b)) })
+	return events
+}
+
+// stateOf renders an object as its name and its resourceVersion, which counts from
+// the source's first.
+func stateOf(obj any) string {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Sprintf("%T", obj)
+	}
+	return m.GetName() + "@" + short(m.GetResourceVersion())
+}
+
+// short renders a resourceVersion of a source: its first write is 1.
+func short(version string) string {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		return version
+	}
+	return strconv.Itoa(n - 1000)
+}
+
+// gate is a hook that holds a handler up until it is opened.
+type gate struct {
+	entered chan struct{} // gets a value for each call
+	open    chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{entered: make(chan struct{}, 1000), open: make(chan struct{})}
+}
+
+func (g *gate) wait(string) {
+	g.entered <- struct{}{}
+	<-g.open
+}
+
+// missing lets the readers of src miss what change does: they find out by a list.
+func missing(src *source, change func()) {
+	src.Mute(true)
+	change()
+	src.Expire()
+	src.Mute(false)
+	sleepBubble(time.Minute) // for the back-off
+}
+
+// remove deletes an object of src.
+func remove(t *testing.T, src *source, name string) {
+	t.Helper()
+	if _, err := src.Delete(keyOf(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkShared fails the test unless the cache of inf holds exactly these states.
+func checkShared(t *testing.T, inf cache.SharedIndexInformer, want ...string) {
+	t.Helper()
+	var got []string
+	for _, obj := range inf.GetStore().List() {
+		got = append(got, stateOf(obj))
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("the store holds (-want +got):\n%s", diff)
+	}
+}
+
+// cached returns the object that the cache of inf has.
+func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
+	t.Helper()
+	obj, exists, err := inf.GetStore().GetByKey("default/" + name)
+	if err != nil || !exists {
+		t.Fatalf("the store has no %q (%v)", name, err)
+	}
+	return obj
+}
+
+// wantError fails the test unless err is what the sentence says.
+func wantError(t *testing.T, want bool, what string, err error) {
+	t.Helper()
+	if (err != nil) != want {
+		t.Errorf("%s: error is %v", what, err)
+	}
+}
+
+func two() *source { return informertest.NewSource(object("a", "1"), object("b", "1")) }

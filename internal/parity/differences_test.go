@@ -1,0 +1,144 @@
+package parity_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// TestDifferences checks the single situations of docs/differences-from-client-go.md. The
+// other differences are checked in shared_*_test.go, where both informers are compared.
+func TestDifferences(t *testing.T) {
+	sharedCases{
+		"in a delete of something that nobody was told of": deleteOfAStranger,
+		"in a server that comes back with an older state":  serverThatWentBack,
+		"in a handler that is nil":                         nilHandler,
+		"in a list with an object of another type":         listOfAnotherType,
+		"in an index function that fails":                  failingIndexFunction,
+		"in a source that does not stream the first state": silentStream,
+		"in a transform that makes no API object":          transformToNothing,
+		"in a version that the server does not take":       versionOfNoUse,
+	}.inBubbles(t)
+}
+
+func deleteOfAStranger(t *testing.T, s shared) {
+	src, _, h := settled(t, s)
+	stranger := object("c", "1")
+	stranger.ResourceVersion = "1009"
+	src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})
+	if s.ours() {
+		h.expect(t)
+	} else {
+		h.expect(t, "delete c@9")
+	}
+}
+
+func serverThatWentBack(t *testing.T, s shared) {
+	server := &away{Source: two(), Cause: dialing(syscall.ECONNREFUSED)}
+	backup := server.ResourceVersion()
+	server.Apply(object("a", "undone"))
+	inf := s.new(server, 0)
+	runShared(t, inf)
+	sleepBubble(10 * time.Second)
+	server.Gone.Store(true)
+	if err := server.Restore(backup); err != nil {
+		t.Fatal(err)
+	}
+	sleepBubble(5 * time.Second)
+	server.Gone.Store(false)
+	sleepBubble(24 * hour)
+	obj, exists, err := inf.GetStore().GetByKey("default/a")
+	if err != nil || !exists {
+		t.Fatal(err)
+	}
+	if noticed := obj.(configMap).Data["value"] != "undone"; noticed != s.ours() {
+		t.Errorf("noticed: %t", noticed)
+	}
+}
+
+func versionOfNoUse(t *testing.T, s shared) {
+	src := two()
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	odd := object("odd", "1")
+	odd.ResourceVersion = "never"
+	src.Inject(watch.Event{Type: watch.Added, Object: odd})
+	sleepBubble(10 * time.Second)
+	src.Disconnect()
+	src.Apply(object("a", "new"))
+	sleepBubble(24 * hour)
+	obj, exists, err := inf.GetStore().GetByKey("default/a")
+	if err != nil || !exists {
+		t.Fatal(err)
+	}
+	if noticed := obj.(configMap).Data["value"] == "new"; noticed != s.ours() {
+		t.Errorf("noticed: %t", noticed)
+	}
+}
+
+func nilHandler(t *testing.T, s shared) {
+	if _, err := s.new(two(), 0).AddEventHandler(nil); (err != nil) != s.ours() {
+		t.Errorf("AddEventHandler(nil): %v", err)
+	}
+}
+
+func listOfAnotherType(t *testing.T, s shared) {
+	src := two()
+	src.SetWatchList(informertest.WatchListRejected)
+	src.InjectListItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	if inf.HasSynced() == s.ours() {
+		t.Errorf("synced: %t", inf.HasSynced())
+	}
+}
+
+func failingIndexFunction(t *testing.T, s shared) {
+	inf := s.new(two(), 0)
+	if err := inf.AddIndexers(cache.Indexers{"fails": func(any) ([]string, error) { return nil, errors.New("it always does") }}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if panicked := recover() != nil; panicked == s.ours() {
+			t.Errorf("panicked: %t", panicked)
+		}
+	}()
+	if err := inf.GetIndexer().Add(object("c", "1")); err != nil {
+		t.Error(err)
+	}
+}
+
+func silentStream(t *testing.T, s shared) {
+	src := two()
+	src.SetWatchList(informertest.WatchListSilent)
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	sleepBubble(11 * time.Second)
+	if inf.HasSynced() != s.ours() {
+		t.Errorf("synced: %t", inf.HasSynced())
+	}
+}
+
+func transformToNothing(t *testing.T, s shared) {
+	inf := s.new(two(), 0)
+	bare := func(raw any) (any, error) { // client-go may call this twice for one object
+		return &metav1.ObjectMeta{Name: raw.(metav1.Object).GetName(), Namespace: "default"}, nil
+	}
+	if err := inf.SetTransform(bare); err != nil {
+		t.Fatal(err)
+	}
+	runShared(t, inf)
+	synctest.Wait()
+	if stored := len(inf.GetStore().ListKeys()) > 0; stored == s.ours() {
+		t.Errorf("stored: %v", inf.GetStore().List())
+	}
+}

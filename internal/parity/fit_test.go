@@ -1,0 +1,208 @@
+package parity_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestSharedFitsInto(t *testing.T) {
+	sharedCases{
+		"the typed wrapper":                    fitsTheTypedWrapper,
+		"a typed wrapper that missed a delete": fitsTheTypedWrapperAtARelist,
+		"a factory":                            fitsAFactory,
+		"a factory beside others":              fitsAFactoryBesideOthers,
+		"filtering handlers":                   fitsFilteringHandlers,
+		"handlers of functions":                fitsFunctions,
+		"all ways to add a handler":            fitsAllWaysToAdd,
+	}.inBubbles(t)
+}
+
+// typed renders what a typed handler is told.
+func typed(h *heard) cache.TypedResourceEventHandlerDetailedFuncs[configMap] {
+	return cache.TypedResourceEventHandlerDetailedFuncs[configMap]{
+		AddFunc:    func(obj configMap, initial bool) { h.OnAdd(obj, initial) },
+		UpdateFunc: func(before, after configMap) { h.OnUpdate(before, after) },
+		DeleteFunc: func(obj cache.DeletedObject[configMap]) {
+			if obj.FinalStateUnknown != nil {
+				h.note("unknown "+obj.GetKey()+" "+stateOf(obj.OptionalObj), nil, obj)
+				return
+			}
+			h.note("delete "+obj.GetKey()+" "+stateOf(obj.OptionalObj), nil, obj)
+		},
+	}
+}
+
+func fitsTheTypedWrapper(t *testing.T, s shared) {
+	src := two()
+	inf := cache.NewTypedSharedIndexInformer[configMap](s.new(src, 0))
+	if err := inf.AddTypedIndexers(cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
+		return []string{obj.Data["value"]}, nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	var h heard
+	reg, err := inf.AddTypedEventHandler(typed(&h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runShared(t, inf)
+	checkSynced(t, "the handler", true, reg)
+	src.Apply(object("a", "2"))
+	remove(t, src, "b")
+	h.expect(t, "add a@1 initial", "update a@1->a@3", "add b@2 initial", "delete default/b b@4")
+	objs, err := inf.GetTypedIndexer().ByTypedIndex("value", "2")
+	if err != nil || len(objs) != 1 || objs[0].Name != "a" {
+		t.Errorf("the index has %v (%v)", objs, err)
+	}
+	wantError(t, false, "remove", inf.RemoveEventHandler(reg))
+	src.Apply(object("a", "3"))
+	h.expect(t)
+}
+
+func fitsTheTypedWrapperAtARelist(t *testing.T, s shared) {
+	src := two()
+	inf := cache.NewTypedSharedIndexInformer[configMap](s.new(src, 0))
+	var h heard
+	if _, err := inf.AddTypedEventHandler(typed(&h)); err != nil {
+		t.Fatal(err)
+	}
+	runShared(t, inf)
+	h.take()
+	missMuch(t, src)
+	h.expect(t, "update a@1->a@4", "unknown default/b b@2", "add c@6")
+}
+
+func fitsAFactory(t *testing.T, s shared) {
+	src := two()
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 10*time.Minute)
+	calls := 0
+	make := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		calls++
+		return s.new(src, resync)
+	}
+	inf := factory.InformerFor(&corev1.ConfigMap{}, make)
+	if again := factory.InformerFor(&corev1.ConfigMap{}, make); again != inf || calls != 1 {
+		t.Errorf("the factory made %d informers", calls)
+	}
+	var h heard
+	reg := handle(t, inf, &h)
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.StartWithContext(ctx)
+	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+		t.Fatal(err)
+	}
+	if !cache.WaitFor(ctx, "", reg.HasSyncedChecker()) {
+		t.Error("the handler has not synced")
+	}
+	h.expect(t, "add a@1 initial", "add b@2 initial")
+	sleepBubble(15 * time.Minute)
+	h.expect(t, "resync a@1", "resync b@2")
+	cancel()
+	factory.Shutdown()
+	if !inf.IsStopped() {
+		t.Error("the factory has not stopped it")
+	}
+}
+
+func fitsAFactoryBesideOthers(t *testing.T, s shared) {
+	src := two()
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 0)
+	inf := factory.InformerFor(&corev1.ConfigMap{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return s.make(src, &corev1.ConfigMap{}, resync, byNamespace())
+	})
+	lister := factory.Core().V1().ConfigMaps().Lister() // over what is there for the type
+	secrets := factory.Core().V1().Secrets().Informer()
+	stop := make(chan struct{})
+	factory.Start(stop)
+	for kind, synced := range factory.WaitForCacheSync(stop) {
+		if !synced {
+			t.Errorf("%v has not synced", kind)
+		}
+	}
+	if !inf.HasSynced() || !secrets.HasSynced() {
+		t.Error("waiting for the factory was not enough")
+	}
+	if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
+		t.Errorf("the factory's lister has %v (%v)", obj, err)
+	}
+	close(stop)
+	factory.Shutdown()
+}
+
+func fitsFilteringHandlers(t *testing.T, s shared) {
+	src := informertest.NewSource(object("a", "in"), object("b", "out"))
+	inf := s.new(src, 0)
+	var h heard
+	handle(t, inf, cache.FilteringResourceEventHandler{
+		FilterFunc: func(obj any) bool {
+			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tomb.Obj
+			}
+			return obj.(configMap).Data["value"] == "in"
+		},
+		Handler: &h,
+	})
+	runShared(t, inf)
+	src.Apply(object("b", "in"))
+	src.Apply(object("a", "out"))
+	h.expect(t, "add a@1 initial", "delete a@1", "add b@3")
+	missing(src, func() { remove(t, src, "b") })
+	h.expect(t, "tombstone b@3")
+}
+
+func fitsFunctions(t *testing.T, s shared) {
+	src := two()
+	inf := s.new(src, 0)
+	var funcs, detailed heard
+	handle(t, inf, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { funcs.OnAdd(obj, false) },
+		UpdateFunc: funcs.OnUpdate,
+		DeleteFunc: funcs.OnDelete,
+	})
+	handle(t, inf, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    detailed.OnAdd,
+		UpdateFunc: detailed.OnUpdate,
+		DeleteFunc: detailed.OnDelete,
+	})
+	handle(t, inf, cache.ResourceEventHandlerFuncs{}) // that wants nothing
+	runShared(t, inf)
+	src.Apply(object("a", "2"))
+	remove(t, src, "b")
+	funcs.expect(t, "add a@1", "add b@2", "update a@1->a@3", "delete b@4")
+	detailed.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "delete b@4")
+}
+
+func fitsAllWaysToAdd(t *testing.T, s shared) {
+	inf := s.new(informertest.NewSource(object("a", "1")), 10*time.Minute)
+	var plain, period, opts, nothing heard
+	logger, half := klog.Background(), 30*time.Minute
+	add := func(_ sharedRegistration, err error) {
+		t.Helper()
+		wantError(t, false, "add", err)
+	}
+	add(inf.AddEventHandler(&plain))
+	add(inf.AddEventHandlerWithResyncPeriod(&period, half))
+	add(inf.AddEventHandlerWithOptions(&opts, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &half}))
+	add(inf.AddEventHandlerWithOptions(&nothing, cache.HandlerOptions{}))
+	runShared(t, inf)
+	for _, h := range []*heard{&plain, &period, &opts, &nothing} {
+		h.expect(t, "add a@1 initial")
+	}
+	sleepBubble(10*hour + time.Second)
+	about(t, "a handler", 60, plain.resyncs(t))
+	about(t, "a handler with 30 m", 20, period.resyncs(t))
+	about(t, "a handler with options of 30 m", 20, opts.resyncs(t))
+	about(t, "a handler with no options", 60, nothing.resyncs(t))
+	synctest.Wait()
+}

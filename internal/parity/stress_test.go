@@ -1,0 +1,297 @@
+package parity_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestSharedHandlersUnderLoad(t *testing.T) {
+	sharedCases{
+		"lose nothing while others come and go":     loadOfJoins,
+		"lose nothing when added while it starts":   loadOfStarts,
+		"may add and remove handlers in each call":  loadOfCallsThatJoin,
+		"are not called after the informer stopped": loadAndStop,
+	}.inRealTime(t)
+	sharedCases{
+		"lose nothing across relists": loadOfRelists, // a back-off takes no time in a bubble
+	}.inBubbles(t)
+}
+
+// witness is a handler that checks each event against those before.
+type witness struct {
+	also func() // if set before the handler is added, is called in each call
+
+	mu     sync.Mutex // protects the rest
+	called bool       // and has not returned
+	view   map[string]string
+	broken error
+	closed bool
+	target map[string]string
+	done   chan struct{}
+}
+
+func (w *witness) OnAdd(obj any, _ bool)      { w.follow("add", nil, obj) }
+func (w *witness) OnUpdate(before, after any) { w.follow("update", before, after) }
+func (w *witness) OnDelete(obj any) {
+	if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		w.follow("tombstone", nil, tomb.Obj)
+		return
+	}
+	w.follow("delete", nil, obj)
+}
+
+func (w *witness) follow(what string, before, obj any) {
+	w.mu.Lock()
+	w.called = true
+	if err := w.apply(what, before, obj); err != nil {
+		w.broken = errors.Join(w.broken, fmt.Errorf("%s %s: %w", what, stateOf(obj), err))
+	}
+	w.mu.Unlock()
+	if w.also != nil {
+		w.also()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.called = false
+	w.check()
+}
+
+func (w *witness) apply(what string, before, obj any) error {
+	if w.view == nil {
+		w.view = map[string]string{}
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	known, there := w.view[m.GetName()]
+	if what == "delete" || what == "tombstone" {
+		delete(w.view, m.GetName())
+	} else {
+		w.view[m.GetName()] = m.GetResourceVersion()
+	}
+	switch {
+	case w.closed:
+		return errors.New("after the stop")
+	case there == (what == "add"):
+		return fmt.Errorf("there already: %t", there)
+	case m.GetResourceVersion() < known: // all have the same number of digits
+		return fmt.Errorf("after %s", known)
+	case what == "delete" && m.GetResourceVersion() == known:
+		return errors.New("with the version of the last state, not of the delete")
+	case what == "tombstone" && m.GetResourceVersion() != known:
+		return fmt.Errorf("not the last known state, %s", known)
+	case what == "update" && stateOf(before) != m.GetName()+"@"+short(known):
+		return fmt.Errorf("of %s after %s", stateOf(before), known)
+	}
+	return nil
+}
+
+func (w *witness) check() {
+	if !w.called && w.target != nil && maps.Equal(w.target, w.view) {
+		close(w.done)
+		w.target = nil
+	}
+}
+
+// await waits until w has heard of all that src has now, and no longer is in a call.
+func (w *witness) await(src *source) {
+	target := map[string]string{}
+	for _, obj := range src.Objects() {
+		target[obj.Name] = obj.ResourceVersion
+	}
+	w.mu.Lock()
+	w.target, w.done = target, make(chan struct{})
+	w.check()
+	w.mu.Unlock()
+	<-w.done
+}
+
+func (w *witness) close(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.broken != nil {
+		t.Error(w.broken)
+	}
+}
+
+// churn lets several goroutines write to src, each its own objects, and returns
+// when all are done.
+func churn(src *source, each int, also func(i int)) {
+	var writers sync.WaitGroup
+	for w := range 4 {
+		random := rand.New(rand.NewPCG(uint64(w), 1))
+		writers.Go(func() {
+			for i := range each {
+				name := fmt.Sprintf("%d-%d", w, random.IntN(3))
+				if random.IntN(4) == 0 {
+					_, _ = src.Delete(keyOf(name)) // which may not exist
+				} else {
+					src.Apply(object(name, fmt.Sprint(i)))
+				}
+				if w == 0 {
+					also(i)
+				}
+			}
+		})
+	}
+	writers.Wait()
+}
+
+func loadOfJoins(t *testing.T, s shared) {
+	checkJoins(t, s, func() {}, func(*source, int) {})
+}
+
+func loadOfRelists(t *testing.T, s shared) {
+	// Who never sleeps holds up the time of a bubble.
+	checkJoins(t, s, func() { time.Sleep(100 * time.Millisecond) }, func(src *source, i int) {
+		if i%50 == 0 {
+			src.Expire()
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i int)) {
+	src := informertest.NewSource(object("0-0", "first"))
+	inf := s.make(src, &corev1.ConfigMap{}, 0, byNamespace())
+	var first, last witness
+	handle(t, inf, &first)
+	goShared(t, inf)
+
+	written := make(chan struct{})
+	var joiners sync.WaitGroup
+	for i := range 3 {
+		joiners.Go(func() {
+			for {
+				select {
+				case <-written:
+					return
+				default:
+				}
+				pause()
+				var f witness
+				reg := handle(t, inf, &f)
+				if i > 0 {
+					<-reg.HasSyncedChecker().Done()
+				}
+				if _, err := inf.GetIndexer().ByIndex(cache.NamespaceIndex, "default"); err != nil {
+					t.Error(err)
+				}
+				if err := cache.ShutDownEventHandler(inf, reg); err != nil {
+					t.Error(err)
+				}
+				f.close(t)
+			}
+		})
+	}
+	churn(src, 300, func(i int) {
+		if i == 150 {
+			handle(t, inf, &last)
+		}
+		also(src, i)
+	})
+	close(written)
+	joiners.Wait()
+	first.await(src)
+	last.await(src)
+	first.close(t)
+	last.close(t)
+}
+
+func loadOfStarts(t *testing.T, s shared) {
+	for range 20 {
+		src := informertest.NewSource(object("0-0", "first"), object("0-1", "first"))
+		inf := s.new(src, 0)
+		handlers := make([]witness, 5)
+		var adders sync.WaitGroup
+		for i := range handlers {
+			adders.Go(func() {
+				handle(t, inf, &handlers[i])
+				inf.HasSynced()
+				inf.IsStopped()
+				inf.LastSyncResourceVersion()
+			})
+		}
+		goShared(t, inf)
+		adders.Wait()
+		src.Apply(object("0-0", "last"))
+		for i := range handlers {
+			handlers[i].await(src)
+			handlers[i].close(t)
+		}
+	}
+}
+
+func loadOfCallsThatJoin(t *testing.T, s shared) {
+	src := informertest.NewSource(object("0-0", "first"))
+	inf := s.new(src, 0)
+	joined := make(chan sharedRegistration, 10)
+	var f witness
+	others := make([]witness, 100)
+	next := 0
+	f.also = func() {
+		if len(joined) == cap(joined) {
+			if err := inf.RemoveEventHandler(<-joined); err != nil {
+				t.Error(err)
+			}
+		} else if next < len(others) {
+			reg, err := inf.AddEventHandler(&others[next])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			joined <- reg
+			next++
+		}
+	}
+	handle(t, inf, &f)
+	stop := goShared(t, inf)
+	churn(src, 100, func(int) {})
+	f.await(src)
+	stop()
+	f.close(t)
+	for i := range others {
+		others[i].close(t)
+	}
+}
+
+func loadAndStop(t *testing.T, s shared) {
+	src := informertest.NewSource(object("0-0", "first"))
+	inf := s.new(src, 0)
+	handlers := make([]witness, 10)
+	begun := make(chan struct{})
+	handlers[0].also = sync.OnceFunc(func() { close(begun) })
+	for i := range handlers {
+		handle(t, inf, &handlers[i])
+	}
+	stop := goShared(t, inf)
+	churn(src, 100, func(i int) {
+		if i == 50 {
+			<-begun
+			stop()
+			for i := range handlers {
+				handlers[i].close(t)
+			}
+		}
+	})
+	if !inf.IsStopped() {
+		t.Error("not stopped")
+	}
+	for i := range handlers {
+		handlers[i].close(t)
+	}
+}

@@ -1,0 +1,175 @@
+package restart_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("slow", "1"), object("a", "1"))
+		store := informertest.NewDurable()
+		inf, r := watched(t, src, options{Store: store})
+		release := holdApply(store)
+		src.Apply(object("slow", "2"))
+		synctest.Wait()
+		n := store.Calls("apply")
+		_, _ = src.Delete(keyOf("a"))
+		for _, value := range []string{"2", "3"} {
+			src.Apply(object("a", value))
+			src.Apply(object("b", value))
+		}
+		_, _ = src.Delete(keyOf("b"))
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		checkView(t, r, src)
+		checkStore(t, inf, src)
+		if got := store.Calls("apply") - n; got != 1 {
+			t.Errorf("applied in %d steps", got)
+		}
+		if err := store.Err(); err != nil {
+			t.Error(err)
+		}
+		want := []string{
+			"watch updated slow",
+			"watch deleted a", "watch added a", "watch added b", "watch updated a", "watch updated b", "watch deleted b",
+		}
+		if diff := cmp.Diff(want, told(r)[2:]); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// holdApply lets an Apply wait until release is called.
+func holdApply(store *durable) (release func()) {
+	hold := make(chan struct{})
+	store.Fail(func(op, _ string) error {
+		if op == "apply" {
+			<-hold
+		}
+		return nil
+	})
+	return func() { close(hold) }
+}
+
+// overtaken is a source that has passed a version again between two requests.
+type overtaken struct {
+	*source
+	pass func()
+}
+
+func (o *overtaken) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	list, err := o.source.ListWithContext(ctx, opts)
+	if opts.Limit == 1 {
+		o.pass()
+	}
+	return list, err
+}
+
+func TestAServerThatWentBackIsNotTrustedThoughItIsAheadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		backup := src.ResourceVersion()
+		src.Apply(object("a", "2"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		var errs errorLog
+		inf := newInformer(t, &overtaken{src, func() {
+			src.Apply(object("a", "another 2")) // of the same version
+			src.Apply(object("b", "2"))
+			src.Apply(object("b", "3"))
+		}}, options{Store: store.Reopen(), ErrorHandler: errs.Handle})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		if got := r.View()[keyOf("a")].Data["value"]; got != "another 2" {
+			t.Errorf("a is %q", got)
+		}
+		if got := errs.Take(); len(got) != 1 {
+			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		store := informertest.NewDurable()
+		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		_, _ = src.Delete(keyOf("a"))
+		synctest.Wait()
+		stop()
+		store = store.Reopen()
+		inf := newInformer(t, src, options{Store: store})
+		block := make(chan struct{})
+		addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-block; return nil }}, informer.WatcherOptions{})
+		start(t, inf)
+		synctest.Wait()
+		_, _ = src.Delete(keyOf("b"))
+		sleepBubble(30 * time.Second)
+		soon, late := &recorder{}, &recorder{}
+		addWatcher(t, inf, soon, informer.WatcherOptions{})
+		sleepBubble(time.Minute)
+		addWatcher(t, inf, late, informer.WatcherOptions{})
+		synctest.Wait()
+		checkKept(t, store, src.ResourceVersion(), "a", "b")
+		if diff := cmp.Diff([]string{"initial deleted a", "initial added c"}, told(soon)); diff != "" {
+			t.Errorf("who joined soon was told (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"initial added c"}, told(late)); diff != "" {
+			t.Errorf("who joined late was told (-want +got):\n%s", diff)
+		}
+		close(block)
+	})
+}
+
+// inOrder is a durable store that notes the keys it is given.
+type inOrder struct {
+	*durable
+	keys []string
+}
+
+func (s *inOrder) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	for _, c := range changes {
+		s.keys = append(s.keys, c.Object.(metav1.Object).GetName())
+	}
+	return s.durable.Apply(ctx, changes, bookmark)
+}
+
+// A reflector hands on what was streamed in the order of a map, which a store on disk
+// would be slow to take.
+func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[*corev1.ConfigMap]()
+		var want []string
+		for n := range 100 {
+			name := fmt.Sprintf("o-%02d", n)
+			src.Apply(object(name, "1"))
+			want = append(want, name)
+		}
+		store := &inOrder{durable: informertest.NewDurable()}
+		inf := newInformer(t, src, options{Store: store})
+		informertest.Run(t, inf)
+		checkStore(t, inf, src)
+		if diff := cmp.Diff(want, store.keys); diff != "" {
+			t.Errorf("keys in Apply (-want +got):\n%s", diff)
+		}
+	})
+}

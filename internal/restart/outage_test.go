@@ -1,0 +1,489 @@
+package restart_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Stores that fail for a time, or at random.
+
+// sequences returns a name for each way in which an object that is there at first
+// ("y") or not ("n") can change three times, by being written (w), deleted (d) or
+// written so that Transform fails (t), and for each subset of the first three
+// times that the store is asked for something: "y-wdw-5" is the first and the third.
+func sequences() []string {
+	var names []string
+	for _, there := range "yn" {
+		for n := range 27 {
+			changes := string([]byte{"wdt"[n%3], "wdt"[n/3%3], "wdt"[n/9]})
+			for subset := range 8 {
+				names = append(names, fmt.Sprintf("%c-%s-%d", there, changes, subset))
+			}
+		}
+	}
+	return names
+}
+
+// refusals are ways in which a store fails for the objects of sequences. asked
+// says whether it is one of the times that it should.
+var refusals = map[string]func() func(op, name string, asked func() bool) error{
+	"a write is refused": func() func(string, string, func() bool) error {
+		return func(op, _ string, asked func() bool) error {
+			if op != "get" && asked() {
+				return errRefuses
+			}
+			return nil
+		}
+	},
+	"a look is refused": func() func(string, string, func() bool) error {
+		return func(op, _ string, asked func() bool) error {
+			if op == "get" && asked() {
+				return errRefuses
+			}
+			return nil
+		}
+	},
+	"a write fails and is refused then":             failThen(errDown, "write", errRefuses),
+	"a write takes effect, fails and is refused":    failThen(afterwards{errDown}, "write", errRefuses),
+	"a write takes effect, fails and is invisible":  failThen(afterwards{errDown}, "get", errRefuses),
+	"a write takes effect and fails, and once more": failThen(afterwards{errDown}, "write", afterwards{errDown}),
+}
+
+// failThen lets a write fail with first, and the next write, or look, with then.
+func failThen(first error, next string, then error) func() func(string, string, func() bool) error {
+	return func() func(string, string, func() bool) error {
+		failed := map[string]bool{}
+		return func(op, name string, asked func() bool) error {
+			if op != "get" {
+				op = "write"
+			}
+			switch {
+			case failed[name] && op == next:
+				failed[name] = false
+				return then
+			case op == "write" && !failed[name] && asked():
+				failed[name] = true
+				return first
+			}
+			return nil
+		}
+	}
+}
+
+func TestWhateverIsRefusedOfManyChangesAtOnceStoreAndWatchersAgree(t *testing.T) {
+	ways := []string{"relisted", "watched", "missed"}
+	if testing.Short() {
+		ways = ways[:1]
+	}
+	for what, refuse := range refusals {
+		for _, way := range ways {
+			for _, then := range []string{"written", "deleted"} {
+				t.Run(strings.Join([]string{what, way, then}, "/"), func(t *testing.T) {
+					eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+						sequencesThrough(t, queue, refuse(), way, then)
+					})
+				})
+			}
+		}
+	}
+}
+
+// sequencesThrough lets all sequences pile up in front of a store that refuses
+// some. Then each object is written or deleted.
+func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, name string, asked func() bool) error, way, then string) {
+	all := sequences()
+	tr := newTrial(t, queue)
+	start(t, tr.ci)
+	for _, name := range all {
+		if name[0] == 'y' {
+			tr.src.Apply(object(name, "0"))
+		}
+	}
+	tr.agree()
+
+	count := map[string]int{}
+	tr.store.SetFail(func(op, key string) error {
+		name := strings.TrimPrefix(key, "default/")
+		if err := tr.before(op, key); err != nil || name == "gate" {
+			return err
+		}
+		return tr.now(refuse(op, name, func() bool {
+			n := count[name]
+			count[name]++
+			return (name[len(name)-1]-'0')>>n&1 == 1
+		}))
+	})
+	change := func() {
+		for n := range 3 {
+			for _, name := range all {
+				switch name[2+n] {
+				case 'w':
+					tr.src.Apply(object(name, fmt.Sprint(n+1)))
+				case 't':
+					tr.src.Apply(object(name, "bad"))
+				case 'd':
+					_, _ = tr.src.Delete(keyOf(name))
+				}
+			}
+		}
+	}
+	tr.pileUp(func() {
+		switch way {
+		case "watched":
+			change()
+		case "relisted":
+			change()
+			synctest.Wait()
+			tr.src.Expire()
+		case "missed":
+			tr.missed(change)
+		}
+	})
+
+	tr.store.SetFail(tr.before)
+	end := func() {
+		for _, name := range all {
+			if then == "deleted" {
+				_, _ = tr.src.Delete(keyOf(name))
+			} else {
+				tr.src.Apply(object(name, "end"))
+			}
+		}
+	}
+	if way == "watched" {
+		end()
+	} else {
+		tr.missed(end)
+	}
+	tr.agree()
+	tr.relist()
+}
+
+func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
+	for _, decodes := range []bool{false, true} {
+		for _, kind := range []string{"versioned", "plain"} { // as the objects of fakes
+			t.Run(fmt.Sprintf("%s, decoding %v", kind, decodes), func(t *testing.T) {
+				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+					tr := runTrial(t, queue)
+					tr.store.Decodes = decodes
+					late := afterwards{errDown}
+					tr.answer("add a", late)
+					tr.answer("update a", errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 1"))
+					tr.expect("added a")
+					tr.answer("update a", late, errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 2"))
+					tr.expect("updated a")
+					tr.reported(0, "add a failed", "update a failed")
+					tr.answer("update a", errDown, errRefuses)
+					tr.src.Apply(object("a", kind+" 3"))
+					tr.expect()
+					tr.reported(1, "update a failed", "update a refused at 2")
+					if obj, _, err := tr.Get(keyOf("a")); err != nil || obj.Data["value"] != kind+" 2" {
+						t.Errorf("Get: %v, %v", obj, err)
+					}
+					tr.answer("delete a", late)
+					tr.answer("get a", nil, errDown, errRefuses)
+					tr.delete("a")
+					tr.expect("deleted a")
+					tr.reported(1, "delete a failed")
+				})
+			})
+		}
+	}
+}
+
+// TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas lets everything happen
+// at random. The recorders check each event against those before it.
+func TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas(t *testing.T) {
+	runs := 8
+	if testing.Short() {
+		runs = 2
+	}
+	for range runs {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) { atRandom(t, queue, seed) })
+		})
+	}
+}
+
+func atRandom(t *testing.T, queue informer.QueueKind, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	tr := newTrial(t, queue)
+	for n := range 6 {
+		name := fmt.Sprint("o", rnd.IntN(9))
+		tr.src.Apply(object(name, fmt.Sprint(n)))
+		if rnd.IntN(2) == 0 {
+			name = fmt.Sprint("old", n)
+		}
+		old := object(name, "old") // the store has it from earlier
+		old.UID, old.ResourceVersion = types.UID(name), "1"
+		_ = tr.store.Add(old)
+	}
+	tr.store.Lenient, tr.store.Decodes = rnd.IntN(2) == 0, rnd.IntN(2) == 0
+	tr.store.Fail, tr.store.After = moody(rand.New(rand.NewPCG(seed, 2)))
+	start(t, tr.ci)
+	change := func(n int) {
+		name := fmt.Sprint("o", rnd.IntN(9))
+		switch dice := rnd.IntN(10); {
+		case dice < 3:
+			_, _ = tr.src.Delete(keyOf(name))
+		case dice == 3:
+			tr.src.Apply(object(name, "bad"))
+		case dice == 4:
+			_, _ = tr.src.Delete(keyOf(name))
+			tr.src.Apply(object(name, fmt.Sprint("again ", n)))
+		default:
+			tr.src.Apply(object(name, fmt.Sprint(n)))
+		}
+	}
+	for n := range 500 {
+		switch dice := rnd.IntN(50); dice {
+		case 0:
+			tr.src.Expire()
+		case 1:
+			tr.missed(func() {
+				for range rnd.IntN(20) {
+					change(n)
+				}
+			})
+		case 2:
+			tr.src.Disconnect()
+		case 3:
+			tr.join(informer.WatcherOptions{})
+		case 4:
+			tr.join(informer.WatcherOptions{MaxBacklog: 1 + rnd.IntN(5), Workers: rnd.IntN(4)})
+		case 5:
+			tr.agree()
+		case 6, 7, 8, 9, 10:
+			time.Sleep(time.Duration(rnd.IntN(30_000)) * time.Millisecond)
+		case 11, 12, 13, 14, 15:
+			synctest.Wait()
+		default:
+			change(n)
+		}
+	}
+	tr.agree()
+	tr.store.SetFail(nil)
+	tr.store.After = nil
+	for _, obj := range tr.src.Objects() {
+		if obj.Data["value"] == "bad" {
+			tr.src.Apply(object(obj.Name, "good"))
+		}
+	}
+	tr.relist()
+}
+
+// moody returns what makes a store refuse a tenth of all operations, and fail for
+// a fifth, half of them after they took effect. It does not refuse a write that it
+// has left in doubt and refused to be looked at for: who writes, fails, does not
+// say what came of it, and then refuses for good, cannot be helped.
+func moody(rnd *rand.Rand) (fail, after func(op, key string) error) {
+	doubt, unseen := map[string]bool{}, map[string]bool{}
+	failed := func(op, key string) error {
+		doubt[key] = doubt[key] || op != "get"
+		return errDown
+	}
+	late := false
+	fail = func(op, key string) error {
+		dice := rnd.IntN(10)
+		late = dice == 1
+		switch {
+		case dice == 0:
+			return failed(op, key)
+		case dice == 2 && op == "get":
+			unseen[key] = doubt[key]
+			return errRefuses
+		case dice == 2 && !unseen[key]:
+			doubt[key] = false
+			return errRefuses
+		}
+		return nil
+	}
+	after = func(op, key string) error {
+		if late {
+			return failed(op, key)
+		}
+		unseen[key] = false
+		doubt[key] = doubt[key] && op == "get"
+		return nil
+	}
+	return fail, after
+}
+
+// flaky lets three of ten operations fail, half of them after they took effect.
+func flaky() (fail, after func(op, key string) error) {
+	rnd := rand.New(rand.NewPCG(3, 30))
+	fail = func(string, string) error {
+		if rnd.IntN(1000) < 163 { // twice, that is 30 %
+			return errDown
+		}
+		return nil
+	}
+	return fail, fail
+}
+
+// downAtFirst lets the first thousand operations fail.
+func downAtFirst() (fail, after func(op, key string) error) {
+	n := 0
+	fail = func(string, string) error {
+		if n++; n <= 1000 {
+			return errDown
+		}
+		return nil
+	}
+	return fail, nil
+}
+
+func TestAHundredThousandChangesThroughAStoreThatIsDownAtFirst(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, downAtFirst, 0) })
+}
+
+func TestAHundredThousandChangesThroughAStoreThatFailsAtRandom(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, flaky, 0) })
+}
+
+func TestAHundredThousandChangesThroughAStoreThatFailsAtRandomAndRelists(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, flaky, 20) })
+}
+
+func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail, after func(op, key string) error), relists int) {
+	const objects, rounds = 500, 20
+	each := 5000 // changes per round
+	if testing.Short() {
+		each = 250
+	}
+	src := informertest.NewSource[configMap]()
+	for n := range objects {
+		src.Apply(small(n, 0))
+	}
+	store := newPlainStore()
+	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+	fail, after := outage()
+	complete := false
+	store.After = after
+	store.Fail = func(op, key string) error {
+		complete = complete || len(store.Objects) == objects
+		if !complete && inf.HasSynced() {
+			t.Errorf("synced with %d of %d objects in the store", len(store.Objects), objects)
+			complete = true
+		}
+		return fail(op, key)
+	}
+	first := newGrowing()
+	addWatcher(t, inf, first, informer.WatcherOptions{MaxBacklog: -1, OnSynced: func(context.Context) {
+		if got := len(first.View()); got != objects || !inf.HasSynced() {
+			t.Errorf("a watcher synced with %d of %d objects", got, objects)
+		}
+	}})
+	all := []*growing{first}
+	startQuietly(t, inf)
+	<-inf.Synced()
+	checkStore(t, inf, src)
+
+	rnd := rand.New(rand.NewPCG(1, uint64(relists)))
+	happened, n := objects, 0
+	change := func(times int) {
+		for range times {
+			n++
+			i := rnd.IntN(objects)
+			if n%10 == 9 {
+				if _, err := src.Delete(keyOf(small(i, n).Name)); err != nil {
+					continue
+				}
+			} else {
+				src.Apply(small(i, n))
+			}
+			happened++
+		}
+	}
+	caughtUp := func() {
+		if err := inf.WaitForResourceVersion(within(t, 24*hour), src.ResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range rounds {
+		change(each * 9 / 10)
+		if round == rounds/2 {
+			late := newGrowing()
+			addWatcher(t, inf, late, informer.WatcherOptions{MaxBacklog: -1})
+			all = append(all, late)
+		}
+		if round < relists {
+			caughtUp()
+		}
+		change(each / 20)
+		if round < relists { // while the store is behind
+			src.Mute(true)
+			change(each / 20)
+			src.Expire()
+			src.Mute(false)
+		} else {
+			change(each / 20)
+		}
+		caughtUp()
+		src.Compact() // so that it does not keep them all
+	}
+	synctest.Wait()
+	if lost := happened - len(first.Events()); lost < 0 || lost > relists*each/10 {
+		t.Errorf("told %d events of %d changes", len(first.Events()), happened)
+	}
+	for _, r := range all {
+		checkView(t, &r.recorder, src)
+		if r.back > 0 {
+			t.Errorf("%d events did not bring a newer version of their object", r.back)
+		}
+	}
+	store.SetFail(nil)
+	store.After = nil
+	checkStore(t, inf, src)
+}
+
+// growing is a recorder that counts the events whose object is not newer than that
+// of the event before.
+type growing struct {
+	recorder
+	back int
+}
+
+func newGrowing() *growing {
+	g, versions := &growing{}, map[string]int{}
+	g.Hook = func(_ context.Context, e event) error {
+		if e.New != nil {
+			version, _ := strconv.Atoi(e.New.ResourceVersion)
+			if version <= versions[e.New.Name] {
+				g.back++
+			}
+			versions[e.New.Name] = version
+		}
+		return nil
+	}
+	return g
+}
+
+// startQuietly runs inf, without a log, until the test ends.
+func startQuietly(t *testing.T, inf *ci) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), klog.Logger{}))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}

@@ -1,0 +1,496 @@
+package restart_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Changes that a store refuses for good.
+
+var errRefuses = fmt.Errorf("the store will not have it: %w", informer.ErrPermanent)
+
+// afterwards is a failure of an operation that has taken effect.
+type afterwards struct{ error }
+
+// trial is an informer over a store that answers as the test says. Watchers join
+// whenever the test looks at it, and each must know the state of the store.
+type trial struct {
+	*ci
+	t       *testing.T
+	src     *source
+	store   *plainStore
+	errs    errorLog
+	first   *recorder // registered before Run
+	all     []*recorder
+	answers map[string][]error // by "operation name", each used once; protected by store.mu
+	late    error              // of the operation under way
+	closed  bool               // the gate; protected by store.mu
+}
+
+// newTrial returns a trial that does not run yet.
+func newTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial {
+	t.Helper()
+	tr := &trial{t: t, src: informertest.NewSource(objs...), store: newPlainStore(), answers: map[string][]error{}}
+	tr.store.Fail, tr.store.After = tr.before, func(string, string) error { return tr.late }
+	tr.ci = newInformer(t, tr.src, options{Queue: queue, Store: tr.store, ErrorHandler: tr.errs.Handle,
+		Transform: func(obj configMap) (configMap, error) {
+			switch value, _, _ := strings.Cut(obj.Data["value"], " "); value {
+			case "bad":
+				return nil, errors.New("cannot be transformed")
+			case "plain":
+				obj.UID, obj.ResourceVersion = "", ""
+			}
+			return obj, nil
+		}})
+	tr.first = tr.join(informer.WatcherOptions{})
+	tr.join(informer.WatcherOptions{ResyncPeriod: 20 * time.Second})
+	return tr
+}
+
+// runTrial returns a trial that has synced with objs.
+func runTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial {
+	t.Helper()
+	tr := newTrial(t, queue, objs...)
+	informertest.Run(t, tr.ci)
+	var added []string
+	for _, obj := range objs {
+		added = append(added, "added default/"+obj.Name)
+	}
+	tr.first.Expect(t, added...)
+	return tr
+}
+
+func (tr *trial) before(op, key string) error {
+	name := strings.TrimPrefix(key, "default/")
+	if name == "gate" && tr.closed {
+		return errDown
+	}
+	op += " " + name
+	tr.late = nil
+	queue := tr.answers[op]
+	if len(queue) == 0 {
+		return nil
+	}
+	tr.answers[op] = queue[1:]
+	return tr.now(queue[0])
+}
+
+// now returns err unless it is to come afterwards.
+func (tr *trial) now(err error) error {
+	if late := (afterwards{}); errors.As(err, &late) {
+		tr.late, err = late.error, nil
+	}
+	return err
+}
+
+// answer lets the next times that op, such as "add a", is tried return errs.
+func (tr *trial) answer(op string, errs ...error) {
+	tr.store.Mu.Lock()
+	defer tr.store.Mu.Unlock()
+	tr.answers[op] = append(tr.answers[op], errs...)
+}
+
+// pileUp lets the store fail for another object while changes are made, so that
+// the queue has all of them when it works again.
+func (tr *trial) pileUp(changes func()) {
+	tr.shutGate(true)
+	tr.src.Apply(object("gate", tr.src.ResourceVersion()))
+	synctest.Wait()
+	changes()
+	sleepBubble(time.Minute) // a relist takes its time
+	tr.shutGate(false)
+	tr.agree()
+}
+
+func (tr *trial) shutGate(shut bool) {
+	tr.store.Mu.Lock()
+	defer tr.store.Mu.Unlock()
+	tr.closed = shut
+}
+
+// missed lets changes be made that no watch shows: a relist finds them.
+func (tr *trial) missed(changes func()) {
+	tr.src.Mute(true)
+	synctest.Wait()
+	changes()
+	tr.src.Expire()
+	tr.src.Mute(false)
+}
+
+func (tr *trial) delete(name string) {
+	tr.t.Helper()
+	if _, err := tr.src.Delete(keyOf(name)); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+func (tr *trial) join(opts informer.WatcherOptions) *recorder {
+	tr.t.Helper()
+	r := &recorder{}
+	if opts.MaxBacklog == 0 {
+		opts.MaxBacklog = -1 // to prove every event
+	}
+	addWatcher(tr.t, tr.ci, r, opts)
+	tr.all = append(tr.all, r)
+	return r
+}
+
+// agree lets everything happen that is due, and fails the test unless the store
+// and every watcher, one that joins now included, have the same state.
+func (tr *trial) agree() {
+	tr.t.Helper()
+	tr.join(informer.WatcherOptions{}) // may come in the middle of something
+	sleepBubble(time.Minute)
+	tr.join(informer.WatcherOptions{})
+	synctest.Wait()
+	tr.store.Mu.Lock()
+	objs := slices.Collect(maps.Values(tr.store.Objects))
+	tr.store.Mu.Unlock()
+	if indexed, err := tr.List("default", nil); err == nil && names(indexed) != names(objs) {
+		tr.t.Errorf("the index has %q, the store %q", names(indexed), names(objs))
+	}
+	state := versions(objs...)
+	for i, r := range tr.all {
+		if err := r.Err(); err != nil {
+			tr.t.Errorf("watcher %d: %v", i, err)
+		}
+		if view := versions(slices.Collect(maps.Values(r.View()))...); !maps.Equal(state, view) {
+			tr.t.Errorf("watcher %d does not know the state of the store (-store +watcher):\n%s", i, cmp.Diff(state, view))
+		}
+	}
+}
+
+// expect agrees, and fails the test unless exactly those events were told since the
+// last time.
+func (tr *trial) expect(want ...string) {
+	tr.t.Helper()
+	tr.agree()
+	for i, event := range want {
+		kind, name, _ := strings.Cut(event, " ")
+		want[i] = kind + " default/" + name
+	}
+	tr.first.Expect(tr.t, want...)
+	tr.first.ExpectNone(tr.t)
+}
+
+// last returns the n-th event from the end.
+func (tr *trial) last(n int) event {
+	events := tr.first.Events()
+	return events[len(events)-n]
+}
+
+// reported fails the test unless the errors since the last time are these, such
+// as "add a failed" or "add a refused at 2", and, by Health, so many changes have
+// been refused so far.
+func (tr *trial) reported(refused int, want ...string) {
+	tr.t.Helper()
+	var got []string
+	for _, err := range tr.errs.Take() {
+		var failed *informer.StoreError
+		if !errors.As(err, &failed) {
+			continue // a Transform's
+		}
+		s := failed.Op + " " + strings.TrimPrefix(failed.Key, "default/") + " failed"
+		if failed.GaveUp {
+			s = strings.TrimSuffix(s, "failed") + fmt.Sprint("refused at ", failed.Failures)
+		}
+		if failed.GaveUp != errors.Is(err, informer.ErrPermanent) {
+			s += ": " + err.Error()
+		}
+		got = append(got, s)
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		tr.t.Errorf("reported (-want +got):\n%s", diff)
+	}
+	h := tr.Health()
+	if h.Refused != refused || h.StoreError != nil {
+		tr.t.Errorf("Health says that %d changes were refused, want %d, and the store fails with %v", h.Refused, refused, h.StoreError)
+	}
+}
+
+// relist lets the informer list, with a store that works, and fails the test
+// unless everybody then has what the source has.
+func (tr *trial) relist() {
+	tr.t.Helper()
+	tr.store.Mu.Lock()
+	clear(tr.answers)
+	tr.store.Mu.Unlock()
+	tr.src.Expire()
+	tr.agree()
+	checkStore(tr.t, tr.ci, tr.src)
+}
+
+func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("other", "1"))
+		tr.answer("add a", errRefuses)
+		tr.src.Apply(object("a", "1"))
+		tr.expect()
+		tr.reported(1, "add a refused at 1")
+		if _, exists, err := tr.Get(keyOf("a")); exists || err != nil {
+			t.Errorf("Get of what was refused: %v, %v", exists, err)
+		}
+		tr.src.Apply(object("a", "2"))
+		tr.expect("added a")
+		if e := tr.last(1); e.New.Data["value"] != "2" {
+			t.Errorf("the add came as %+v", e)
+		}
+		tr.delete("a")
+		tr.expect("deleted a")
+		tr.relist()
+	})
+}
+
+func TestTheDeleteOfWhatWasRefusedIsToldToNobody(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue)
+		tr.answer("add watched", errRefuses)
+		tr.answer("add missed", errRefuses)
+		tr.src.Apply(object("watched", "1"))
+		tr.src.Apply(object("missed", "1"))
+		tr.expect()
+		tr.delete("watched")
+		tr.expect()
+		tr.missed(func() { tr.delete("missed") })
+		tr.expect()
+		tr.reported(2, "add watched refused at 1", "add missed refused at 1")
+		tr.relist()
+	})
+}
+
+func TestWhatWasRefusedComesWithTheNextRelistIfItIsStillThere(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("b", "1"))
+		tr.answer("add a", errRefuses, errRefuses)
+		tr.answer("update b", errRefuses, errRefuses)
+		tr.src.Apply(object("a", "1"))
+		tr.src.Apply(object("b", "2"))
+		tr.expect()
+		tr.src.Expire()
+		tr.expect()
+		tr.reported(4, "add a refused at 1", "update b refused at 1", "add a refused at 1", "update b refused at 1")
+		tr.src.Expire()
+		tr.expect("added a", "updated b")
+		tr.relist()
+	})
+}
+
+func TestARefusedUpdateLeavesTheOldStateToEverybody(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("a", "1"))
+		tr.answer("update a", errRefuses)
+		tr.src.Apply(object("a", "2"))
+		tr.expect()
+		tr.reported(1, "update a refused at 1")
+		if obj, exists, err := tr.Get(keyOf("a")); !exists || err != nil || obj.Data["value"] != "1" {
+			t.Errorf("Get: %v, %v, %v", obj, exists, err)
+		}
+		tr.src.Apply(object("a", "3"))
+		tr.expect("updated a")
+		if e := tr.last(1); e.Old.Data["value"] != "1" || e.New.Data["value"] != "3" {
+			t.Errorf("the next update goes from %s to %s", e.Old.Data["value"], e.New.Data["value"])
+		}
+		tr.answer("update a", errRefuses)
+		tr.src.Apply(object("a", "4"))
+		tr.expect()
+		tr.delete("a")
+		tr.expect("deleted a")
+		if e := tr.last(1); e.Old.Data["value"] != "3" {
+			t.Errorf("deleted %s", e.Old.Data["value"])
+		}
+		tr.relist()
+	})
+}
+
+func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("watched", "1"), object("missed", "1"))
+		tr.answer("delete watched", errRefuses, errRefuses)
+		tr.answer("delete missed", errRefuses, errRefuses)
+		tr.delete("watched")
+		tr.expect()
+		tr.missed(func() { tr.delete("missed") })
+		tr.expect()
+		tr.src.Expire()
+		tr.expect("deleted watched")
+		tr.src.Expire()
+		tr.expect("deleted missed")
+		for n := range 2 {
+			if e := tr.last(n + 1); !e.FinalStateUnknown || e.Origin != informer.OriginRelist || e.Old.Data["value"] != "1" {
+				t.Errorf("a delete that only the relist could make came as %+v", e)
+			}
+		}
+		if got := tr.Health().Refused; got != 4 {
+			t.Errorf("%d changes were refused", got)
+		}
+		tr.relist()
+	})
+}
+
+func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
+		tr.answer("get a", errRefuses)
+		rv := tr.src.Apply(object("a", "2")).ResourceVersion
+		if err := tr.WaitForResourceVersion(within(t, time.Second), rv); err != nil {
+			t.Error(err)
+		}
+		tr.expect()
+		tr.answer("get b", errDown, errRefuses)
+		tr.delete("b")
+		tr.expect()
+		tr.answer("get d", errRefuses)
+		tr.src.Apply(object("d", "1"))
+		tr.expect()
+		tr.delete("d")
+		tr.expect()
+		tr.reported(3, "get a refused at 1", "get b failed", "get b refused at 2", "get d refused at 1")
+		tr.answer("get c", errRefuses)
+		tr.missed(func() { tr.delete("c") })
+		tr.expect("updated a", "deleted b")
+		tr.reported(4, "get c refused at 1")
+		tr.src.Expire()
+		tr.expect("deleted c")
+		tr.relist()
+	})
+}
+
+func TestWhatShouldBeGoneAndIsCreatedAgainIsADeleteAndAnAdd(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := runTrial(t, queue, object("a", "1"))
+		tr.answer("delete a", errRefuses)
+		tr.delete("a")
+		tr.src.Apply(object("a", "2"))
+		tr.expect("deleted a", "added a")
+		tr.reported(1, "delete a refused at 1")
+
+		tr.answer("update a", errRefuses) // of a delete and an add, neither
+		tr.missed(func() {
+			tr.delete("a")
+			tr.src.Apply(object("a", "3"))
+		})
+		tr.expect()
+		tr.reported(2, "update a refused at 1")
+		tr.src.Apply(object("a", "4"))
+		tr.expect("deleted a", "added a")
+		if del, add := tr.last(2), tr.last(1); del.Old.Data["value"] != "2" || add.New.Data["value"] != "4" {
+			t.Errorf("deleted %s, added %s", del.Old.Data["value"], add.New.Data["value"])
+		}
+		tr.relist()
+	})
+}
+
+func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
+		tr.answer("add b", errRefuses)
+		tr.answer("add c", errDown, errRefuses)
+		informertest.Run(t, tr.ci)
+		if got, want := tr.ResourceVersion(), tr.src.ResourceVersion(); got != want {
+			t.Errorf("synced at %s, the source is at %s", got, want)
+		}
+		if err := tr.WaitForResourceVersion(within(t, time.Second), tr.src.Objects()[2].ResourceVersion); err != nil {
+			t.Error(err)
+		}
+		tr.expect("added a")
+		tr.reported(2, "add b refused at 1", "add c failed", "add c refused at 2")
+		if err := tr.Health().Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		tr.answer("update a", errRefuses)
+		rv := tr.src.Apply(object("a", "2")).ResourceVersion
+		if err := tr.WaitForResourceVersion(within(t, time.Second), rv); err != nil {
+			t.Error(err)
+		}
+		tr.src.Apply(object("b", "2"))
+		tr.expect("added b")
+		tr.relist()
+		tr.first.Expect(t, "updated default/a", "added default/c")
+	})
+}
+
+func TestWhatAStoreHeldBeforeRunAndWillNotGiveUpIsTriedAgain(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, object("stays", "1"))
+		for _, obj := range informertest.NewSource(object("gone", "1"), object("stays", "0")).Objects() {
+			_ = tr.store.Add(obj)
+		}
+		tr.answer("delete gone", errRefuses)
+		tr.answer("update stays", errRefuses)
+		informertest.Run(t, tr.ci)
+		tr.expect("added gone", "added stays")
+		tr.reported(2, "delete gone refused at 1", "update stays refused at 1")
+		tr.relist()
+		tr.first.Expect(t, "deleted default/gone", "deleted default/stays", "added default/stays")
+	})
+}
+
+// ownKeys is a store that keys objects by UID. When it is first looked at after an
+// add, it fails.
+type ownKeys struct {
+	cache.Store
+	added, failed bool
+}
+
+func (s *ownKeys) Add(obj any) error {
+	s.added = true
+	return s.Store.Add(obj)
+}
+
+func (s *ownKeys) GetByKey(key string) (any, bool, error) {
+	if s.added && !s.failed {
+		s.failed = true
+		return nil, false, errDown
+	}
+	return s.Store.GetByKey(key)
+}
+
+func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := &ownKeys{Store: cache.NewStore(func(obj any) (string, error) { return string(obj.(configMap).UID), nil })}
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		for n := range 10 {
+			src.Apply(object(fmt.Sprint("o", n), "1"))
+			src.Apply(object("a", fmt.Sprint(n)))
+		}
+		src.Expire()
+		sleepBubble(hour)
+		got := errs.Take()
+		var failed *informer.StoreError
+		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "get" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
+			t.Errorf("reported %v", got)
+		}
+	})
+}
+
+func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, object("a", "1"))
+		tr.answer("get a", nil, errDown) // the second is the look
+		tr.answer("get b", nil, errRefuses)
+		tr.answer("add c", afterwards{errDown})
+		informertest.Run(t, tr.ci)
+		tr.expect("added a")
+		for _, name := range []string{"b", "c", "d"} {
+			tr.src.Apply(object(name, "1"))
+			tr.expect("added " + name)
+		}
+		tr.reported(0, "add c failed")
+		tr.relist()
+	})
+}

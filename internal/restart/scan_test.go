@@ -1,0 +1,457 @@
+package restart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Stores that are read in pages.
+
+// pagedStore is a Scanner that is nothing else. Its pages are small, whatever it is
+// asked for, and it is never listed.
+type pagedStore struct {
+	*informertest.Durable
+	size  int
+	pages atomic.Int64
+	fail  atomic.Bool
+	turn  func(after string) // is called before each page
+}
+
+func newPagedStore(size int) *pagedStore {
+	return &pagedStore{Durable: informertest.NewDurable(), size: size}
+}
+
+// notDurable hides what makes a Durable of it.
+func (s *pagedStore) notDurable() cache.Store {
+	return struct {
+		cache.Store
+		informer.Scanner
+	}{s, s}
+}
+
+func (s *pagedStore) List() []any        { panic("it was listed") }
+func (s *pagedStore) ListKeys() []string { panic("its keys were listed") }
+
+func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+	s.pages.Add(1)
+	if s.fail.Load() {
+		return nil, errors.New("cannot be read")
+	}
+	if s.turn != nil {
+		s.turn(after)
+	}
+	return s.Durable.Scan(ctx, after, min(limit, s.size))
+}
+
+func eachPaged(t *testing.T, size int, test func(t *testing.T, paged *pagedStore, store cache.Store)) {
+	t.Helper()
+	for name, durable := range map[string]bool{"durable": true, "scanner": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				paged := newPagedStore(size)
+				if durable {
+					test(t, paged, paged)
+				} else {
+					test(t, paged, paged.notDurable())
+				}
+			})
+		})
+	}
+}
+
+func numbered(n int) []configMap {
+	var objs []configMap
+	for i := range n {
+		objs = append(objs, object(fmt.Sprintf("o%03d", i), "1"))
+	}
+	return objs
+}
+
+func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
+	eachPaged(t, 7, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(50)...)
+		for _, obj := range src.Objects() {
+			_ = paged.Add(obj)
+		}
+		_, _ = src.Delete(keyOf("o004"))
+		_, _ = src.Create(object("new", "1"))
+		inf := newInformer(t, src, options{Store: store, Indexers: cache.TypedIndexers[configMap]{
+			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
+		}})
+		founder, late := &recorder{}, &recorder{}
+		addWatcher(t, inf, founder, informer.WatcherOptions{ResyncPeriod: time.Minute})
+		informertest.Run(t, inf)
+		addWatcher(t, inf, late, informer.WatcherOptions{})
+		src.Expire()
+		sleepBubble(90 * time.Second)
+		for _, r := range []*recorder{founder, late} {
+			checkView(t, r, src)
+		}
+		checkStore(t, inf, src)
+		if got := len(founder.Events()); got != 50+2+50 {
+			t.Errorf("told %d events", got)
+		}
+		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 50 {
+			t.Errorf("found %d by index (%v)", len(found), err)
+		}
+		n := 0
+		for range inf.All() {
+			n++
+		}
+		if n != 50 {
+			t.Errorf("All yielded %d", n)
+		}
+		if len(late.Events()) != 50 {
+			t.Errorf("who joined was told %d events", len(late.Events()))
+		}
+	})
+}
+
+// TestJoiningOverPagesIsExact has watchers join while the store is written to between
+// any two pages, with a backlog that merges. What each is told must be consistent and
+// add up to the state of the source.
+func TestJoiningOverPagesIsExact(t *testing.T) {
+	rounds := 100
+	if testing.Short() {
+		rounds = 30
+	}
+	for round := range rounds {
+		random := rand.New(rand.NewPCG(uint64(round), 7))
+		eachPaged(t, 1+random.IntN(5), func(t *testing.T, paged *pagedStore, store cache.Store) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", round)
+				}
+			}()
+			src := informertest.NewSource(numbered(20)...)
+			var mu sync.Mutex
+			over := false
+			paged.turn = func(string) {
+				mu.Lock() // the source and the numbers are in no order of their own
+				for range random.IntN(6) {
+					if over {
+						break
+					}
+					obj := object(fmt.Sprintf("o%03d", random.IntN(25)), fmt.Sprint(random.IntN(100)))
+					if random.IntN(3) == 0 {
+						_, _ = src.Delete(keyOf(obj.Name))
+					} else {
+						src.Apply(obj)
+					}
+				}
+				pause := time.Duration(random.IntN(3)) * time.Millisecond
+				mu.Unlock()
+				time.Sleep(pause)
+			}
+			number := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			inf := newInformer(t, src, options{Store: store})
+			informertest.Run(t, inf)
+			var all []*recorder
+			for range 4 {
+				for _, opts := range []informer.WatcherOptions{{}, {MaxBacklog: 2}, {MaxBacklog: -1}, {Workers: 3}} {
+					r := &recorder{}
+					delay := time.Duration(number(3)) * time.Millisecond
+					r.Hook = func(context.Context, event) error { time.Sleep(delay); return nil }
+					addWatcher(t, inf, r, opts)
+					all = append(all, r)
+				}
+				time.Sleep(time.Duration(number(20)) * time.Millisecond)
+			}
+			if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			over = true
+			mu.Unlock()
+			sleepBubble(time.Minute)
+			for _, r := range all {
+				checkView(t, r, src)
+			}
+			checkStore(t, inf, src)
+		})
+	}
+}
+
+func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(10)...)
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		early := &recorder{}
+		addWatcher(t, inf, early, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		paged.turn = func(after string) { paged.fail.Store(after == "default/o002") }
+		late := &recorder{}
+		reg := addWatcher(t, inf, late, informer.WatcherOptions{MaxBacklog: 1})
+		sleepBubble(time.Second)
+		paged.fail.Store(true)
+		sleepBubble(time.Minute)
+		src.Apply(object("o001", "2"))
+		_, _ = src.Delete(keyOf("o008"))
+		sleepBubble(time.Minute)
+		checkView(t, early, src) // nobody else waits
+		select {
+		case <-reg.Synced():
+			t.Error("synced without the rest")
+		default:
+		}
+		if _, err := inf.List("", nil); err == nil {
+			t.Error("List returned no error")
+		}
+		for range inf.All() {
+			t.Error("All yielded something")
+		}
+		paged.turn = nil
+		paged.fail.Store(false)
+		<-reg.Synced()
+		synctest.Wait()
+		checkView(t, late, src)
+		for _, err := range errs.Take() {
+			var serr *informer.StoreError
+			if !errors.As(err, &serr) || serr.Op != "scan" {
+				t.Errorf("reported %v", err)
+			}
+		}
+	})
+}
+
+// Between attempts, which are up to 5 s apart, the log does not wait for the watcher either.
+func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(10)...)
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).Handle})
+		r := &recorder{}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
+		informertest.Run(t, inf)
+		<-reg.Synced()
+		paged.fail.Store(true)
+		sleepBubble(2 * time.Minute) // a resync is being tried again, every few seconds
+		for i := range 1000 {
+			src.Apply(object("o001", strconv.Itoa(i+2)))
+		}
+		sleepBubble(10 * time.Millisecond)
+		if s := reg.Stats(); s.Pending > 3 || s.Merged < 990 {
+			t.Errorf("of 1000 updates of one object, Stats are %+v", s)
+		}
+		paged.fail.Store(false)
+		sleepBubble(time.Minute)
+		checkView(t, r, src)
+	})
+}
+
+func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(10)...)
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).Handle, DrainTimeout: time.Minute})
+		r := &recorder{}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
+		var resyncing atomic.Bool
+		paged.turn = func(after string) { paged.fail.Store(resyncing.Load() && after != "") }
+		stop := informertest.Run(t, inf)
+		<-reg.Synced()
+		resyncing.Store(true)
+		sleepBubble(2 * time.Minute)
+		src.Apply(object("o001", "2"))
+		_, _ = src.Delete(keyOf("o008"))
+		synctest.Wait()
+		if s := reg.Stats(); s.Pending != 2 {
+			t.Errorf("it does not wait for a later page: %+v", s)
+		}
+		stop()
+		checkView(t, r, src)
+	})
+}
+
+func TestWhatWaitsForPagesIsDrained(t *testing.T) {
+	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(20)...)
+		inf := newInformer(t, src, options{Store: store, DrainTimeout: hour})
+		stop := informertest.Run(t, inf)
+		r := &recorder{Hook: func(context.Context, event) error { time.Sleep(time.Second); return nil }}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		synctest.Wait()
+		src.Apply(object("o010", "2"))
+		synctest.Wait()
+		stop()
+		checkView(t, r, src)
+		if got := len(r.Events()); got != 21 {
+			t.Errorf("told %d events", got)
+		}
+	})
+}
+
+func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
+	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Store: store})
+		informertest.Run(t, inf)
+		hold := make(chan struct{})
+		reg := addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}, informer.WatcherOptions{})
+		synctest.Wait()
+		before := paged.pages.Load()
+		reg.Remove()
+		close(hold)
+		<-reg.Stopped()
+		synctest.Wait()
+		if got := paged.pages.Load(); got != before {
+			t.Errorf("read %d more pages", got-before)
+		}
+	})
+}
+
+// indexing is what a cache.Indexer has beside a cache.Store.
+type indexing interface {
+	Index(name string, obj any) ([]any, error)
+	IndexKeys(name, value string) ([]string, error)
+	ListIndexFuncValues(name string) []string
+	ByIndex(name, value string) ([]any, error)
+	GetIndexers() cache.Indexers
+	AddIndexers(cache.Indexers) error
+}
+
+func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(numbered(2000)...)
+		store := informertest.NewDurable()
+		oneRun(t, src, store, options{})
+		store = store.Reopen()
+		indexed := struct {
+			*durable
+			indexing
+		}{store, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+		inf := newInformer(t, src, options{Store: indexed})
+		informertest.Run(t, inf)
+		if got := store.Calls("scan"); got != 1 { // whether there is anything
+			t.Errorf("read in %d parts", got)
+		}
+		if got := inf.Health().Objects; got != -1 {
+			t.Errorf("nobody has counted, and there are %d objects", got)
+		}
+		_, _ = src.Create(object("new", "1"))
+		synctest.Wait()
+		if got := inf.Health().Objects; got != -1 {
+			t.Errorf("one was added to a number that nobody knows, and there are %d objects", got)
+		}
+	})
+}
+
+// stuckScanner returns the same page for ever.
+type stuckScanner struct{ cache.Store }
+
+func (s stuckScanner) Scan(context.Context, string, int) ([]any, error) {
+	return s.List(), nil
+}
+
+func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	_ = store.Add(object("a", "1"))
+	inf := newInformer(t, informertest.NewSource[configMap](), options{Store: stuckScanner{store}})
+	if _, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "default/a") {
+		t.Errorf("List: %v", err)
+	}
+	if found, err := inf.List("default", nil); err == nil {
+		t.Errorf("List of a namespace: %v", found)
+	}
+}
+
+// oddScanner returns a page of what is no object.
+type oddScanner struct{ cache.Store }
+
+func (s oddScanner) Scan(context.Context, string, int) ([]any, error) { return []any{"nothing"}, nil }
+
+func TestAPageThatEndsWithNoObjectIsAnError(t *testing.T) {
+	inf := newInformer(t, informertest.NewSource[configMap](), options{Store: oddScanner{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
+	if found, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "string is no object") {
+		t.Errorf("List: %v, %v", found, err)
+	}
+}
+
+func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
+	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Store: store})
+		informertest.Run(t, inf)
+		before := paged.pages.Load()
+		for key := range inf.All() {
+			if key.Name == "o002" {
+				break
+			}
+		}
+		if got := paged.pages.Load() - before; got != 2 {
+			t.Errorf("read %d pages, not those of the first three objects", got)
+		}
+	})
+}
+
+func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+		informertest.Run(t, inf)
+		view := inf.SharedIndexInformer()
+		paged.fail.Store(true)
+		if err := view.AddIndexers(byValue()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("AddIndexers: %v", err)
+		}
+		paged.fail.Store(false)
+		if view.GetIndexer().GetIndexers()["value"] != nil {
+			t.Error("the index is there")
+		}
+		if found, err := inf.ByIndex("value", "1"); err == nil {
+			t.Errorf("found %d by it", len(found))
+		}
+		if err := view.AddIndexers(byValue()); err != nil {
+			t.Errorf("AddIndexers, again: %v", err)
+		}
+		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
+			t.Errorf("found %d by it in the end (%v)", len(found), err)
+		}
+	})
+}
+
+func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
+	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		reading, dropped := make(chan struct{}), make(chan struct{})
+		var pages atomic.Int64
+		var find sync.WaitGroup
+		paged.turn = func(string) {
+			switch pages.Add(1) {
+			case 1: // of the filling, whose next page fails
+				find.Go(func() {
+					if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
+						t.Errorf("found %d (%v)", len(found), err)
+					}
+				})
+				<-reading
+				paged.fail.Store(true)
+			case 2: // of the reading
+				close(reading)
+				<-dropped
+			}
+		}
+		if err := inf.SharedIndexInformer().AddIndexers(byValue()); err == nil {
+			t.Error("the index could be filled")
+		}
+		paged.fail.Store(false)
+		close(dropped)
+		find.Wait()
+	})
+}

@@ -1,0 +1,371 @@
+package restart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestAnyStoreWillDo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := newPlainStore()
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		r.Expect(t, "added default/a", "added default/b")
+		synctest.Wait()
+		src.Mute(true)
+		src.Apply(object("a", "2"))
+		_, _ = src.Delete(keyOf("b")) // found by a relist: a tombstone in the queue
+		src.Expire()
+		src.Mute(false)
+		r.Expect(t, "updated default/a", "deleted default/b")
+		src.Apply(object("c", "1"))
+		r.Expect(t, "added default/c")
+		checkStore(t, inf, src)
+		src.Compact()
+		src.Bookmark()
+		synctest.Wait()
+		if got, want := store.Marks[len(store.Marks)-1], src.ResourceVersion(); got != want {
+			t.Errorf("the store's last bookmark is %s, the source is at %s", got, want)
+		}
+	})
+}
+
+func TestAStoreThatFailsLosesNothingAndDoublesNothing(t *testing.T) {
+	for name, store := range map[string]func() *plainStore{
+		"strict":   newEmptyStore,
+		"lenient":  func() *plainStore { s := newEmptyStore(); s.Lenient = true; return s },
+		"decoding": func() *plainStore { s := newEmptyStore(); s.Decodes = true; return s },
+	} {
+		t.Run(name, func(t *testing.T) { throughAFailingStore(t, store) })
+	}
+}
+
+func newEmptyStore() *plainStore { return newPlainStore() }
+
+func throughAFailingStore(t *testing.T, newStore func() *plainStore) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		rnd := rand.New(rand.NewPCG(3, uint64(queue)))
+		flaky := func(op, key string) error {
+			if rnd.IntN(10) < 3 {
+				return fmt.Errorf("%s of %s failed by chance", op, key)
+			}
+			return nil
+		}
+		store := newStore()
+		store.Fail, store.After = flaky, flaky
+		src := informertest.NewSource(object("o1", "first"), object("o2", "first"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
+		var r recorder
+		reg := addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
+		start(t, inf)
+		<-reg.Synced()
+		for i := range 2000 {
+			name := fmt.Sprint("o", i%23)
+			if i%5 == 4 {
+				_, _ = src.Delete(keyOf(name))
+			} else {
+				src.Apply(object(name, fmt.Sprint(i)))
+			}
+			if i%400 == 399 {
+				src.Expire()
+			}
+		}
+		sleepBubble(24 * hour)
+		store.SetFail(nil)
+		store.After = nil
+		checkView(t, &r, src)
+		checkStore(t, inf, src)
+		for _, err := range errs.Take() {
+			var failed *informer.StoreError
+			if !errors.As(err, &failed) || failed.Failures != 1 || failed.GaveUp || failed.Key == "" {
+				t.Fatalf("reported %v", err)
+			}
+		}
+	})
+}
+
+func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		down := errors.New("the disk is on fire")
+		store := newPlainStore()
+		store.Fail = func(op, key string) error {
+			if key == "default/b" {
+				return down
+			}
+			return nil
+		}
+		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		stop := start(t, inf)
+		err := inf.WaitForSync(within(t, hour))
+		var failed *informer.StoreError
+		if !errors.Is(err, down) || !errors.As(err, &failed) || failed.Key != "default/b" || failed.Failures < 100 {
+			t.Errorf("waiting ended with %v", err)
+		}
+		if got := errs.Take(); len(got) != 1 {
+			t.Errorf("in an hour reported %v", got)
+		}
+		for range 3 * 2000 { // more than fits between source and store
+			src.Apply(object("a", fmt.Sprint(len(src.Objects()))))
+		}
+		sleepBubble(time.Minute)
+		if inf.HasSynced() {
+			t.Error("synced without its second object")
+		}
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("stopping took %v", took)
+		}
+		got := errs.Take()
+		if len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || !errors.Is(got[0], down) {
+			t.Errorf("when stopped it reported %v", got)
+		}
+	})
+}
+
+func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		const writes = 10_000
+		store := newPlainStore()
+		src := informertest.NewSource[configMap]()
+		arrived := 0
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {},
+			Transform: func(obj configMap) (configMap, error) { arrived++; return obj, nil }})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
+		informertest.Run(t, inf)
+		store.SetFail(func(string, string) error { return errors.New("down") })
+		for n := range writes {
+			src.Apply(object("a", fmt.Sprint(n)))
+		}
+		sleepBubble(hour)
+		if arrived > writes/4 {
+			t.Errorf("%d of %d changes were taken from a source while the store is down", arrived, writes)
+		}
+		src.Expire() // a list must wait too
+		sleepBubble(hour)
+		if arrived > writes/4 {
+			t.Errorf("%d changes after a relist", arrived)
+		}
+		store.SetFail(nil)
+		sleepBubble(hour)
+		checkView(t, &r, src)
+	})
+}
+
+func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := newPlainStore()
+		src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		failFor := func(name string) {
+			store.SetFail(func(_, key string) error {
+				if key == "default/"+name {
+					return errors.New("down")
+				}
+				return nil
+			})
+		}
+		failFor("first") // until all is queued
+		src.Apply(object("first", "2"))
+		synctest.Wait()
+		reached := src.Apply(object("a", "2")).ResourceVersion
+		src.Apply(object("b", "2"))
+		last := src.Apply(object("a", "3")).ResourceVersion // DeltaFIFO takes it before b
+		synctest.Wait()
+		failFor("b")
+		sleepBubble(time.Minute)
+		if got := inf.ResourceVersion(); got > reached { // of the same length
+			t.Errorf("with b not stored yet ResourceVersion is %s, past %s", got, reached)
+		}
+		store.SetFail(nil)
+		if err := inf.WaitForResourceVersion(t.Context(), last); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhatTheStoreHoldsBeforeRunIsTheInitialState(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("same", "1"), object("changed", "1"), object("gone", "1"))
+		store := newPlainStore(src.Objects()...)
+		src.Apply(object("changed", "2"))
+		_, _ = src.Delete(keyOf("gone"))
+		src.Apply(object("new", "1"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		r.Expect(t, "added default/same", "added default/changed", "added default/gone",
+			"updated default/changed", "deleted default/gone", "added default/new")
+		synctest.Wait()
+		r.ExpectNone(t)
+		checkView(t, &r, src)
+		checkStore(t, inf, src)
+		for _, e := range r.Events() {
+			if e.Origin != informer.OriginInitial {
+				t.Errorf("%v %v has origin %v", e.Type, e.Key(), e.Origin)
+			}
+		}
+		var late recorder
+		addWatcher(t, inf, &late, informer.WatcherOptions{})
+		late.Expect(t, "added default/same", "added default/changed", "added default/new")
+	})
+}
+
+func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := newPlainStore()
+		src := informertest.NewSource(object("seen", "1"), object("unseen", "1"))
+		uid := src.Objects()[1].UID
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		var events []event
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			events = append(events, e)
+			return nil
+		}), informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		clear(store.Objects)
+		events = nil
+		last, _ := src.Delete(keyOf("seen"))
+		synctest.Wait()
+		src.Mute(true)
+		_, _ = src.Delete(keyOf("unseen"))
+		src.Expire()
+		src.Mute(false)
+		sleepBubble(time.Minute)
+		if len(events) != 2 {
+			t.Fatalf("told %v", events)
+		}
+		if e := events[0]; e.Type != informer.EventDeleted || e.FinalStateUnknown || e.Old.ResourceVersion != last.ResourceVersion {
+			t.Errorf("a delete that was seen came as %+v", e)
+		}
+		if e := events[1]; e.Type != informer.EventDeleted || !e.FinalStateUnknown || e.Key() != keyOf("unseen") || e.Old.UID != uid {
+			t.Errorf("a delete of which only the key is known came as %+v", e)
+		}
+	})
+}
+
+func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
+	byValue := cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
+		if obj.Data["value"] == "bad" {
+			return nil, errors.New("cannot be indexed")
+		}
+		return []string{obj.Data["value"]}, nil
+	}}
+	for name, store := range map[string]cache.Store{
+		"default": nil,
+		"indexer": cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		"bare":    cache.NewStore(cache.MetaNamespaceKeyFunc),
+		"plain":   newPlainStore(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				elsewhere := object("a", "x")
+				elsewhere.Namespace = "elsewhere"
+				src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "x"), elsewhere)
+				var errs errorLog
+				inf := newInformer(t, src, options{Store: store, Indexers: byValue, ErrorHandler: errs.Handle})
+				informertest.Run(t, inf)
+				checkNames(t, "all", "a a b c")(inf.List("", nil))
+				checkNames(t, "namespace", "a b c")(inf.List("default", nil))
+				checkNames(t, "labels", "a a c")(inf.List("", labels.SelectorFromSet(labels.Set{"value": "x"})))
+				checkNames(t, "both", "b")(inf.List("default", labels.SelectorFromSet(labels.Set{"value": "y"})))
+				checkNames(t, "index", "a a c")(inf.ByIndex("value", "x"))
+				checkNames(t, "no such namespace", "")(inf.List("nowhere", nil))
+				if _, err := inf.ByIndex("unknown", "x"); err == nil {
+					t.Error("an index that does not exist is no error")
+				}
+				src.Apply(object("c", "y"))
+				_, _ = src.Delete(keyOf("b"))
+				synctest.Wait()
+				checkNames(t, "index after changes", "c")(inf.ByIndex("value", "y"))
+				n := 0
+				for key, obj := range inf.All() {
+					if key.Name != obj.Name || key.Namespace != obj.Namespace {
+						t.Errorf("All yields %v under %v", obj, key)
+					}
+					n++
+				}
+				if n != 3 {
+					t.Errorf("All yields %d objects", n)
+				}
+				if _, exists, err := inf.Get(keyOf("b")); exists || err != nil {
+					t.Errorf("Get of a deleted object: %v, %v", exists, err)
+				}
+				src.Apply(object("c", "bad"))
+				synctest.Wait()
+				got := errs.Take()
+				var failed *informer.ObjectError
+				if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "index" || failed.Key != "default/c" {
+					t.Errorf("an object that cannot be indexed is reported as %v", got)
+				}
+				checkNames(t, "not indexed any more", "")(inf.ByIndex("value", "y"))
+				checkNames(t, "stored all the same", "a c")(inf.List("default", nil))
+			})
+		})
+	}
+}
+
+func checkNames(t *testing.T, what, want string) func([]configMap, error) {
+	t.Helper()
+	return func(objs []configMap, err error) {
+		t.Helper()
+		if got := names(objs); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", what, got, err, want)
+		}
+	}
+}
+
+func names(objs []configMap) string {
+	var all []string
+	for _, obj := range objs {
+		all = append(all, obj.Name)
+	}
+	return strings.Join(sorted(all), " ")
+}
+
+func TestAStoreThatHoldsSomethingElseIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+		_ = store.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})
+		var errs errorLog
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		if _, err := inf.List("", nil); err == nil {
+			t.Error("a listing with another type is no error")
+		}
+		if _, _, err := inf.Get(keyOf("s")); err == nil {
+			t.Error("an object of another type is no error")
+		}
+		got := errs.Take()
+		if len(got) != 1 || !strings.Contains(got[0].Error(), "Secret") {
+			t.Errorf("reported %v", got)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package source_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// A DeltaFIFO puts a change into the place of an older one of the same object, and so
+// before a list that came in between.
+func TestWhatComesAfterAListIsNotTakenForLacking(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("slow", "1"), object("x", "1"))
+		store := informertest.NewStore(nil)
+		inf, r := watched(t, src, options{Queue: queue, Store: store})
+		hold := make(chan struct{})
+		store.Fail(func(op, key string) error {
+			if op == "get" && key == "default/slow" {
+				<-hold
+			}
+			return nil
+		})
+		src.Apply(object("slow", "2"))
+		synctest.Wait()
+		_, _ = src.Delete(keyOf("x"))
+		synctest.Wait()
+		src.Expire() // the list lacks x
+		sleepBubble(hour / 60)
+		_, _ = src.Create(object("x", "2"))
+		synctest.Wait()
+		close(hold)
+		sleepBubble(hour / 60)
+		checkView(t, r, src)
+		checkStore(t, inf, src)
+	})
+}

@@ -1,0 +1,175 @@
+package source_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// A server whose etcd was restored from a backup.
+
+func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
+	bothWays(t, func(t *testing.T, opts options, full string) {
+		src := informertest.NewSource(object("kept", "1"), object("changed", "1"), object("deleted", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Update(object("changed", "2"))
+		_, _ = src.Delete(keyOf("deleted"))
+		_, _ = src.Create(object("undone", "1"))
+		_, _ = src.Update(object("kept", "2"))
+		store := informertest.NewDurable()
+		oneRun(t, src, store, opts)
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		// The version of the update that was undone, and another content.
+		_, _ = src.Update(object("changed", "3"))
+		n := len(src.Requests())
+		var errs errorLog
+		opts.ErrorHandler = errs.Handle
+		store = store.Reopen()
+		r := oneRun(t, src, store, opts)
+		if got := asked(src, n); !strings.HasPrefix(got, "probe, list, watch") {
+			t.Errorf("the source was asked for: %s", got)
+		}
+		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "gone back in time") {
+			t.Errorf("reported: %v", got)
+		}
+		if got := r.View()[keyOf("changed")].Data["value"]; got != "3" {
+			t.Errorf("changed is %q", got)
+		}
+		checkKept(t, store, src.ResourceVersion())
+	})
+}
+
+func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
+	for name, cause := range map[string]error{
+		"the watch is tried again": dialing(syscall.ECONNREFUSED), // by the reflector
+		"listed first":             dialing(errors.New("no route")),
+		"a gateway answers":        apierrors.NewServiceUnavailable("no upstream"),
+		"too many requests":        apierrors.NewTooManyRequests("storage is (re)initializing", 1),
+		"a proxy of its own mind":  errors.New("<html>"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				src := informertest.NewSource(object("a", "1"), object("b", "1"))
+				backup := src.ResourceVersion()
+				_, _ = src.Update(object("a", "2"))
+				_, _ = src.Delete(keyOf("b"))
+				server := &away{Source: src, Cause: cause}
+				var errs errorLog
+				inf, r := watched(t, server, options{Queue: queue, ErrorHandler: errs.Handle})
+
+				server.Gone.Store(true)
+				if err := src.Restore(backup); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = src.Update(object("a", "3")) // again the version that "a" is known with
+				sleepBubble(10 * time.Second)
+				server.Gone.Store(false)
+				n := len(src.Requests())
+				sleepBubble(2 * time.Minute)
+				if got := asked(src, n); !strings.HasPrefix(got, "probe, list, watch") && !strings.HasPrefix(got, "probe, stream") {
+					t.Errorf("the source was asked for: %s", got)
+				}
+				checkView(t, r, src)
+				checkStore(t, inf, src)
+				if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
+					t.Errorf("a is %q", got)
+				}
+				got := errs.Take()
+				if !strings.Contains(got[len(got)-1].Error(), "gone back in time") {
+					t.Errorf("reported: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		server := &away{Source: src, Cause: dialing(syscall.ECONNREFUSED)}
+		var errs errorLog
+		inf := newInformer(t, server, options{ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		sleepBubble(10 * time.Second)
+		at, n := src.ResourceVersion(), len(src.Requests())
+		server.Gone.Store(true)
+		src.Disconnect()
+		sleepBubble(10 * time.Second)
+		server.Gone.Store(false)
+		sleepBubble(hour)
+		if got, want := asked(src, n), "probe, watch from "+at; !strings.HasPrefix(got, want) || strings.Count(got, "probe") > 1 {
+			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
+		}
+		if got := errs.Take(); len(got) != 1 {
+			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+// TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays: the second failure is that of the
+// probe.
+func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Update(object("a", "2"))
+		_, _ = src.Update(object("a", "lost"))
+		_, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
+		throttled := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+		src.Fail(informertest.VerbWatch, dialing(syscall.ECONNREFUSED), 1)
+		src.Fail(informertest.VerbWatch, throttled, 1)
+		src.Fail(informertest.VerbList, throttled, 1)
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = src.Update(object("a", "3"))
+		sleepBubble(2 * time.Minute)
+		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
+			t.Errorf("a is %q", got)
+		}
+	})
+}
+
+// TestAServerThatHasComePastWhatIsKnownIsNoticedByAList: but for what has the very version
+// of a state that was lost, which the next event puts right.
+func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))
+		backup := src.ResourceVersion()
+		_, _ = src.Create(object("undone", "1"))
+		_, _ = src.Update(object("kept", "lost"))
+		inf, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
+		sleepBubble(time.Minute) // a watch that ends at once is a failure
+		if err := src.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = src.Delete(keyOf("deleted"))
+		_, _ = src.Update(object("kept", "2")) // of the version of what was lost
+		_, _ = src.Create(object("new", "1"))
+		sleepBubble(2 * time.Minute)
+		if r.View()[keyOf("undone")] == nil {
+			t.Error("nothing has failed, and yet what was undone is gone before the list")
+		}
+		src.Expire()
+		sleepBubble(2 * time.Minute)
+		if got := r.View(); len(got) != 2 || got[keyOf("kept")] == nil || got[keyOf("new")] == nil {
+			t.Errorf("after the list there is %v", got)
+		} else if value := got[keyOf("kept")].Data["value"]; value != "lost" {
+			t.Errorf("the limit that doc.go tells of is none: kept is %q", value)
+		}
+		_, _ = src.Update(object("kept", "3"))
+		synctest.Wait()
+		checkView(t, r, src)
+		checkStore(t, inf, src)
+	})
+}

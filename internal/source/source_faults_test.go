@@ -1,0 +1,105 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// slowly is a source whose events come one by one, each some time after the last.
+type slowly struct {
+	*fakeSource
+	pause time.Duration
+	last  int // after that many events a stream ends; 0 for never
+}
+
+func (s slowly) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	inner, err := s.fakeSource.WatchWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	streaming, n := opts.SendInitialEvents != nil, 0
+	return watch.Filter(inner, func(e watch.Event) (watch.Event, bool) {
+		sleepUntil(ctx, s.pause)
+		if n++; streaming && n == s.last {
+			inner.Stop()
+		}
+		return e, true
+	}), nil
+}
+
+func sleepUntil(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func TestAStreamThatIsSlowIsNoSilentOne(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource[configMap]()
+		for i := range 8 {
+			src.Apply(object(fmt.Sprint(i), ""))
+		}
+		inf := newInformer(t, slowly{fakeSource: src, pause: 3 * time.Second}, options{Queue: queue})
+		informertest.Run(t, inf)
+		if got := asked(src, 0); got != "stream" {
+			t.Errorf("the source was asked for: %s", got)
+		}
+	})
+}
+
+func TestAStreamThatIsCutAgainAndAgainIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		src.Fail(informertest.VerbList, forbidden("configmaps"), -1)
+		var errs errorLog
+		inf := newInformer(t, slowly{fakeSource: src, last: 1}, options{ErrorHandler: errs.Handle})
+		start(t, inf)
+		sleepBubble(10 * time.Minute)
+		if got := errs.Take(); len(got) != 2 || inf.HasSynced() {
+			t.Errorf("reported in ten minutes: %v, synced %v, %s", got, inf.HasSynced(), asked(src, 0))
+		}
+	})
+}
+
+func TestAShortWatchNowAndThenIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		for range 5 {
+			sleepBubble(hour)
+			src.Disconnect() // the next watch is ended at once
+			synctest.Wait()
+			sleepBubble(500 * time.Millisecond)
+			src.Disconnect()
+		}
+		sleepBubble(hour)
+		if got := errs.Take(); len(got) != 0 || inf.Health().SourceError != nil {
+			t.Errorf("reported: %v, Health says %v", got, inf.Health().SourceError)
+		}
+	})
+}
+
+func TestAWatchThatIsOpenedIsContact(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		sleepBubble(hour)
+		src.Disconnect()
+		sleepBubble(10 * time.Second)
+		if got := ago(inf.Health().LastContact); got > 10*time.Second {
+			t.Errorf("last contact %v ago", got)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package testkit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// CheckView fails the test unless the events of r are consistent and add up to the state
+// of src.
+func CheckView(t *testing.T, r *Recorder, src *Source) {
+	t.Helper()
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	var seen []ConfigMap
+	for _, obj := range r.View() {
+		seen = append(seen, obj)
+	}
+	if diff := cmp.Diff(Versions(src.Objects()...), Versions(seen...)); diff != "" {
+		t.Errorf("the view of the watcher is not the state of the source (-source +watcher):\n%s", diff)
+	}
+}
+
+// CheckStore fails the test unless inf reads the state of src.
+func CheckStore(t *testing.T, inf *Informer, src *Source) {
+	t.Helper()
+	objs, err := inf.List("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Versions(src.Objects()...), Versions(objs...)); diff != "" {
+		t.Errorf("the store does not hold the state of the source (-source +store):\n%s", diff)
+	}
+	if got := inf.Health().Objects; got != len(objs) && got != -1 {
+		t.Errorf("Health counts %d objects in the store, which has %d", got, len(objs))
+	}
+}
+
+// CheckKept fails the test unless store has that bookmark and tombstones of objects of
+// these names, which are in order.
+func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
+	t.Helper()
+	got, err := store.Resume(t.Context())
+	if err != nil || got != bookmark {
+		t.Errorf("the bookmark is %q (%v), not %q", got, err, bookmark)
+	}
+	tombs, err := store.Tombstones(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, tomb := range tombs {
+		kept = append(kept, tomb.(ConfigMap).Name)
+	}
+	slices.Sort(kept)
+	if diff := cmp.Diff(names, kept); diff != "" {
+		t.Errorf("tombstones (-want +got):\n%s", diff)
+	}
+}
+
+// Told returns the events of r in words, such as "initial added a".
+func Told(r *Recorder) []string {
+	var events []string
+	for _, e := range r.Events() {
+		events = append(events, fmt.Sprintf("%s %s %s", e.Origin, e.Type, e.Key().Name))
+	}
+	return events
+}
+
+// Sorted returns a sorted copy of s.
+func Sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
+}
+
+// Versions maps each object to its UID and resourceVersion.
+func Versions(objs ...ConfigMap) map[types.NamespacedName]string {
+	m := map[types.NamespacedName]string{}
+	for _, obj := range objs {
+		m[KeyOf(obj.Name)] = fmt.Sprintf("%s@%s", obj.UID, obj.ResourceVersion)
+	}
+	return m
+}

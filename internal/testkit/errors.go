@@ -1,0 +1,35 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrDown is the failure of a store that may work again later.
+var ErrDown = errors.New("the store is down")
+
+// Ignore is an ErrorHandler that drops the error.
+func Ignore(context.Context, error) {}
+
+// ErrorLog keeps the errors that an informer reports. Its zero value is ready.
+type ErrorLog struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+// Handle is the ErrorHandler that writes into the log.
+func (l *ErrorLog) Handle(_ context.Context, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errs = append(l.errs, err)
+}
+
+// Take returns the errors since the last call.
+func (l *ErrorLog) Take() []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	errs := l.errs
+	l.errs = nil
+	return errs
+}

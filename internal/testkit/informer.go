@@ -1,0 +1,128 @@
+package testkit
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Queues are both kinds of queue, by name.
+var Queues = map[string]informer.QueueKind{"DeltaFIFO": informer.DeltaFIFO, "RealFIFO": informer.RealFIFO}
+
+// EachQueue runs a test over both queues, each in a bubble of its own.
+func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) {
+	t.Helper()
+	for name, queue := range Queues {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, queue) })
+		})
+	}
+}
+
+// BothWays runs a test twice, each time in a bubble of its own: the first state comes as a
+// stream, and as a list. In full the test gets which of the two, as [Asked] names it.
+func BothWays(t *testing.T, test func(t *testing.T, opts Options, full string)) {
+	t.Helper()
+	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
+		t.Run(full, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, Options{WatchList: mode}, full) })
+		})
+	}
+}
+
+// NewInformer makes an informer. Unless opts have an ErrorHandler, an error that the
+// informer reports fails the test.
+func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
+	t.Helper()
+	if opts.ErrorHandler == nil {
+		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
+	}
+	inf, err := informer.New(lw, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inf
+}
+
+// AddWatcher adds w to inf, and fails the test if that is an error.
+func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMap], opts informer.WatcherOptions) *informer.Registration {
+	t.Helper()
+	reg, err := inf.AddWatcher(w, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+// Start runs inf and does not wait until it has synced. It returns a function that stops
+// inf and waits for it. The end of the test calls that function too.
+func Start(t *testing.T, inf *Informer) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// StartWith returns a synced informer over a new source of objs, and the source. The
+// informer runs until the end of the test.
+func StartWith(t *testing.T, queue informer.QueueKind, objs ...ConfigMap) (*Informer, *Source) {
+	t.Helper()
+	src := informertest.NewSource(objs...)
+	inf := NewInformer(t, src, Options{Queue: queue})
+	informertest.Run(t, inf)
+	return inf, src
+}
+
+// RunWith returns a synced informer over src and store that drops the errors it reports.
+// It runs until the end of the test.
+func RunWith(t *testing.T, queue informer.QueueKind, src *Source, store *informertest.Store) *Informer {
+	t.Helper()
+	inf := NewInformer(t, src, Options{Queue: queue, Store: store, ErrorHandler: Ignore})
+	informertest.Run(t, inf)
+	synctest.Wait()
+	return inf
+}
+
+// Watched runs an informer with one watcher until the end of the test, and waits until it
+// has synced.
+func Watched(t *testing.T, lw cache.ListerWatcher, opts Options) (*Informer, *Recorder) {
+	t.Helper()
+	inf, r := NewInformer(t, lw, opts), &Recorder{}
+	AddWatcher(t, inf, r, informer.WatcherOptions{})
+	informertest.Run(t, inf)
+	return inf, r
+}
+
+// OneRun runs an informer with one watcher over store until it has synced and nothing
+// happens any more, checks the view of both, and stops it.
+func OneRun(t *testing.T, src *Source, store *Durable, opts Options) *Recorder {
+	t.Helper()
+	opts.Store = store
+	inf := NewInformer(t, src, opts)
+	r := &Recorder{}
+	AddWatcher(t, inf, r, informer.WatcherOptions{})
+	stop := informertest.Run(t, inf)
+	SleepBubble(time.Minute)
+	CheckView(t, r, src)
+	CheckStore(t, inf, src)
+	stop()
+	if err := store.Err(); err != nil {
+		t.Error(err)
+	}
+	return r
+}

@@ -1,0 +1,58 @@
+package testkit
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// The library with config maps as its objects.
+type (
+	// ConfigMap is the object of nearly all tests.
+	ConfigMap = *corev1.ConfigMap
+	// Event is an event of a config map.
+	Event = informer.Event[ConfigMap]
+	// Options are those of an [Informer].
+	Options = informer.Options[ConfigMap]
+	// Informer is an informer of config maps.
+	Informer = informer.CustomCacheInformer[ConfigMap]
+	// Recorder is a watcher that keeps the events it gets.
+	Recorder = informertest.Recorder[ConfigMap]
+	// Source is a simulated API server of config maps.
+	Source = informertest.Source[ConfigMap]
+	// Durable is a store that outlives the process, as a test says.
+	Durable = informertest.Durable
+)
+
+// Object returns a config map of the namespace "default" that holds value, as data and as
+// a label.
+func Object(name, value string) ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"value": value}},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+// Small returns a config map without labels or data, for tests with a great many objects.
+// Its name is made of n.
+func Small(n, generation int) ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("o", n), Generation: int64(generation)}}
+}
+
+// KeyOf returns the key of the object of that name in the namespace "default".
+func KeyOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+// ByValueFunc is an index function: the value that an [Object] holds.
+func ByValueFunc(obj any) ([]string, error) { return []string{obj.(ConfigMap).Data["value"]}, nil }
+
+// ByValue returns indexers with the index "value". Each call returns a new map, because
+// client-go's informer writes into the one it is given.
+func ByValue() cache.Indexers { return cache.Indexers{"value": ByValueFunc} }

@@ -1,0 +1,87 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Opened waits until a watch of src is open.
+func Opened(t *testing.T, src *Source) {
+	t.Helper()
+	if err := src.WaitForWatches(Within(t, Hour), 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Unreachable ends the watches of src and makes every request fail.
+func Unreachable(src *Source) {
+	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
+	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+	src.Disconnect()
+}
+
+// Asked returns the requests to src after the first n, in words: "probe", "list", "stream"
+// or "watch", with "from" a version. "gone" is added to one that failed.
+func Asked(src *Source, n int) string {
+	var requests []string
+	for _, r := range src.Requests()[n:] {
+		request := string(r.Verb)
+		switch {
+		case r.Verb == informertest.VerbList && r.Options.Limit == 1:
+			request = "probe"
+		case r.Options.SendInitialEvents != nil && *r.Options.SendInitialEvents:
+			request = "stream"
+		case r.Verb == informertest.VerbWatch:
+			request += " from " + r.Options.ResourceVersion
+		}
+		if r.Err != nil {
+			request += " gone"
+		}
+		requests = append(requests, request)
+	}
+	return strings.Join(requests, ", ")
+}
+
+// Away is a source that cannot be reached while Gone is true. Open watches go on.
+type Away struct {
+	*Source
+	Gone  atomic.Bool
+	Cause error // of the failure of each request meanwhile
+}
+
+// WatchWithContext returns a watch of the source, or the cause.
+func (a *Away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if a.Gone.Load() {
+		return nil, a.Cause
+	}
+	return a.Source.WatchWithContext(ctx, opts)
+}
+
+// ListWithContext returns a list of the source, or the cause.
+func (a *Away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if a.Gone.Load() {
+		return nil, a.Cause
+	}
+	return a.Source.ListWithContext(ctx, opts)
+}
+
+// Dialing returns err as the failure to open a TCP connection.
+func Dialing(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+
+// Forbidden returns the answer of an API server that does not let the caller read resource.
+func Forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no such role"))
+}
