@@ -71,7 +71,7 @@ bench-operator: ## compare it with the same operator on controller-runtime, for 
 .PHONY: stress
 stress: ## run the root module's tests 100 times on one processor, on those there are, and on eight
 	@set -e; for p in 1 "" 8; do echo "== GOMAXPROCS=$$p"; \
-		GOMAXPROCS=$$p go test -race -short -count=100 -timeout=4h . ./informertest ./enqueue ./store/...; done
+		GOMAXPROCS=$$p go test -race -short -count=100 -timeout=4h . ./internal/... ./informertest ./enqueue ./store/...; done
 
 # Each target that is found with "go test -list" in a directory that may have one.
 FUZZTIME ?= 30s

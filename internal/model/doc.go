@@ -4,8 +4,8 @@
 // TestModel plays programs: a setting (queue, store, options of the watchers) and some dozens
 // of operations of a source, a store and watchers, such as update, relist, block, fail, crash
 // and restart. A failure prints the shortest program that still fails and the command that
-// plays it again. FuzzModel plays programs that the fuzzer makes up, and the corpus in
-// testdata, which has one program for each kind of fault that was found before.
+// plays it again. FuzzModel plays programs that the fuzzer makes up, and those of the corpus in
+// testdata, which are of a kind that has broken something before, or could.
 //
 // TestHistories plays restarts: processes follow one source over one durable store, and each
 // of them is stopped or crashes somewhere.

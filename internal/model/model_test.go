@@ -17,9 +17,8 @@ import (
 
 // Random sequences of everything that can happen to an informer, its source, its store
 // and its watchers, and what was promised of it. A sequence is a string of bytes: a
-// setting, and three bytes for each deed. So the fuzzer plays what TestModel plays. What
-// is known of the promises is in model_reference_test.go, what is checked in
-// model_audit_test.go.
+// setting, and three bytes for each deed. So the fuzzer plays what TestModel plays. The
+// promises are in reference_test.go, the checks in audit_test.go.
 
 var (
 	modelOperations = flag.Int("model-operations", 60_000, "how many operations are played; a tenth of that with -short")
@@ -53,7 +52,7 @@ func TestModel(t *testing.T) {
 				failed.Add(1)
 				t.Errorf("as it came:\n%s", w)
 				least, w := program.shrink(t, w)
-				t.Errorf("with as little as fails:\n%s\nto play what came again:\n  go test -run TestModel . -model-seed %d\nas an input of FuzzModel:\n  []byte(%q)", w, seed, least)
+				t.Errorf("with as little as fails:\n%s\nto play what came again:\n  go test -run 'TestModel$' ./internal/model -model-seed %d\nas an input of FuzzModel:\n  []byte(%q)", w, seed, least)
 			}
 		})
 	}

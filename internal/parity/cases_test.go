@@ -22,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The tests in shared_*_test.go are one table of behaviour of
+// The tests of this package are one table of behaviour of
 // cache.SharedIndexInformer. Each case runs against client-go's own informer and
 // against ours, and what it expects holds for both. Where we differ on purpose the
 // case asks which one it has, and a comment says why.

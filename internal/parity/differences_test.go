@@ -15,8 +15,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestDifferences checks the single situations of docs/differences-from-client-go.md. The
-// other differences are checked in shared_*_test.go, where both informers are compared.
+// TestDifferences has the single situations of docs/differences-from-client-go.md. The other
+// differences are in the cases of the other files, which compare both informers.
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": deleteOfAStranger,

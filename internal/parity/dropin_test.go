@@ -23,7 +23,7 @@ import (
 )
 
 // What the client-go view has beyond client-go's informer. What they have in common
-// is in shared_*_test.go.
+// is in cases_test.go and the files that use it.
 
 // anyOptions are the options of an informer whose type is known at run time.
 type anyOptions = informer.Options[informer.AnyObject]
