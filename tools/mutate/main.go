@@ -1,7 +1,7 @@
 // Command mutate plants faults in the library, one at a time and in a copy, and runs the
-// tests that are to notice. It fails if one of them is not noticed: then a promise is
-// not tested. The faults are in faults.json; each is a text of a file that occurs there
-// once, and what stands in its place.
+// tests that should notice, in the packages that have them. It fails if one of them is not
+// noticed: then a promise is not tested. The faults are in faults.json; each is a text of a
+// file that occurs there once, and the text that replaces it.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -129,12 +130,17 @@ func read(text []byte) (faults []fault, err error) {
 func checkSound(ctx context.Context, dir string, faults []fault) error {
 	sound := map[string]bool{}
 	for _, f := range faults {
-		if args := f.testArgs(); !sound[f.Tests] {
-			if out, err := goRun(ctx, dir, args...); err != nil {
-				return fmt.Errorf("without any fault, go %s: %w\n%s", strings.Join(args, " "), err, out)
-			}
-			sound[f.Tests] = true
+		if sound[f.Tests] {
+			continue
 		}
+		args, err := f.testArgs(dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.What, err)
+		}
+		if out, err := goRun(ctx, dir, args...); err != nil {
+			return fmt.Errorf("without any fault, go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+		sound[f.Tests] = true
 	}
 	return nil
 }
@@ -168,8 +174,57 @@ func copyModule(ctx context.Context, root, dir string) error {
 
 func (f fault) pkg() string { return "./" + path.Dir(f.File) }
 
-func (f fault) testArgs() []string {
-	return []string{"test", "-timeout", patience, "-run", f.Tests, f.pkg()}
+// testArgs returns the arguments of the go command that runs the tests of f in the module
+// in dir.
+func (f fault) testArgs(dir string) ([]string, error) {
+	packages, err := f.testPackages(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(packages) == 0 {
+		return nil, fmt.Errorf("no test matches %q", f.Tests)
+	}
+	return append([]string{"test", "-timeout", patience, "-run", f.Tests}, packages...), nil
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// testPackages returns the packages of the module in dir that have a test of f. Most tests
+// of the library are in other packages than the code.
+func (f fault) testPackages(dir string) (packages []string, err error) {
+	top, _, _ := strings.Cut(f.Tests, "/") // the rest chooses subtests
+	chosen, err := regexp.Compile(top)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != dir {
+				return filepath.SkipDir // another module
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		has := slices.ContainsFunc(testFunc.FindAllSubmatch(text, -1), func(m [][]byte) bool { return chosen.Match(m[1]) })
+		if !has {
+			return nil
+		}
+		rel, err := filepath.Rel(dir, filepath.Dir(name))
+		if pkg := "./" + filepath.ToSlash(rel); err == nil && !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
+		}
+		return err
+	})
+	return packages, err
 }
 
 // plant returns the text of the file with the fault in it.
@@ -203,8 +258,12 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 	if out, err := goRun(ctx, dir, "vet", f.pkg()); err != nil {
 		return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
+	args, err := f.testArgs(dir)
+	if err != nil {
+		return o, err
+	}
 	begun := time.Now()
-	out, err := goRun(ctx, dir, f.testArgs()...)
+	out, err := goRun(ctx, dir, args...)
 	o.took = time.Since(begun)
 	if ctx.Err() != nil {
 		return o, ctx.Err()

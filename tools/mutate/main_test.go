@@ -45,9 +45,15 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nimport \"os\"\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n\nvar _ = os.Exit\n",
+		"m.go":      "package m\n\nimport \"os\"\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n\nfunc Three() int { return one() + two() }\n\nvar _ = os.Exit\n",
 		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif one() != 1 {\n\t\tt.Error(one())\n\t}\n}\n",
+
+		"other/other.go":      "package other\n",
+		"other/other_test.go": "package other\n\nimport (\n\t\"example.com/m\"\n\t\"testing\"\n)\n\nfunc TestElsewhere(t *testing.T) {\n\tif m.Three() != 3 {\n\t\tt.Error(m.Three())\n\t}\n}\n",
 	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +67,10 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 	}{
 		{"noticed", func(*fault) {}, true, ""},
 		{"not noticed", func(f *fault) { f.Old, f.New = "return 2", "return 3" }, false, ""},
+		{"noticed by a test of another package", func(f *fault) { f.Tests = "TestElse" }, true, ""},
 		{"a hang", func(f *fault) { f.New = "panic(1)" }, true, ""},
 		{"no such text", func(f *fault) { f.Old = "return 4" }, false, "0 times"},
-		{"twice", func(f *fault) { f.Old = "return" }, false, "2 times"},
+		{"more than once", func(f *fault) { f.Old = "return" }, false, "3 times"},
 		{"no Go", func(f *fault) { f.New = "return x" }, false, "does not compile"},
 		{"no test", func(f *fault) { f.Tests = "TestTwo" }, false, "no test matches"},
 		{"tests that do not run", func(f *fault) { f.New = "return 3 }\n\nfunc init() { os.Exit(1)" }, false, "have not run"},
