@@ -8,7 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -81,15 +81,8 @@ func documentedLines(t *testing.T) map[logLine]bool {
 // loggedLines returns the lines that the code of the library logs.
 func loggedLines(t *testing.T) map[logLine]bool {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	lines := map[logLine]bool{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	for _, name := range libraryFiles(t) {
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -107,6 +100,17 @@ func loggedLines(t *testing.T) map[logLine]bool {
 		})
 	}
 	return lines
+}
+
+// libraryFiles returns the files of this module that are in the build of the library.
+func libraryFiles(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}{{end}}`, ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
 // loggedLine returns the line that a call logs, or an empty logLine if the call does not log.

@@ -61,7 +61,7 @@ func TestOperationsSayWhatToDoAboutEachLineOfTheLog(t *testing.T) {
 func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 	explained := matches(`(?m)^\| \*\*([^*]+)\*\*[ !]*\| `, readText(t, operations, "When something is wrong"))
 	if diff := cmp.Diff(pageStates(t), explained); diff != "" {
-		t.Errorf("states in debug_view.go and in %s (-want +got):\n%s", operations, diff)
+		t.Errorf("states in debug/view.go and in %s (-want +got):\n%s", operations, diff)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 // functions that name them return.
 func pageStates(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "debug_view.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "debug/view.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
