@@ -6,12 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// converter is a watch whose events are changed on their way. Unlike watch.Filter,
-// it does not leave its goroutine behind if it is stopped with an event in hand.
+// converter is a watch that passes on the events of another watch after changing each of them.
+// Unlike watch.Filter, it does not leak its goroutine if it is stopped while it holds an
+// event.
 type converter struct {
 	inner   watch.Interface
 	convert func(watch.Event) watch.Event
-	ahead   int // how many events it may have read that nobody has taken; 0 is any number
+	ahead   int // how many converted events may wait for the reader; 0 means any number
 	out     chan watch.Event
 	once    sync.Once
 	stopped chan struct{}
@@ -29,8 +30,7 @@ func newConverter(inner watch.Interface, ahead int, convert func(watch.Event) wa
 
 func (c *converter) ResultChan() <-chan watch.Event { return c.out }
 
-// Stop returns when the goroutine has ended, so that whoever stops a watch knows it
-// gone.
+// Stop blocks until the goroutine has ended.
 func (c *converter) Stop() {
 	c.once.Do(func() { close(c.stopped) })
 	<-c.done

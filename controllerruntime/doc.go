@@ -1,30 +1,32 @@
-// Package controllerruntime joins this library's informers with controller-runtime.
+// Package controllerruntime connects this library's informers with controller-runtime.
 //
-// A manager needs nothing of this package. One line puts all of its caches on
-// this library:
+// A manager does not need this package. One line makes all caches of a manager use this
+// library:
 //
 //	manager.Options{Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer}}
 //
-// and informer.SharedIndexInformerFunc does the same with options per type.
+// informer.SharedIndexInformerFunc does the same with different options for each type.
 //
-// What is here is for informers beside the manager's cache, made by informer.New,
-// with a store, watchers and options of their own: [ListWatch] makes the source of
-// one from a controller-runtime client, [Runnable] has the manager run it, and
-// [Synced] has a controller wait for it.
+// This package is for informers outside of the manager's cache. They are made by informer.New,
+// with their own store, watchers and options. [ListWatch] makes the source of an informer from
+// a controller-runtime client, [Runnable] lets the manager run the informer, and [Synced]
+// makes a controller wait for it.
 //
-// # What blocks, and what fails
+// # Blocking and errors
 //
-// Nothing here makes a request, starts anything or blocks when it is called. What
-// a client answers is the informer's to report, as with any source. The manager runs
-// a Runnable until it stops; an error that the informer's Run returns stops the
-// manager. A controller whose source does not sync stops it too, with the reason.
+// No function of this package makes a request, starts a goroutine or blocks. The informer
+// reports the client's errors, as with any source. The manager runs a Runnable until the
+// manager stops. If the informer's Run returns an error, the manager stops with it. If the
+// source of a controller does not sync in time, the manager stops too, and its error gives the
+// reason.
 //
 // # Testing
 //
-// controller-runtime's fake client works with ListWatch, also inside an interceptor:
-// informers over it sync at once, and see each change that is made through it. Its
-// watches ignore selectors; ListWatch makes up for that with label selectors, but
-// not with field selectors, which hold for the first state only. Each informer needs a
-// ListWatch of its own then. The fake counts
-// versions for each object by itself, so that WaitForResourceVersion is of no use.
+// controller-runtime's fake client works with ListWatch, also when interceptors wrap it.
+// Informers over a fake client sync at once and see each change that is made through it.
+//
+// The fake's watches ignore selectors. ListWatch applies label selectors to them itself, but
+// not field selectors: these are only applied to the first state. With a fake client, each
+// informer needs its own ListWatch. The fake counts versions separately for each object, so
+// WaitForResourceVersion is of no use with it.
 package controllerruntime

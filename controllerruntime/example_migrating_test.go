@@ -38,14 +38,14 @@ func managerAfter(config *rest.Config) (manager.Manager, error) {
 	})
 }
 
-// observedManager returns a manager whose informers group shows.
+// observedManager returns a manager whose informers are members of group.
 func observedManager(config *rest.Config, group *informer.Group) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
 		Cache: cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)},
 	})
 }
 
-// optionsByType puts Secrets into a store of their own; all errors go to one handler.
+// optionsByType puts Secrets into their own store, and sends all errors to one handler.
 func optionsByType(secrets toolscache.Store, report func(context.Context, error)) cache.Options {
 	return cache.Options{
 		NewInformer: informer.SharedIndexInformerFunc(func(example runtime.Object) (informer.Options[informer.AnyObject], error) {
@@ -108,7 +108,8 @@ func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
 	})))
 }
 
-// nameless returns a manager whose controllers may be made again by another one.
+// nameless returns a manager that does not check whether the names of its controllers are
+// unique.
 func nameless(t *testing.T) manager.Manager {
 	mgr, err := manager.New(exampleConfig, manager.Options{
 		Metrics:    server.Options{BindAddress: "0"},

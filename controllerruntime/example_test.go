@@ -24,10 +24,10 @@ import (
 	"github.com/customcacheinformer/informer/controllerruntime"
 )
 
-// exampleConfig leads nowhere, as nothing here asks an API server.
+// exampleConfig points nowhere: nothing in these tests sends a request to an API server.
 var exampleConfig = &rest.Config{Host: "https://127.0.0.1:1"}
 
-// A manager with all of its caches on this library.
+// This manager uses informers of this library for all of its caches.
 func Example_manager() {
 	mgr, err := manager.New(exampleConfig, manager.Options{
 		Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer},
@@ -36,8 +36,8 @@ func Example_manager() {
 	// Output: true <nil>
 }
 
-// The informer of each kind has options of its own: Secrets are kept without what
-// is secret, and Pods are told in the order of their versions.
+// The informer of each kind has its own options: Secrets are kept without their data, and the
+// events of Pods come in the order of their versions.
 func Example_optionsPerType() {
 	newInformer := informer.SharedIndexInformerFunc(func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
 		switch example.(type) {
@@ -56,7 +56,7 @@ func Example_optionsPerType() {
 	// Output: true <nil>
 }
 
-// An informer made of a controller-runtime client. In a program, c is
+// This example makes an informer from a controller-runtime client. In a program, c is
 //
 //	client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 //
@@ -90,7 +90,7 @@ func ExampleListWatch() {
 	// <nil>
 }
 
-// A manager that runs an informer, and a controller that has it as its source.
+// The manager runs an informer, and a controller uses the informer as its source.
 func ExampleRunnable() {
 	c := fake.NewClientBuilder().WithObjects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}).Build()
 	ctx, stop := context.WithCancel(context.Background())
@@ -103,11 +103,11 @@ func ExampleRunnable() {
 	// Output: reconciling web
 }
 
-// runPods runs a manager until ctx ends.
+// runPods runs a manager until ctx ends, and calls do for each Pod that is reconciled.
 func runPods(ctx context.Context, server *rest.Config, c client.WithWatch, do func(*corev1.Pod)) error {
 	mgr, err := manager.New(server, manager.Options{
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // as tests may run more than once
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // tests may run more than once
 	})
 	if err != nil {
 		return err

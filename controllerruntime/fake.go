@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// isFake reports whether c is controller-runtime's fake client, or an interceptor
-// around it.
+// isFake reports whether c is controller-runtime's fake client, or an interceptor around one.
 func isFake(c client.WithWatch) bool {
 	for !isNil(c) {
 		t := reflect.TypeOf(c)
@@ -35,14 +34,14 @@ func isFake(c client.WithWatch) bool {
 	return false
 }
 
-// fakeResource does for the fake client what an API server does by itself.
+// fakeResource makes the fake client behave like an API server.
 //
-// The fake's watch knows nothing of versions: what happens between a list and the
-// watch after it would be lost. So the watch is opened first, for the one informer that
-// reads from here.
+// The fake's watch ignores resource versions, so changes between a list and the following
+// watch would be lost. List therefore opens the watch before it lists, and keeps it for the
+// next Watch. This is why each informer needs its own fakeResource.
 //
-// It does not wait for its reader either, but panics when 100 events are unread. So
-// they are read at once, and kept.
+// The fake panics if 100 events of a watch are unread. A converter therefore reads the events
+// at once and keeps them until the informer takes them.
 type fakeResource[L client.ObjectList] struct {
 	*resource[L]
 
@@ -50,14 +49,14 @@ type fakeResource[L client.ObjectList] struct {
 	ahead *kept
 }
 
-// kept is a watch that has been opened for the next Watch.
+// kept is an open watch that the next call of Watch will return.
 type kept struct {
 	watch.Interface
-	forget func() bool // does not stop it when the ctx of the list ends
+	forget func() bool // keeps the watch open when the ctx of the list ends
 }
 
-// IsWatchListSemanticsUnSupported is how client-go asks whether a client is unable
-// to stream a first state.
+// IsWatchListSemanticsUnSupported tells client-go that this client cannot stream the first
+// state.
 func (*fakeResource[L]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (f *fakeResource[L]) List(ctx context.Context, request metav1.ListOptions) (list L, err error) {
@@ -70,9 +69,9 @@ func (f *fakeResource[L]) List(ctx context.Context, request metav1.ListOptions) 
 		return list, err
 	}
 	if list.GetResourceVersion() == "" {
-		list.SetResourceVersion("1") // any will do, as the watch has begun; an empty one would be reported
+		list.SetResourceVersion("1") // any version works, because the watch is already open; the informer would report an empty one
 	}
-	if before := f.keep(&kept{w, context.AfterFunc(ctx, w.Stop)}); before != nil { // there may be no Watch after a List
+	if before := f.keep(&kept{w, context.AfterFunc(ctx, w.Stop)}); before != nil { // a List need not be followed by a Watch
 		before.forget()
 		before.Stop()
 	}
@@ -87,7 +86,7 @@ func (f *fakeResource[L]) Watch(ctx context.Context, request metav1.ListOptions)
 	return f.open(ctx, request)
 }
 
-// keep keeps w for the next Watch, and returns what was kept until now.
+// keep stores w for the next Watch, and returns the watch stored before.
 func (f *fakeResource[L]) keep(w *kept) (before *kept) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,8 +102,9 @@ func (f *fakeResource[L]) open(ctx context.Context, request metav1.ListOptions) 
 	return newConverter(w, 0, f.answer), nil
 }
 
-// answer returns an event of the fake as an API server would tell it: one of an
-// object that is not selected is a delete, and the object is of the type asked for.
+// answer converts an event of the fake to the event that an API server would send. If the
+// selector does not match the object, the event is a delete. The object gets the type that was
+// asked for.
 func (f *fakeResource[L]) answer(e watch.Event) watch.Event {
 	obj, ok := e.Object.(client.Object)
 	if !ok {
@@ -124,7 +124,7 @@ func (f *fakeResource[L]) answer(e watch.Event) watch.Event {
 		}
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 		if err != nil {
-			break // the informer reports what it is given instead
+			break // the informer reports the object as one of an unexpected type
 		}
 		u := &unstructured.Unstructured{Object: fields}
 		u.SetGroupVersionKind(f.itemKind())

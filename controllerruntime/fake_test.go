@@ -21,7 +21,7 @@ import (
 
 var (
 	podKind    = corev1.SchemeGroupVersion.WithKind("Pod")
-	widgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"} // of no scheme
+	widgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"} // a kind that no scheme knows
 )
 
 func pod(namespace, name string, labels map[string]string) *corev1.Pod {
@@ -48,9 +48,9 @@ func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList 
 	return list
 }
 
-// lifeThrough changes objects through the client, and wants the informer to tell
-// of each. It returns what was told first of an object of the first list, and of one
-// that came by the watch.
+// lifeThrough creates, changes and deletes an object through the client, and expects an event
+// for each step. It returns the first state of an object from the first list, and of an object
+// from the watch.
 func lifeThrough[T informer.Object](t *testing.T, c client.Client, lw cache.ListerWatcher, created client.Object) (listed, watched T) {
 	t.Helper()
 	inf, events := follow[T](t, lw)
@@ -137,9 +137,9 @@ func TestAFakeIsReadAheadOfASlowStore(t *testing.T) {
 	lw := controllerruntime.ListWatch(c, &corev1.PodList{})
 	_, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 	ok(t, err)
-	for n := range 150 { // the fake panics when more than 100 are unread
+	for n := range 150 { // the fake panics when more than 100 events are unread
 		ok(t, c.Create(t.Context(), pod("default", fmt.Sprint("p", n), nil)))
-		time.Sleep(time.Microsecond) // lets the reader have the processor
+		time.Sleep(time.Microsecond) // gives the reading goroutine a chance to run
 	}
 	w, err := cache.ToListerWatcherWithContext(lw).WatchWithContext(t.Context(), metav1.ListOptions{})
 	ok(t, err)
@@ -157,5 +157,5 @@ func TestAFakeKeepsNothingOfAnInformerThatHasStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	_, err := lw.ListWithContext(ctx, metav1.ListOptions{})
 	ok(t, err)
-	stop() // before the watch: goleak finds what is left
+	stop() // before Watch is called: goleak finds a watch that is left open
 }

@@ -16,22 +16,24 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// ListWatch makes a source for informer.New of a controller-runtime client:
+// ListWatch makes a source for informer.New from a controller-runtime client. These two
+// sources do the same:
 //
 //	informer.ListWatch(clientset.CoreV1().Pods("default"))
 //	controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"))
 //
-// do the same. list says what is listed; it is copied, and may also be an
-// UnstructuredList or a PartialObjectMetadataList that has its kind set. Their
-// items carry the kind of the item, also where the API server leaves it out.
+// list gives the type to list. ListWatch copies it. It may also be an UnstructuredList or a
+// PartialObjectMetadataList with its kind set. The items of these carry their own kind, even
+// where the API server leaves it out.
 //
-// Of opts, namespace and selectors count. The informer says itself how a list is
-// paged, see Options.PageSize, and where a watch begins.
+// Only the namespace and the selectors of opts are used. The informer itself chooses the page
+// size of lists, see Options.PageSize, and the version at which a watch starts.
 //
-// c must ask the API server, as one of client.NewWithWatch does. One that reads from
-// a cache does not say which version it has read, so that changes would be missed.
+// c must send its requests to the API server, as a client made by client.NewWithWatch does. A
+// client that reads from a cache does not tell which version it has read, so the informer
+// would miss changes.
 //
-// If c is nil, New says so.
+// ListWatch does not block. If c is nil, informer.New returns an error.
 func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {
 	if isNil(c) {
 		return informer.ListWatch((*resource[L])(nil))
@@ -47,7 +49,7 @@ func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.L
 	return informer.ListWatch(r)
 }
 
-// resource is one resource as client-go's clients have it, made of a client for all.
+// resource makes a controller-runtime client look like a client-go client for one resource.
 type resource[L client.ObjectList] struct {
 	client  client.WithWatch
 	list    L
@@ -65,7 +67,7 @@ func (r *resource[L]) List(ctx context.Context, request metav1.ListOptions) (L, 
 		return list, err
 	}
 	if l, ok := any(list).(*metav1.PartialObjectMetadataList); ok {
-		for i := range l.Items { // which say that they are a PartialObjectMetadata
+		for i := range l.Items { // the API server gives them the kind PartialObjectMetadata
 			l.Items[i].SetGroupVersionKind(r.itemKind())
 		}
 	}
@@ -93,8 +95,8 @@ func (r *resource[L]) watch(ctx context.Context, request metav1.ListOptions) (wa
 	return r.client.Watch(ctx, r.list.DeepCopyObject().(L), r.with(request))
 }
 
-// with returns the user's options for one request. The client writes into Raw, and
-// takes from it neither the limit nor the continue token, so these are given twice.
+// with returns the user's options for one request. The client writes into Raw, but ignores the
+// limit and the continue token there, so they are set in both places.
 func (r *resource[L]) with(request metav1.ListOptions) *client.ListOptions {
 	o := r.options
 	if o.Raw != nil {
@@ -105,7 +107,7 @@ func (r *resource[L]) with(request metav1.ListOptions) *client.ListOptions {
 	return &o
 }
 
-// itemKind returns the kind of the items of a list that says its own.
+// itemKind returns the kind of the items of a list that has its own kind set.
 func (r *resource[L]) itemKind() schema.GroupVersionKind {
 	kind := r.list.GetObjectKind().GroupVersionKind()
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")

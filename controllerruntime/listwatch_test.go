@@ -18,8 +18,8 @@ import (
 	"github.com/customcacheinformer/informer/controllerruntime"
 )
 
-// asked is a client that notes what it is asked for, as it would go to the API
-// server. It is no fake to ListWatch.
+// asked is a client that records the options of each request, in the form that would be sent
+// to the API server. ListWatch does not take it for a fake client.
 type asked struct {
 	client.WithWatch
 	options   []metav1.ListOptions
@@ -43,7 +43,7 @@ func (a *asked) List(_ context.Context, list client.ObjectList, opts ...client.L
 }
 
 func (a *asked) Watch(_ context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	a.note(list, append(opts, &client.ListOptions{})) // which must not undo the others
+	a.note(list, append(opts, &client.ListOptions{})) // the empty options must not undo the others
 	a.watch = watch.NewFake()
 	return a.watch, nil
 }
@@ -66,7 +66,7 @@ func TestEveryOptionOfTheReflectorReachesTheServer(t *testing.T) {
 			if watchlist.DoesClientNotSupportWatchListSemantics(lw) {
 				t.Error("a client that is no fake is not asked to stream")
 			}
-			for range 2 { // the second time as the first
+			for range 2 { // the second requests must be like the first
 				_, err := lw.ListWithContext(t.Context(), list)
 				ok(t, err)
 				_, err = lw.WatchWithContext(t.Context(), watching)
@@ -96,7 +96,7 @@ func TestTheListIsCopied(t *testing.T) {
 		if got := c.list.GetObjectKind().GroupVersionKind().Kind; got != "WidgetList" {
 			t.Errorf("a %s is listed, want a WidgetList", got)
 		}
-		c.list.GetObjectKind().SetGroupVersionKind(podKind) // by the client
+		c.list.GetObjectKind().SetGroupVersionKind(podKind) // as a client may do
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAWatchCanBeStoppedWithEventsInHand(t *testing.T) {
 	lw := cache.ToListerWatcherWithContext(controllerruntime.ListWatch(c, metadataOf(widgetKind)))
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	ok(t, err)
-	c.watch.Add(&metav1.PartialObjectMetadata{}) // which nobody reads
+	c.watch.Add(&metav1.PartialObjectMetadata{}) // nobody reads this event
 	w.Stop()
 	w.Stop()
 	if !c.watch.IsStopped() {

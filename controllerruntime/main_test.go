@@ -16,7 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// managerLog is what managers log. They have one logger, which can be set once.
+// managerLog collects the log lines of all managers. They share one logger, which can be set
+// only once.
 var managerLog lines
 
 func TestMain(m *testing.M) {
@@ -41,11 +42,11 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// patience is how long a test waits for what must come.
+// patience limits how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
-// follow runs an informer over a source for the length of the test, and passes on
-// what its watcher is told.
+// follow runs an informer over a source for the length of the test, and returns a channel of
+// the events of its watcher.
 func follow[T informer.Object](t *testing.T, lw cache.ListerWatcher) (*informer.CustomCacheInformer[T], <-chan informer.Event[T]) {
 	t.Helper()
 	inf, err := informer.New(lw, informer.Options[T]{
@@ -66,7 +67,8 @@ func follow[T informer.Object](t *testing.T, lw cache.ListerWatcher) (*informer.
 	return inf, events
 }
 
-// want fails the test unless the next event is of this type and object.
+// want fails the test unless the next event has this type and object name. It returns the
+// event's object.
 func want[T informer.Object](t *testing.T, events <-chan informer.Event[T], kind informer.EventType, name string) (obj T) {
 	t.Helper()
 	select {
@@ -81,7 +83,7 @@ func want[T informer.Object](t *testing.T, events <-chan informer.Event[T], kind
 	return obj
 }
 
-// ok fails the test if something did not work.
+// ok fails the test if err is not nil.
 func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -14,19 +14,21 @@ import (
 //
 //	err := mgr.Add(controllerruntime.Runnable(inf))
 //
-// The manager treats it as one of its caches: it runs before any controller starts and
-// until the last reconcile has returned, on every replica, leader or not. An informer
-// only reads, and the replica that becomes leader is to find its state there and not to
-// wait for a first list just when nobody is at work. A watcher that writes belongs to
-// the leader: put what is to be done into the queue of a controller, or add the watcher
-// when the manager's Elected channel is closed, and it is told the state of that time.
+// The manager treats the informer as one of its caches. It starts the informer before any
+// controller and stops it after the last reconcile has returned. It runs the informer on every
+// replica, leader or not: an informer only reads, and a replica that becomes the leader should
+// not have to wait for a first list while no other replica is working.
 //
-// The manager does not wait until the informer has synced, so that one that cannot, for
-// want of a CRD for example, does not stop the others; see Synced for a controller that
-// waits.
+// A watcher that writes should only run on the leader. Either let the watcher put work into
+// the queue of a controller, or add the watcher when the manager's Elected channel is closed.
+// The watcher is then told the state of that time first.
 //
-// What the informer logs goes to the logger that controller-runtime's log.SetLogger was
-// given, and nowhere before that; manager.Options.Logger does not count.
+// The manager does not wait until the informer has synced. An informer that cannot sync,
+// because its CRD is missing for example, therefore does not hold up the others. See Synced
+// for a controller that must wait.
+//
+// The informer logs to the logger that was given to controller-runtime's log.SetLogger, and
+// logs nothing before SetLogger is called. manager.Options.Logger has no effect.
 func Runnable(m interface{ Run(context.Context) error }) manager.Runnable {
 	return runnable{m}
 }
@@ -35,15 +37,15 @@ type runnable struct {
 	member interface{ Run(context.Context) error }
 }
 
-// GetCache is how the manager knows its caches, which it stops last, when all
-// reconciles have returned. It only asks it whether it has synced.
+// GetCache marks the Runnable as one of the manager's caches, which it stops last, after all
+// reconciles have returned. The manager only calls WaitForCacheSync of the result.
 func (runnable) GetCache() cache.Cache { return syncedAtOnce{} }
 
 type syncedAtOnce struct{ cache.Cache }
 
 func (syncedAtOnce) WaitForCacheSync(context.Context) bool { return true }
 
-// Start blocks until ctx ends or the informer fails.
+// Start runs the informer. It blocks until ctx ends or the informer fails.
 func (r runnable) Start(ctx context.Context) error {
 	if isNil(r.member) {
 		return errors.New("the informer given to Runnable is nil")

@@ -62,8 +62,8 @@ func TestARunnableRunsWithTheManager(t *testing.T) {
 	}
 }
 
-// A reconcile that is under way when the manager is stopped still finds the informer at
-// work, whether or not its controller needs a leader.
+// A reconcile that is running when the manager stops can still use the informer, whether or
+// not its controller needs a leader.
 func TestARunnableOutlivesTheReconciles(t *testing.T) {
 	for _, leader := range []bool{true, false} {
 		c := fake.NewClientBuilder().WithObjects(pod("default", "web", nil)).Build()
@@ -77,7 +77,7 @@ func TestARunnableOutlivesTheReconciles(t *testing.T) {
 			}
 			close(begun)
 			<-ctx.Done()
-			<-reconciling.Done() // the manager has begun to stop
+			<-reconciling.Done() // the manager is stopping now
 			if err := c.Create(context.Background(), pod("default", "late", nil)); err != nil {
 				seen <- err
 			}
@@ -121,7 +121,7 @@ func TestTheManagerStopsWithTheErrorOfARunnable(t *testing.T) {
 	}
 }
 
-// manyPods returns a client whose list takes a while.
+// manyPods returns a client that calls the function list before each list.
 func manyPods(list func() error) client.WithWatch {
 	objects := []client.Object{pod("default", "a", nil), pod("default", "b", nil), pod("default", "c", nil)}
 	return fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
@@ -134,7 +134,7 @@ func manyPods(list func() error) client.WithWatch {
 	}).Build()
 }
 
-// controls adds a controller on the informer to a manager.
+// controls adds the informer to the manager, and a controller that reconciles its Pods.
 func controls(t *testing.T, mgr manager.Manager, pods *informer.CustomCacheInformer[*corev1.Pod], r reconcile.Func) {
 	t.Helper()
 	ok(t, mgr.Add(controllerruntime.Runnable(pods)))

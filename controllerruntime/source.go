@@ -7,17 +7,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Synced returns a source that a controller waits for, until the informer behind it
-// has synced, and src too if it can say so, before it reconciles anything:
+// Synced returns a source that makes its controller wait before the first reconcile. The
+// controller waits until the informer m has synced, and also until src has, if src is a
+// SyncingSource:
 //
 //	controllerruntime.Synced(&source.Informer{Informer: inf.SharedIndexInformer(), Handler: h}, inf)
 //
-// A source.Informer alone is not waited for: reconciles begin with the first object
-// that arrives, and a reconciler that lists others may find half of them. The
-// manager's own caches do not need this, as it waits for them.
+// A controller does not wait for a plain source.Informer: reconciles begin with the first
+// object that arrives, and a reconciler that lists other objects may find only half of them.
+// The manager's own caches do not need Synced, because the manager waits for them.
 //
-// If the informer has not synced within the controller's CacheSyncTimeout, the manager
-// stops with the *informer.SyncError that says why.
+// If the informer has not synced within the controller's CacheSyncTimeout, the manager stops
+// with the *informer.SyncError that gives the reason. Synced itself does not block.
 func Synced(src source.Source, m interface{ WaitForSync(context.Context) error }) source.SyncingSource {
 	return syncedSource{src, m}
 }
@@ -27,10 +28,10 @@ type syncedSource struct {
 	member interface{ WaitForSync(context.Context) error }
 }
 
-// String is what the controller's errors call it.
+// String returns the name of the inner source, for the controller's errors.
 func (s syncedSource) String() string { return fmt.Sprint(s.Source) }
 
-// WaitForSync is how the controller waits.
+// WaitForSync blocks until the inner source and the informer have synced, or ctx ends.
 func (s syncedSource) WaitForSync(ctx context.Context) error {
 	if inner, ok := s.Source.(source.SyncingSource); ok {
 		if err := inner.WaitForSync(ctx); err != nil {
