@@ -14,8 +14,8 @@ import (
 	"github.com/customcacheinformer/informer/tracing/opentelemetry"
 )
 
-// The requests of an informer, what it does to its store and the calls of a watcher are
-// spans. Here they are kept in memory; a program gives its provider an exporter.
+// An informer's requests, its store operations and the calls of its watchers become spans.
+// This example keeps them in memory; a program gives its provider an exporter.
 func Example() {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

@@ -45,12 +45,12 @@ func object(name, value string) configMap {
 	}
 }
 
-// spans keeps the spans that have ended.
+// spans is a provider that records the spans that have ended.
 type spans struct {
 	*sdktrace.TracerProvider
 	recorder *tracetest.SpanRecorder
 	begun    time.Time
-	seen     int // of the spans, by expect
+	seen     int // number of spans that next has returned
 }
 
 func record() *spans {
@@ -58,15 +58,15 @@ func record() *spans {
 	return &spans{sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), recorder, time.Now(), 0}
 }
 
-// next returns the spans that have ended since it was last asked.
+// next returns the spans that have ended since its last call.
 func (s *spans) next() []sdktrace.ReadOnlySpan {
 	all := s.recorder.Ended()
 	defer func() { s.seen = len(all) }()
 	return all[s.seen:]
 }
 
-// expect fails the test unless the spans that have ended since it was last asked are
-// these, once everything has happened that is due in the bubble.
+// expect fails the test unless want are the spans that have ended since the last call of next.
+// It first waits until every goroutine of the bubble is blocked.
 func (s *spans) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -79,8 +79,8 @@ func (s *spans) expect(t *testing.T, want ...string) {
 	}
 }
 
-// line returns all there is to a span: when it began and ended, what it is, and how it
-// went.
+// line returns everything about a span as text: its start and end, its name and attributes,
+// and its status and events.
 func (s *spans) line(span sdktrace.ReadOnlySpan) string {
 	line := fmt.Sprintf("%v-%v %s", span.StartTime().Sub(s.begun), span.EndTime().Sub(s.begun), span.Name())
 	for _, a := range span.Attributes() {
@@ -102,16 +102,17 @@ func (s *spans) line(span sdktrace.ReadOnlySpan) string {
 	return line
 }
 
-// failed is what a line ends with for an error.
+// failed returns the end of a line for an error.
 func failed(at time.Duration, kind, message string) string {
 	return fmt.Sprintf(" Error: %s (exception at %v exception.type=%s exception.message=%[1]s)", message, at, kind)
 }
 
-// unsampled is a provider of spans that are not recorded, and must not be told anything.
+// unsampled is a provider whose spans are not recorded. It fails the test if a span is given
+// attributes, links or events.
 type unsampled struct {
 	embedded.TracerProvider
 	t     testing.TB
-	spans int // that have begun
+	spans int // number of spans that have begun
 	ended int
 }
 

@@ -1,10 +1,10 @@
-// Package opentelemetry makes OpenTelemetry spans of what an informer does, and runs the
+// Package opentelemetry makes OpenTelemetry spans for the work of an informer, and runs the
 // calls of its watchers inside spans.
 //
-// [Observer] is for the source and the store: it is told when something has happened, and
-// makes a span of it then. [Watcher] is for the calls of a watcher: what such a call does,
-// its requests to an API server for example, belongs to its trace. There is nothing that
-// both make a span of, so that a program may use either or both:
+// [Observer] covers the source and the store. It makes a span for each operation when the
+// operation is over. [Watcher] covers the calls of a watcher: everything that such a call
+// does, its requests to an API server for example, belongs to the trace of the call. The two
+// never make a span for the same thing, so a program may use either or both:
 //
 //	pods, err := informer.New(source, informer.Options[*corev1.Pod]{
 //		Observer: opentelemetry.Observer(nil),
@@ -14,14 +14,14 @@
 //
 // # The spans
 //
-// There are few names, and what varies stands in attributes:
+// There are few span names. Everything that varies is in attributes:
 //
-//	informer.list        a LIST request, of one page
+//	informer.list        a LIST request for one page
 //	                       informer.name, informer.list.objects
 //	informer.watch       a watch, from the request to its end
 //	                       informer.name, informer.watch.streaming, informer.watch.events
 //	informer.store.get   an attempt at an operation on the store; the other names end in
-//	                     add, update, delete, or what else informer.StoreError.Op has
+//	                     add, update, delete, or another value of informer.StoreError.Op
 //	                       informer.name, informer.object.key if it is about one object,
 //	                       informer.store.operation, informer.store.failures
 //	informer.handle.added, informer.handle.updated, informer.handle.deleted
@@ -29,16 +29,17 @@
 //	                       informer.watcher.name, informer.object.key, informer.event.type,
 //	                       informer.event.origin, informer.event.merged
 //
-// The key of an object is namespace/name, or the name alone if it is cluster-scoped. It is
-// not put into k8s.namespace.name and the like, which say where the program itself runs.
+// The key of an object is namespace/name, or only the name if the object is cluster-scoped.
+// The key is not in k8s.namespace.name and the like, because those attributes say where the
+// program itself runs.
 //
-// A span of what has failed has the status Error, and the error as an event. Bytes that are
-// not UTF-8 become question marks, because exporters refuse whole batches for them, and
-// texts are cut after 1,024 bytes.
+// The span of a failed operation has the status Error and the error as an event. Bytes that
+// are not UTF-8 become question marks, because exporters refuse whole batches that contain
+// them. Texts are cut after 1,024 bytes.
 //
-// Every span is the root of a trace. A sampler has the name to go by, and no attributes: they
-// are only made for spans that are recorded, so that what it drops costs little. To keep
-// nothing but failures, filter where spans have ended, in a span processor or a collector.
+// Every span is the root of a trace. A sampler sees only the span's name, because attributes
+// are only made for spans that are recorded. A dropped span therefore costs little. To keep
+// only failures, filter the spans after they have ended, in a span processor or a collector.
 package opentelemetry
 
 import (
@@ -56,10 +57,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// scope is what spans say that they were made by.
+// scope is the name of the tracer that makes the spans.
 const scope = "github.com/customcacheinformer/informer/tracing/opentelemetry"
 
-// The attributes of the spans and of their events.
+// These are the attributes of the spans and of their events.
 const (
 	informerName   attribute.Key = "informer.name"
 	listObjects    attribute.Key = "informer.list.objects"
@@ -73,22 +74,23 @@ const (
 	eventOrigin    attribute.Key = "informer.event.origin"
 	eventMerged    attribute.Key = "informer.event.merged"
 
-	// By convention of OpenTelemetry.
+	// The names of these two are an OpenTelemetry convention.
 	exceptionType    attribute.Key = "exception.type"
 	exceptionMessage attribute.Key = "exception.message"
 )
 
-// Observer returns an Options.Observer that makes a span of each LIST request, each watch
-// and each attempt on the store, when it is over, with the time that it took. One Observer
-// may serve any number of informers; informer.Tee joins it with others. Its other functions
-// are nil, that for the calls of watchers among them, for which there is [Watcher].
+// Observer returns an Options.Observer that makes a span for each LIST request, each watch and
+// each attempt on the store. It makes the span when the operation is over, with the time that
+// the operation took. One Observer may serve any number of informers; informer.Tee joins it
+// with others. All other functions of the Observer are nil, including the function for the
+// calls of watchers: use [Watcher] for these.
 //
-// A change is two attempts on most stores, to get and to write. Who does not want them sets
-// Store to nil in what is returned.
+// On most stores a change takes two attempts, a get and a write. To have no spans for them,
+// set the field Store of the returned Observer to nil.
 //
-// If provider is nil, it is otel.GetTracerProvider(), also of a program that sets its own
-// later. Neither Observer nor what it returns blocks, unless a span processor of provider
-// does. Observer may be called from any goroutine.
+// If provider is nil, otel.GetTracerProvider() is used. A program may then set its own
+// provider later. Observer does not block, and may be called from any goroutine. The functions
+// of the returned Observer do not block either, unless a span processor of provider does.
 func Observer(provider trace.TracerProvider) *informer.Observer {
 	tracer := tracerOf(provider)
 	return &informer.Observer{
@@ -125,8 +127,8 @@ func Observer(provider trace.TracerProvider) *informer.Observer {
 	}
 }
 
-// record makes a span that ends now of what took that long. attributes is only called if
-// the span is recorded.
+// record makes a span of the given duration that ends now. It calls attributes only if the
+// span is recorded.
 func record(tracer trace.Tracer, name string, took time.Duration, err error, attributes func() []attribute.KeyValue) {
 	now := time.Now()
 	_, span := tracer.Start(context.Background(), name, trace.WithTimestamp(now.Add(-took)))
@@ -135,13 +137,13 @@ func record(tracer trace.Tracer, name string, took time.Duration, err error, att
 		return
 	}
 	span.SetAttributes(attributes()...)
-	fail(span, err, trace.WithTimestamp(now)) // not after the end
+	fail(span, err, trace.WithTimestamp(now)) // the event must not be later than the end of the span
 	span.End(trace.WithTimestamp(now))
 }
 
-// fail makes span that of something which has failed with err, if that is not nil. The event
-// is the one that span.RecordError would make, but with a text that is fit for a span, and also
-// if the method Error panics, as it may for a nil pointer: fmt sees to that.
+// fail marks span as failed with err, unless err is nil. It adds the event that
+// span.RecordError would add, but with a text that is fit for a span. It also works if the
+// method Error panics, as it may for a nil pointer, because fmt recovers such a panic.
 func fail(span trace.Span, err error, options ...trace.EventOption) {
 	if err == nil || !span.IsRecording() {
 		return
@@ -152,10 +154,10 @@ func fail(span trace.Span, err error, options ...trace.EventOption) {
 	span.SetStatus(codes.Error, message)
 }
 
-// longest is how many bytes of a text a span has.
+// longest is the maximum number of bytes of a text in a span.
 const longest = 1024
 
-// text returns s as it may stand in a span.
+// text returns s cut to longest bytes, and as valid UTF-8.
 func text(s string) string {
 	if len(s) > longest {
 		s = s[:longest] + "…"
@@ -170,7 +172,7 @@ func tracerOf(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer(scope)
 }
 
-// isNil reports whether v is nil, or an interface around a nil pointer, func or the like.
+// isNil reports whether v is nil, or an interface that holds a nil pointer, func or the like.
 func isNil(v any) bool {
 	if v == nil {
 		return true

@@ -24,8 +24,8 @@ import (
 	"github.com/customcacheinformer/informer/tracing/opentelemetry"
 )
 
-// observe runs an informer named "i" that s has the spans of which that function of its
-// Observer makes.
+// observe runs an informer named "i" whose Observer has only the given function. s gets the
+// spans that this function makes.
 func observe(t *testing.T, s *spans, function string, src *informertest.Source[configMap], opts informer.Options[configMap]) (stop func()) {
 	t.Helper()
 	opts.Name, opts.Observer, opts.ErrorHandler = "i", &informer.Observer{}, func(context.Context, error) {}
@@ -38,7 +38,7 @@ func observe(t *testing.T, s *spans, function string, src *informertest.Source[c
 	return informertest.Run(t, inf)
 }
 
-// connectionRefused is the end of the line of what has failed so.
+// connectionRefused returns the end of the line of a span that failed with this error.
 func connectionRefused(at time.Duration) string {
 	return failed(at, "syscall.Errno", "connection refused")
 }
@@ -71,7 +71,7 @@ func TestAListThatFailsIsASpanWithTheError(t *testing.T) {
 			t.Errorf("the first span is\n\t%s\nwant\n\t%s", got, want)
 		}
 		if got := all[1]; got.EndTime().Sub(got.StartTime()) != time.Second || len(got.Events()) > 0 {
-			t.Errorf("the second span is %s", s.line(got)) // the time of its start is random
+			t.Errorf("the second span is %s", s.line(got)) // the start time is random
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
 			"0s-1m0s informer.watch informer.name=i informer.watch.streaming=true informer.watch.events=4",
 			"1m0s-1m0s informer.watch informer.name=i informer.watch.streaming=false informer.watch.events=0"+connectionRefused(time.Minute))
 
-		time.Sleep(time.Minute) // more than it waits before the next
+		time.Sleep(time.Minute) // longer than the pause before the next watch
 		stop()
 		all := s.next()
 		if len(all) != 1 || all[0].EndTime().Sub(s.begun) != 2*time.Minute || len(all[0].Events()) > 0 {
@@ -125,7 +125,7 @@ func TestEachAttemptOnTheStoreIsASpan(t *testing.T) {
 		for _, span := range s.next() {
 			took = append(took, span.EndTime().Sub(span.StartTime()))
 			_, line, _ := strings.Cut(s.line(span), " ")
-			line, _, _ = strings.Cut(line, " (") // when it begins is random after a failure
+			line, _, _ = strings.Cut(line, " (") // after a failure the start time is random
 			rest = append(rest, line)
 			for _, e := range span.Events() {
 				if !e.Time.Equal(span.EndTime()) {
@@ -142,7 +142,7 @@ func TestEachAttemptOnTheStoreIsASpan(t *testing.T) {
 		}; !slices.Equal(rest, want) {
 			t.Errorf("the spans are\n\t%s\nwant\n\t%s", strings.Join(rest, "\n\t"), strings.Join(want, "\n\t"))
 		}
-		if want := []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(took, want) { // it looks first
+		if want := []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(took, want) { // a repeated update first reads the object
 			t.Errorf("they took %v, want %v", took, want)
 		}
 	})
@@ -166,7 +166,7 @@ func TestOtherThingsAreNotObserved(t *testing.T) {
 	}
 }
 
-// tellAll has each function of an Observer told of something that has failed with err.
+// tellAll calls each function of an Observer with an operation that has failed with err.
 func tellAll(o *informer.Observer, text string, took time.Duration, err error) {
 	o.List(informer.ListInfo{Informer: text, Took: took, Err: err})
 	o.Watch(informer.WatchInfo{Informer: text, Took: took, Err: err})
@@ -181,7 +181,7 @@ func TestWhatIsNotRecordedIsNotDescribed(t *testing.T) {
 	}
 }
 
-// unasked is an error that nobody is to look at.
+// unasked is an error whose text must not be read.
 type unasked struct{ t *testing.T }
 
 func (u unasked) Error() string {
@@ -272,8 +272,9 @@ func TestSpansSayWhoHasMadeThem(t *testing.T) {
 	}
 }
 
-// unprovided is what was made without a provider before the program had one. It is made once,
-// because that is how often such a thing can come to its provider.
+// unprovided returns observers and watchers that were made without a provider, before the
+// program sets one. They are made only once, because only the first provider that a
+// program sets takes over tracers made before.
 var unprovided = sync.OnceValues(func() (observers []*informer.Observer, watchers []watcher) {
 	pass := informer.WatcherFunc[configMap](nothing)
 	for _, none := range []trace.TracerProvider{nil, (*sdktrace.TracerProvider)(nil)} {

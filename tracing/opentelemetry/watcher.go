@@ -10,31 +10,32 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Watcher returns a watcher that calls w inside a span. The ctx of the call carries the
-// span, so that what w does with it is in the same trace. An error is recorded, and returned
-// as it is. A panic is recorded, and goes on: what becomes of it is as without Watcher.
-// Functions that a WatcherFuncs does not have make no spans.
+// Watcher returns a watcher that calls w inside a span. The ctx of the call carries the span,
+// so everything that w does with this ctx is in the same trace. An error of w is recorded and
+// returned unchanged. A panic of w is recorded and then continues, with the same consequences
+// as without Watcher. If w is a WatcherFuncs, its missing functions make no spans.
 //
-// Each call is a trace of its own, each attempt of an event that comes again included. If
-// the ctx of Run carries a span, that is not the parent, because a trace would then go on for
-// as long as the program runs, but a link.
+// Each call is a separate trace, and so is each attempt at an event that is retried. If the
+// ctx of Run carries a span, that span is linked to and is not the parent: otherwise one trace
+// would last as long as the program.
 //
-// A name such as that in WatcherOptions.Name says whose call it was; spans do not have it if
-// it is empty. Set WatcherOptions.Name too: the informer sees the type of what Watcher
-// returns, and not that of w. OnSynced and other options are called as ever, in no span.
+// name says in the spans which watcher was called, like the name in WatcherOptions.Name. If
+// name is empty, the spans have no such attribute. Set WatcherOptions.Name too: by default the
+// informer would name the watcher after the type that Watcher returns, and not after the type
+// of w. OnSynced and other options are called as without Watcher, outside of any span.
 //
-// A watcher that Select makes goes around this one, because AddWatcher must be given what
-// Select returns, and so that there are no spans of what is not selected:
+// Combine it with Select by wrapping the result of Watcher. AddWatcher must be given the
+// result of Select, and events that are not selected then make no spans:
 //
 //	informer.Select(opentelemetry.Watcher(provider, "mailer", mailer), selected)
 //
-// A watcher of package enqueue only puts a key into a queue. Its spans are of no use; make
-// one in the function that reconciles.
+// A watcher of package enqueue only puts a key into a queue, so its spans are of no use. Make
+// a span in the function that reconciles instead.
 //
-// If provider is nil, it is otel.GetTracerProvider(), also of a program that sets its own
-// later. If w is nil, so is what Watcher returns, and AddWatcher returns an error. Watcher
-// does not block, and may be called from any goroutine. What it returns may be called by
-// several goroutines at once if w may, and blocks for as long as w does.
+// If provider is nil, otel.GetTracerProvider() is used. A program may then set its own
+// provider later. If w is nil, Watcher returns nil, and AddWatcher returns an error for it.
+// Watcher does not block, and may be called from any goroutine. The returned watcher blocks as
+// long as w does. Several goroutines may call it at once if they may call w at once.
 func Watcher[T informer.Object](provider trace.TracerProvider, name string, w informer.ResourceWatcher[T]) informer.ResourceWatcher[T] {
 	if isNil(w) {
 		return nil
@@ -52,7 +53,7 @@ func Watcher[T informer.Object](provider trace.TracerProvider, name string, w in
 	}
 }
 
-// traced returns a function that calls call inside a span, or nil if there is none.
+// traced returns a function that calls call inside a span. It returns nil if call is nil.
 func traced[T informer.Object](tracer trace.Tracer, spanName, watcher string, call func(context.Context, informer.Event[T]) error) func(context.Context, informer.Event[T]) error {
 	if call == nil {
 		return nil
@@ -63,7 +64,7 @@ func traced[T informer.Object](tracer trace.Tracer, spanName, watcher string, ca
 			options = []trace.SpanStartOption{trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: outer})}
 		}
 		ctx, span := tracer.Start(ctx, spanName, options...)
-		defer func() { // not span.End itself, which would record a panic without a look at its text
+		defer func() { // span.End itself would record the panic, but with its text unchecked
 			v := recover()
 			if v == nil {
 				span.End()

@@ -23,7 +23,7 @@ import (
 	"github.com/customcacheinformer/informer/tracing/opentelemetry"
 )
 
-// run runs an informer with one watcher, and returns the errors that it reports.
+// run runs an informer with one watcher, and returns a channel of the errors that it reports.
 func run(t *testing.T, src *informertest.Source[configMap], w watcher, opts informer.WatcherOptions) (errs chan error) {
 	t.Helper()
 	errs = make(chan error, 100)
@@ -38,7 +38,7 @@ func run(t *testing.T, src *informertest.Source[configMap], w watcher, opts info
 	return errs
 }
 
-// taking returns a watcher that takes a second, and does no more than f.
+// taking returns a watcher whose calls take one second longer than f.
 func taking(f func(context.Context, event) error) watcher {
 	return informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
 		time.Sleep(time.Second)
@@ -71,7 +71,7 @@ func TestAnEventThatStandsForSeveralSaysSo(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		run(t, src, opentelemetry.Watcher(s, "", taking(nothing)), informer.WatcherOptions{Workers: 2})
 		s.next()
-		for n := range 3 { // one is handled, two wait
+		for n := range 3 { // one event is being handled, two wait
 			src.Apply(object("a", fmt.Sprint(n)))
 			synctest.Wait()
 		}
@@ -307,7 +307,7 @@ func TestFunctionsThatAWatcherDoesNotHaveMakeNoSpans(t *testing.T) {
 func TestEachMethodIsCalledForItsOwnEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		var told informertest.Recorder[configMap] // which checks that
+		var told informertest.Recorder[configMap] // the recorder checks the events
 		run(t, src, opentelemetry.Watcher(record(), "", &told), informer.WatcherOptions{})
 		src.Apply(object("a", "2"))
 		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "a"}); err != nil {
@@ -333,7 +333,7 @@ func TestWhatIsNotSelectedMakesNoSpans(t *testing.T) {
 		})), func(obj configMap) bool { return obj.Data["value"] == "in" }), informer.WatcherOptions{
 			Retry: func(int, error) (time.Duration, bool) { return time.Minute, true },
 		})
-		src.Apply(object("a", "out")) // whose add has failed: it is deleted
+		src.Apply(object("a", "out")) // its add has failed, so the watcher is told a delete
 		src.Apply(object("b", "out too"))
 		time.Sleep(time.Hour)
 		s.expect(t,
@@ -400,8 +400,8 @@ func TestACallIsCutShortAsWithoutASpan(t *testing.T) {
 	})
 }
 
-// Each operation is what a span costs: that of the Observer for one attempt on the store,
-// that of the Watcher for one call.
+// BenchmarkSpan measures the cost of a span: of the Observer for one attempt on the store, and
+// of the Watcher for one call.
 func BenchmarkSpan(b *testing.B) {
 	for _, with := range []struct {
 		name     string
@@ -409,7 +409,7 @@ func BenchmarkSpan(b *testing.B) {
 	}{
 		{"no-provider", noop.NewTracerProvider()},
 		{"never-sampled", sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))},
-		{"always-sampled", sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))}, // nobody takes them
+		{"always-sampled", sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))}, // nothing takes the spans
 	} {
 		b.Run("of=store/"+with.name, func(b *testing.B) {
 			b.ReportAllocs()
