@@ -11,8 +11,8 @@ import (
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// crowd returns the metrics of an informer with that many watchers, of which the
-// Observer has heard.
+// crowd returns the metrics of an informer with the given number of watchers. The Observer has
+// already seen a call of each watcher.
 func crowd(watchers int) (*prometheus.Metrics, *informer.Observer) {
 	h := informer.Health{Name: "Pod", ResourceVersion: "123456"}
 	for n := range watchers {
@@ -26,7 +26,7 @@ func crowd(watchers int) (*prometheus.Metrics, *informer.Observer) {
 	return m, o
 }
 
-// each measures f serially and in parallel.
+// each benchmarks f serially and in parallel.
 func each(b *testing.B, f func()) {
 	b.Helper()
 	b.Run("serial", func(b *testing.B) {

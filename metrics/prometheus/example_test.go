@@ -15,9 +15,9 @@ import (
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// A group of informers with metrics. A program serves the registry with
-// promhttp.HandlerFor, or registers the metrics with prometheus.MustRegister, or with
-// controller-runtime's metrics.Registry, which are served already.
+// A group of informers has metrics. A program serves the registry with promhttp.HandlerFor. Or
+// it registers the metrics with prometheus.MustRegister or with controller-runtime's
+// metrics.Registry, whose metrics are served already.
 func ExampleNew() {
 	var group informer.Group
 	metrics := prometheus.New(group.Health)
@@ -57,8 +57,8 @@ func ExampleNew() {
 
 var workqueues = prometheus.NewWorkqueues()
 
-// The metrics of the workqueues of a program that does not use controller-runtime. Its
-// main does this before it makes the first queue.
+// This program does not use controller-runtime and has metrics of its workqueues. Its main
+// must call SetProvider before it makes the first queue.
 func ExampleNewWorkqueues() {
 	workqueue.SetProvider(workqueues)
 	registry := prom.NewRegistry()
@@ -79,7 +79,7 @@ func ExampleNewWorkqueues() {
 	// workqueue_depth configmap 0
 }
 
-// show prints some gauges and counters.
+// show prints the gauges and counters with the given names.
 func show(g prom.Gatherer, names ...string) {
 	families, err := g.Gather()
 	if err != nil {

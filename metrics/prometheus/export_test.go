@@ -4,7 +4,7 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// Kept returns how many informers and watchers have series of the Observer.
+// Kept returns the number of informers and watchers that have series of the Observer.
 func (m *Metrics) Kept() int {
 	m.series.mu.RLock()
 	defer m.series.mu.RUnlock()
@@ -15,10 +15,10 @@ func (m *Metrics) Kept() int {
 	return n
 }
 
-// KeptSeries returns how many series of the Observer there are.
+// KeptSeries returns the number of series of the Observer.
 func (m *Metrics) KeptSeries() int { return len(m.series.metrics()) }
 
-// KeptInVectors returns how many of them the vectors have, which must be the same.
+// KeptInVectors returns the number of series in the vectors, which must equal KeptSeries.
 func (m *Metrics) KeptInVectors() int {
 	n := 0
 	for _, v := range m.series.vectors.all() {

@@ -11,21 +11,23 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The labels of everything that is about an informer, and about a watcher.
+// These are the labels of every metric of an informer, and of a watcher.
 var (
 	informerLabels = []string{"informer"}
 	watcherLabels  = []string{"informer", "watcher"}
 )
 
-// figure is a metric that is read from what Health says, of an informer or of a watcher.
+// figure is a metric that is read from the Health of an informer, or from the stats of a
+// watcher.
 type figure[S any] struct {
 	desc *prom.Desc
 	kind prom.ValueType
-	join func(a, b float64) float64 // makes one value of two that have the same name
-	of   func(*S) float64           // NaN for none; what is joined with that is none
+	join func(a, b float64) float64 // combines the values of two that have the same name
+	of   func(*S) float64           // NaN if the value is not known; combined values are then not known either
 }
 
-// How values of one name are joined: counts are added up, and else the worst counts.
+// These functions combine the values of informers or watchers with the same name: counts are
+// added up, of anything else the worst is used.
 var (
 	sum      = func(a, b float64) float64 { return a + b }
 	least    = math.Min
@@ -37,48 +39,48 @@ var informerFigures = []figure[informer.Health]{
 		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
 	ofInformer("informer_watching", prom.GaugeValue, "Whether a watch is open.",
 		least, func(h *informer.Health) float64 { return flag(h.Watching) }),
-	ofInformer("informer_stopped", prom.GaugeValue, "Whether the informer has been stopped, and is still a member of its group.",
+	ofInformer("informer_stopped", prom.GaugeValue, "Whether the informer has been stopped but is still a member of its group.",
 		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
 	ofInformer("informer_last_list_timestamp_seconds", prom.GaugeValue, "When the last list, or stream of the first state, was complete; absent before the first.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastList) }),
 	ofInformer("informer_last_contact_timestamp_seconds", prom.GaugeValue, "When the API server last answered or sent anything; absent if it never has.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastContact) }),
-	ofInformer("informer_last_progress_timestamp_seconds", prom.GaugeValue, "When a change, a list or a bookmark last told up to which resourceVersion everything is in the store; absent before the first.",
+	ofInformer("informer_last_progress_timestamp_seconds", prom.GaugeValue, "When a change, a list or a bookmark last confirmed up to which resourceVersion everything is in the store; absent before the first.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastProgress) }),
-	ofInformer("informer_resource_version", prom.GaugeValue, "The resourceVersion up to which everything is in the store; absent if it is no number.",
+	ofInformer("informer_resource_version", prom.GaugeValue, "The resourceVersion up to which everything is in the store; absent if it is not a number.",
 		least, func(h *informer.Health) float64 { return version(h.ResourceVersion) }),
 	ofInformer("informer_objects", prom.GaugeValue, "How many objects the store has; absent if that is not known.",
 		sum, objects),
 	ofInformer("informer_queued_changes", prom.GaugeValue, "How many changes and bookmarks have arrived and are not in the store yet.",
 		sum, func(h *informer.Health) float64 { return float64(h.Queued) }),
-	ofInformer("informer_source_failures", prom.GaugeValue, "How often in a row listing or watching has failed, 0 while it works.",
+	ofInformer("informer_source_failures", prom.GaugeValue, "How many times in a row listing or watching has failed; 0 while it works.",
 		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
-	ofInformer("informer_store_failing", prom.GaugeValue, "Whether an operation on the store fails now, or has not returned for more than 10 s.",
+	ofInformer("informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",
 		greatest, func(h *informer.Health) float64 { return flag(h.StoreError != nil) }),
-	ofInformer("informer_store_busy_seconds", prom.GaugeValue, "For how long the operation on the store that is under way has taken, 0 if there is none.",
+	ofInformer("informer_store_busy_seconds", prom.GaugeValue, "How long the current operation on the store has taken so far; 0 if there is none.",
 		greatest, func(h *informer.Health) float64 { return h.StoreBusy.Seconds() }),
 	ofInformer("informer_refused_changes_total", prom.CounterValue, "How many changes the store has refused for good.",
 		sum, func(h *informer.Health) float64 { return float64(h.Refused) }),
-	ofInformer("informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their end.",
+	ofInformer("informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their delete.",
 		sum, func(h *informer.Health) float64 { return float64(h.Tombstones) }),
 }
 
 var watcherFigures = []figure[informer.WatcherStats]{
 	ofWatcher("informer_watcher_synced", prom.GaugeValue, "Whether the watcher was called for all of its initial state.",
 		least, func(s *informer.WatcherStats) float64 { return flag(s.Synced) }),
-	ofWatcher("informer_watcher_pending", prom.GaugeValue, "How many events wait for the watcher, the one that it is being called for included.",
+	ofWatcher("informer_watcher_pending", prom.GaugeValue, "How many events wait for the watcher, including the one that it is being called for.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Pending) }),
 	ofWatcher("informer_watcher_lagging", prom.GaugeValue, "Whether the watcher has fallen behind by more than its MaxBacklog and has not caught up yet.",
 		greatest, func(s *informer.WatcherStats) float64 { return flag(s.Lagging) }),
-	ofWatcher("informer_watcher_oldest_waiting_seconds", prom.GaugeValue, "For how long the oldest event that the watcher has not handled has been waiting, 0 if there is none.",
+	ofWatcher("informer_watcher_oldest_waiting_seconds", prom.GaugeValue, "How long the oldest event that the watcher has not handled has been waiting; 0 if there is none.",
 		greatest, func(s *informer.WatcherStats) float64 { return s.OldestWaiting.Seconds() }),
 	ofWatcher("informer_watcher_delivered_total", prom.CounterValue, "How many events the watcher has handled without an error.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Delivered) }),
 	ofWatcher("informer_watcher_failed_total", prom.CounterValue, "How many events were given up after an error of the watcher.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Failed) }),
-	ofWatcher("informer_watcher_retried_total", prom.CounterValue, "How many calls of the watcher repeated one that had failed.",
+	ofWatcher("informer_watcher_retried_total", prom.CounterValue, "How many calls of the watcher were retries of a failed one.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Retried) }),
-	ofWatcher("informer_watcher_merged_total", prom.CounterValue, "How many events were merged into others, or undone by them, while they waited for the watcher.",
+	ofWatcher("informer_watcher_merged_total", prom.CounterValue, "How many events were merged with others, or cancelled out by them, while they waited for the watcher.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Merged) }),
 }
 
@@ -101,10 +103,10 @@ func timestamp(t time.Time) float64 {
 	if t.IsZero() {
 		return math.NaN()
 	}
-	return float64(t.Unix()) + float64(t.Nanosecond())/1e9 // UnixNano ends in 2262
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9 // UnixNano would overflow in 2262
 }
 
-// version returns a resourceVersion as a number, which it is if it consists of digits.
+// version returns a resourceVersion as a number. It returns NaN unless rv consists of digits.
 func version(rv string) float64 {
 	v, err := strconv.ParseFloat(rv, 64)
 	if err != nil || strings.Trim(rv, "0123456789") != "" {
@@ -120,7 +122,7 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// collect sends what figures say of all, which have the same name.
+// collect sends the metrics of informers, or watchers, that have the same name.
 func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
 	for _, f := range figures {
 		value := f.of(all[0])
@@ -133,7 +135,7 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population is who is there at one moment, by the names in labels.
+// population holds the informers and watchers that exist at one moment, by their labels.
 type population struct {
 	informers map[string][]*informer.Health
 	watchers  map[watcherName][]*informer.WatcherStats
@@ -155,6 +157,6 @@ func populationOf(health map[string]informer.Health) population {
 	return p
 }
 
-// label returns a name as the value of a label, which must be valid UTF-8 or the whole
-// scrape fails.
+// label returns a name as the value of a label. A scrape fails if any label is not valid
+// UTF-8.
 func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

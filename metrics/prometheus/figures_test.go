@@ -15,7 +15,7 @@ import (
 
 type values = map[string]float64
 
-// of are the values of metrics of the informer "i", by their names without "informer_".
+// of expects these values of metrics of the informer "i". Names are without "informer_".
 func (r *rig) of(want values) {
 	r.t.Helper()
 	for name, value := range want {
@@ -23,7 +23,7 @@ func (r *rig) of(want values) {
 	}
 }
 
-// none are metrics that the informer "i" does not have now.
+// none expects that the informer "i" does not have these metrics now.
 func (r *rig) none(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
@@ -31,7 +31,7 @@ func (r *rig) none(names ...string) {
 	}
 }
 
-// ofWatcher are the values of metrics of its watcher "w".
+// ofWatcher expects these values of metrics of its watcher "w".
 func (r *rig) ofWatcher(want values) {
 	r.t.Helper()
 	for name, value := range want {
@@ -174,12 +174,12 @@ func TestAWatcherThatBlocksIsShown(t *testing.T) {
 		r.join(inf, "w", watcher(func(context.Context, event) error { <-hold; return nil }), watchOpts{MaxBacklog: 2})
 		settle(3 * time.Second)
 		r.ofWatcher(values{"synced": 0, "pending": 1, "oldest_waiting_seconds": 3, "lagging": 0, "delivered_total": 0, "merged_total": 0})
-		for n := range 2 { // which wait
+		for n := range 2 { // these events wait
 			src.Apply(object("a", fmt.Sprint("waits ", n)))
 			settle(0)
 		}
 		r.ofWatcher(values{"pending": 3, "lagging": 0, "merged_total": 0})
-		src.Apply(object("a", "too many")) // all that wait are one now
+		src.Apply(object("a", "too many")) // all waiting events are merged into one
 		settle(4 * time.Second)
 		r.ofWatcher(values{"pending": 2, "oldest_waiting_seconds": 7, "lagging": 1, "merged_total": 2})
 		close(hold)
@@ -214,7 +214,7 @@ func TestAStoppedInformerIsShownWhileItIsAMember(t *testing.T) {
 		r.join(inf, "w", ignore, watchOpts{})
 		settle(time.Minute)
 		r.stop()
-		for range 3 { // scrapes
+		for range 3 { // number of scrapes
 			r.of(values{"synced": 1, "watching": 0, "objects": 1, "watch_events_total": 2})
 			r.ofWatcher(values{"synced": 1, "delivered_total": 1, "handling_seconds_count": 1})
 		}

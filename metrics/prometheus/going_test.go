@@ -24,7 +24,7 @@ func TestSeriesOfWatchersGoWhenTheyDo(t *testing.T) {
 		for n := range 1000 {
 			reg := r.join(inf, fmt.Sprint("comes and goes ", n), ignore, watchOpts{})
 			<-reg.Synced()
-			if n%100 == 0 { // each of these is seen
+			if n%100 == 0 { // these watchers get a scrape during their life
 				name := fmt.Sprintf("informer_watcher_handling_seconds_count{informer=%q,watcher=%q}", "i", fmt.Sprint("comes and goes ", n))
 				if all := scrape(r.t, r.registry); all[name] != 1 || len(having(all, "watcher_handling_seconds_count{")) != 2 {
 					r.t.Errorf("of the watchers there are %v", having(all, "watcher_handling"))
@@ -40,7 +40,7 @@ func TestSeriesOfWatchersGoWhenTheyDo(t *testing.T) {
 		if left := having(scrape(r.t, r.registry), "watcher"); len(left) > 0 {
 			r.t.Errorf("when all have gone, there are %v", left)
 		}
-		r.of(values{"synced": 1, "event_lag_seconds_count": 1}) // while those of the informer stay
+		r.of(values{"synced": 1, "event_lag_seconds_count": 1}) // the series of the informer stay
 	})
 }
 
@@ -62,7 +62,7 @@ func TestWithoutAScrapeTheNumberOfSeriesStaysBounded(t *testing.T) {
 		if limit := 2*(there+2) + spare + 1; most > limit || most < there+spare {
 			r.t.Errorf("%d entries were kept, want at most %d", most, limit)
 		}
-		// Who was there all the time has lost nothing.
+		// Watchers that were there all the time have lost nothing.
 		src.Apply(object("a", "2"))
 		settle(time.Minute)
 		all := scrape(r.t, r.registry)
@@ -170,7 +170,7 @@ func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
 	var m *prometheus.Metrics
 	comes := func() {}
 	m = prometheus.New(func() map[string]informer.Health {
-		comes() // after health was taken, as it were
+		comes() // after the state of health was taken, from the caller's view
 		return map[string]informer.Health{"i": {Name: "i", Watchers: []informer.WatcherStats{{Name: "there"}}}}
 	})
 	o, registry := m.Observer(), registered(m)
@@ -198,13 +198,13 @@ func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
 			t.Errorf("%v calls of the new watcher of %s are counted", n, i)
 		}
 	}
-	comes = func() {} // and none of them is there the next time
+	comes = func() {} // none of them exists at the next scrape
 	if left := having(scrape(t, registry), `"new`); len(left) > 0 {
 		t.Errorf("there are still %v", left)
 	}
 }
 
-// A scrape that is read slowly, or asks for Health for long, must not hold up informers.
+// A scrape that is read slowly, or whose Health takes long, must not hold up informers.
 func TestAnObserverDoesNotWaitForAScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -212,11 +212,11 @@ func TestAnObserverDoesNotWaitForAScrape(t *testing.T) {
 		o := m.Observer()
 		scraped := make(chan prom.Metric)
 		go func() { m.Collect(scraped); close(scraped) }()
-		synctest.Wait() // it asks for Health
+		synctest.Wait() // Collect is in the call of Health
 		o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
 		close(release)
 		<-scraped
-		synctest.Wait() // it waits for the reader
+		synctest.Wait() // Collect waits for the reader
 		for n := range 50 {
 			o.Handled(informer.HandledInfo{Informer: "i", Watcher: fmt.Sprint("w", n)})
 			o.Store(informer.StoreInfo{Informer: "i", Op: "get"})

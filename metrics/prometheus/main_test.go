@@ -10,6 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
-	klog.SetLogger(klog.Logger{})                             // errors are what most tests are about
+	klog.SetLogger(klog.Logger{})                             // most tests provoke errors
 	goleak.VerifyTestMain(m)
 }

@@ -6,41 +6,38 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Metrics are the metrics of a program's informers, as a Prometheus collector. What is
-// true at the moment it asks Health for at each scrape; what happens, its Observer is
-// told. It is made by [New], and must not be copied. Its methods may be called from any
-// goroutine.
+// Metrics are the metrics of a program's informers, as a Prometheus collector. At each scrape
+// it reads the present state from Health. Its Observer counts what happens in between. It is
+// made by [New], and must not be copied. Its methods may be called from any goroutine.
 type Metrics struct {
 	health func() map[string]informer.Health
 	series *series
 }
 
-// New returns the metrics of the informers that health returns, such as the method
-// Health of an [informer.Group]. The keys of what it returns do not count: series are
-// named by Health.Name.
+// New returns the metrics of the informers whose Health the function health returns. It may be
+// the method Health of an [informer.Group]. The keys of the returned map are ignored: series
+// are named by Health.Name.
 //
-// health is called once for each scrape, and now and then by the functions of the
-// Observer when watchers come and go. So it may be called from any goroutine, several
-// times at once, and must neither block nor panic.
+// health is called once for each scrape, and now and then by the functions of the Observer
+// when watchers come and go. It may be called from any goroutine, also several times at once,
+// and must neither block nor panic.
 //
-// New panics if health is nil, because that is a mistake in the program.
+// New does not block. It panics if health is nil, because that is a mistake in the program.
 func New(health func() map[string]informer.Health) *Metrics {
 	if health == nil {
-		panic("informer/metrics/prometheus: New was given no function")
+		panic("informer/metrics/prometheus: the function given to New is nil")
 	}
 	return &Metrics{health: health, series: newSeries(health)}
 }
 
-// Observer returns the Observer that has to be told what the informers do, as
-// Group.Observer or Options.Observer; [informer.Tee] joins it with another. An informer
-// that is not given it has the metrics that come from Health, and no others. One that
-// is given it, and that the function given to New does not return, loses at each scrape
-// what was counted for it.
+// Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it
+// with another. An informer without it has only the metrics that come from Health. If an
+// informer has it, but is missing from the result of the function given to New, its counts are
+// lost at each scrape.
 //
-// All that Observer returns is for the same Metrics: an informer that is given it twice
-// is counted twice. It does not block; neither do the
-// functions of the Observer, nor do they allocate, but for the first time that a name
-// is seen.
+// All Observers that a Metrics returns feed the same counters, so an informer that is given
+// two of them is counted twice. Observer does not block. The functions of the Observer do not
+// block either, and allocate only when they see a name for the first time.
 func (m *Metrics) Observer() *informer.Observer {
 	return &informer.Observer{
 		List:    m.series.list,
@@ -51,8 +48,8 @@ func (m *Metrics) Observer() *informer.Observer {
 	}
 }
 
-// Describe sends the descriptions of all metrics, as a registry asks for when Metrics
-// are registered. It blocks only while ch does.
+// Describe sends the descriptions of all metrics. A registry calls it when Metrics are
+// registered. It blocks only while ch does.
 func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	for _, f := range informerFigures {
 		ch <- f.desc
@@ -65,9 +62,9 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	}
 }
 
-// Collect sends all metrics, as a registry asks for at each scrape, after it has
-// forgotten the series of informers and watchers that are gone. It blocks only while ch
-// does, and holds up no informer meanwhile.
+// Collect removes the series of informers and watchers that are gone, and then sends all
+// metrics. A registry calls it at each scrape. It blocks only while ch does, and holds up no
+// informer meanwhile.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	mark := m.series.mark()
 	now := populationOf(m.health())

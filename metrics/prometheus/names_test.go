@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// fixed are metrics of informers that are as health says.
+// fixed returns the metrics of informers with the given states.
 func fixed(health ...informer.Health) *prometheus.Metrics {
 	all := map[string]informer.Health{}
 	for n, h := range health {
@@ -52,7 +52,7 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 		"synced": 0, "pending": 111, "delivered_total": 222, "failed_total": 333, "retried_total": 444, "merged_total": 555,
 		"lagging": 1, "oldest_waiting_seconds": 60,
 	}
-	for range 10 { // the order of a map is another each time
+	for range 10 { // the order of a map differs each time
 		all := scrape(t, registered(fixed(a, b, informer.Health{Name: "apart"})))
 		got, gotWatcher := values{}, values{}
 		for name, value := range all {
@@ -140,14 +140,14 @@ func TestLargeVersionsAndOddTimesAreNumbers(t *testing.T) {
 	}
 }
 
-// hostile are names that nobody should use.
+// hostile are names that a user should not choose.
 var hostile = []string{
 	"", " ", "\xff", "a\xffb", "\xff\xfe", "\x00", "quote\"", "back\\slash", "new\nline", "{informer=\"i\"}", "日本語",
 	"\u202e", "\xed\xa0\x80", "\uFFFD", strings.Repeat("long", 1000),
 }
 
 func TestNoNameBreaksAScrape(t *testing.T) {
-	for _, asked := range []bool{false, true} { // whether Health knows of them
+	for _, asked := range []bool{false, true} { // whether the names are in Health
 		var health []informer.Health
 		for _, name := range hostile {
 			h := informer.Health{Name: name}
@@ -184,7 +184,7 @@ func TestNamesThatAreNotUTF8AreShownAsFarAsTheyAre(t *testing.T) {
 		informer.Health{Name: "a\uFFFDb", Objects: 2},
 	)
 	o, registry := m.Observer(), registered(m)
-	for range 3 { // also from one scrape to the next
+	for range 3 { // the second and third time after a scrape
 		o.Apply(informer.ApplyInfo{Informer: "a\xffb", Type: informer.EventAdded})
 		o.Apply(informer.ApplyInfo{Informer: "a\uFFFDb", Type: informer.EventAdded})
 		o.Store(informer.StoreInfo{Informer: "a\xffb", Op: "get"})
@@ -249,7 +249,7 @@ func TestNewPanicsWithoutAFunction(t *testing.T) {
 	prometheus.New(nil)
 }
 
-// named is a member of a group that is no informer of this library.
+// named is a member of a group that is not an informer of this library.
 type named struct{ name string }
 
 func (named) Run(ctx context.Context) error     { <-ctx.Done(); return nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// counted is how often each of what has labels of its own has been counted for "i".
+// counted expects these values of a metric of "i" that has more labels.
 func (r *rig) counted(name string, want values) {
 	r.t.Helper()
 	all := values{}
@@ -64,7 +64,7 @@ func TestADeleteThatAListHasFoundHasNoLag(t *testing.T) {
 		store.Delay(time.Second)
 		src.Apply(object("a", "2"))
 		settle(time.Minute)
-		r.of(values{"event_lag_seconds_count": 3, "event_lag_seconds_sum": 2}) // to get, to write
+		r.of(values{"event_lag_seconds_count": 3, "event_lag_seconds_sum": 2}) // one second for the get, one for the write
 		store.Delay(0)
 		_, _ = src.Delete(keyOf("a"))
 		settle(time.Minute)
@@ -88,7 +88,7 @@ func TestAttemptsOnTheStoreAreCountedByOperation(t *testing.T) {
 		settle(time.Minute)
 		store.Delay(time.Second)
 		failing := map[string]int{"get": 3, "update": 2}
-		looks := 0 // at what became of an update that has failed
+		looks := 0 // number of gets that check the result of a failed update
 		store.Fail(func(op, _ string) error {
 			if looks > 0 && op == "get" {
 				looks--
@@ -127,7 +127,7 @@ func TestWhatTheStoreRefusesIsAnErrorAndNotRetried(t *testing.T) {
 			if op != "add" {
 				return nil
 			}
-			if adds++; adds == 2 { // the first and the third at once, the second after a failure
+			if adds++; adds == 2 { // a and c are refused at once, b only after a temporary failure
 				return syscall.ENOSPC
 			}
 			return fmt.Errorf("too large: %w", informer.ErrPermanent)
@@ -229,7 +229,7 @@ func TestListsAndWatchesAreCountedByOutcome(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		settle(0)
-		lists := values{`outcome="unavailable"`: 2, `outcome="forbidden"`: 1, `outcome="throttled"`: 1, `outcome="success"`: 2} // two pages
+		lists := values{`outcome="unavailable"`: 2, `outcome="forbidden"`: 1, `outcome="throttled"`: 1, `outcome="success"`: 2} // the list has two pages
 		r.counted("lists_total", lists)
 		r.of(values{"list_duration_seconds_count": 6, "list_duration_seconds_sum": 12})
 		r.counted("watches_total", values{})
@@ -240,7 +240,7 @@ func TestListsAndWatchesAreCountedByOutcome(t *testing.T) {
 		settle(0)
 		r.of(values{"watch_events_total": 0, "watch_duration_seconds_count": 0})
 		src.Expire()
-		settle(time.Minute) // it lists, and watches again
+		settle(time.Minute) // the informer lists, and watches again
 		r.of(values{"watch_events_total": 3, "watch_duration_seconds_count": 1, "watch_duration_seconds_sum": 60})
 		r.counted("watches_total", values{`outcome="expired"`: 1})
 		lists[`outcome="success"`] += 2

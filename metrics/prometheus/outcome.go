@@ -8,7 +8,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// outcome says how a request to the API server went.
+// outcome is the result of a request to the API server.
 type outcome uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	throttled
 	unavailable
 	failed
-	outcomes // how many there are
+	outcomes // number of outcomes
 )
 
 func (o outcome) String() string {
@@ -29,7 +29,7 @@ func (o outcome) String() string {
 	}[o]
 }
 
-// outcomeOf returns what err stands for.
+// outcomeOf returns the outcome of a request that returned err.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
@@ -48,8 +48,8 @@ func outcomeOf(err error) outcome {
 	return failed
 }
 
-// isServerError reports whether err is a 5xx. A status in the stream of a watch may have
-// a reason and no code.
+// isServerError reports whether err is a 5xx. A status in the stream of a watch may have a
+// reason and no code.
 func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError ||
@@ -57,7 +57,7 @@ func isServerError(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// isConnectionError reports whether there was no answer, or not all of it, as when an API
+// isConnectionError reports whether there was no answer, or only a part of one, as when an API
 // server restarts.
 func isConnectionError(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)

@@ -21,7 +21,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// failures are errors of requests, and the outcome that each has.
+// failures maps each outcome to errors of requests that have it.
 var failures = map[string][]error{
 	"success": {nil},
 	"expired": {apierrors.NewResourceExpired("too old"), apierrors.NewGone("gone")},

@@ -10,33 +10,33 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// spare is how many informers and watchers may come, beyond as many again as were there
-// at the last sweep, before the next one that does not wait for a scrape.
+// spare is the number of informers and watchers that may be added to twice the number that the
+// last sweep left. Beyond that, the Observer sweeps without waiting for a scrape.
 const spare = 100
 
-// series are what the Observer feeds, by the names in labels. Each event takes a look-up
-// of its series and the counting; the vectors only make series, and are not asked for
-// them again: to collect a vector keeps whoever needs a new series of it waiting for the
-// reader.
+// series holds the metrics that the Observer updates, by their labels. An event costs one
+// look-up here and the counting. The vectors only make series and are not asked for them
+// again: while somebody collects a vector, a goroutine that needs a new series of it waits for
+// the reader.
 type series struct {
 	health  func() map[string]informer.Health
 	vectors vectors
 
-	mu        sync.RWMutex // protects the rest, and what is in informers
+	mu        sync.RWMutex // protects the fields below, and the contents of informers
 	informers map[string]*informerSeries
-	births    int // entries that were ever made
-	kept      int // entries that are there
-	limit     int // for kept: beyond it a sweep is due
+	births    int // number of entries ever made
+	kept      int // number of entries that exist now
+	limit     int // if kept exceeds it, a sweep is due
 	sweeping  bool
 }
 
-// entry is what there is of an informer or a watcher.
+// entry holds the series of an informer or a watcher.
 type entry struct {
-	born int // births when it was made
+	born int // value of births when it was made
 	all  []made
 }
 
-// made is a series, and how its vector knows it.
+// made is a series with its place in its vector.
 type made struct {
 	metric prom.Metric
 	vector *prom.MetricVec
@@ -47,7 +47,7 @@ type informerSeries struct {
 	entry
 	events                 [informer.EventDeleted + 1][informer.OriginRelist + 1]prom.Counter
 	lag, lists, watches    prom.Observer
-	listOutcomes, outcomes [outcomes]prom.Counter // of lists, of watches
+	listOutcomes, outcomes [outcomes]prom.Counter // of lists, and of watches
 	watchEvents            prom.Counter
 	ops                    map[string]*opSeries
 	watchers               map[string]*watcherSeries
@@ -58,11 +58,11 @@ type watcherSeries struct {
 	handling prom.Observer
 }
 
-// opSeries are those of one operation on the store.
+// opSeries are the series of one operation on the store.
 type opSeries struct {
 	took            prom.Observer
 	errors, retries prom.Counter
-	due             atomic.Int64 // retries that are still to come
+	due             atomic.Int64 // failed attempts whose retry was not counted yet
 }
 
 func newSeries(health func() map[string]informer.Health) *series {
@@ -91,7 +91,7 @@ func (s *series) apply(info informer.ApplyInfo) {
 			count.Inc()
 		}
 	}
-	// Nobody knows when an object went that a list lacks.
+	// If a list shows that an object is gone, nobody knows when it was deleted.
 	if info.Lag > 0 || info.Type != informer.EventDeleted || info.Origin == informer.OriginWatch {
 		i.lag.Observe(info.Lag.Seconds())
 	}
@@ -101,7 +101,8 @@ func (s *series) handled(info informer.HandledInfo) {
 	s.watcher(info.Informer, info.Watcher).handling.Observe(info.Took.Seconds())
 }
 
-// observe counts an attempt. One that succeeds does not say whether it repeats others.
+// observe counts an attempt. An attempt that succeeds does not say whether it is a retry, so
+// observe keeps count of the retries that are due.
 func (o *opSeries) observe(info *informer.StoreInfo) {
 	o.took.Observe(info.Took.Seconds())
 	if info.Err == nil {
@@ -111,7 +112,7 @@ func (o *opSeries) observe(info *informer.StoreInfo) {
 		return
 	}
 	o.errors.Inc()
-	refused := errors.Is(info.Err, informer.ErrPermanent) // and not tried again
+	refused := errors.Is(info.Err, informer.ErrPermanent) // it will not be tried again
 	switch {
 	case info.Failures > 1:
 		o.retries.Inc()
@@ -123,7 +124,7 @@ func (o *opSeries) observe(info *informer.StoreInfo) {
 	}
 }
 
-// takeDue returns whether a retry was due, which it then is no more.
+// takeDue reports whether a retry was due, and takes it off the count.
 func (o *opSeries) takeDue() bool {
 	for {
 		due := o.due.Load()
@@ -136,7 +137,7 @@ func (o *opSeries) takeDue() bool {
 	}
 }
 
-// informer returns what there is of an informer, and makes it the first time.
+// informer returns the series of an informer. It makes them the first time.
 func (s *series) informer(name string) (i *informerSeries) {
 	s.mu.RLock()
 	i = s.informers[name]
@@ -147,7 +148,7 @@ func (s *series) informer(name string) (i *informerSeries) {
 	return i
 }
 
-// op returns what there is of an operation on the store, and makes it the first time.
+// op returns the series of an operation on the store. It makes them the first time.
 func (s *series) op(name, op string) (o *opSeries) {
 	s.mu.RLock()
 	if i := s.informers[name]; i != nil {
@@ -160,7 +161,7 @@ func (s *series) op(name, op string) (o *opSeries) {
 	return o
 }
 
-// watcher returns what there is of a watcher, and makes it the first time.
+// watcher returns the series of a watcher. It makes them the first time.
 func (s *series) watcher(name, watcher string) (w *watcherSeries) {
 	s.mu.RLock()
 	if i := s.informers[name]; i != nil {
@@ -173,9 +174,9 @@ func (s *series) watcher(name, watcher string) (w *watcherSeries) {
 	return w
 }
 
-// grow calls f with the mutex locked, which may make entries, and sweeps if by then
-// there are many more of them than the last sweep has left. Health is asked with nothing
-// locked; if others make entries meanwhile, they go on.
+// grow calls f, which may make entries, with the mutex locked. It then sweeps if there are
+// many more entries than the last sweep left. Health is called without the mutex, so other
+// goroutines can make entries meanwhile.
 func (s *series) grow(f func()) {
 	s.mu.Lock()
 	f()
@@ -264,16 +265,17 @@ func (e *entry) drop() {
 	}
 }
 
-// mark returns what sweep needs to know of when the mark was set.
+// mark returns a mark to be passed to sweep. Entries made later are newer than the mark.
 func (s *series) mark() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.births
 }
 
-// sweep drops the series of informers and watchers that now does not show. Those that
-// were made after mark, which was set before now was asked for, may be of somebody who
-// has come since. Whoever still has a dropped series counts in vain, once.
+// sweep removes the series of informers and watchers that are not in now. Entries made after
+// mark are kept: mark was set before now was read, so they may belong to an informer or a
+// watcher that is newer than now. A goroutine that still holds a removed series counts once in
+// vain.
 func (s *series) sweep(mark int, now population) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

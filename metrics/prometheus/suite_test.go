@@ -31,7 +31,7 @@ type (
 	watcher   = informer.WatcherFunc[configMap]
 )
 
-// ignore is a watcher that has nothing to do.
+// ignore is a watcher that does nothing.
 var ignore = watcher(func(context.Context, event) error { return nil })
 
 func object(name, value string) configMap {
@@ -51,7 +51,8 @@ type rig struct {
 	stop     func() // ends the group's Run and waits for it
 }
 
-// newRig returns a group that runs until the end of the test. Errors are no failures.
+// newRig returns a group that runs until the end of the test. Errors of its informers do not
+// fail the test.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, group: &informer.Group{ErrorHandler: func(context.Context, error) {}}, registry: prom.NewPedanticRegistry()}
@@ -74,7 +75,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// add adds an informer to the group, by the name of "i" unless opts have another.
+// add adds an informer to the group. Its name is "i" unless opts have another.
 func (r *rig) add(lw cache.ListerWatcher, opts options) *ci {
 	r.t.Helper()
 	if opts.Name == "" {
@@ -101,7 +102,7 @@ func (r *rig) join(inf *ci, name string, w informer.ResourceWatcher[configMap], 
 	return reg
 }
 
-// settle lets time pass in a bubble until all that is due has happened.
+// settle lets time pass in a bubble, and then waits until every goroutine is blocked.
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -138,8 +139,8 @@ func scrape(t *testing.T, g prom.Gatherer) map[string]float64 {
 	return all
 }
 
-// expect fails the test unless the series of r whose names begin with prefix are those
-// of want, which are named without it. Counters of outcomes and events that are 0 do not count.
+// expect fails the test unless want are the series of r whose names begin with prefix. Names
+// in want are without the prefix. Counters of outcomes and events that are 0 are ignored.
 func (r *rig) expect(prefix string, want map[string]float64) {
 	r.t.Helper()
 	got := map[string]float64{}
@@ -160,13 +161,13 @@ func having(all map[string]float64, part string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !strings.Contains(name, part) })
 }
 
-// bubble runs a test in a bubble, with an API server and a group.
+// bubble runs a test in a synctest bubble, with an API server and a group.
 func bubble(t *testing.T, objects []configMap, test func(r *rig, src *informertest.Source[configMap])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(newRig(t), informertest.NewSource(objects...)) })
 }
 
-// registered returns a registry of collectors that checks all it can.
+// registered returns a pedantic registry with the collectors.
 func registered(collectors ...prom.Collector) *prom.Registry {
 	registry := prom.NewPedanticRegistry()
 	registry.MustRegister(collectors...)

@@ -6,14 +6,14 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// Buckets of histograms, in seconds.
+// These are the buckets of the histograms, in seconds.
 var (
 	shortTimes = prom.ExponentialBuckets(0.0001, 4, 10) // 100 µs to 26 s: events, and calls
 	listTimes  = prom.ExponentialBuckets(0.01, 2, 14)   // 10 ms to 82 s
 	watchTimes = prom.ExponentialBuckets(1, 2, 11)      // 1 s to 17 min
 )
 
-// vectors are what series are made of.
+// vectors make the series.
 type vectors struct {
 	events                    *prom.CounterVec
 	lag                       *prom.HistogramVec
@@ -29,25 +29,25 @@ type vectors struct {
 
 func newVectors() vectors {
 	return vectors{
-		events: counters("informer_events_total", "How many events were told to the watchers, each once for all of them.",
+		events: counters("informer_events_total", "How many events were told to the watchers; an event counts once, however many watchers there are.",
 			"informer", "type", "origin"),
-		lag: histograms("informer_event_lag_seconds", "How long changes took from their arrival until they were in the store, without deletes that a list has found, whose time is not known.",
+		lag: histograms("informer_event_lag_seconds", "How long changes took from their arrival until they were in the store; deletes found by a list are left out, because their time is not known.",
 			shortTimes, "informer"),
 		store: histograms("informer_store_duration_seconds", "How long attempts at an operation on the store took.",
 			shortTimes, "informer", "op"),
 		storeErrors: counters("informer_store_errors_total", "How many attempts at an operation on the store have failed.",
 			"informer", "op"),
-		storeRetries: counters("informer_store_retries_total", "How many attempts at an operation on the store repeated one that had failed.",
+		storeRetries: counters("informer_store_retries_total", "How many attempts at an operation on the store were retries of a failed one.",
 			"informer", "op"),
-		lists: histograms("informer_list_duration_seconds", "How long LIST requests took, each page of a list by itself.",
+		lists: histograms("informer_list_duration_seconds", "How long LIST requests took; each page of a list is one request.",
 			listTimes, "informer"),
-		listOutcomes: counters("informer_lists_total", "How many LIST requests were made, each page of a list by itself.",
+		listOutcomes: counters("informer_lists_total", "How many LIST requests were made; each page of a list is one request.",
 			"informer", "outcome"),
-		watches: histograms("informer_watch_duration_seconds", "How long watches lasted, those that could not be opened included.",
+		watches: histograms("informer_watch_duration_seconds", "How long watches lasted, including those that could not be opened.",
 			watchTimes, "informer"),
-		watchOutcomes: counters("informer_watches_total", "How many watches have ended, those that could not be opened included.",
+		watchOutcomes: counters("informer_watches_total", "How many watches have ended, including those that could not be opened.",
 			"informer", "outcome"),
-		watchEvents: counters("informer_watch_events_total", "How many events watches have brought, bookmarks included, counted when the watch ends.",
+		watchEvents: counters("informer_watch_events_total", "How many events watches have delivered, including bookmarks; counted when a watch ends.",
 			"informer"),
 		handling: histograms("informer_watcher_handling_seconds", "How long calls of the watcher took.",
 			shortTimes, watcherLabels...),

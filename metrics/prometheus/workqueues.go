@@ -5,16 +5,17 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queueTimes are for what waits or takes long, too: 100 µs to 7 min.
+// queueTimes are buckets that also fit long waits and long work: 100 µs to 7 min.
 var queueTimes = prom.ExponentialBuckets(0.0001, 4, 12)
 
-// Workqueues are the metrics of client-go's workqueues, under the names that Kubernetes'
-// own components use: a workqueue.MetricsProvider, and a Prometheus collector. Do not
-// use it in a program with controller-runtime, which provides them itself.
+// Workqueues are the metrics of client-go's workqueues, under the names that Kubernetes' own
+// components use. They are a workqueue.MetricsProvider and a Prometheus collector. Do not use
+// them in a program with controller-runtime, which provides these metrics itself.
 //
-// Queues of one name share their series. Those of a queue stay when it is shut down:
-// nobody says so. It is made by [NewWorkqueues], and must not be copied. Its methods may
-// be called from any goroutine, and do not block, but for Describe and Collect.
+// Queues with the same name share their series. The series of a queue stay after it is shut
+// down, because a queue does not report its shutdown. Workqueues are made by [NewWorkqueues],
+// and must not be copied. Their methods may be called from any goroutine. Only Describe and
+// Collect can block.
 type Workqueues struct {
 	depth, unfinished, longest *prom.GaugeVec
 	adds, retries              *prom.CounterVec
@@ -26,9 +27,11 @@ var (
 	_ prom.Collector            = (*Workqueues)(nil)
 )
 
-// NewWorkqueues returns the metrics of the queues that are made after it was given to
-// workqueue.SetProvider, of which only the first call in a program has an effect, and of
-// those whose options name it as their MetricsProvider. Queues without a name have none.
+// NewWorkqueues returns metrics for client-go's workqueues. Give them to
+// workqueue.SetProvider: they then cover the queues that are made afterwards. Only the first
+// call of SetProvider in a program has an effect. They also cover the queues whose options
+// name them as MetricsProvider. Queues without a name have no metrics. NewWorkqueues does not
+// block.
 func NewWorkqueues() *Workqueues {
 	gauges := func(name, help string) *prom.GaugeVec {
 		return prom.NewGaugeVec(prom.GaugeOpts{Name: name, Help: help}, []string{"name"})
@@ -38,57 +41,57 @@ func NewWorkqueues() *Workqueues {
 		adds:       counters("workqueue_adds_total", "How many items were added to the queue.", "name"),
 		waiting:    histograms("workqueue_queue_duration_seconds", "How long items waited in the queue.", queueTimes, "name"),
 		working:    histograms("workqueue_work_duration_seconds", "How long it took to process items of the queue.", queueTimes, "name"),
-		unfinished: gauges("workqueue_unfinished_work_seconds", "For how long the items that are being processed have been, added up."),
-		longest:    gauges("workqueue_longest_running_processor_seconds", "For how long the item that is being processed has been, of several the first."),
+		unfinished: gauges("workqueue_unfinished_work_seconds", "How long the items that are being processed have taken so far, added up."),
+		longest:    gauges("workqueue_longest_running_processor_seconds", "How long the longest-running of the items that are being processed has taken so far."),
 		retries:    counters("workqueue_retries_total", "How many items were added to the queue after a delay.", "name"),
 	}
 }
 
-// NewDepthMetric is called by a queue when it is made.
+// NewDepthMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return w.depth.WithLabelValues(label(name))
 }
 
-// NewAddsMetric is called by a queue when it is made.
+// NewAddsMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewAddsMetric(name string) workqueue.CounterMetric {
 	return w.adds.WithLabelValues(label(name))
 }
 
-// NewLatencyMetric is called by a queue when it is made.
+// NewLatencyMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewLatencyMetric(name string) workqueue.HistogramMetric {
 	return w.waiting.WithLabelValues(label(name))
 }
 
-// NewWorkDurationMetric is called by a queue when it is made.
+// NewWorkDurationMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
 	return w.working.WithLabelValues(label(name))
 }
 
-// NewUnfinishedWorkSecondsMetric is called by a queue when it is made.
+// NewUnfinishedWorkSecondsMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.unfinished.WithLabelValues(label(name))
 }
 
-// NewLongestRunningProcessorSecondsMetric is called by a queue when it is made.
+// NewLongestRunningProcessorSecondsMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.longest.WithLabelValues(label(name))
 }
 
-// NewRetriesMetric is called by a queue when it is made.
+// NewRetriesMetric makes a metric for a new queue; the queue calls it.
 func (w *Workqueues) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return w.retries.WithLabelValues(label(name))
 }
 
-// Describe sends the descriptions of all metrics, as a registry asks for when Workqueues
-// are registered. It blocks only while ch does.
+// Describe sends the descriptions of all metrics. A registry calls it when Workqueues are
+// registered. It blocks only while ch does.
 func (w *Workqueues) Describe(ch chan<- *prom.Desc) {
 	for _, c := range w.all() {
 		c.Describe(ch)
 	}
 }
 
-// Collect sends all metrics, as a registry asks for at each scrape. It blocks only while
-// ch does; meanwhile, so does the making of a queue.
+// Collect sends all metrics. A registry calls it at each scrape. It blocks only while ch does,
+// and during that time queues cannot be made.
 func (w *Workqueues) Collect(ch chan<- prom.Metric) {
 	for _, c := range w.all() {
 		c.Collect(ch)

@@ -61,7 +61,7 @@ func TestWorkqueuesHaveTheMetricsOfKubernetes(t *testing.T) {
 		check(want)
 
 		queue.ShutDown()
-		time.Sleep(time.Minute) // in which its timers end
+		time.Sleep(time.Minute) // the queue's timers end in this time
 	})
 }
 
@@ -76,6 +76,6 @@ func TestQueuesOfOneNameAreOneSeries(t *testing.T) {
 		if got := scrape(t, registered(w))[`workqueue_adds_total{name="q"}`]; got != 2 {
 			t.Errorf("%v items were added", got)
 		}
-		time.Sleep(time.Minute) // in which their timers end
+		time.Sleep(time.Minute) // the queues' timers end in this time
 	})
 }
