@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// procs is what go test adds to the name of a benchmark unless GOMAXPROCS is 1.
+// procs matches the suffix that go test adds to the name of a benchmark unless GOMAXPROCS is
+// 1.
 var procs = regexp.MustCompile(`-\d+$`)
 
-// parseBenchmarks returns the figures in the output of go test -bench, by the name of
-// the benchmark, without GOMAXPROCS, and by their unit. Lines that are no
-// results are passed over.
+// parseBenchmarks returns the figures in the output of go test -bench, by benchmark name,
+// without GOMAXPROCS, and by unit. It skips lines that are not results.
 func parseBenchmarks(output string) map[string]map[string]float64 {
 	parsed := map[string]map[string]float64{}
 	for line := range strings.Lines(output) {

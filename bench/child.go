@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// childArgument is the first argument of the process that is the API server. Its
-// second is where to write the kubeconfig.
+// childArgument is the first argument of the process that runs the API server. The second
+// argument is the path where it writes the kubeconfig.
 const childArgument = "api-server"
 
-// What the child can be asked for.
+// These are the operations that the child can perform.
 const (
-	opCreate = "create" // that many objects
-	opUpdate = "update" // that many times one of them
+	opCreate = "create" // creates Count objects
+	opUpdate = "update" // makes Count updates
 )
 
-// request is a line to the child, which answers each with a reply, and says with a
-// first one that it is ready.
+// request is a line sent to the child. The child answers each request with a reply. Its first
+// reply, before any request, says that it is ready.
 type request struct {
 	Op    string
 	Count int
@@ -31,19 +31,19 @@ type request struct {
 
 type reply struct{ Error string }
 
-// child is an API server in a process of its own, which is this program again.
+// child is an API server in a separate process, which runs this same program.
 type child struct {
 	kubeconfig string
 	dir        string
 	cmd        *exec.Cmd
 	in         io.WriteCloser
-	replies    chan reply // closed when there will be no more
+	replies    chan reply // closed when no more replies will come
 }
 
-// patience is how long the child may take to clean up once ctx has ended.
+// patience is the time that the child gets to clean up after ctx has ended.
 const patience = 15 * time.Second
 
-// startChild returns when the API server is ready. It ends if ctx does.
+// startChild starts an API server and returns when it is ready. The child ends when ctx ends.
 func startChild(ctx context.Context) (c *child, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -56,7 +56,7 @@ func startChild(ctx context.Context) (c *child, err error) {
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	c = &child{kubeconfig: kubeconfig, dir: dir, replies: make(chan reply), cmd: exec.CommandContext(ctx, program, childArgument, kubeconfig)}
 	c.cmd.Stderr = os.Stderr
-	c.cmd.Cancel = func() error { return c.in.Close() } // so that it can clean up
+	c.cmd.Cancel = func() error { return c.in.Close() } // the end of its input lets the child clean up
 	c.cmd.WaitDelay = patience
 	out, err := c.start()
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *child) start() (out io.Reader, err error) {
 	return out, c.cmd.Start()
 }
 
-// read passes on what the child says, until it ends.
+// read passes on the child's replies until the child ends.
 func (c *child) read(out io.Reader) {
 	defer close(c.replies)
 	for decoder := json.NewDecoder(out); ; {
@@ -91,7 +91,7 @@ func (c *child) read(out io.Reader) {
 	}
 }
 
-// do has the child do something and returns when it has.
+// do sends a request to the child and waits for its reply.
 func (c *child) do(ctx context.Context, r request) error {
 	if err := json.NewEncoder(c.in).Encode(r); err != nil {
 		return fmt.Errorf("asking the API server's process to %s: %w", r.Op, err)
@@ -117,13 +117,13 @@ func (c *child) reply(ctx context.Context) error {
 	}
 }
 
-// close ends the child, by the end of its input, and returns when it has.
+// close closes the child's input, which ends the child, and waits until it has ended.
 func (c *child) close() error {
 	err := c.in.Close()
-	if errors.Is(err, os.ErrClosed) { // because ctx has ended
+	if errors.Is(err, os.ErrClosed) { // Cancel has closed it, because ctx has ended
 		err = nil
 	}
-	for range c.replies { // one that nobody waited for would keep read from returning
+	for range c.replies { // an unread reply would keep read from returning
 		continue
 	}
 	return errors.Join(err, c.cmd.Wait(), os.RemoveAll(c.dir))

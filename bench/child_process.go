@@ -24,28 +24,28 @@ import (
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
-// How many write at once.
+// This many goroutines create objects, or update them, at the same time.
 const creators, writers = 8, 4
 
-// widgets are the custom resources of widgetKind.
+// widgets is the resource of widgetKind, a custom resource.
 var (
 	widgetKind = schema.GroupVersionKind{Group: "bench.example.com", Version: "v1", Kind: "Widget"}
 	widgets    = widgetKind.GroupVersion().WithResource("widgets")
 )
 
-// isChild reports whether this process is to be the API server.
+// isChild reports whether this process must run the API server.
 func isChild(args []string) bool { return len(args) == 3 && args[1] == childArgument }
 
-// beChild is the API server's process: it does what it is asked for until its input
-// ends, as it does when the parent has ended, however that came about.
+// beChild is the main function of the API server's process. It serves requests until its input
+// ends. The input also ends when the parent process dies, for any reason.
 func beChild(in io.Reader, out io.Writer, kubeconfig string) error {
-	signal.Ignore(os.Interrupt) // of the terminal, that the parent gets too
+	signal.Ignore(os.Interrupt) // the terminal sends it to the parent too
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	requests := make(chan request)
-	go func() { // which nobody waits for: the process ends with its input
+	go func() { // nobody waits for this goroutine: the process ends with its input
 		readRequests(in, requests)
-		cancel() // what is under way
+		cancel() // cancels the current operation
 	}()
 	server, err := apiserver.Start(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func beChild(in io.Reader, out io.Writer, kubeconfig string) error {
 	return nil
 }
 
-// readRequests passes requests on until the input ends.
+// readRequests passes on requests until the input ends.
 func readRequests(in io.Reader, requests chan<- request) {
 	defer close(requests)
 	for decoder := json.NewDecoder(in); ; {
@@ -87,7 +87,7 @@ func answer(out io.Writer, failed error) error {
 	return json.NewEncoder(out).Encode(r)
 }
 
-// writeKubeconfig writes down how to reach the API server.
+// writeKubeconfig writes a kubeconfig for the API server to a file.
 func writeKubeconfig(c *rest.Config, file string) error {
 	const name = "bench"
 	config := api.NewConfig()
@@ -98,11 +98,11 @@ func writeKubeconfig(c *rest.Config, file string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// writing is what the child does to the API server.
+// writing creates and updates objects at the API server.
 type writing struct {
 	client  dynamic.ResourceInterface
 	objects int
-	size    atomic.Int64 // what an update writes is never what was there, or it would be none
+	size    atomic.Int64 // every update writes a new size, because an unchanged object would make no event
 }
 
 func newWriting(ctx context.Context, server *apiserver.Server) (*writing, error) {
@@ -134,7 +134,7 @@ func (w *writing) serve(ctx context.Context, r request) error {
 	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// share calls do for 0 to n-1 from several goroutines, and returns what went wrong.
+// share calls do for 0 to n-1 from several goroutines, and returns their errors.
 func share(n, goroutines int, do func(i int) error) error {
 	errs := make([]error, goroutines)
 	var all sync.WaitGroup

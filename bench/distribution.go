@@ -12,18 +12,18 @@ import (
 const (
 	distributionName = "distribution"
 	rootModule       = "github.com/customcacheinformer/informer"
-	// distributionBenchmark is in that module, because it needs its internals.
+	// distributionBenchmark is in the root module, because it needs its internals.
 	distributionBenchmark = "BenchmarkDistribution"
 )
 
-// What the benchmark reports.
+// These are the units of the benchmark's figures.
 const (
 	perWatcher   = "ns/event/watcher"
 	distributing = "distributing-ns/event"
 	allocations  = "allocs/event"
 )
 
-// errNoBenchmark indicates that the benchmark is not there.
+// errNoBenchmark reports that the benchmark is missing.
 var errNoBenchmark = errors.New(distributionBenchmark + " of the root module has printed nothing")
 
 var distributionWatchers = []int{1, 10, 100, 1000}
@@ -33,8 +33,8 @@ var distributionFloors = map[int]floor{
 	1000: both(100),
 }
 
-// benchmark runs the distribution's benchmark for a side, named as the benchmark
-// names it, and returns what it prints.
+// benchmark runs the distribution's benchmark for a side and returns its output. The side has
+// the name that the benchmark gives it.
 type benchmark func(ctx context.Context, side, benchtime string) (output string, err error)
 
 func distributionSection(sz sizes, run benchmark) section {
@@ -90,7 +90,7 @@ func pick(parsed map[string]map[string]float64, side string) (values []float64, 
 	return values, nil
 }
 
-// goTest runs the benchmark of the root module, wherever that is.
+// goTest runs the benchmark of the root module, and finds the directory of the module.
 func goTest(ctx context.Context, side, benchtime string) (string, error) {
 	dir, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", rootModule)
 	if err != nil {
@@ -100,7 +100,7 @@ func goTest(ctx context.Context, side, benchtime string) (string, error) {
 		"-bench", "^"+distributionBenchmark+"$/^"+side+"$", "-benchtime", benchtime, ".")
 }
 
-// command runs a command and returns what it prints.
+// command runs a command and returns its standard output.
 func command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)

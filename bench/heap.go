@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// What is read of the memory.
+// These are the memory figures that are read from the runtime.
 const (
-	heapObjects = "/memory/classes/heap/objects:bytes" // live, and dead but not swept yet
-	heapLive    = "/gc/heap/live:bytes"                // what the latest collection found
+	heapObjects = "/memory/classes/heap/objects:bytes" // live objects, and dead ones that are not swept yet
+	heapLive    = "/gc/heap/live:bytes"                // live objects as of the latest collection
 	stackMemory = "/memory/classes/heap/stacks:bytes"
 )
 
-// bytesOf reads one figure of the memory.
+// bytesOf reads one memory figure.
 func bytesOf(metric string) float64 {
 	s := []metrics.Sample{{Name: metric}}
 	metrics.Read(s)
 	return float64(s[0].Value.Uint64())
 }
 
-// settled collects garbage until nothing more comes of it, and returns the live heap
-// and the stacks. One collection shrinks stacks and frees those of goroutines that have
-// ended; what finalizers and pools held goes with those after it.
+// settled collects garbage and returns the live heap and the stacks. One collection shrinks
+// stacks, and frees those of ended goroutines. Objects held by finalizers and pools are freed
+// by the collections after it, so settled runs three.
 func settled() (heap, stacks float64) {
 	for range 3 {
 		runtime.GC()
@@ -31,11 +31,11 @@ func settled() (heap, stacks float64) {
 	return bytesOf(heapObjects), bytesOf(stackMemory)
 }
 
-// sampling is how often the peak of a figure is looked for.
+// sampling is the pause between two readings of a figure whose peak is wanted.
 const sampling = 200 * time.Microsecond
 
-// watchPeak looks at a figure until the function that it returns is called, which
-// returns the highest that it has seen.
+// watchPeak reads a figure again and again until stop is called. stop returns the highest
+// value.
 func watchPeak(metric string) (stop func() float64) {
 	var looking sync.WaitGroup
 	var peak float64

@@ -11,10 +11,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// afterwards is how long after a join what it has held up may still come to light.
+// afterwards is the time after a join in which delays caused by the join may still show.
 const afterwards = 10 * time.Millisecond
 
-// between is how long it is quiet before each join.
+// between is the quiet time before each join.
 const between = 50 * time.Millisecond
 
 func joiningSection(sz sizes) section {
@@ -36,7 +36,7 @@ func joiningSection(sz sizes) section {
 	}
 }
 
-// span is a part of the trickle.
+// span is a part of the trickle's time.
 type span struct{ from, to time.Time }
 
 func joining(ctx context.Context, s side, objects, joins int) (values []float64, err error) {
@@ -77,7 +77,7 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 	return []float64{other.longest(joined), other.longest(quiet), median(took)}, nil
 }
 
-// join has a watcher join and, once it has everything, leave.
+// join adds a watcher, and removes it once the watcher has everything.
 func join(ctx context.Context, inf subject[pod], objects int) (span, error) {
 	handled := newTally(1)
 	from := time.Now()
@@ -91,13 +91,14 @@ func join(ctx context.Context, inf subject[pod], objects int) (span, error) {
 	return span{from, time.Now()}, reg.remove()
 }
 
-// trickle is one event a period, and the watcher that takes its time.
+// trickle sends one event a period. It is also the watcher that measures when each event
+// arrives.
 type trickle struct {
 	begun   time.Time
-	took    []time.Duration // by place; written by the watcher alone
+	took    []time.Duration // by place; only the watcher writes it
 	sent    int
 	handled atomic.Int64
-	all     chan struct{} // gets a token with every event that is handled
+	all     chan struct{} // gets a token with every handled event
 }
 
 func (t *trickle) handle(p pod) {
@@ -115,7 +116,7 @@ func (t *trickle) handle(p pod) {
 	}
 }
 
-// start sends events until stop is called, which returns once they are handled.
+// start sends events until stop is called. stop waits until they are handled.
 func (t *trickle) start(ctx context.Context, src *source, objects int) (stop func() error) {
 	t.all = make(chan struct{}, 1)
 	pacing, cancel := context.WithCancel(ctx)
@@ -137,8 +138,8 @@ func (t *trickle) start(ctx context.Context, src *source, objects int) (stop fun
 	}
 }
 
-// longest returns the longest wait for an event that was due in one of the spans, in
-// milliseconds.
+// longest returns the longest wait, in milliseconds, for an event that was due in one of the
+// spans.
 func (t *trickle) longest(spans []span) float64 {
 	var most time.Duration
 	for tick, took := range t.took {

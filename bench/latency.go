@@ -12,15 +12,15 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// load is a stream that goes on at its own pace, whether or not it is kept up with.
+// load is a stream of events at a fixed rate, whether or not a side keeps up with it.
 type load struct {
 	name     string
 	watchers int
-	ticks    int // milliseconds
-	each     int // events in each of them
+	ticks    int // number of milliseconds
+	each     int // events in each millisecond
 }
 
-// latencyObjects is how many objects the events go round.
+// latencyObjects is the number of objects that the events update in turn.
 const latencyObjects = 1000
 
 func latencySection(sz sizes) section {
@@ -57,8 +57,8 @@ func latencySection(sz sizes) section {
 	return s
 }
 
-// latency returns quantiles of the time from when an event is due until it is handled,
-// in microseconds.
+// latency returns quantiles of the time from when an event is due until it is handled, in
+// microseconds.
 func latency(ctx context.Context, s side, l load, blocked bool) (p50, p99 float64, err error) {
 	src := newSource(latencyObjects)
 	inf, err := open[pod](s, src.listWatch())
@@ -78,7 +78,7 @@ func latency(ctx context.Context, s side, l load, blocked bool) (p50, p99 float6
 	}
 	running := start(inf.run)
 	defer running.stop(&err)
-	defer func() { err = errors.Join(err, release()) }() // or it would never stop
+	defer func() { err = errors.Join(err, release()) }() // Run would otherwise wait forever
 	if err := synced(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -91,8 +91,8 @@ func latency(ctx context.Context, s side, l load, blocked bool) (p50, p99 float6
 	return quantile(all, 0.5), quantile(all, 0.99), nil
 }
 
-// addBlocked registers a handler that does not return from its first call until it
-// is released. What waits for it then is dropped.
+// addBlocked registers a handler whose first call blocks until release is called. release also
+// drops the handler's waiting events.
 func addBlocked(inf subject[pod]) (release func() error, err error) {
 	released := make(chan struct{})
 	reg, err := inf.add(func(pod) { <-released }, informer.WatcherOptions{})
@@ -102,11 +102,11 @@ func addBlocked(inf subject[pod]) (release func() error, err error) {
 	return func() error { close(released); return reg.remove() }, nil
 }
 
-// clock takes the time of every event at every watcher.
+// clock measures the latency of every event at every watcher.
 type clock struct {
 	load    load
 	begun   time.Time
-	took    [][]time.Duration // by watcher and place; written by the watcher alone
+	took    [][]time.Duration // by watcher and place; only the watcher writes it
 	handled *tally
 }
 
@@ -118,8 +118,8 @@ func newClock(l load) *clock {
 	return c
 }
 
-// handler returns the i-th watcher's handler. What it is told of the first state has
-// no place in the stream.
+// handler returns the i-th watcher's handler. It ignores the events of the first state, which
+// are not part of the stream.
 func (c *clock) handler(i int) func(pod) {
 	took, left := c.took[i], len(c.took[i])
 	return func(p pod) {
@@ -133,7 +133,7 @@ func (c *clock) handler(i int) func(pod) {
 	}
 }
 
-// run sends the events, each when it is due, and returns when all are handled.
+// run sends each event when it is due, and returns when all events are handled.
 func (c *clock) run(ctx context.Context, src *source, events []watch.Event) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -1,6 +1,5 @@
-// Command bench compares this library with client-go's shared informer: it runs
-// both in one process on the same work and prints one table. RESULTS.md says what
-// is measured.
+// Command bench compares this library with client-go's shared informer. It runs both in one
+// process on the same work and prints one table. RESULTS.md explains the measurements.
 package main
 
 import (
@@ -14,7 +13,7 @@ import (
 	"runtime/pprof"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	quick      bool
 	rounds     int
@@ -41,7 +40,7 @@ func main() {
 	exit(err)
 }
 
-// exit ends the process, and says why if there is a reason.
+// exit ends the process. It prints err, if there is one.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -83,7 +82,7 @@ func run(ctx context.Context, c config) (err error) {
 	return failed
 }
 
-// choose returns the sections whose names match.
+// choose returns the sections whose names match pattern.
 func choose(all []section, pattern string) (chosen []section, err error) {
 	matching, err := regexp.Compile(pattern)
 	if err != nil {
@@ -100,8 +99,7 @@ func choose(all []section, pattern string) (chosen []section, err error) {
 	return chosen, nil
 }
 
-// measureAll runs every section. One that fails does not keep the others from
-// running.
+// measureAll runs every section. If a section fails, the others still run.
 func measureAll(ctx context.Context, chosen []section, rounds int) (results []result, failed error) {
 	for _, s := range chosen {
 		if ctx.Err() != nil {

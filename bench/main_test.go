@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isChild(os.Args) { // of the API server's section, whose program this is
+	if isChild(os.Args) { // the API server's section starts this program again
 		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
 	}
 	klog.SetLogger(klog.Logger{})

@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// idleObjects is how many objects an informer holds to whom idle watchers are added.
+// idleObjects is the number of objects in the informer that gets idle watchers.
 const idleObjects = 10
 
 const mib = 1 << 20
@@ -46,8 +46,8 @@ func memorySection(sz sizes) section {
 	}
 }
 
-// peak returns a measurement of the highest that a figure gets during a first list,
-// with the garbage collector set to gogc.
+// peak returns a measurement of the highest value of a figure during a first list, with the
+// garbage collector set to gogc.
 func peak(name, metric string, gogc, objects int) measurement {
 	return measurement{
 		rows: []row{{name: name, unit: "MiB", common: true, floor: both(1)}},
@@ -67,7 +67,8 @@ func peak(name, metric string, gogc, objects int) measurement {
 	}
 }
 
-// firstSync returns when one watcher of a new informer has had all objects.
+// firstSync runs a new informer with one watcher, and returns when the watcher has had all
+// objects.
 func firstSync(ctx context.Context, s side, src *source, objects int) (*running, error) {
 	inf, err := open[pod](s, src.listWatch())
 	if err != nil {
@@ -117,8 +118,8 @@ func idleWatchers(ctx context.Context, s side, count int) (values []float64, err
 	return []float64{heap, stacks, heap + stacks}, nil
 }
 
-// addIdle returns when as many more watchers have been told everything. It keeps
-// nothing of them, so that the informer alone does.
+// addIdle adds count watchers and returns when all are synced. It keeps no reference to them,
+// so only the informer does.
 func addIdle(ctx context.Context, inf subject[pod], count int) error {
 	synced, err := addAll(inf, count, informer.WatcherOptions{}, func(int) func(pod) { return func(pod) {} })
 	if err != nil {

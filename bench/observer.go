@@ -7,7 +7,7 @@ import (
 	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-// observerSection is the whole way again, while somebody looks on.
+// observerSection measures the whole way again, with Observers.
 func observerSection(sz sizes) section {
 	s := wholeWaySection(sz)
 	s.name, s.title = "observer", "Observers"
@@ -42,10 +42,10 @@ func observerSection(sz sizes) section {
 	return s
 }
 
-// observing is who looks on; the zero value is nobody.
+// observing says how an informer is observed; the zero value means not at all.
 type observing struct {
 	observer *informer.Observer
-	group    *informer.Group // whose member is looked at; nil if that is not asked for
+	group    *informer.Group // the group that the informer joins, or nil
 }
 
 func withPrometheus() observing {

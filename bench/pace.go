@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// period is how often a paced stream sends.
+// period is the time between two ticks of a paced stream.
 const period = time.Millisecond
 
-// pace calls send with 0, 1, 2 and so on, each when it is due: once a period. One
-// that is late is made up for at once; nothing that holds it up puts off what is due
-// after it. begun is called with the time from which the first period counts. pace
-// returns when ctx has ended, or with send's error.
+// pace calls send with 0, 1, 2 and so on, once a period, each when it is due. It makes up for
+// late ticks at once, so a delay does not put off the ticks after it. It calls begun with the
+// start of the first period. pace returns when ctx has ended, or when send returns an error.
 func pace(ctx context.Context, begun func(time.Time), send func(tick int) error) error {
 	p, err := newPacer()
 	if err != nil {
@@ -38,7 +37,7 @@ func pace(ctx context.Context, begun func(time.Time), send func(tick int) error)
 	return nil
 }
 
-// due is when a tick of a pace that has begun is due.
+// due returns the time at which a tick is due.
 func due(begun time.Time, tick int) time.Time {
 	return begun.Add(time.Duration(tick+1) * period)
 }

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pacer is a timer that is a file, so that it wakes its reader the way a connection
-// does, and to the microsecond. A timer of the Go runtime rings up to a
-// millisecond late while the process is idle, which is a hundred times what is to
-// be measured.
+// pacer is a timer that is a file. It wakes its reader in the same way as a connection does,
+// and to the microsecond. A timer of the Go runtime fires up to a millisecond late while the
+// process is idle, and that is a hundred times the latencies to be measured.
 type pacer struct{ timer *os.File }
 
 func newPacer() (*pacer, error) {
@@ -23,7 +22,7 @@ func newPacer() (*pacer, error) {
 	return &pacer{os.NewFile(uintptr(fd), "timer")}, nil
 }
 
-// start starts the timer, and says when.
+// start starts the timer, and returns the time of the start.
 func (p *pacer) start() (time.Time, error) {
 	conn, err := p.timer.SyscallConn()
 	if err != nil {
@@ -45,7 +44,7 @@ func (p *pacer) start() (time.Time, error) {
 	return begun, nil
 }
 
-// wait blocks until at least one more period is over, and returns how many are.
+// wait blocks until at least one more period is over, and returns the number of such periods.
 func (p *pacer) wait() (int, error) {
 	var expired [8]byte
 	if _, err := p.timer.Read(expired[:]); err != nil {

@@ -19,8 +19,9 @@ func TestAPaceMakesUpForWhatHeldItUp(t *testing.T) {
 		next++
 		switch tick {
 		case 2:
-			// As an informer does that takes nothing. What is tested is a timer of the
-			// kernel, which knows no bubble's time; the assertions bear any delay.
+			// This is like an informer that takes no events for a while. The test needs a real
+			// kernel timer, which ignores the time of a synctest bubble. Its assertions
+			// tolerate any delay.
 			time.Sleep(20 * period)
 		case 10:
 			late = time.Since(due(begun, tick))
@@ -35,7 +36,7 @@ func TestAPaceMakesUpForWhatHeldItUp(t *testing.T) {
 	if next <= 30 {
 		t.Errorf("%d ticks, want more than 30", next)
 	}
-	// It was due while tick 2 slept, and is not put off.
+	// Tick 10 was due while tick 2 slept, and was not put off.
 	if late < 10*period {
 		t.Errorf("tick 10 came %v after it was due, want at least %v", late, 10*period)
 	}

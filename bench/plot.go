@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// panel is a part of the plot: ns per event against the number of watchers.
+// panel is a part of the plot. It shows ns per event against the number of watchers.
 type panel struct {
 	title string
 	lines []line
@@ -28,7 +28,7 @@ type line struct {
 	points plotter.XYs
 }
 
-// Colours that are told apart on white, in print and by those who see few colours.
+// These colours differ clearly on white, in print and for colour-blind readers.
 var (
 	orange = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
 	blue   = color.RGBA{G: 0x72, B: 0xb2, A: 0xff}
@@ -37,7 +37,7 @@ var (
 
 var lineColors = map[string]color.Color{clientGo.name: orange, deltaFIFO.name: blue, realFIFO.name: green}
 
-// panels returns what there is to plot.
+// panels returns the panels for the results that can be plotted.
 func panels(results []result) []panel {
 	var all []panel
 	for _, r := range results {
@@ -68,12 +68,12 @@ func points(r result, side int) (xys plotter.XYs) {
 		if match == nil || f.unit != "ns/event" && f.unit != perWatcher {
 			continue
 		}
-		watchers, _ := strconv.ParseFloat(match[1], 64) // digits, says the expression
+		watchers, _ := strconv.ParseFloat(match[1], 64) // the expression matches only digits
 		ns := median(f.samples[side])
 		if f.unit == perWatcher {
 			ns *= watchers
 		}
-		if ns > 0 { // or it has no logarithm
+		if ns > 0 { // the axis is logarithmic
 			xys = append(xys, plotter.XY{X: watchers, Y: ns})
 		}
 	}
@@ -89,7 +89,7 @@ const (
 func writePlot(w io.Writer, all []panel) error {
 	size := vg.Rectangle{Max: vg.Point{X: panelWidth * vg.Length(len(all)), Y: panelHeight}}
 	canvas := vgsvg.New(size.Max.X, size.Max.Y)
-	canvas.SetColor(color.White) // the panels leave their margins bare, which may be on black
+	canvas.SetColor(color.White) // the margins of the panels are transparent, and the page may be black
 	canvas.Fill(size.Path())
 	for i, p := range all {
 		drawn, err := p.plot()
@@ -104,7 +104,7 @@ func writePlot(w io.Writer, all []panel) error {
 	return err
 }
 
-// plot returns the panel with both axes logarithmic.
+// plot draws the panel. Both axes are logarithmic.
 func (p panel) plot() (*plot.Plot, error) {
 	drawn := plot.New()
 	drawn.Title.Text, drawn.X.Label.Text, drawn.Y.Label.Text = p.title, "watchers", "ns per event"
@@ -134,7 +134,7 @@ func (p panel) plot() (*plot.Plot, error) {
 		drawn.Add(through, dots)
 		drawn.Legend.Add(l.name, through, dots)
 	}
-	// Whole decades, so that the plots of two runs can be laid over each other.
+	// The Y axis covers whole decades, so the plots of two runs can be laid over each other.
 	drawn.Y.Min, drawn.Y.Max = math.Pow(10, math.Floor(math.Log10(drawn.Y.Min))), math.Pow(10, math.Ceil(math.Log10(drawn.Y.Max)))
 	return drawn, nil
 }

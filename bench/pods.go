@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// sampled is how many Pods are looked at for what they take on the wire.
+// sampled is the number of Pods whose size on the wire is measured.
 const sampled = 100
 
 func podsSection(sz sizes) section {
@@ -46,7 +46,7 @@ func podsSection(sz sizes) section {
 	}
 }
 
-// reduced returns what a typical controller reads of a Pod.
+// reduced returns a Pod with only the fields that a typical controller reads.
 func reduced(p pod) pod {
 	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta}
 	kept.Annotations, kept.ManagedFields = nil, nil
@@ -59,14 +59,14 @@ func transformed(p pod) (pod, error) { return reduced(p), nil }
 
 func projected() cache.Indexer { return store.NewProjection(reduced) }
 
-// keeping says how a side is to keep less than it gets.
+// keeping says how a side reduces the objects that it keeps.
 type keeping[T informer.Object] struct {
 	transform func(T) (T, error)
-	// store, if there is one, takes the place of transform where a side can have it.
+	// store, if set, replaces transform on the sides that support it.
 	store func() cache.Indexer
 }
 
-// open returns an informer that keeps what it is to keep.
+// open returns an informer that keeps objects as k says.
 func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	if s == clientGo {
 		inf := newShared[T](lw)
@@ -86,7 +86,7 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	return custom[T]{inf}, nil
 }
 
-// podHeap returns a measurement of what a side keeps of n Pods, per Pod.
+// podHeap returns a measurement of the heap that a side keeps for n Pods, per Pod.
 func podHeap[T informer.Object](n int, decode func(pod) T, k keeping[T]) func(context.Context, side) ([]float64, error) {
 	return func(ctx context.Context, s side) (values []float64, err error) {
 		template, err := readPod()

@@ -126,7 +126,8 @@ func TestWhoKeepsLessTakesLess(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	// Whole Pods, without managed fields, and reduced by the transform.
+	// These rows are whole Pods, Pods without managed fields, and Pods reduced by the
+	// transform.
 	for i := range sides {
 		var heap []float64
 		for _, f := range r.rows[2:5] {

@@ -26,19 +26,19 @@ import (
 //go:embed pod.json
 var realPod []byte
 
-// What the Pods of a cluster have in common.
+// This is how the Pods of the cluster share ReplicaSets, nodes and namespaces.
 const (
 	podsPerReplicaSet = 20
 	podsPerNode       = 50
 	replicaSetsPerNS  = 10
 )
 
-// metadata is what a source that serves nothing else has of an object.
+// metadata is an object of a source that serves only metadata.
 type metadata = *metav1.PartialObjectMetadata
 
 // readPod returns the Pod that all others are made from.
 func readPod() (pod, error) {
-	// Or the managed fields, which are kept as they are written, would have the file's
+	// Managed fields are kept as written, so without this they would have the file's
 	// indentation.
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, realPod); err != nil {
@@ -49,8 +49,8 @@ func readPod() (pod, error) {
 	return p, err
 }
 
-// vary makes p the i-th Pod of a cluster: with the names, UIDs and addresses of its
-// own, and those that it shares with the Pods of its ReplicaSet, namespace or node.
+// vary makes p the i-th Pod of a cluster. The Pod gets its own name, UID and addresses, and
+// the names and addresses that it shares with the Pods of its ReplicaSet, namespace or node.
 func vary(p pod, i int) pod {
 	own, set, node := numbers(i), numbers(-1-i/podsPerReplicaSet), i/podsPerNode
 	p.Namespace = fmt.Sprintf("team-%04d", i/podsPerReplicaSet/replicaSetsPerNS)
@@ -76,14 +76,14 @@ func vary(p pod, i int) pod {
 	return p
 }
 
-// numbers are the same each time for one seed.
+// numbers returns a random generator that yields the same numbers each time for one seed.
 func numbers(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
 
 func uid(r *rand.Rand) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48)))
 }
 
-// letters returns a suffix as Kubernetes makes them.
+// letters returns a random suffix of the kind that Kubernetes makes.
 func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -92,34 +92,34 @@ func letters(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// decodePod returns a Pod as a client gets it: decoded from protobuf, it shares nothing
-// with any other.
+// decodePod returns a Pod as a client gets it. It is decoded from protobuf, so it shares
+// nothing with any other.
 func decodePod(sent pod) pod {
 	p := &corev1.Pod{}
 	pass(sent, p)
 	return p
 }
 
-// decodeMetadata is decodePod for a client that asks for the metadata alone.
+// decodeMetadata is like decodePod, for a client that asks only for the metadata.
 func decodeMetadata(sent pod) metadata {
 	m := &metav1.PartialObjectMetadata{}
 	pass(&metav1.PartialObjectMetadata{ObjectMeta: sent.ObjectMeta}, m)
 	return m
 }
 
-// pass encodes one and decodes the other from that.
+// pass encodes from, and decodes the result into to.
 func pass(from interface{ Marshal() ([]byte, error) }, to interface{ Unmarshal([]byte) error }) {
 	wire, err := from.Marshal()
 	if err == nil {
 		err = to.Unmarshal(wire)
 	}
 	if err != nil {
-		panic(err) // of an object of this program
+		panic(err) // cannot happen with an object of this program
 	}
 }
 
-// wireSource returns a source that streams n objects, each made when it is its turn, and
-// after them nothing. It keeps none of them.
+// wireSource returns a source that streams n objects and then nothing more. It makes each
+// object when its turn comes, and keeps none of them.
 func wireSource[T informer.Object](n int, object func(i int) T) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -137,7 +137,7 @@ func wireSource[T informer.Object](n int, object func(i int) T) cache.ListerWatc
 	}
 }
 
-// sendInitial sends n objects and the bookmark that says that these are all. It returns
+// sendInitial sends n objects, and then the bookmark that ends the initial events. It returns
 // when the watch is stopped.
 func sendInitial[T informer.Object](events chan<- watch.Event, stopped <-chan struct{}, n int, object func(i int) T) {
 	defer close(events)
@@ -157,7 +157,7 @@ func sendInitial[T informer.Object](events chan<- watch.Event, stopped <-chan st
 	<-stopped
 }
 
-// endOfInitial returns the bookmark at the end of the initial events.
+// endOfInitial returns the bookmark that ends the initial events.
 func endOfInitial[T informer.Object]() T {
 	bookmark := example[T]().(T)
 	bookmark.SetResourceVersion("999999999")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// setting is what the figures were measured on.
+// setting describes the machine and the run of the measurements.
 type setting struct {
 	date, cpu, goVersion, clientGo string
 	cores, procs, rounds           int
@@ -27,7 +27,8 @@ func currentSetting(rounds int) setting {
 	}
 }
 
-// cpuModel returns what the system calls its processor, or else its architecture.
+// cpuModel returns the system's name for its processor, or the architecture if there is no
+// name.
 func cpuModel() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -85,7 +86,7 @@ func markdown(results []result, s setting, plotFile string) string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// write renders the section: what it measures, and the spread of its figures.
+// write renders the section: its explanation, and the spread of its figures.
 func (r result) write(b *strings.Builder) {
 	fmt.Fprintf(b, "### %s\n\n%s\n\n", r.section.title, r.section.about)
 	if r.err != nil {
@@ -103,7 +104,7 @@ func (r result) write(b *strings.Builder) {
 	writeTable(b, columns, lines)
 }
 
-// spread returns a row with the least and the greatest of each figure.
+// spread returns a row with the median, the least and the greatest of each figure.
 func (f figures) spread() []string {
 	c := []string{f.name, f.unit}
 	for _, v := range f.samples {
@@ -112,7 +113,7 @@ func (f figures) spread() []string {
 	return c
 }
 
-// writeTable renders lines, which may be short of cells.
+// writeTable renders lines. A line may have fewer cells than there are columns.
 func writeTable(b *strings.Builder, columns []string, lines [][]string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(columns, " | "))
 	fmt.Fprintf(b, "|---|---|%s\n", strings.Repeat("---:|", len(columns)-2))
@@ -123,13 +124,13 @@ func writeTable(b *strings.Builder, columns []string, lines [][]string) {
 	b.WriteString("\n")
 }
 
-// remarks are the author's on figures that a reader would ask about. They go with the
-// results that they were written for: whoever changes those, looks at them again.
+// remarks are the author's answers to questions that a reader may have about the figures. They
+// belong to the present results: check them when you change the results.
 //
 //go:embed remarks.md
 var remarks string
 
-// The files of a report.
+// These are the file names of a report.
 const reportFile, plotFile = "RESULTS.md", "results.svg"
 
 // writeReport writes the report and the plot to a directory.

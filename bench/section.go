@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// measuring is how long one measurement of one side may take before it counts as
-// stuck; the longest takes a few seconds.
+// measuring is the time after which one measurement of one side counts as stuck. The longest
+// measurement takes a few seconds.
 const measuring = 5 * time.Minute
 
-// section is one of the things that are compared.
+// section is one subject of the comparison.
 type section struct {
-	name  string // that -run matches
+	name  string // matched by -run
 	title string
-	about string // what the rows measure, and why that is fair
+	about string // explains the rows, and why the comparison is fair
 	cases []measurement
-	// open makes what all rounds share and returns what undoes it. It may be nil.
+	// open makes the things that all rounds share. closer undoes that. open may be nil.
 	open func(context.Context) (closer func() error, err error)
-	// oneQueue says that the queue plays no part: DeltaFIFO is measured, and its
-	// figures stand in both of our columns.
+	// oneQueue is for figures that do not depend on the queue. Only DeltaFIFO is then
+	// measured, and its figures stand in both of our columns.
 	oneQueue bool
-	// still says that the figures hardly vary, and take long: one round is measured,
-	// without one to warm up.
+	// still is for figures that hardly vary and take long. Only one round is then measured,
+	// without a warm-up round.
 	still bool
 }
 
@@ -39,22 +39,22 @@ type row struct {
 	name   string
 	unit   string
 	higher bool // more is better
-	plain  bool // neither more nor less is better: there is no ratio
-	common bool // what most users run, so it stands at the top
+	plain  bool // neither more nor less is better, so there is no ratio
+	common bool // concerns most users, so it stands at the top
 	floor  floor
 }
 
-// floor is what a row must reach: the ratio of each of our queues to client-go, and
-// the most that its own figure may be, in the unit of the row. 0 asks for nothing.
+// floor is the minimum that a row must reach: the ratio to client-go for each of our queues,
+// and an upper limit of our own figure, in the unit of the row. 0 means no limit.
 type floor struct{ deltaFIFO, realFIFO, below float64 }
 
-// both is a floor that is the same for both queues.
+// both returns a floor that is the same for both queues.
 func both(ratio float64) floor { return floor{deltaFIFO: ratio, realFIFO: ratio} }
 
-// result is what came of a section.
+// result holds the figures of a section, or its error.
 type result struct {
 	section section
-	rows    []figures // of all its cases; without samples if err is set
+	rows    []figures // of all cases of the section; without samples if err is set
 	err     error
 }
 
@@ -64,11 +64,10 @@ type figures struct {
 	samples [][]float64
 }
 
-// runSection measures every case of a section in as many rounds, and once before
-// to warm up, which is not counted. Within a round the sides take turns, and the
-// round after begins with another one, so that neither drift of the machine nor
-// what a side leaves behind falls on the same one each time. One round is enough for
-// figures that stand still.
+// runSection measures every case of a section in the given number of rounds. A round before
+// these is for warming up, and does not count. Within a round the sides take turns, and each
+// round begins with a different side. So neither the drift of the machine nor the leftovers of
+// one side always fall on the same side. A section with still set has only one round.
 func runSection(ctx context.Context, s section, rounds int, progress func(round int)) (res result) {
 	res = result{section: s, rows: s.figures()}
 	if s.open != nil {
@@ -115,8 +114,8 @@ func (s section) figures() []figures {
 	return all
 }
 
-// sample measures a side once for a case whose rows begin at the given one, and
-// keeps what came of it if it counts.
+// sample measures a side once, for a case whose first row has index at. It keeps the values if
+// counts is set.
 func (r *result) sample(ctx context.Context, c measurement, at, i int, counts bool) error {
 	if r.section.oneQueue && sides[i] == realFIFO {
 		return nil
@@ -145,7 +144,8 @@ func (r *result) sample(ctx context.Context, c measurement, at, i int, counts bo
 	return nil
 }
 
-// await waits until what is closed, and otherwise says what did not come.
+// await waits until closed is closed. If ctx ends first, it returns an error that begins with
+// what.
 func await(ctx context.Context, closed <-chan struct{}, what string) error {
 	select {
 	case <-closed:

@@ -24,7 +24,7 @@ var tinySizes = sizes{
 	benchtime: "10x",
 }
 
-// printed is a benchmark that has printed a figure for everything.
+// printed is a benchmark that prints a figure for every row.
 func printed(_ context.Context, side, _ string) (string, error) {
 	var b strings.Builder
 	for _, n := range distributionWatchers {
@@ -98,7 +98,7 @@ func TestSidesTakeTurns(t *testing.T) {
 	if got, want := strings.Join(order, ""), "cDR"+"DRc"+"RcD"; got != want {
 		t.Errorf("measured %s, want %s", got, want)
 	}
-	// The first three were to warm up.
+	// The first three samples were for warming up.
 	if got, want := fmt.Sprint(r.rows[0].samples), "[[6 8] [4 9] [5 7]]"; got != want {
 		t.Errorf("samples %s, want %s", got, want)
 	}

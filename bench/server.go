@@ -91,7 +91,7 @@ func follow(ctx context.Context, s side, server *child, objects, updates int) (v
 	}, nil
 }
 
-// connect returns a source with a connection of its own.
+// connect returns a source with its own connection. hangUp closes the connection.
 func connect(kubeconfig string) (lw cache.ListerWatcher, hangUp func(), err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -109,7 +109,7 @@ func connect(kubeconfig string) (lw cache.ListerWatcher, hangUp func(), err erro
 	return informer.ListWatch(client.Resource(widgets)), func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, nil
 }
 
-// cpuTime returns how long this process has had a processor.
+// cpuTime returns the processor time of this process so far.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

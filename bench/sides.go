@@ -16,7 +16,7 @@ import (
 // side is one of the informers that are compared.
 type side struct {
 	name  string
-	queue informer.QueueKind // 0 is client-go
+	queue informer.QueueKind // 0 for client-go
 }
 
 var (
@@ -24,27 +24,27 @@ var (
 	deltaFIFO = side{"DeltaFIFO", informer.DeltaFIFO}
 	realFIFO  = side{"RealFIFO", informer.RealFIFO}
 
-	// sides are the columns of the table; ratios are to the first.
+	// sides are the columns of the table. Ratios compare with the first.
 	sides = []side{clientGo, deltaFIFO, realFIFO}
 )
 
-// everyEvent has a watcher of ours keep all that it is behind, as client-go does.
-// Where events are counted, this keeps a moment in which the machine was busy with
-// something else from being merged away, which would be less work.
+// everyEvent makes a watcher of ours keep its whole backlog, as client-go does. It is used
+// where events are counted. Otherwise, if the machine is busy for a moment, events would be
+// merged, and that would be less work.
 var everyEvent = informer.WatcherOptions{MaxBacklog: -1}
 
 // subject is an informer of one side.
 type subject[T informer.Object] interface {
-	// add registers a handler for what is added or updated, before or while the
-	// informer runs. client-go has nothing like opts.
+	// add registers a handler for added and updated objects, before or while the informer
+	// runs. opts have no effect on client-go, which has nothing like them.
 	add(h func(T), opts informer.WatcherOptions) (registration, error)
-	// run returns when ctx has ended and everything has stopped.
+	// run runs the informer. It returns when ctx has ended and everything has stopped.
 	run(ctx context.Context) error
 }
 
 // registration is a handler's place at a subject.
 type registration struct {
-	synced <-chan struct{} // closed once it was called for everything there was
+	synced <-chan struct{} // closed once the handler was called for the whole first state
 	remove func() error
 }
 
@@ -53,7 +53,7 @@ func open[T informer.Object](s side, lw cache.ListerWatcher) (subject[T], error)
 	return openObserved[T](s, lw, observing{})
 }
 
-// openObserved returns one that is looked at, if it is ours.
+// openObserved is like open. If the informer is ours, it is observed as by says.
 func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observing) (subject[T], error) {
 	if s == clientGo {
 		return newShared[T](lw), nil
@@ -68,9 +68,9 @@ func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observin
 	return custom[T]{inf}, err
 }
 
-// shared is client-go's informer in its default configuration, with the index by
-// namespace that its generated factories give to every informer and that ours has
-// too.
+// shared is client-go's informer in its default configuration. It has the index by namespace,
+// because the generated factories of client-go give it to every informer, and our informer has
+// it too.
 type shared[T informer.Object] struct{ cache.SharedIndexInformer }
 
 func newShared[T informer.Object](lw cache.ListerWatcher) shared[T] {
@@ -123,15 +123,14 @@ func start(run func(context.Context) error) *running {
 	return r
 }
 
-// stop returns when everything has stopped, and adds to err what went wrong.
+// stop returns when everything has stopped. It joins run's error to err.
 func (r *running) stop(err *error) {
 	r.cancel()
 	r.ended.Wait()
 	*err = errors.Join(*err, r.err)
 }
 
-// addAll registers count handlers and returns a function that waits until all of
-// them are synced.
+// addAll registers count handlers. synced waits until all of them are synced.
 func addAll[T informer.Object](inf subject[T], count int, opts informer.WatcherOptions, handler func(i int) func(T)) (synced func(context.Context) error, err error) {
 	regs := make([]registration, count)
 	for i := range regs {
@@ -149,7 +148,7 @@ func addAll[T informer.Object](inf subject[T], count int, opts informer.WatcherO
 	}, nil
 }
 
-// example returns an empty object, from which client-go knows the type.
+// example returns an empty object, which tells client-go the type.
 func example[T informer.Object]() runtime.Object {
 	obj, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	return obj

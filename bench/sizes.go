@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// sizes are how much work each section does.
+// sizes say how much work each section does.
 type sizes struct {
 	rounds   int
 	wholeWay []stream
 	trickle  int // events of the latency section's trickle
-	load     int // milliseconds of its load
-	cached   int // objects of the sections about the first list, joining and memory
-	pods     int // as real ones
-	idle     int // watchers
+	load     int // milliseconds of the latency section's load
+	cached   int // objects in the sections about the first list, joining and memory
+	pods     int // realistic Pods
+	idle     int // idle watchers
 	joins    int // in each round
 	syncing  []int
 	workers  stream
-	custom   int // resources at the API server
-	written  int // updates of them
+	custom   int // custom resources at the API server
+	written  int // updates of the custom resources
 	// benchtime is the -benchtime of the distribution's benchmark.
 	benchtime string
 }
@@ -72,8 +72,8 @@ func sections(sz sizes, distribution benchmark) []section {
 	}
 }
 
-// restart collects what the preparations of a measurement have left behind, and
-// returns the time at which it begins.
+// restart collects the garbage of the preparations, and returns the start time of the
+// measurement.
 func restart() time.Time {
 	runtime.GC()
 	return time.Now()

@@ -17,18 +17,19 @@ import (
 
 type pod = *corev1.Pod
 
-// watchBuffer is how many events of a watch may wait for the informer, as in the
-// decoder of a real one.
+// watchBuffer is the number of events of a watch that may wait for the informer. The decoder
+// of a real watch has the same number.
 const watchBuffer = 100
 
-// source answers one list and one watch, and costs next to nothing: the objects are
-// made beforehand. It refuses to stream the first state, at which both sides list.
+// source answers one list and one watch. It costs next to nothing, because the objects are
+// made beforehand. It refuses to stream the first state, so both sides list.
 type source struct {
-	list   chan *corev1.PodList // holds one, and nothing once it was fetched
+	list   chan *corev1.PodList // holds one list until it is fetched
 	events chan watch.Event
 }
 
-// newSource returns a source of n pods whose watch brings what is sent to events.
+// newSource returns a source of n pods. Its watch brings the events that are sent to the field
+// events.
 func newSource(n int) *source {
 	s := &source{list: make(chan *corev1.PodList, 1), events: make(chan watch.Event, watchBuffer)}
 	list := &corev1.PodList{Items: make([]corev1.Pod, n)}
@@ -40,9 +41,9 @@ func newSource(n int) *source {
 	return s
 }
 
-// newPod returns the i-th pod in version v. Its generation is its place in the
-// stream of events, by which a handler finds what it remembers of the event. What is
-// less than 0 is not in the stream, but in the list.
+// newPod returns the i-th pod in version v. Its generation is its place in the stream of
+// events; a handler uses it to find its record of the event. A place below 0 means that the
+// pod is in the list and not in the stream.
 func newPod(i, v, place int) pod {
 	name := fmt.Sprintf("pod-%06d", i)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -51,13 +52,13 @@ func newPod(i, v, place int) pod {
 	}}
 }
 
-// update returns the event at a place of a stream that goes round the n pods of a
-// source.
+// update returns the event at a place of the stream. The stream updates the n pods of a source
+// in turn.
 func update(n, place int) watch.Event {
 	return watch.Event{Type: watch.Modified, Object: newPod(place%n, n+1+place, place)}
 }
 
-// updates returns the first events of that stream.
+// updates returns the first count events of that stream.
 func updates(n, count int) []watch.Event {
 	events := make([]watch.Event, count)
 	for i := range events {
@@ -85,15 +86,15 @@ func (s *source) listWatch() cache.ListerWatcher {
 	}
 }
 
-// feed sends events, as fast as they are taken, until the function that it returns
-// is called, which must be after the informer has stopped.
+// feed sends events as fast as the informer takes them. Call stop after the informer has
+// stopped: it drops the events that are left.
 func (s *source) feed(events []watch.Event) (stop func()) {
 	var sending sync.WaitGroup
 	sent := make(chan struct{})
 	sending.Go(func() {
 		defer close(sent)
 		for _, e := range events {
-			s.events <- e // no select: it would be a good part of what is measured
+			s.events <- e // no select here: it would be a good part of the measured time
 		}
 	})
 	return func() {
@@ -108,7 +109,7 @@ func (s *source) feed(events []watch.Event) (stop func()) {
 	}
 }
 
-// send sends one event.
+// send sends one event. It returns an error if ctx ends first.
 func (s *source) send(ctx context.Context, e watch.Event) error {
 	select {
 	case s.events <- e:
@@ -118,7 +119,7 @@ func (s *source) send(ctx context.Context, e watch.Event) error {
 	}
 }
 
-// watcher is a watch that lasts for ever.
+// watcher is a watch that never ends.
 type watcher struct{ events chan watch.Event }
 
 func (w watcher) ResultChan() <-chan watch.Event { return w.events }

@@ -19,8 +19,8 @@ func median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// quantile returns the least value that is not below a part q of the values, which
-// must be sorted.
+// quantile returns the smallest value such that at least the part q of the values does not
+// exceed it. The values must be sorted.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -28,8 +28,8 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// ratio returns how much better a side is than client-go: twice as good is 2. It is
-// not a number where nothing can be said.
+// ratio returns how much better a side is than client-go: twice as good is 2. It is NaN if the
+// row has no ratio or no figures.
 func (f figures) ratio(side int) float64 {
 	if f.plain {
 		return math.NaN()
@@ -47,7 +47,7 @@ func (f figures) met(side int) bool {
 	return (least == 0 || f.ratio(side) >= least) && (f.floor.below == 0 || median(f.samples[side]) < f.floor.below)
 }
 
-// least returns the ratio that the row asks of a side.
+// least returns the least ratio that the row's floor asks of a side.
 func (f figures) least(side int) float64 {
 	switch sides[side] {
 	case deltaFIFO:
@@ -58,7 +58,7 @@ func (f figures) least(side int) float64 {
 	return 0
 }
 
-// floors returns the floors of our sides, and whether each is met, in words.
+// floors returns the floors of our sides, and whether each is met, as text.
 func (f figures) floors() (floors, met string) {
 	if f.floor == (floor{}) {
 		return "", ""
@@ -78,7 +78,7 @@ func (f figures) floors() (floors, met string) {
 	return strings.Join(slices.Compact(least), " / "), strings.Join(slices.Compact(reached), " / ")
 }
 
-// number formats a figure with three digits that count.
+// number formats a figure with three significant digits.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -93,7 +93,7 @@ func number(v float64) string {
 	return s
 }
 
-// header are the columns of the table.
+// header returns the column titles of the table.
 func header() []string {
 	h := []string{"", "unit", sides[0].name}
 	for _, s := range sides[1:] {
@@ -102,7 +102,7 @@ func header() []string {
 	return append(h, "floor", "met")
 }
 
-// cells returns a row of the table.
+// cells returns the cells of a row of the table.
 func (f figures) cells() []string {
 	c := []string{f.name, f.unit, number(median(f.samples[0]))}
 	for i := 1; i < len(sides); i++ {
@@ -112,15 +112,15 @@ func (f figures) cells() []string {
 	return append(c, floors, met)
 }
 
-// group is rows of the table under one title.
+// group is a set of rows of the table under one title.
 type group struct {
 	title  string
 	rows   []figures
-	failed error // why there are no rows
+	failed error // the reason why there are no rows
 }
 
-// groups arranges the rows: what most users run comes first, then the rest of each
-// section.
+// groups arranges the rows. The rows that concern most users come first, then the other rows
+// of each section.
 func groups(results []result) []group {
 	common := group{title: "What most users run"}
 	var rest []group
@@ -150,7 +150,8 @@ func text(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	line := func(cells ...string) {
-		// Every line has all the cells, or it would part the columns above and below it.
+		// tabwriter aligns columns only across adjacent lines that have the cell, so every
+		// line has all cells.
 		cells = append(cells, make([]string, len(header())-len(cells))...)
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -175,5 +176,5 @@ func text(results []result) string {
 	return trailing.ReplaceAllString(b.String(), "")
 }
 
-// trailing is what aligning leaves at the ends of lines.
+// trailing matches the spaces that the alignment leaves at the ends of lines.
 var trailing = regexp.MustCompile(`(?m) +$`)

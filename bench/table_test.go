@@ -83,7 +83,7 @@ func TestNumbersHaveThreeDigitsThatCount(t *testing.T) {
 	}
 }
 
-// measured are the results of two sections.
+// measured returns the results of two sections.
 func measured() []result {
 	way := result{section: section{name: wholeWayName, title: "The way", about: "About the way."}, rows: []figures{
 		{row{name: "way, 1 watcher", unit: "ns/event", common: true, floor: both(2)}, [][]float64{{10, 30, 20}, {5}, {4}}},

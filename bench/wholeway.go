@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stream is how many updates of how many objects go to how many watchers.
+// stream says how many events update how many objects, for how many watchers.
 type stream struct{ watchers, objects, events int }
 
 const wholeWayName = "wholeway"
@@ -52,7 +52,7 @@ var wholeWayFloors = map[int]floor{
 	100: {deltaFIFO: 20, realFIFO: 25},
 }
 
-// wholeWay returns how long it takes until every watcher has had all events.
+// wholeWay returns the time until every watcher has had all events.
 func wholeWay(ctx context.Context, s side, w stream, events []watch.Event, by observing) (took time.Duration, err error) {
 	src := newSource(w.objects)
 	inf, err := openObserved[pod](s, src.listWatch(), by)

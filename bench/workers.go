@@ -10,14 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// failEvery is how many calls there are to one that fails, in the rows where calls do.
+// failEvery means that one in this number of calls fails, in the rows with failures.
 const failEvery = 10
 
-// backoff is how long a call that has failed waits for its repetition, and what that
-// grows to.
+// backoff is the pause before a failed call is retried, and maxBackoff is the longest pause.
 const backoff, maxBackoff = time.Millisecond, 10 * time.Millisecond
 
-// errOnce is what a handler fails with. The next call for the same object does not.
+// errOnce is the error of a failing call. The next call for the same object succeeds.
 var errOnce = errors.New("failed once")
 
 func workersSection(sz sizes) section {
@@ -52,7 +51,7 @@ func workersSection(sz sizes) section {
 	return s
 }
 
-// work returns the time and the calls per event.
+// work returns the time per event and the calls per event.
 func work(ctx context.Context, s side, workers int, l *ledger, events []watch.Event) (values []float64, err error) {
 	src := newSource(l.stream.objects)
 	run := runCustom
@@ -79,18 +78,18 @@ func work(ctx context.Context, s side, workers int, l *ledger, events []watch.Ev
 	return []float64{nanoseconds(took) / n, float64(l.calls.Load()-before) / n}, nil
 }
 
-// ledger is the handler of both sides: it knows which version of each object was
-// handled, and fails as often as it should.
+// ledger is the handler of both sides. It records which versions of each object were handled,
+// and fails as often as it should.
 type ledger struct {
 	stream         stream
-	every          int64 // calls to one that fails, or 0
+	every          int64 // one in this number of calls fails; 0 for none
 	calls          atomic.Int64
-	initial, final *tally // of objects whose first, or last, version was handled
+	initial, final *tally // count the objects whose first, or last, version was handled
 	objects        []entry
 }
 
-// entry is what the ledger knows of an object. Nobody handles an object twice at a
-// time, so it needs no lock.
+// entry is the ledger's record of an object. It needs no lock, because an object is handled by
+// one call at a time.
 type entry struct{ begun, done, failed bool }
 
 func newLedger(s stream, every int) *ledger {

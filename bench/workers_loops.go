@@ -57,7 +57,7 @@ func runShared(_ side, lw cache.ListerWatcher, workers int, handle func(pod) err
 	}, nil
 }
 
-// workOff handles the objects whose keys are in the queue, until that is shut down.
+// workOff handles the objects whose keys are in the queue, until the queue is shut down.
 func workOff(queue workqueue.TypedRateLimitingInterface[string], indexer cache.Indexer, handle func(pod) error) error {
 	for {
 		key, shutdown := queue.Get()
