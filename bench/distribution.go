@@ -42,10 +42,10 @@ func distributionSection(sz sizes, run benchmark) section {
 		name:     distributionName,
 		title:    "Distribution alone",
 		oneQueue: true,
-		about: "One goroutine hands out events that are ready made, without source, queue and store, to watchers that only count; until the last " +
-			"watcher has been called for the last event. The time per event is divided by the number of watchers, so that a distribution whose cost is " +
-			"one call per watcher shows the same figure in every row. Distributing is the part of it that the one goroutine needs, which is what " +
-			"everything behind it waits for. It is " + distributionBenchmark + " of the root module, run once per round for each side; client-go's side is its shared " +
+		about: "One goroutine hands out ready-made events, without source, queue and store, to watchers that only count their calls. The time ends when" +
+			" the last watcher has been called for the last event. The time per event is divided by the number of watchers, so a distribution that " +
+			"costs one call per watcher shows the same figure in every row. Distributing is the part of the time that the one goroutine needs; " +
+			"everything behind this goroutine waits for it. It is " + distributionBenchmark + " of the root module, run once per round for each side; client-go's side is its shared " +
 			"informer's own distribution. The queue plays no part, so both our columns show one figure.",
 	}
 	var rows []row

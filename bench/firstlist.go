@@ -13,8 +13,8 @@ func firstListSection(sz sizes) section {
 		name:  "firstlist",
 		title: "The first list",
 		about: fmt.Sprintf("Time from the start of an informer until every one of its watchers has been called for each of %d objects. ", sz.cached) +
-			"The list is made before, anew for each measurement, and is handed over without a copy. Both sides list, because the source does not stream; " +
-			"handlers only count; watchers have the defaults of each side.",
+			"A new list is made before each measurement, and is handed over without a copy. Both sides list, because the source does not stream. " +
+			"Handlers only count their calls. Watchers have the defaults of each side.",
 	}
 	for _, watchers := range sz.syncing {
 		r := row{name: fmt.Sprintf("first list of %d objects, %s", sz.cached, plural(watchers, "watcher")), unit: "ms"}

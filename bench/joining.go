@@ -22,9 +22,10 @@ func joiningSection(sz sizes) section {
 		name:  "joining",
 		title: "Joining",
 		about: fmt.Sprintf("A watcher joins an informer that holds %d objects, while one event a ms goes to another watcher; ", sz.cached) +
-			fmt.Sprintf("%s per round, one after the other. Standing still is the longest time that the other watcher had to wait for an event ", plural(sz.joins, "join")) +
+			fmt.Sprintf("%s per round, one after the other. The time for which everybody else stands still is the longest time that the other watcher had to wait for an event ", plural(sz.joins, "join")) +
 			"that was due between the call that adds the joiner and 10 ms after the joiner had everything; the figure of a round is the longest of its joins. " +
-			"The control is the same informer, as often and as long, without anybody who joins: what does not rise above it is the machine.",
+			"The control is the same informer, measured as often and for as long, without a joining watcher: times that do not exceed the control " +
+			"are due to the machine.",
 		cases: []measurement{{
 			rows: []row{
 				{name: "joining, everybody else stands still for", unit: "ms"},

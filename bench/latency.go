@@ -31,10 +31,10 @@ func latencySection(sz sizes) section {
 	s := section{
 		name:  "latency",
 		title: "Latency",
-		about: "Time from the moment at which an event was to be sent until a watcher is called for it, over all events and " +
-			"watchers. The events come at a fixed rate that every side sustains with ease, and count from when they were due: what a side " +
-			"holds up at its entrance is on its account, as much as what it holds up inside. The blocked watcher is one more that never " +
-			"returns from its first call, with the defaults of each side; its own waiting does not count.",
+		about: "Time from the moment at which an event was due to be sent until a watcher is called for it, over all events and watchers. The events " +
+			"come at a fixed rate that every side sustains with ease. The time counts from when an event was due, so it includes delays at the " +
+			"entrance of a side as well as delays inside. The blocked watcher is an additional watcher that never returns from its first call, with " +
+			"the defaults of each side; its own waiting does not count.",
 	}
 	for _, l := range loads {
 		for _, blocked := range []bool{false, true} {

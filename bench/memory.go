@@ -19,11 +19,11 @@ func memorySection(sz sizes) section {
 	return section{
 		name:  "memory",
 		title: "Memory",
-		about: "Heap per object: what is live after the first list of " + objects + " to one watcher, divided by their number, with the " +
-			"object itself and without it, which is what the list alone takes. The list is made before and given away; nobody but the side keeps " +
-			"it. The peaks are of that first list, from before the list is made: of the heap at the default GOGC, garbage and all, looked at " +
-			"up to 5000 times a second; and of what is live, as found by a collector that runs all the time (GOGC=5). The idle watchers have " +
-			"handled the few objects that there are, and nothing happens; heap and stacks are what their registration has added, after three collections.",
+		about: "Heap per object: the live heap after the first list of " + objects + " to one watcher, divided by their number. " +
+			"It is given with the objects themselves and without them, that is without the heap that the list alone takes. The list is made before and given away, so only the side keeps it. The peaks are peaks during that first list, " +
+			"compared with the heap before the list is made: one of the heap at the default GOGC, including garbage, read up to 5000 times a second;" +
+			" and one of the live heap, as found by a collector that runs all the time (GOGC=5). The idle watchers have handled the few objects that" +
+			" exist, and nothing happens. Their heap and stacks are the memory that their registration has added, after three collections.",
 		cases: []measurement{
 			{
 				rows: []row{

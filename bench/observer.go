@@ -12,8 +12,8 @@ func observerSection(sz sizes) section {
 	s := wholeWaySection(sz)
 	s.name, s.title = "observer", "Observers"
 	s.about = "The whole way, as above, to 10 watchers, with an Observer in our informers: none, as by default; one whose functions " +
-		"for applied and handled events do nothing; and that of metrics/prometheus. So an event is told to the Observer once when " +
-		"it is applied and once for each watcher. client-go has no figures of its handlers: its column is the same work three times."
+		"for applied and handled events do nothing; and that of metrics/prometheus. So the Observer is called for an event once when the event is applied and once for each watcher. client-go has no Observer: its column " +
+		"shows the same work three times."
 	s.cases = nil
 	var w stream
 	for _, w = range sz.wholeWay {

@@ -17,11 +17,11 @@ const sampled = 100
 
 func podsSection(sz sizes) section {
 	about := fmt.Sprintf("Heap per object that is live after an informer with one watcher has streamed %d Pods, divided by their number. ", sz.pods) +
-		"The Pods are of a Deployment, with a sidecar, an init container and managed fields; their names, UIDs and addresses vary. Each is decoded from " +
-		"protobuf when it is its turn, so that it shares no string with another, and nobody but the side keeps it. Reduced is to the metadata without " +
-		"annotations and managed fields, the node's name, the phase and the Pod's IP. By the transform, which both sides have, watchers get no more than " +
-		"that either; by the store, which only ours can do, watchers get the whole Pod, and client-go's figure is that of its transform. Metadata only is " +
-		"a source of PartialObjectMetadata. What is live hardly varies, so one round is measured, without one to warm up."
+		"The Pods are of a Deployment, with a sidecar, an init container and managed fields; their names, UIDs and addresses vary. Each is decoded from protobuf when its turn comes, so it shares no string with another, and only the side keeps it. A reduced Pod has " +
+		"the metadata without annotations and managed fields, the node's name, the phase and the Pod's IP. If the transform reduces the Pods, " +
+		"which both sides can do, watchers get the reduced Pods too. If the store reduces them, which only our side can do, watchers get the " +
+		"whole Pod; client-go's figure in this row is that of its transform. Metadata only is a source of PartialObjectMetadata. The live heap " +
+		"hardly varies, so only one round is measured, without a warm-up round."
 	heap := func(name string, measure func(context.Context, side) ([]float64, error)) measurement {
 		return measurement{rows: []row{{name: name, unit: "B"}}, measure: measure}
 	}

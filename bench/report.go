@@ -60,10 +60,10 @@ func markdown(results []result, s setting, plotFile string) string {
 	fmt.Fprintf(&b, "# This library beside client-go\n\n")
 	fmt.Fprintf(&b, "Written by `make bench` on %s: %s, %s, GOMAXPROCS=%d; %s; client-go %s.\n\n",
 		s.date, s.cpu, plural(s.cores, "core"), s.procs, s.goVersion, s.clientGo)
-	fmt.Fprintf(&b, "Both run in one process on the same work. Each figure is the median of %s, after one that does not count; within a round ", plural(s.rounds, "round"))
-	b.WriteString("the sides take turns, and another one begins each time. DeltaFIFO, the default, and RealFIFO are the two queues that this library can have. " +
-		"**A ratio above 1 says that this library is better.** Times depend on the machine, ratios much less. A floor is what a change of this library " +
-		"must keep up; where two are given, they are for the two queues.\n\n")
+	fmt.Fprintf(&b, "Both run in one process on the same work. Each figure is the median of %s, after a warm-up round that does not count. Within a round ", plural(s.rounds, "round"))
+	b.WriteString("the sides take turns, and each round begins with a different side. This library has two queues: DeltaFIFO, the default, and RealFIFO. " +
+		"**A ratio above 1 says that this library is better.** Times depend on the machine, ratios much less. A floor is the figure that this " +
+		"library must still reach after any change; two floors are for the two queues.\n\n")
 	var lines [][]string
 	for _, g := range groups(results) {
 		lines = append(lines, []string{"**" + g.title + "**"})
@@ -79,7 +79,7 @@ func markdown(results []result, s setting, plotFile string) string {
 		fmt.Fprintf(&b, "![ns per event against the number of watchers](%s)\n\n", plotFile)
 	}
 	b.WriteString(remarks + "\n")
-	b.WriteString("## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest of all rounds.\n\n")
+	b.WriteString("## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest value of all rounds.\n\n")
 	for _, r := range results {
 		r.write(&b)
 	}

@@ -25,9 +25,9 @@ func serverSection(sz sizes) section {
 		title: "A real API server",
 		about: fmt.Sprintf("One watcher follows %d custom resources of about 1 KiB at a real Kubernetes API server with a real etcd: time from the start of the ", sz.custom) +
 			fmt.Sprintf("informer until the watcher has all of them, then %d updates by %s at once, as fast as the server takes them. Both sides use the ", sz.written, plural(writers, "writer")) +
-			"dynamic client, unstructured objects, and WatchList, which is the default of both. Server and writers are a process of their own, so that the CPU time is the informer's: " +
-			"that of its process, decoding and garbage collection included. The updates that are seen are as many as the server can make on the same " +
-			"cores; what the informer leaves to it, it makes more of.",
+			"dynamic client, unstructured objects, and WatchList, which is the default of both. Server and writers run in a separate process, so the CPU time is that of the informer's process, including decoding and garbage " +
+			"collection. The number of updates seen is limited by the server, which runs on the same cores: the less CPU the informer takes, the " +
+			"more updates the server makes.",
 	}
 	var server *child
 	s.open = func(ctx context.Context) (func() error, error) {

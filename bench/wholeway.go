@@ -18,9 +18,9 @@ func wholeWaySection(sz sizes) section {
 		name:  wholeWayName,
 		title: "The whole way",
 		about: "Time from the first event of a watch until the last watcher has been called for the last of them, divided by " +
-			"the number of events. A source in memory feeds updates of 1000 objects, made beforehand and the same for all sides, as fast as " +
-			"they are taken; reflector, queue, store, index by namespace and distribution are those of the side. Every handler only " +
-			"counts, and every side calls every handler for every event: our watchers keep an unbounded backlog here, as client-go's always do.",
+			"the number of events. A source in memory feeds updates of 1000 objects, made beforehand and the same for all sides, as fast as the side takes them. Reflector, queue, store, index by namespace and " +
+			"distribution are those of the side. Every handler only counts its calls, and every side calls every handler for every event: our watchers have an unbounded backlog here, " +
+			"as client-go's always have.",
 	}
 	var events []watch.Event
 	s.open = func(context.Context) (func() error, error) {

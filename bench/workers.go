@@ -26,8 +26,8 @@ func workersSection(sz sizes) section {
 		about: fmt.Sprintf("Time from the first of %d updates of %d objects until the last version of every object has been handled, per event. ", sz.workers.events, sz.workers.objects) +
 			"On our side that is a watcher with Workers and Retry; on client-go's the loop that programs write for it: a handler that puts keys into a typed " +
 			"rate-limiting workqueue, and workers that get the key, read the object from the indexer, handle it, and then Forget and Done, or AddRateLimited and " +
-			"Done. Back-offs begin at 1 ms; the handler is the same. Both sides handle only the newest of what waits for one object, so " +
-			"the calls that were made per event stand beside: fewer calls are less work, not better work.",
+			"Done. Back-offs begin at 1 ms; the handler is the same. Both sides handle only the newest of an object's waiting events, so the calls per event are given too: fewer calls are less work, not " +
+			"better work.",
 	}
 	var events []watch.Event
 	s.open = func(context.Context) (func() error, error) {
