@@ -1,10 +1,10 @@
-// Command apidiff compares what modules export with what they did at their last tag:
+// Command apidiff compares the exported API of modules with their last tag:
 //
 //	apidiff -root .. . store/disk
 //
-// It fails if something that was there from v1.0.0 on is changed in a way that can break
-// users, unless -version says that the next release is another major version. Before
-// v1.0.0 it only prints.
+// From v1.0.0 on it fails if the API has changed in a way that can break users, unless
+// -version names a release with another major version. Before v1.0.0 it only prints the
+// changes.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the `directory` of the repository")
-	next := flag.String("version", "", "the `version` that comes next (default: one that must not break users)")
+	next := flag.String("version", "", "the `version` of the next release (default: one that must not break users)")
 	flag.Parse()
 	if err := run(os.Stdout, *root, *next, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -38,7 +38,7 @@ func main() {
 
 func run(out io.Writer, root, next string, dirs []string) error {
 	if next != "" && !semver.IsValid(next) {
-		return fmt.Errorf("%q is no version", next)
+		return fmt.Errorf("%q is not a valid version", next)
 	}
 	modules, err := repo.Modules(root, dirs)
 	if err != nil {
@@ -51,7 +51,7 @@ func run(out io.Writer, root, next string, dirs []string) error {
 			return err
 		}
 		if last == "" {
-			fmt.Fprintf(out, "%s: there is no tag %s yet, so it is compared with nothing\n", m.Path, m.Tag("v*"))
+			fmt.Fprintf(out, "%s: there is no tag %s yet to compare with\n", m.Path, m.Tag("v*"))
 			continue
 		}
 		report, err := compare(root, m, last)
@@ -64,7 +64,7 @@ func run(out io.Writer, root, next string, dirs []string) error {
 			fmt.Fprintf(out, "%s: the same as %s\n", m.Path, m.Tag(last))
 			continue
 		case breaks:
-			fmt.Fprintf(out, "%s: changed since %s, also in what users may rely on\n", m.Path, m.Tag(last))
+			fmt.Fprintf(out, "%s: changed since %s, also in ways that can break users\n", m.Path, m.Tag(last))
 		default:
 			fmt.Fprintf(out, "%s: changed since %s\n", m.Path, m.Tag(last))
 		}
@@ -72,13 +72,13 @@ func run(out io.Writer, root, next string, dirs []string) error {
 			return err
 		}
 		if breaks && semver.Major(last) != "v0" && (next == "" || semver.Major(next) == semver.Major(last)) {
-			broken = append(broken, fmt.Errorf("%s: its next version must be another major one than %s", m.Path, semver.Major(last)))
+			broken = append(broken, fmt.Errorf("%s: the next release must have another major version than %s", m.Path, semver.Major(last)))
 		}
 	}
 	return errors.Join(broken...)
 }
 
-// compare compares a module with what it was at a version.
+// compare compares a module with its state at a version.
 func compare(root string, m repo.Module, version string) (report apidiff.Report, err error) {
 	was, err := os.MkdirTemp("", "apidiff")
 	if err != nil {
@@ -99,7 +99,7 @@ func compare(root string, m repo.Module, version string) (report apidiff.Report,
 	return apidiff.ModuleChanges(before, now), nil
 }
 
-// extract puts the files of a commit into a directory.
+// extract writes the files of a tag into a directory.
 func extract(root, commit, to string) error {
 	archive, err := repo.Run(root, nil, "git", "archive", "--format=zip", "refs/tags/"+commit)
 	if err != nil {

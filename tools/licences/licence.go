@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// known has the texts of licences, as words: in lower case, without punctuation. The
-// name of a file begins with its SPDX identifier. A * stands for up to twenty words.
+// known holds the texts of licences as words: in lower case, without punctuation. The name of
+// a file begins with its SPDX identifier. A * stands for up to twenty words.
 //
 //go:embed known/*.txt
 var known embed.FS
@@ -17,12 +17,13 @@ var known embed.FS
 var (
 	notWord = regexp.MustCompile(`[^a-z0-9]+`)
 
-	// binding are words of which something that is no licence we know has none.
+	// binding matches words that may belong to an unknown licence, if they stand outside of
+	// the known ones.
 	binding = regexp.MustCompile(` (shall|must|may|not|only|commercial|sell|fee|a?gpl|lgpl|clause|conditions|prohibited|restrict(ed|ions?)|terminate) `)
 )
 
-// around is how many words a file may have beside licences: names, years, what of the
-// module is under which, and how to apply the Apache License.
+// around is the number of words that a file may contain outside of the licences: names, years,
+// which part of the module is under which licence, and how to apply the Apache License.
 const around = 250
 
 type licence struct {
@@ -30,7 +31,8 @@ type licence struct {
 	text *regexp.Regexp
 }
 
-// licences returns what is known, the longest first, because one may be part of another.
+// licences returns the known licences. The longest come first, because one may be a part of
+// another.
 func licences() (all []licence) {
 	files, err := known.ReadDir("known")
 	if err != nil {
@@ -52,13 +54,13 @@ func licences() (all []licence) {
 	return all
 }
 
-// identify returns the SPDX identifiers of all licences in a text, or an error if there
-// is none, or something that may be another one.
+// identify returns the SPDX identifiers of all licences in a text. It returns an error if
+// there is none, or if the rest of the text may be another licence.
 func identify(text string, among []licence) (names []string, err error) {
 	words := " " + notWord.ReplaceAllString(strings.ToLower(text), " ") + " "
 	for _, l := range among {
 		if l.text.MatchString(words) {
-			words = l.text.ReplaceAllString(words, "   ") // so that what is before and after does not join
+			words = l.text.ReplaceAllString(words, "   ") // the spaces keep the words before and after apart
 			names = append(names, l.name)
 		}
 	}
@@ -67,11 +69,11 @@ func identify(text string, among []licence) (names []string, err error) {
 	rest := strings.Fields(words)
 	switch found := binding.FindString(" " + strings.Join(rest, " ") + " "); {
 	case len(names) == 0:
-		return nil, fmt.Errorf("it is none that is known")
+		return nil, fmt.Errorf("it is not a known licence")
 	case len(rest) > around:
-		return names, fmt.Errorf("it has %d words more than %v", len(rest), names)
+		return names, fmt.Errorf("it has %d words that are not part of %v", len(rest), names)
 	case found != "":
-		return names, fmt.Errorf("it says%q outside of %v", found, names)
+		return names, fmt.Errorf("it contains %q outside of %v", found, names)
 	}
 	return names, nil
 }

@@ -1,12 +1,12 @@
-// Command licences lists the modules that are in the build of whoever imports one of the
-// given modules, with their versions and licences:
+// Command licences lists the modules in the build of any program that imports one of the given
+// modules, with their versions and licences:
 //
 //	licences -root .. . store/disk
 //
-// It fails if one is under a licence that is not allowed, under none that is found, or
-// under a text that has something else beside the licences it knows. What counts are the
-// licence files beside the packages that are built and in the directories above them, on
-// Linux, macOS and Windows.
+// It fails if a module has a licence that is not allowed, has no licence file, or has a
+// licence file with other text that may be a licence. It reads the licence files in the
+// directories of the packages that are built and in the directories above them, on Linux,
+// macOS and Windows.
 package main
 
 import (
@@ -28,14 +28,14 @@ import (
 	"github.com/customcacheinformer/informer/tools/internal/repo"
 )
 
-// allowed are the licences that go with Apache-2.0, for sources and for binaries, and
-// ask for no more than that their text and the names come along.
+// allowed are the licences that are compatible with Apache-2.0, for sources and for binaries,
+// and only require that their text and the names are included.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
-// read are texts that somebody has read, because they are not word for word what is
-// known, by the beginning of their SHA-256.
+// read maps the beginning of a text's SHA-256 to its licence. The texts differ from the known
+// texts, so a person has read them.
 var read = map[string]string{
-	"73ba74dfaa52": "Apache-2.0", // k8s.io/klog/v2: its lists have no letters
+	"73ba74dfaa52": "Apache-2.0", // k8s.io/klog/v2: the items of its lists have no letters
 }
 
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying)([.-].*)?$`)
@@ -43,13 +43,13 @@ var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying)([.-].*)?$`)
 // use is a module in a build.
 type use struct {
 	path, version, dir string
-	by                 []string            // directories of our modules
-	packages           map[string]struct{} // their directories
+	by                 []string            // directories of our modules that use it
+	packages           map[string]struct{} // directories of its packages in the build
 }
 
 func main() {
 	root := flag.String("root", ".", "the `directory` of the repository")
-	quiet := flag.Bool("quiet", false, "print what is wrong, and nothing else")
+	quiet := flag.Bool("quiet", false, "print only errors")
 	flag.Parse()
 	out := io.Writer(os.Stdout)
 	if *quiet {
@@ -88,7 +88,7 @@ func run(out io.Writer, root string, dirs []string) error {
 	return errors.Join(wrong...)
 }
 
-// used returns the modules that users of ours build.
+// used returns the modules that programs build when they import our modules.
 func used(root string, dirs []string) ([]*use, error) {
 	found := map[string]*use{}
 	for _, dir := range dirs {
@@ -135,7 +135,8 @@ func importable(dir string) (packages []string, err error) {
 	return packages, err
 }
 
-// licences returns the identifiers of all licences of what is used of a module.
+// licences returns the identifiers of all licences that apply to the used packages of a
+// module.
 func (u *use) licences(among []licence) (names []string, err error) {
 	seen, found := map[string]bool{}, false
 	for dir := range u.packages {
@@ -146,7 +147,7 @@ func (u *use) licences(among []licence) (names []string, err error) {
 				return nil, readErr
 			}
 			for _, entry := range entries {
-				// A directory or a Go file of that name is none.
+				// A directory or a Go file with such a name is not a licence file.
 				if !entry.Type().IsRegular() || !licenceFile.MatchString(entry.Name()) || filepath.Ext(entry.Name()) == ".go" {
 					continue
 				}

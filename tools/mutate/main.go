@@ -1,7 +1,7 @@
-// Command mutate plants faults in the library, one at a time and in a copy, and runs the
-// tests that should notice, in the packages that have them. It fails if one of them is not
-// noticed: then a promise is not tested. The faults are in faults.json; each is a text of a
-// file that occurs there once, and the text that replaces it.
+// Command mutate plants faults in a copy of the library, one at a time, and runs the tests
+// that should notice them. It fails if a fault is not noticed: then a promise is not tested.
+// The faults are in faults.json. Each fault is a piece of text that occurs once in a file, and
+// the text that replaces it.
 package main
 
 import (
@@ -26,29 +26,29 @@ import (
 //go:embed faults.json
 var faultsJSON []byte
 
-// fault is one that is planted.
+// fault is a fault that can be planted.
 type fault struct {
-	What  string `json:"what"`  // in words
-	File  string `json:"file"`  // in the root module
-	Old   string `json:"old"`   // occurs once
-	New   string `json:"new"`   // what takes its place
-	Tests string `json:"tests"` // -run of the tests that notice it
+	What  string `json:"what"`  // description
+	File  string `json:"file"`  // path in the root module
+	Old   string `json:"old"`   // must occur once in the file
+	New   string `json:"new"`   // replaces Old
+	Tests string `json:"tests"` // -run pattern of the tests that notice the fault
 }
 
-// outcome is what came of a fault.
+// outcome is the result of planting a fault.
 type outcome struct {
 	noticed bool
 	by      []string // the tests that failed, without their subtests
 	took    time.Duration
 }
 
-// patience is how long the tests may take. One that hangs has noticed.
+// patience is the time limit of the tests. If they hang, the fault counts as noticed.
 const patience = "90s"
 
 func main() {
 	root := flag.String("root", ".", "the root module")
 	only := flag.String("run", "", "only the faults whose description matches this regular expression")
-	table := flag.String("table", "", "write what came of it to this `file`, as a table")
+	table := flag.String("table", "", "write the results to this `file`, as a table")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -81,7 +81,7 @@ func run(ctx context.Context, root, only, table string) error {
 	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
 	faults = slices.DeleteFunc(faults, func(f fault) bool { return !chosen.MatchString(f.What) })
 	if len(faults) == 0 {
-		return fmt.Errorf("-run: there is no fault %q", only)
+		return fmt.Errorf("-run: no fault matches %q", only)
 	}
 	if err := checkSound(ctx, dir, faults); err != nil {
 		return err
@@ -112,21 +112,21 @@ func run(ctx context.Context, root, only, table string) error {
 	return nil
 }
 
-// read returns the faults, and an error that names the first that says too little.
+// read returns the faults. It returns an error that names the first incomplete fault.
 func read(text []byte) (faults []fault, err error) {
 	if err := json.Unmarshal(text, &faults); err != nil {
 		return nil, fmt.Errorf("faults.json: %w", err)
 	}
 	for n, f := range faults {
 		if f.What == "" || f.File == "" || f.Old == "" || f.Tests == "" || f.Old == f.New {
-			return nil, fmt.Errorf("faults.json: fault %d, %q, lacks something, or changes nothing", n+1, f.What)
+			return nil, fmt.Errorf("faults.json: fault %d, %q, is incomplete, or changes nothing", n+1, f.What)
 		}
 	}
 	return faults, nil
 }
 
-// checkSound returns an error unless the tests pass in dir as it is: tests that fail anyhow
-// would notice everything.
+// checkSound returns an error unless the tests pass in dir without a fault. Tests that always
+// fail would notice everything.
 func checkSound(ctx context.Context, dir string, faults []fault) error {
 	sound := map[string]bool{}
 	for _, f := range faults {
@@ -145,7 +145,7 @@ func checkSound(ctx context.Context, dir string, faults []fault) error {
 	return nil
 }
 
-// copyModule copies what git knows of root, without other modules, to dir.
+// copyModule copies the tracked and untracked files of root to dir, except ignored ones.
 func copyModule(ctx context.Context, root, dir string) error {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
@@ -156,7 +156,7 @@ func copyModule(ctx context.Context, root, dir string) error {
 	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // removed, and not committed yet
+			continue // deleted in the work tree, but still in git's index
 		}
 		if err != nil {
 			return err
@@ -230,7 +230,7 @@ func (f fault) testPackages(dir string) (packages []string, err error) {
 // plant returns the text of the file with the fault in it.
 func (f fault) plant(text string) (string, error) {
 	if n := strings.Count(text, f.Old); n != 1 {
-		return "", fmt.Errorf("%s has %d times what the fault replaces: %q", f.File, n, f.Old)
+		return "", fmt.Errorf("%s contains %d times the text that the fault replaces, want once: %q", f.File, n, f.Old)
 	}
 	return strings.Replace(text, f.Old, f.New, 1), nil
 }
@@ -240,7 +240,7 @@ var (
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `) // a test that times out panics
 )
 
-// try plants a fault in the module in dir, runs its tests, and takes it out again.
+// try plants a fault in the module in dir, runs the fault's tests, and restores the file.
 func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 	file := filepath.Join(dir, filepath.FromSlash(f.File))
 	text, err := os.ReadFile(file)

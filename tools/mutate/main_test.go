@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every fault can still be planted, whatever has become of the code.
+// Every fault must still fit the code when the code changes.
 func TestEveryFaultFitsTheLibrary(t *testing.T) {
 	faults, err := read(faultsJSON)
 	if err != nil {

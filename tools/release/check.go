@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/tools/internal/repo"
 )
 
-// checking is one of a version, in a directory of its own.
+// checking is the check of one version. It works in a temporary directory.
 type checking struct {
 	out     io.Writer
 	root    string
@@ -32,7 +32,7 @@ type checking struct {
 	behind  []string // go.mod files that do not require the version yet
 }
 
-// check proves that the modules in dirs, as they are committed, can be used at a version.
+// check proves that the committed state of the modules in dirs can be used at a version.
 func check(out io.Writer, root, version string, dirs []string) (err error) {
 	modules, err := open(root, version, dirs)
 	if err != nil {
@@ -68,7 +68,7 @@ func check(out io.Writer, root, version string, dirs []string) (err error) {
 	return nil
 }
 
-// prepare finds out what is to be checked, and with what.
+// prepare finds out the commit, and sets up the environment of the go commands.
 func (c *checking) prepare() error {
 	commit, err := repo.Run(c.root, nil, "git", "rev-parse", "HEAD")
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *checking) prepare() error {
 		return err
 	}
 	if dirty != "" {
-		fmt.Fprintf(c.out, "not committed, and so no part of it:\n%s", dirty)
+		fmt.Fprintf(c.out, "not committed, so not part of the release:\n%s", dirty)
 	}
 	known, err := repo.Run(c.root, nil, "go", "env", "GOPROXY", "GOMODCACHE", "GONOSUMDB")
 	if err != nil {
@@ -94,13 +94,13 @@ func (c *checking) prepare() error {
 	}
 	c.env = []string{
 		"GOWORK=off",
-		// What is not released must not stay in anybody's cache. What was downloaded need
-		// not be so again.
+		// Unreleased modules must not stay in the user's module cache. Modules that the user
+		// has downloaded already need not be downloaded again.
 		"GOMODCACHE=" + filepath.Join(c.temp, "cache"),
 		"GOPROXY=" + fileURL(c.proxy()) + "," + fileURL(filepath.Join(cache, "cache", "download")) + "," + proxy,
 		"GONOSUMDB=" + strings.Trim(strings.Join(paths, ","), ","),
 		"GOPRIVATE=", "GONOPROXY=",
-		// With -trimpath a second check finds what the first has compiled.
+		// With -trimpath, a second check can reuse packages that the first has compiled.
 		"GOFLAGS=-mod=mod -modcacherw -trimpath -buildvcs=false",
 	}
 	return nil
@@ -108,7 +108,7 @@ func (c *checking) prepare() error {
 
 func (c *checking) proxy() string { return filepath.Join(c.temp, "proxy") }
 
-// copyOf is where the zip of a module is unpacked.
+// copyOf returns the directory where the zip of a module is unpacked.
 func (c *checking) copyOf(m repo.Module) string {
 	return filepath.Join(c.temp, "modules", filepath.FromSlash(m.Dir), "module")
 }
@@ -117,8 +117,9 @@ func fileURL(path string) string {
 	return "file://" + strings.TrimSuffix("/"+strings.TrimPrefix(filepath.ToSlash(path), "/"), "/")
 }
 
-// publish makes what a proxy would serve, but for the version in which the module requires
-// the others, if that is not committed yet. It leaves a copy, too.
+// publish writes the files that a proxy would serve for a module. If its go.mod does not
+// require the version of the other modules yet, publish sets that version. It also leaves an
+// unpacked copy of the module.
 func (c *checking) publish(m repo.Module) error {
 	var committed bytes.Buffer
 	id := module.Version{Path: m.Path, Version: c.version}
@@ -172,8 +173,8 @@ func (c *checking) publish(m repo.Module) error {
 	return nil
 }
 
-// released sets, in the copy of a module, the version of the others, and returns its
-// go.mod as dependents will see it.
+// released sets the version of the other modules in the go.mod of a module's copy. It returns
+// the go.mod as dependents will see it.
 func (c *checking) released(m repo.Module) ([]byte, error) {
 	name := filepath.Join(c.copyOf(m), "go.mod")
 	text, err := os.ReadFile(name)
@@ -193,7 +194,7 @@ func (c *checking) released(m repo.Module) ([]byte, error) {
 	return text, os.WriteFile(name, text, 0o600)
 }
 
-// build builds and vets the copy of a module, without what it replaces.
+// build builds and vets the copy of a module, without its replace lines.
 func (c *checking) build(m repo.Module) error {
 	begun := time.Now()
 	name := filepath.Join(c.copyOf(m), "go.mod")
@@ -234,7 +235,7 @@ func parse(name string) (*modfile.File, error) {
 	return modfile.Parse(name, text, nil)
 }
 
-// sameRequirements returns an error if a build had to add or raise something.
+// sameRequirements returns an error if a build had to add or raise a requirement.
 func sameRequirements(committed, built *modfile.File) error {
 	before, after := requirements(committed), requirements(built)
 	var wrong []string
@@ -243,7 +244,7 @@ func sameRequirements(committed, built *modfile.File) error {
 		case was == "":
 			wrong = append(wrong, fmt.Sprintf("its go.mod lacks %s %s", path, after[path]))
 		case was != after[path]:
-			wrong = append(wrong, fmt.Sprintf("its go.mod has %s %s, and needs %s", path, was, after[path]))
+			wrong = append(wrong, fmt.Sprintf("its go.mod requires %s %s, but needs %s", path, was, after[path]))
 		}
 	}
 	if wrong != nil {
@@ -260,7 +261,8 @@ func requirements(file *modfile.File) map[string]string {
 	return versions
 }
 
-// consume gets all modules into a new one, and runs a program that imports all of them.
+// consume gets all modules into a new module, and runs a program that imports all their
+// packages.
 func (c *checking) consume() error {
 	begun := time.Now()
 	dir := filepath.Join(c.temp, "consumer")
@@ -270,7 +272,7 @@ func (c *checking) consume() error {
 	var program, sums strings.Builder
 	fmt.Fprintf(&program, "package main\n\nimport (\n\t\"fmt\"\n\n")
 	for _, m := range c.modules {
-		// They are known already, and nobody need be asked for them.
+		// These sums are known already, so no checksum database is needed for them.
 		known, err := os.ReadFile(filepath.Join(c.copyOf(m), "go.sum"))
 		if err != nil && !os.IsNotExist(err) {
 			return err
@@ -307,7 +309,7 @@ func (c *checking) consume() error {
 	return nil
 }
 
-// conclude says what is left to do.
+// conclude prints the remaining steps.
 func (c *checking) conclude() {
 	if len(c.behind) > 0 {
 		fmt.Fprintf(c.out, "NOT READY to be tagged: these do not require %s yet (make release-prepare): %s\n", c.version, strings.Join(c.behind, " "))

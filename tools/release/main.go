@@ -1,12 +1,13 @@
-// Command release proves that the modules of the repository, as they are committed, can
-// be used at a version that is not released yet:
+// Command release proves that the committed modules of the repository can be used at a version
+// that is not released yet:
 //
 //	release -root .. -version v0.1.0 . store/disk
 //
-// It makes of HEAD what a proxy would serve once every module has its tag, and with that,
-// and without the work tree, builds and vets each module, its tests too, and then a
-// program that imports every package of all of them. With -write it only sets, in the
-// go.mod files of the work tree, the versions in which the modules require each other.
+// From HEAD it makes the files that a proxy would serve once every module has its tag. With
+// these files only, and without the work tree, it builds and vets each module including its
+// tests. It then builds and runs a program that imports every package of all modules. With
+// -write it only sets, in the go.mod files of the work tree, the versions in which the modules
+// require each other.
 package main
 
 import (

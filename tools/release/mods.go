@@ -27,19 +27,19 @@ func open(root, version string, dirs []string) ([]repo.Module, error) {
 	for _, m := range modules {
 		_, major, ok := module.SplitPathVersion(m.Path)
 		if !ok {
-			return nil, fmt.Errorf("%s is no path of a module", m.Path)
+			return nil, fmt.Errorf("%s is not the path of a module", m.Path)
 		}
 		if err := module.CheckPathMajor(version, major); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Path, err)
 		}
 	}
 	if len(modules) == 0 {
-		return nil, fmt.Errorf("which modules?")
+		return nil, fmt.Errorf("no modules are given")
 	}
 	return modules, nil
 }
 
-// siblings returns what m requires of modules, and in which versions.
+// siblings returns the requirements of file that are in modules, with their versions.
 func siblings(file *modfile.File, modules []repo.Module) map[string]string {
 	versions := map[string]string{}
 	for _, r := range file.Require {
@@ -50,8 +50,8 @@ func siblings(file *modfile.File, modules []repo.Module) map[string]string {
 	return versions
 }
 
-// require sets the version of what a go.mod requires of modules, and returns whether
-// that was another one.
+// require sets the version of all requirements in file that are in modules. It reports whether
+// it changed any.
 func require(file *modfile.File, modules []repo.Module, version string) (changed bool, err error) {
 	for path, was := range siblings(file, modules) {
 		if was == version {
@@ -65,8 +65,7 @@ func require(file *modfile.File, modules []repo.Module, version string) (changed
 	return changed, nil
 }
 
-// prepare sets the versions in which all modules of the repository require those that
-// are published.
+// prepare sets the versions in which all modules of the repository require the published ones.
 func prepare(out io.Writer, root, version string, dirs []string) error {
 	modules, err := open(root, version, dirs)
 	if err != nil {

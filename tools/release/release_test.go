@@ -28,14 +28,14 @@ var good = map[string]string{
 	"sub/testdata/x.txt": "x\n",
 }
 
-// make makes a repository of files, each of which is committed but those that .gitignore
-// names. A text that is empty takes a file away.
+// makeRepo makes a repository of good with changes. It commits all files except those that
+// .gitignore names. A change with an empty text removes a file.
 func makeRepo(t *testing.T, changes map[string]string) (root string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("there is no git")
 	}
-	// Nothing is fetched.
+	// The go command must not download anything.
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOMODCACHE", t.TempDir())
 	t.Setenv("GOSUMDB", "off")
@@ -85,7 +85,7 @@ func commit(t *testing.T, root string) {
 	git(t, root, "commit", "-q", "-m", "something")
 }
 
-// tree returns all files of a directory but git's own.
+// tree returns all files of a directory, except git's own.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

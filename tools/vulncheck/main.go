@@ -1,10 +1,10 @@
-// Command vulncheck runs govulncheck over modules, if there is a database of
-// vulnerabilities to look into:
+// Command vulncheck runs govulncheck over modules, if it can read a database of
+// vulnerabilities:
 //
 //	vulncheck -govulncheck ../bin/govulncheck -root .. . store/disk
 //
-// Without the database it says that nothing was checked, and fails only if the environment has
-// VULNCHECK=required.
+// Without the database it prints that nothing was checked, and fails only if the environment
+// has VULNCHECK=required.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 		if os.Getenv("VULNCHECK") == "required" {
 			os.Exit(1)
 		}
-		fmt.Println("This is no success. With VULNCHECK=required it is a failure.")
+		fmt.Println("This is not a success: with VULNCHECK=required it would be a failure.")
 		return
 	}
 	fmt.Printf("known vulnerabilities as of %s\n", state.Format(time.RFC3339))
@@ -59,7 +59,7 @@ func check(program, db, dir string) error {
 	return cmd.Run()
 }
 
-// modified returns when a database was last changed.
+// modified returns the time of a database's last change.
 func modified(db string) (time.Time, error) {
 	at, err := url.JoinPath(db, "index/db.json")
 	if err != nil {
@@ -81,7 +81,7 @@ func modified(db string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s: %w", at, err)
 	}
 	if index.Modified.IsZero() {
-		return time.Time{}, errors.New(at + " is of no database")
+		return time.Time{}, errors.New(at + " does not belong to a database of vulnerabilities")
 	}
 	return index.Modified, nil
 }

@@ -21,7 +21,7 @@ func TestOnlyADatabaseIsOne(t *testing.T) {
 	if at, err := modified("file://" + filepath.ToSlash(dir)); err != nil || at.Year() != 2026 {
 		t.Errorf("a directory: %v, %v", at, err)
 	}
-	for answer, want := range map[string]string{"": "404", "<html>": "invalid character", "{}": "of no database"} {
+	for answer, want := range map[string]string{"": "404", "<html>": "invalid character", "{}": "not belong to a database"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if answer == "" {
 				http.NotFound(w, r)

@@ -1,4 +1,4 @@
-// Package repo knows the modules of a repository.
+// Package repo finds the modules of a repository and runs commands in it.
 package repo
 
 import (
@@ -12,13 +12,13 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Module is one of the repository.
+// Module is a module of the repository.
 type Module struct {
-	Dir  string // in the repository, with slashes, "." for the root
+	Dir  string // directory in the repository, with slashes; "." for the root
 	Path string
 }
 
-// Tag returns the tag of a version.
+// Tag returns the name of the tag for a version.
 func (m Module) Tag(version string) string {
 	if m.Dir == "." {
 		return version
@@ -26,7 +26,7 @@ func (m Module) Tag(version string) string {
 	return m.Dir + "/" + version
 }
 
-// LastTag returns the highest version that has a tag, "" if there is none.
+// LastTag returns the highest version that has a tag, or "" if there is none.
 func (m Module) LastTag(root string) (version string, err error) {
 	out, err := Run(root, nil, "git", "tag", "--list", m.Tag("v*"))
 	if err != nil {
@@ -34,7 +34,7 @@ func (m Module) LastTag(root string) (version string, err error) {
 	}
 	for _, tag := range strings.Fields(out) {
 		v := strings.TrimPrefix(tag, m.Tag(""))
-		// semver.Compare has the invalid before all others, "" too.
+		// semver.Compare sorts an invalid version, such as "", before all others.
 		if semver.IsValid(v) && semver.Canonical(v) == v && semver.Compare(v, version) > 0 {
 			version = v
 		}
@@ -42,7 +42,7 @@ func (m Module) LastTag(root string) (version string, err error) {
 	return version, nil
 }
 
-// Modules returns the modules in directories of the repository.
+// Modules returns the modules in the given directories of the repository.
 func Modules(root string, dirs []string) (modules []Module, err error) {
 	for _, dir := range dirs {
 		name := filepath.Join(root, filepath.FromSlash(dir), "go.mod")
@@ -52,15 +52,15 @@ func Modules(root string, dirs []string) (modules []Module, err error) {
 		}
 		path := modfile.ModulePath(text)
 		if path == "" {
-			return nil, fmt.Errorf("%s names no module", name)
+			return nil, fmt.Errorf("%s does not name a module", name)
 		}
 		modules = append(modules, Module{Dir: dir, Path: path})
 	}
 	return modules, nil
 }
 
-// Run runs a command in dir, with env after that of the process, and returns what it
-// says. An error has what it complains of.
+// Run runs a command in dir and returns its standard output. env is added to the environment
+// of the process. An error contains the command's output.
 func Run(dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
