@@ -1,12 +1,12 @@
-// Command operator operates on Websites, a custom resource (crd.yaml): each of them gets
-// an Ingress, and a status that says where it can be reached. It is an example of an
-// operator on this library, and could be one that does something else.
+// Command operator manages Websites, a custom resource (crd.yaml). It gives each Website an
+// Ingress, and a status that says where the Website can be reached. It is an example of an
+// operator on this library, which you can adapt to your own resource.
 //
 //	kubectl apply -f examples/operator/crd.yaml
 //	go run ./examples/operator -kubeconfig ~/.kube/config -http localhost:8080
 //
-// With -http it serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a
-// page that shows its informers at work (/debug/informers).
+// With -http it serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a page
+// that shows its informers at work (/debug/informers).
 package main
 
 import (
@@ -35,9 +35,9 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster; without it, the one that this process runs in")
-	workers := flag.Int("workers", 4, "for how many Websites at once")
-	address := flag.String("http", "", "serve probes, metrics and the page of the informers at this address (default: do not)")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster (default: the cluster that this process runs in)")
+	workers := flag.Int("workers", 4, "how many Websites to reconcile at once")
+	address := flag.String("http", "", "serve probes, metrics and the page of the informers at this address (default: serve nothing)")
 	klog.InitFlags(nil)
 	flag.Parse()
 
@@ -55,7 +55,7 @@ func connect(ctx context.Context, kubeconfig, address string, workers int) error
 	if err != nil {
 		return err
 	}
-	config.QPS = -1 // the API server's priority and fairness sets the pace
+	config.QPS = -1 // the API server's priority and fairness limits the rate
 	sites, err := website.NewForConfig(config)
 	if err != nil {
 		return err
@@ -75,8 +75,8 @@ func connect(ctx context.Context, kubeconfig, address string, workers int) error
 	return run(ctx, &group, sites, kube, workers)
 }
 
-// serve lets group be observed at the address until stop is called. It must be called
-// before the first informer is added.
+// serve serves probes, metrics and the page of group at the address until stop is called. Call
+// it before the first informer is added.
 func serve(address string, group *informer.Group) (stop func(), err error) {
 	metrics, queues := informerprometheus.New(group.Health), informerprometheus.NewWorkqueues()
 	group.Observer = metrics.Observer()

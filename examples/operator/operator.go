@@ -19,8 +19,8 @@ import (
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 
-// operator gives each Website an Ingress of the same name, and says in its status where
-// it can be reached. It reads from informers and writes through clients.
+// operator gives each Website an Ingress of the same name, and writes into its status where it
+// can be reached. It reads from informers and writes through clients.
 type operator struct {
 	websites  informer.Reader[*website.Website]
 	ingresses informer.Reader[*netv1.Ingress]
@@ -28,7 +28,7 @@ type operator struct {
 	kube      kubernetes.Interface
 }
 
-// run operates on all Websites until ctx ends, with informers in the group.
+// run manages all Websites until ctx ends. Its informers are members of group.
 func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int) error {
 	websites, err := informer.New(informer.ListWatch(sites.Websites("")), informer.Options[*website.Website]{})
 	if err != nil {
@@ -39,8 +39,9 @@ func run(ctx context.Context, group *informer.Group, sites website.Interface, ku
 		return err
 	}
 
-	// An event of a Website, or of an Ingress that belongs to one, is about the key of
-	// the Website. Its status is the operator's own, so only a new generation matters.
+	// An event of a Website, or of an Ingress that belongs to one, puts the key of the Website
+	// into the queue. Only the operator writes the status, so a Website matters only if its
+	// generation is new.
 	queue := enqueue.NewQueue[types.NamespacedName]("website")
 	_, err1 := websites.AddWatcher(enqueue.Object[*website.Website](queue, enqueue.Generation), informer.WatcherOptions{})
 	_, err2 := ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: website.Kind.GroupKind()}), informer.WatcherOptions{})
@@ -58,11 +59,11 @@ func run(ctx context.Context, group *informer.Group, sites website.Interface, ku
 	return errors.Join(failed, err)
 }
 
-// reconcile does what is to be done for one Website. Whatever fails is tried again.
+// reconcile brings one Website to the wanted state. After an error it is called again.
 func (o *operator) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	site, exists, err := o.websites.Get(key)
 	if err != nil || !exists || site.DeletionTimestamp != nil {
-		return 0, err // of one that is deleted, the cluster collects what it owns
+		return 0, err // the cluster deletes the Ingress of a deleted Website
 	}
 	expired := false
 	if site.Spec.Expires != nil {
@@ -83,13 +84,13 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName) (aga
 	if site.Status == status {
 		return again, nil
 	}
-	site = site.DeepCopy() // what an informer returns is shared
+	site = site.DeepCopy() // objects of an informer are shared: copy before changing
 	site.Status = status
 	_, err = o.sites.Websites(key.Namespace).UpdateStatus(ctx, site, metav1.UpdateOptions{})
 	return again, err
 }
 
-// ensureIngress creates, mends or deletes the Ingress of site, and returns it.
+// ensureIngress creates, updates or deletes the Ingress of site, and returns it.
 func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wanted bool) (*netv1.Ingress, error) {
 	client := o.kube.NetworkingV1().Ingresses(site.Namespace)
 	desired := ingressFor(site)

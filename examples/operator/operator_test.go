@@ -35,8 +35,8 @@ func online(ingress *netv1.Ingress) *netv1.Ingress {
 
 func of[T any](objs ...T) []T { return objs }
 
-// What a single call does: it reads from readers that a test fills, and writes to
-// client-go's fakes, which remember. Nothing runs, so there is nothing to wait for.
+// A single call of reconcile reads from readers that the test fills, and writes to client-go's
+// fakes, which record the calls. Nothing else runs, so the test need not wait for anything.
 func TestReconcile(t *testing.T) {
 	until := func(d time.Duration) *website.Website {
 		site := shop()
@@ -51,11 +51,11 @@ func TestReconcile(t *testing.T) {
 	foreign.OwnerReferences = nil
 	for _, test := range []struct {
 		what      string
-		sites     []*website.Website // what there is
+		sites     []*website.Website // the Websites that exist
 		ingresses []*netv1.Ingress
-		verb      string        // what is done to the Ingress
-		phase     website.Phase // what the status is set to
-		again     bool          // after a time
+		verb      string        // the call that changes the Ingress
+		phase     website.Phase // the new phase in the status
+		again     bool          // reconcile asks to be called again later
 		fails     bool
 	}{
 		{what: "new", sites: of(shop()), verb: "create", phase: website.Pending},
@@ -118,8 +118,8 @@ func start(t *testing.T, sites website.Interface, kube kubernetes.Interface) (st
 	}
 }
 
-// The whole operator on fake clientsets. In a bubble of synctest, Wait returns when
-// there is nothing more to do, and time passes only when everybody sleeps.
+// The whole operator runs on fake clientsets. In a synctest bubble, Wait returns when every
+// goroutine is blocked, and time passes only when all goroutines sleep.
 func TestOnFakeClientsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		site := shop()
@@ -153,8 +153,8 @@ func TestOnFakeClientsets(t *testing.T) {
 	})
 }
 
-// The same on informertest's sources, which are more like an API server: stale writes
-// are conflicts, watches break and expire.
+// The operator runs on informertest's sources. They are more like an API server: stale writes
+// are conflicts, and watches break and expire.
 func TestOnSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sites, kube := website.NewFake(), fake.NewClientset()
@@ -185,8 +185,8 @@ func TestOnSources(t *testing.T) {
 		stop := start(t, sites, kube)
 		expect("at the start", "shop.example.com", website.Pending)
 
-		// Somebody changes the Ingress while the operator, whose watch is stuck, cannot
-		// know: what it writes is refused, until it has seen the change.
+		// Somebody changes the Ingress while the operator's watch is stuck. The operator's
+		// writes are refused until it has seen the change.
 		ingresses.Mute(true)
 		ingress, err := ingresses.Get(shopKey)
 		if err != nil {
@@ -205,8 +205,8 @@ func TestOnSources(t *testing.T) {
 		time.Sleep(time.Minute)
 		expect("after the conflict", "store.example.com", website.Pending)
 
-		// The connection breaks, the server has forgotten where the watch was, and
-		// meanwhile the Ingress is deleted by hand.
+		// The connection breaks and the watch has expired. Meanwhile the Ingress is deleted by
+		// hand.
 		ingresses.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 3)
 		ingresses.Expire()
 		if _, err := ingresses.Delete(shopKey); err != nil {
@@ -215,7 +215,7 @@ func TestOnSources(t *testing.T) {
 		time.Sleep(time.Minute)
 		expect("after the outage", "store.example.com", website.Pending)
 
-		// It is restarted, and does what there is to do since.
+		// The operator is restarted, and handles the changes since then.
 		stop()
 		change("new.example.com")
 		ingress, err = ingresses.Get(shopKey)

@@ -1,8 +1,8 @@
-// Command quickstart runs three watchers over one informer for a few seconds and
-// then compares what each was told with what the store holds. Without flags it
-// needs nothing: it watches Pods of a fake clientset that it keeps changing. With
-// -kubeconfig it watches the Pods of a real cluster, and only reads. With -http it serves
-// a page that shows the informer and its watchers at work, and their metrics:
+// Command quickstart runs three watchers over one informer for a few seconds. It then compares
+// the events of each watcher with the contents of the store. Without flags it needs nothing:
+// it watches Pods of a fake clientset, and keeps changing them. With -kubeconfig it watches
+// the Pods of a real cluster, and only reads. With -http it serves a page that shows the
+// informer and its watchers at work, and it serves their metrics:
 //
 //	go run ./examples/quickstart -http localhost:8080 -duration 10m
 package main
@@ -38,7 +38,7 @@ func main() {
 	kubeconfig := flag.String("kubeconfig", "", "watch the cluster that this file describes (default: a fake clientset)")
 	namespace := flag.String("namespace", "", "watch one namespace (default: all)")
 	duration := flag.Duration("duration", 4*time.Second, "how long to watch")
-	address := flag.String("http", "", "serve /debug/informers and /metrics at this address, such as localhost:8080 (default: do not)")
+	address := flag.String("http", "", "serve /debug/informers and /metrics at this address, such as localhost:8080 (default: serve nothing)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -52,7 +52,7 @@ func main() {
 
 func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address string, duration time.Duration) error {
 	if duration <= 0 {
-		return fmt.Errorf("-duration is %v, not more than 0", duration)
+		return fmt.Errorf("-duration is %v, want more than 0", duration)
 	}
 	var client kubernetes.Interface
 	if kubeconfig != "" {
@@ -89,8 +89,8 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address stri
 	return demo.Run(ctx, out, &group, inf, duration)
 }
 
-// serve shows group at the address until stop is called. It must be called before the
-// first informer is added.
+// serve serves the page and the metrics of group at the address until stop is called. Call it
+// before the first informer is added.
 func serve(out io.Writer, address string, group *informer.Group) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -119,14 +119,14 @@ func pod(namespace string, n int) *corev1.Pod {
 	}}
 }
 
-// churn creates, changes and deletes Pods until ctx ends. It pauses after each:
+// churn creates, changes and deletes Pods until ctx ends. It pauses after each change, because
 // a fake's watch holds 100 events and panics at the next.
 func churn(ctx context.Context, client kubernetes.Interface, namespace string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		changed := pod(namespace, rand.IntN(6))
 		changed.Labels = map[string]string{"change": fmt.Sprint(n)}
 		pods := client.CoreV1().Pods(changed.Namespace)
-		// Whether the Pod is there is left to chance, so errors are expected.
+		// Random calls may hit a Pod that exists or not, so errors are expected.
 		switch rand.IntN(4) {
 		case 0:
 			_ = pods.Delete(ctx, changed.Name, metav1.DeleteOptions{})

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { informertest.Main(m) }
 
-// The quickstart, looked at while it runs.
+// The test reads the page and the metrics of the quickstart while it runs.
 func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 	screen, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -33,7 +33,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 	}
 	said := make(chan string)
 	synced := make(chan struct{})
-	go func() { // whoever does not read holds it up
+	go func() { // the quickstart blocks if its output is not read
 		var all strings.Builder
 		for {
 			line, err := lines.ReadString('\n')

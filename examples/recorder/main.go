@@ -1,11 +1,12 @@
-// Command recorder keeps a directory true to a cluster: each ConfigMap is a file,
-// namespace/name.json. It shows a program that needs no queue: its watcher may block
-// and fail, and is called for many objects at once, and again for those that failed.
+// Command recorder mirrors the ConfigMaps of a cluster in a directory: each ConfigMap is a
+// file, namespace/name.json. It is an example of a program that needs no queue. Its watcher
+// may block and fail, is called for many objects at once, and is called again for failed
+// events.
 //
-// Without -kubeconfig it follows a fake clientset that it keeps changing for a few
-// seconds. Run it twice with the same -dir: the second run removes what is no longer
-// there. Make a directory in it read-only meanwhile and writable again, and see that
-// nothing is missing.
+// Without -kubeconfig it follows a fake clientset, which it keeps changing for a few seconds.
+// Run it twice with the same -dir: the second run removes files of objects that no longer
+// exist. While it runs, make a directory in it read-only and later writable again, and see
+// that nothing is missing.
 package main
 
 import (
@@ -82,7 +83,7 @@ func run(ctx context.Context, log func(string, ...any), dir, kubeconfig, namespa
 	if s := reg.Stats(); s.Pending > 0 {
 		return fmt.Errorf("%d changes could not be written before the end", s.Pending)
 	}
-	log("All that was seen is written to %s", root.Name())
+	log("All observed changes are written to %s", root.Name())
 	return nil
 }
 
@@ -94,9 +95,9 @@ func settings(namespace string, n int) configMap {
 	}}
 }
 
-// change creates, changes and deletes ConfigMaps until ctx ends. It pauses before each:
-// a fake loses a delete between the first LIST and its WATCH, and a fake's watch holds
-// 100 events and panics at the next.
+// change creates, changes and deletes ConfigMaps until ctx ends. It pauses before each change
+// for two reasons: a fake loses a delete between the first LIST and its WATCH, and a fake's
+// watch holds 100 events and panics at the next.
 func change(ctx context.Context, client kubernetes.Interface, namespace string) {
 	for n := 0; ; n++ {
 		select {
@@ -107,7 +108,7 @@ func change(ctx context.Context, client kubernetes.Interface, namespace string) 
 		obj := settings(namespace, rand.IntN(6))
 		obj.Data = map[string]string{"change": fmt.Sprint(n)}
 		configMaps := client.CoreV1().ConfigMaps(obj.Namespace)
-		// Whether it is there is left to chance, so errors are expected.
+		// Random calls may hit a ConfigMap that exists or not, so errors are expected.
 		switch rand.IntN(4) {
 		case 0:
 			_ = configMaps.Delete(ctx, obj.Name, metav1.DeleteOptions{})

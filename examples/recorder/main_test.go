@@ -48,7 +48,7 @@ func remove(t *testing.T, src *source, name string) {
 	}
 }
 
-// open returns the disk of dir, until the end of the test.
+// open opens dir as a mirror's disk until the end of the test.
 func open(t *testing.T, dir string) *os.Root {
 	t.Helper()
 	root, err := openDisk(dir)
@@ -59,7 +59,7 @@ func open(t *testing.T, dir string) *os.Root {
 	return root
 }
 
-// journal collects what a mirror says.
+// journal collects the log lines of a mirror.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -71,7 +71,7 @@ func (j *journal) log(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// count returns how many lines have part in them.
+// count returns the number of lines that contain part.
 func (j *journal) count(part string) (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,9 +83,9 @@ func (j *journal) count(part string) (n int) {
 	return n
 }
 
-// start lets a mirror follow src without waiting for it to sync, and returns its
-// registration and a function that stops it and waits, which the end of the test calls
-// too.
+// start makes a mirror follow src, and does not wait for it to sync. It returns the mirror's
+// registration, and a function that stops the mirror and waits. The end of the test calls this
+// function too.
 func start(t *testing.T, src *source, namespace string, d disk, said *journal) (reg *informer.Registration, stop func()) {
 	t.Helper()
 	inf, reg, err := follow(src, namespace, d, said.log)
@@ -105,8 +105,8 @@ func start(t *testing.T, src *source, namespace string, d disk, said *journal) (
 	return reg, stop
 }
 
-// mirrored lets a mirror follow src into dir, and waits until it has synced and all has
-// come to rest.
+// mirrored makes a mirror follow src into dir. It waits until the mirror has synced and every
+// goroutine is blocked.
 func mirrored(t *testing.T, src *source, namespace, dir string) (said *journal, stop func()) {
 	t.Helper()
 	said = &journal{}
@@ -116,7 +116,7 @@ func mirrored(t *testing.T, src *source, namespace, dir string) (said *journal, 
 	return said, stop
 }
 
-// put writes a file past the mirror.
+// put writes a file without the mirror's knowledge.
 func put(t *testing.T, dir, file, content string) {
 	t.Helper()
 	file = filepath.Join(dir, file)
@@ -153,7 +153,7 @@ func files(t *testing.T, dir string) map[string]configMap {
 	return found
 }
 
-// checkFiles fails the test if dir does not hold these files and no others.
+// checkFiles fails the test unless dir holds exactly these files.
 func checkFiles(t *testing.T, dir string, want map[string]configMap) {
 	t.Helper()
 	if diff := cmp.Diff(want, files(t, dir)); diff != "" {
@@ -161,7 +161,7 @@ func checkFiles(t *testing.T, dir string, want map[string]configMap) {
 	}
 }
 
-// check fails the test if dir does not hold exactly what src does.
+// check fails the test unless dir holds exactly the objects of src.
 func check(t *testing.T, dir string, src *source) {
 	t.Helper()
 	want := map[string]configMap{}
@@ -177,7 +177,7 @@ func TestTheFakeClusterIsMirrored(t *testing.T) {
 		dir := t.TempDir()
 		said := &journal{}
 		begun := time.Now()
-		for range 2 { // into a new directory, and into the one of the last time
+		for range 2 { // first into a new directory, then into the same one
 			if err := run(t.Context(), said.log, dir, "", "team-a", 30*time.Second); err != nil {
 				t.Fatal(err)
 			}

@@ -26,18 +26,19 @@ type (
 	event     = informer.Event[configMap]
 )
 
-// longestName is what nearly all file systems take. A ConfigMap may have a name of 253
-// bytes, which with the extension is more.
+// longestName is the limit of nearly all file systems. A ConfigMap may have a name of 253
+// bytes, which exceeds it with the extension.
 const longestName = 255
 
-// marker is a file that says that a directory is a mirror, and may be swept.
+// marker is the name of a file that marks a directory as a mirror, so files in it may be
+// removed.
 const marker = ".recorder"
 
-// retry paces all that has failed. It never gives up: disks are healed by people.
+// retry sets the pauses after failures. It never gives up, because people repair disks.
 var retry = informer.Backoff(time.Second, time.Minute, 0)
 
-// disk is what a mirror needs of an [os.Root], which nothing leads out of, not even a
-// symbolic link.
+// disk has the methods of an [os.Root] that a mirror needs. Nothing leads out of an os.Root,
+// not even a symbolic link.
 type disk interface {
 	FS() fs.FS
 	MkdirAll(name string, perm fs.FileMode) error
@@ -46,9 +47,9 @@ type disk interface {
 	Remove(name string) error
 }
 
-// openDisk returns dir, which it creates if need be, or a new temporary directory. A
-// mirror overwrites and removes files, so a directory that holds something and is none
-// is refused.
+// openDisk opens dir, which it creates if needed, or a new temporary directory if dir is
+// empty. A mirror overwrites and removes files, so openDisk refuses a directory that is
+// neither empty nor a mirror.
 func openDisk(dir string) (*os.Root, error) {
 	var err error
 	if dir == "" {
@@ -78,27 +79,27 @@ func openDisk(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// mirror is a watcher that keeps a file of each ConfigMap. It knows nothing of what it
-// has written, nor what is to be written again: the one is on the disk, the other is
-// the informer's business, which calls it for many objects at once, but never twice at
-// a time for one.
+// mirror is a watcher that keeps a file for each ConfigMap. It does not remember which files
+// it has written, because they are on the disk. It does not remember failed writes either,
+// because the informer retries them. The informer calls it for many objects at once, but never
+// for one object twice at a time.
 type mirror struct {
 	disk       disk
 	configMaps informer.Reader[configMap]
-	namespace  string // all that is watched; empty for everything
+	namespace  string // the namespace that is watched; empty for all
 	log        func(format string, args ...any)
 
-	// sweeping is held by the sweep between its look at an object and the removal of
-	// the file, and shared by those that write files.
+	// sweeping makes the sweep's check for an object and the removal of its file one step. The
+	// sweep locks it; goroutines that write files hold it for reading.
 	sweeping sync.RWMutex
 }
 
 // follow returns an informer that makes root a mirror of source once it runs, and the
-// mirror's registration.
+// registration of the mirror.
 func follow(source cache.ListerWatcher, namespace string, root disk, log func(string, ...any)) (*informer.CustomCacheInformer[configMap], *informer.Registration, error) {
 	inf, err := informer.New(source, informer.Options[configMap]{
 		Transform:    informer.StripManagedFields[configMap],
-		DrainTimeout: 10 * time.Second, // what waits is written before the program ends
+		DrainTimeout: 10 * time.Second, // waiting events are written before the program ends
 		ErrorHandler: func(_ context.Context, err error) { log("%v", err) },
 		Observer: &informer.Observer{Handled: func(i informer.HandledInfo) {
 			if i.Err == nil {
@@ -118,8 +119,8 @@ func (m *mirror) Add(_ context.Context, e event) error { return m.write(e) }
 
 func (m *mirror) Update(_ context.Context, e event) error { return m.write(e) }
 
-// Delete also takes away what a failed write may have left. Nobody else would: the
-// delete comes also if the add has never succeeded.
+// Delete also removes the leftovers of a failed write. A delete comes even if the add has
+// never succeeded, and no other call would remove them.
 func (m *mirror) Delete(_ context.Context, e event) error {
 	file, err := fileOf(e.Key())
 	if err != nil {
@@ -128,9 +129,8 @@ func (m *mirror) Delete(_ context.Context, e event) error {
 	return m.remove(file)
 }
 
-// write replaces a file as a whole: whoever reads it sees the old state or the new one.
-// It does not wait for the disk to have it for good, because the next start writes
-// everything anew.
+// write replaces a file as a whole: a reader sees either the old state or the new one. It does
+// not wait until the data is safe on the disk, because the next start writes every file again.
 func (m *mirror) write(e event) error {
 	file, err := fileOf(e.Key())
 	if err != nil {
@@ -145,14 +145,14 @@ func (m *mirror) write(e event) error {
 	if err := m.disk.MkdirAll(path.Dir(file), 0o700); err != nil {
 		return err
 	}
-	// Nobody else writes this name, as there is one call at a time for an object.
+	// Only this call writes this name, because there is one call at a time for an object.
 	if err := m.disk.WriteFile(tempOf(file), data, 0o600); err != nil {
 		return err
 	}
 	return m.disk.Rename(tempOf(file), file)
 }
 
-// remove removes a file and its temporary one. That there is none is what was wanted.
+// remove removes a file and its temporary file. It is no error if they do not exist.
 func (m *mirror) remove(file string) error {
 	for _, name := range []string{file, tempOf(file)} {
 		if err := m.disk.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -162,9 +162,9 @@ func (m *mirror) remove(file string) error {
 	return nil
 }
 
-// sweep removes the files of objects that were deleted while nobody watched. To be
-// called as OnSynced: then the informer knows of all that exist. Nobody calls it again
-// if it fails, so it does that itself; until then the mirror is not synced.
+// sweep removes the files of objects that were deleted while the program did not run. It must
+// be called as OnSynced, because the informer then knows all objects. It is called only once,
+// so it retries failures itself. The mirror is not synced until sweep returns.
 func (m *mirror) sweep(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := m.sweepOnce()
@@ -183,13 +183,13 @@ func (m *mirror) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce goes over all files once, whatever happens with some of them.
+// sweepOnce visits every file once, even if some fail.
 func (m *mirror) sweepOnce() error {
 	var failed []error
 	_ = fs.WalkDir(m.disk.FS(), ".", func(file string, entry fs.DirEntry, err error) error {
 		key, ours := keyOf(file)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // the file has gone meanwhile
 		case err != nil:
 			failed = append(failed, err)
 		case ours && entry.Type().IsRegular() && (m.namespace == "" || m.namespace == key.Namespace):
@@ -200,10 +200,10 @@ func (m *mirror) sweepOnce() error {
 	return errors.Join(failed...)
 }
 
-// removeIfGone asks the informer, and not what was written so far, whether the object
-// exists: the write may have failed and wait for its retry, and then the file of the
-// last run is all there is. If the object is created after that look, its file is
-// written after the removal. If it is deleted after that look, its delete will come.
+// removeIfGone asks the informer whether the object exists, and does not look at the files
+// written so far: a write may have failed and be waiting for its retry, and then the file of
+// the last run is the only one. If the object is created after the check, its file is written
+// after the removal. If the object is deleted after the check, a delete event follows.
 func (m *mirror) removeIfGone(key types.NamespacedName) error {
 	m.sweeping.Lock()
 	defer m.sweeping.Unlock()
@@ -221,12 +221,13 @@ func (m *mirror) removeIfGone(key types.NamespacedName) error {
 	return nil
 }
 
-// fileOf returns the file of an object. An API server lets no name pass that would not
-// do, but it is not the mirror that should have to believe that. No retry would help.
+// fileOf returns the file of an object. API servers do not accept names that are unfit for a
+// file, but the mirror should not have to rely on that. The error is permanent, because a
+// retry would not help.
 func fileOf(key types.NamespacedName) (string, error) {
 	wrong := append(validation.IsDNS1123Label(key.Namespace), validation.IsDNS1123Subdomain(key.Name)...)
 	if len(wrong) > 0 {
-		return "", fmt.Errorf("no file can have the name of %q: %s: %w", key, strings.Join(wrong, "; "), informer.ErrPermanent)
+		return "", fmt.Errorf("%q cannot be the name of a file: %s: %w", key, strings.Join(wrong, "; "), informer.ErrPermanent)
 	}
 	if base := key.Name + ".json"; len(base) <= longestName {
 		return key.Namespace + "/" + base, nil
@@ -234,11 +235,12 @@ func fileOf(key types.NamespacedName) (string, error) {
 	return "", fmt.Errorf("the name of %q is too long for a file: %w", key, informer.ErrPermanent)
 }
 
-// tempOf returns where a file is written before it is moved to its place. It is no
-// other object's file, whatever dots there are in names: those end in .json.
+// tempOf returns the name under which a file is written before it is renamed. It is never the
+// file of another object, whatever dots names contain, because those files end in .json.
 func tempOf(file string) string { return strings.TrimSuffix(file, ".json") + ".tmp" }
 
-// keyOf returns the object that a file, or a temporary one, is of, and whether it is of any.
+// keyOf returns the object that a file, or a temporary file, belongs to. It reports false if
+// there is none.
 func keyOf(file string) (types.NamespacedName, bool) {
 	namespace, base, _ := strings.Cut(file, "/")
 	key := types.NamespacedName{Namespace: namespace, Name: strings.TrimSuffix(base, path.Ext(base))}
@@ -246,7 +248,7 @@ func keyOf(file string) (types.NamespacedName, bool) {
 	return key, err == nil && (file == own || file == tempOf(own))
 }
 
-// encode returns a ConfigMap as kubectl would take it back.
+// encode returns a ConfigMap in a form that kubectl can read.
 func encode(obj configMap) ([]byte, error) {
 	written := *obj // obj is shared with the store
 	written.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}

@@ -25,7 +25,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// faultyDisk asks before each change whether it is to fail. A write that fails leaves
+// faultyDisk asks fault before each change whether the change must fail. A failed write leaves
 // half a file.
 type faultyDisk struct {
 	disk
@@ -79,7 +79,7 @@ func (f *faultyDisk) Remove(name string) error {
 	return f.disk.Remove(name)
 }
 
-// full lets every write fail.
+// full makes every write fail.
 func full(op, _ string) error {
 	if op == "write" {
 		return syscall.ENOSPC
@@ -132,7 +132,7 @@ func TestARestartRemovesWhatHasGoneMeanwhile(t *testing.T) {
 		remove(t, src, "again")
 		src.Apply(object("again", "2"))
 		put(t, dir, "default/never-was.json", "half a fi")
-		put(t, dir, "default/torn.tmp", "half a fi") // a crash before the rename
+		put(t, dir, "default/torn.tmp", "half a fi") // as left by a crash before the rename
 
 		said, _ := mirrored(t, src, "", dir)
 		check(t, dir, src)
@@ -198,7 +198,7 @@ func TestAFileWhoseFirstWriteFailsIsNotSwept(t *testing.T) {
 		<-reg.Synced()
 		time.Sleep(time.Minute)
 		if err := os.Remove(filepath.Join(dir, "default/a.tmp")); err != nil {
-			t.Error(err) // the half file of an attempt
+			t.Error(err) // the half file of a failed write
 		}
 		checkFiles(t, dir, map[string]configMap{"default/a.json": old})
 		d.heal()
@@ -239,7 +239,7 @@ func TestAWriteThatHangsHoldsUpNoOtherObject(t *testing.T) {
 	})
 }
 
-// This disk is broken without help: a file is where a directory should be.
+// This disk is broken from the start: a file is where a directory should be.
 func TestADiskThatHealsGetsTheNewestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -333,7 +333,7 @@ func TestASweepThatFailsDoesNotHoldUpTheStopForEver(t *testing.T) {
 	})
 }
 
-// The object is created right after the sweep has seen that there is none.
+// The object is created right after the sweep has seen that it does not exist.
 func TestAFileThatIsCreatedDuringTheSweepStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -346,8 +346,8 @@ func TestAFileThatIsCreatedDuringTheSweepStays(t *testing.T) {
 				return nil
 			}
 			src.Apply(object("a", "1"))
-			// The worker that writes it waits for a mutex, so nobody can wait for that:
-			// it gets the time to do what it must not.
+			// The worker that would write the file waits for a mutex, which no test can wait
+			// for. So the worker gets time to make the mistake.
 			for range 10_000 {
 				if runtime.Gosched(); d.count("rename", name) > 0 {
 					break
@@ -372,7 +372,7 @@ func TestWhatWaitsIsWrittenBeforeTheEnd(t *testing.T) {
 		for n := range 100 {
 			src.Apply(object(fmt.Sprint("o", n), ""))
 		}
-		time.Sleep(10*time.Minute + 30*time.Second) // in the middle of pauses of a minute
+		time.Sleep(10*time.Minute + 30*time.Second) // in the middle of a pause of one minute
 		d.heal()
 		begun := time.Now()
 		stop()
@@ -426,11 +426,11 @@ func TestAnObjectThatWouldLeaveTheDirectoryIsGivenUp(t *testing.T) {
 	})
 }
 
-// Hundreds of objects live and die, the disk and the connection fail, the program ends
-// and begins anew; and yet the directory ends up as the cluster.
+// Hundreds of objects come and go, the disk and the connection fail, and the program is
+// restarted. In the end the directory must match the cluster.
 func TestWhateverHappensTheDirectoryEndsTrue(t *testing.T) {
 	for range 2 {
-		seed := rand.Uint64() // another each time; the name has it
+		seed := rand.Uint64() // differs each time; the test's name contains it
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testWhateverHappens(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
@@ -458,7 +458,7 @@ func testWhateverHappens(t *testing.T, random *rand.Rand) {
 			happen(src, random)
 		}
 		if life < 2 {
-			stop() // in the middle of it
+			stop() // while it is working
 			for range 100 {
 				happen(src, random)
 			}
@@ -479,7 +479,7 @@ func testWhateverHappens(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// happen lets one thing happen to the source, or time pass.
+// happen makes one thing happen to the source, or lets time pass.
 func happen(src *source, random *rand.Rand) {
 	name := fmt.Sprint("o", random.IntN(300))
 	switch n := random.IntN(100); {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Client is how to read and write the Websites of a namespace, or of all of them.
+// Client reads and writes the Websites of one namespace, or of all namespaces.
 type Client interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*List, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -21,7 +21,7 @@ type Client interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
-// Interface has a Client for each namespace, and for "" one for all of them.
+// Interface returns a Client for a namespace, or for all of them if the namespace is "".
 type Interface interface {
 	Websites(namespace string) Client
 }
@@ -43,7 +43,7 @@ func NewForConfig(config *rest.Config) (*Clientset, error) {
 	return &Clientset{client, runtime.NewParameterCodec(scheme)}, err
 }
 
-// Websites returns the Client of a namespace, or for "" of all of them.
+// Websites returns the Client of a namespace, or of all namespaces if it is "".
 func (c *Clientset) Websites(namespace string) Client {
 	return gentype.NewClientWithList(Resource.Resource, c.client, c.codec, namespace, newWebsite, newList)
 }

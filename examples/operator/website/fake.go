@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/testing"
 )
 
-// Fake is an Interface without an API server, for tests: client-go's fake clientsets
-// are made in the same way.
+// Fake is an Interface without an API server, for tests. client-go's fake clientsets are made
+// in the same way.
 type Fake struct{ testing.Fake }
 
 // NewFake returns a Fake that holds sites.
@@ -31,7 +31,7 @@ func NewFake(sites ...*Website) *Fake {
 	return f
 }
 
-// Websites returns the Client of a namespace, or for "" of all of them.
+// Websites returns the Client of a namespace, or of all namespaces if it is "".
 func (f *Fake) Websites(namespace string) Client {
 	return gentype.NewFakeClientWithList(&f.Fake, namespace, Resource, Kind, newWebsite, newList,
 		func(dst, src *List) { dst.ListMeta = src.ListMeta },

@@ -1,5 +1,5 @@
-// Package website is the API of the example operator: what code generators make of it,
-// types, deep copies and clients, is written here by hand, as it is short.
+// Package website is the API of the example operator: types, deep copies and clients. Code
+// generators usually write these, but here they are short enough to be written by hand.
 package website
 
 import (
@@ -9,15 +9,15 @@ import (
 )
 
 var (
-	// GroupVersion is what the types of this package belong to.
+	// GroupVersion is the group and version of this package's types.
 	GroupVersion = schema.GroupVersion{Group: "example.com", Version: "v1"}
 	// Kind is the kind of a Website.
 	Kind = GroupVersion.WithKind("Website")
-	// Resource is what Websites are under in the API.
+	// Resource is the resource of Websites in the API.
 	Resource = GroupVersion.WithResource("websites")
 )
 
-// Website is a service that the world shall see under a name.
+// Website makes a service reachable under a host name.
 type Website struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -25,25 +25,25 @@ type Website struct {
 	Status            Status `json:"status,omitempty"`
 }
 
-// Spec is what is wanted.
+// Spec is the wanted state of a Website.
 type Spec struct {
 	Host    string       `json:"host"`              // such as "shop.example.com"
-	Service string       `json:"service"`           // in the namespace of the Website
+	Service string       `json:"service"`           // in the Website's namespace
 	Port    int32        `json:"port"`              // of the service
-	Expires *metav1.Time `json:"expires,omitempty"` // when it is to be taken down, if ever
+	Expires *metav1.Time `json:"expires,omitempty"` // when to take the Website down; nil for never
 }
 
-// Status is what has been reached.
+// Status is the observed state of a Website.
 type Status struct {
-	ObservedGeneration int64  `json:"observedGeneration,omitempty"` // of the Spec that this is about
+	ObservedGeneration int64  `json:"observedGeneration,omitempty"` // generation of the Spec that this status belongs to
 	Phase              Phase  `json:"phase,omitempty"`
-	Address            string `json:"address,omitempty"` // where it can be reached: an IP address or a name
+	Address            string `json:"address,omitempty"` // an IP address or a name; empty if there is none
 }
 
-// Phase is where a Website stands.
+// Phase is the present stage of a Website.
 type Phase string
 
-// What a Website goes through.
+// These are the phases of a Website.
 const (
 	Pending Phase = "Pending" // there is no address yet
 	Online  Phase = "Online"
