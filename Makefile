@@ -1,8 +1,8 @@
-# All targets work on a machine that has nothing but Go and make; what tests in a browser
-# need, make browser installs.
+# All targets need only Go and make. The tests in a browser also need Chromium, which
+# make browser installs.
 
 MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry examples e2e bench
-# What users import; each has tags of its own.
+# The modules that users import. Each has its own tags.
 PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry
 LINT    := bin/golangci-lint
 TOOL    := cd tools && GOWORK=off go run
@@ -11,7 +11,7 @@ TESTFLAGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## say what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 .PHONY: test
@@ -32,28 +32,28 @@ quickstart: ## run three watchers over a fake clientset for a few seconds
 	go run ./examples/quickstart
 
 .PHONY: demo
-demo: ## run the same watchers against a real API server inside the process
+demo: ## run the same watchers against a real API server in the same process
 	cd e2e && go run ./demo
 
 .PHONY: example-operator
-example-operator: ## run the example operator against a real API server, and get in its way
+example-operator: ## run the example operator against a real API server, and disturb it
 	cd e2e && go run ./operator
 
 .PHONY: browser
-browser: ## install Chromium, which the tests of the page need, from Debian's packages
+browser: ## install Chromium from Debian's packages; the tests of the page need it
 	@command -v chromium >/dev/null || { sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends chromium; }
 
 .PHONY: page
-page: browser ## take the picture of the page that is in the README
+page: browser ## take the screenshot of the page for the README
 	cd e2e && go test -count=1 -run Picture ./page -screenshot $(CURDIR)/docs/page.png
 
 .PHONY: bench
-bench: ## compare with client-go, for some seventeen minutes; writes bench/RESULTS.md and its plot
+bench: ## compare with client-go; writes bench/RESULTS.md and its plot; takes about 17 minutes
 	cd bench && go run . -write .
 
 .PHONY: bench-quick
-bench-quick: ## the same in two minutes, with smaller sizes; only prints
+bench-quick: ## compare with client-go in two minutes, with smaller sizes; only prints
 	cd bench && go run . -quick
 
 .PHONY: bench-manager
@@ -61,46 +61,46 @@ bench-manager: ## compare controller-runtime managers; writes e2e/manager/compar
 	cd e2e && go run ./manager/compare -write manager/compare/RESULTS.md
 
 .PHONY: bench-disk
-bench-disk: ## a million objects on disk and in memory, for some six minutes; takes 10 GiB of memory
+bench-disk: ## measure a million objects on disk and in memory; takes about 6 minutes and 10 GiB of memory
 	cd store/disk && go run ./measure -objects 1000000
 
 .PHONY: bench-operator
-bench-operator: ## compare it with the same operator on controller-runtime, for some seven minutes
+bench-operator: ## compare the example operator with one on controller-runtime; takes about 7 minutes
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
 
 .PHONY: stress
-stress: ## run the root module's tests 100 times on one processor, on those there are, and on eight
+stress: ## run the root module's tests 100 times each on one processor, on all, and on eight
 	@set -e; for p in 1 "" 8; do echo "== GOMAXPROCS=$$p"; \
 		GOMAXPROCS=$$p go test -race -short -count=100 -timeout=4h . ./internal/... ./informertest ./enqueue ./store/...; done
 
-# Each target that is found with "go test -list" in a directory that may have one.
+# Searches the directories with fuzz tests, and lists their targets with "go test -list".
 FUZZTIME ?= 30s
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME, 30 s unless told otherwise
+fuzz: ## run each fuzz target for FUZZTIME (default: 30s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
 		list=$$(go test -list '^Fuzz' $$dir) || { echo "$$list"; exit 1; }; \
 		for target in $$(echo "$$list" | grep '^Fuzz'); do \
 			echo "== $$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$dir; done; done
 
 .PHONY: mutations
-mutations: ## plant faults in a copy of the library, one by one, and see who notices; some twenty minutes
+mutations: ## plant faults in a copy of the library, and see which tests notice; takes about 20 minutes
 	@$(TOOL) ./mutate -root .. -table "$(TABLE)"
 
 SOAK ?= 10m
 .PHONY: soak
-soak: ## put faults in the way of informers of a real API server for SOAK, and then as long steady work
+soak: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long
 	cd e2e && go test -count=1 -timeout 0 -run 'Chaos|Soak' -v ./chaos -chaos $(SOAK) -soak $(SOAK) -table "$(TABLE)"
 
 .PHONY: licences
-licences: ## list the licences of all that comes into the build of who uses a module
+licences: ## list the licences of all modules in the build of a module's users
 	@$(TOOL) ./licences -root .. $(PUBLISHED)
 
 .PHONY: vulncheck
-vulncheck: bin/govulncheck ## look for known vulnerabilities; VULNCHECK=required fails without the database
+vulncheck: bin/govulncheck ## look for known vulnerabilities; with VULNCHECK=required it fails without the database
 	@$(TOOL) ./vulncheck -root .. -govulncheck ../bin/govulncheck $(PUBLISHED)
 
 .PHONY: apidiff
-apidiff: ## compare what is exported with the last tag of each module; VERSION=v2.0.0 is what comes next
+apidiff: ## compare the exported API with the last tag of each module; VERSION=v2.0.0 names the next release
 	@$(TOOL) ./apidiff -root .. -version "$(VERSION)" $(PUBLISHED)
 
 .PHONY: release-check
@@ -108,12 +108,12 @@ release-check: ## prove that HEAD can be released as VERSION, such as v0.1.0
 	@$(TOOL) ./release -root .. -version "$(VERSION)" $(PUBLISHED)
 
 .PHONY: release-prepare
-release-prepare: ## have the modules require each other in VERSION
+release-prepare: ## make the modules require each other in VERSION
 	@$(TOOL) ./release -root .. -version "$(VERSION)" -write $(PUBLISHED)
 
 bin/govulncheck: tools/go.mod
 	cd tools && GOWORK=off go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
 
-# The linter is a module of its own, so that nothing of it is in anybody's build.
+# The tools have their own module, so that the linter's dependencies are in no user's build.
 $(LINT): tools/go.mod
 	cd tools && GOWORK=off go build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
