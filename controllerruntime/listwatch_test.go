@@ -119,7 +119,7 @@ func TestMetadataSaysTheKindOfTheObject(t *testing.T) {
 	}
 	c.watch.Stop()
 	if _, open := <-w.ResultChan(); open {
-		t.Error("the watch goes on after the client's has ended")
+		t.Error("the watch is still open after the client's watch has ended")
 	}
 	w.Stop()
 }
@@ -141,7 +141,7 @@ func TestNoClientAndNoListAreErrors(t *testing.T) {
 	for _, c := range []client.WithWatch{nil, (*asked)(nil)} {
 		_, err := informer.New(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
 		if err == nil {
-			t.Errorf("New does not mind a client that is %#v", c)
+			t.Errorf("New accepts the client %#v, want an error", c)
 		}
 	}
 	lw := controllerruntime.ListWatch(fake.NewFakeClient(), (*corev1.PodList)(nil))

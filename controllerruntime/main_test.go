@@ -78,7 +78,7 @@ func want[T informer.Object](t *testing.T, events <-chan informer.Event[T], kind
 		}
 		return e.Object()
 	case <-time.After(patience):
-		t.Fatalf("nothing came, want %v of %s", kind, name)
+		t.Fatalf("no event came, want %v of %s", kind, name)
 	}
 	return obj
 }

@@ -96,7 +96,7 @@ func TestARunnableOutlivesTheReconciles(t *testing.T) {
 			t.Errorf("a reconcile in the manager's last moments, leader %t: %v", leader, err)
 		}
 		if !pods.Health().Stopped {
-			t.Error("the informer outlives the manager")
+			t.Error("the informer is still running after the manager has stopped")
 		}
 	}
 }

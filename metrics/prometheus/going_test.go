@@ -251,7 +251,7 @@ func TestOneSweepAtATimeWithoutAScrape(t *testing.T) {
 			o.Handled(informer.HandledInfo{Informer: "i", Watcher: fmt.Sprint(n)})
 		}
 		if len(asked) == before {
-			t.Error("it was the last time")
+			t.Error("Health was not called again after the first sweep")
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestTheReadmeNamesEachMetricAsItIs(t *testing.T) {
 	slices.Sort(documented)
 	slices.Sort(have)
 	if diff := cmp.Diff(have, documented); diff != "" {
-		t.Errorf("README.md (-what is there +what is documented):\n%s", diff)
+		t.Errorf("README.md (-existing +documented):\n%s", diff)
 	}
 }
 

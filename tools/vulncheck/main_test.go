@@ -33,7 +33,7 @@ func TestOnlyADatabaseIsOne(t *testing.T) {
 		}
 		server.Close()
 		if at, err := modified(server.URL); err == nil {
-			t.Errorf("nobody answers, and it says %v", at)
+			t.Errorf("without a server it returns %v", at)
 		}
 	}
 }

@@ -126,7 +126,7 @@ type silentTracer struct {
 func (s silentTracer) Start(ctx context.Context, _ string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	s.of.spans++
 	if config := trace.NewSpanStartConfig(options...); len(config.Attributes()) > 0 || len(config.Links()) > 0 {
-		s.of.t.Error("attributes or links were made for nothing")
+		s.of.t.Error("a span that is not recorded got attributes or links")
 	}
 	span := silentSpan{of: s.of}
 	return trace.ContextWithSpan(ctx, span), span
@@ -138,11 +138,11 @@ type silentSpan struct {
 }
 
 func (s silentSpan) SetAttributes(...attribute.KeyValue) {
-	s.of.t.Error("attributes were made for nothing")
+	s.of.t.Error("a span that is not recorded got attributes")
 }
 
 func (s silentSpan) AddEvent(string, ...trace.EventOption) {
-	s.of.t.Error("an event was made for nothing")
+	s.of.t.Error("a span that is not recorded got an event")
 }
 
 func (s silentSpan) End(...trace.SpanEndOption) { s.of.ended++ }

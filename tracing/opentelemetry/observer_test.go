@@ -94,7 +94,7 @@ func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
 		stop()
 		all := s.next()
 		if len(all) != 1 || all[0].EndTime().Sub(s.begun) != 2*time.Minute || len(all[0].Events()) > 0 {
-			t.Errorf("at the stop there were the spans %v", all)
+			t.Errorf("after the stop the new spans are %v", all)
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestWhatIsNotRecordedIsNotDescribed(t *testing.T) {
 type unasked struct{ t *testing.T }
 
 func (u unasked) Error() string {
-	u.t.Error("the text of an error was made for nothing")
+	u.t.Error("the text of an error was read for a span that is not recorded")
 	return ""
 }
 

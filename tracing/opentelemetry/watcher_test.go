@@ -231,7 +231,7 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 			t.Fatalf("the informer reports %v", err)
 		}
 		if !strings.Contains(string(panicked.Stack), "opentelemetry_test.panics") {
-			t.Errorf("the stack does not say who has panicked:\n%s", panicked.Stack)
+			t.Errorf("the stack does not contain the function that panicked:\n%s", panicked.Stack)
 		}
 	})
 }
