@@ -81,7 +81,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 		LastProgress:    i.inlet.progress.Time(i.clock),
 		Objects:         int(i.applier.access.objects.Load()),
 		Queued:          i.inlet.queuedUp(),
-		SourceError:     i.watchError(s.Failure),
+		SourceError:     watchError(i.opts.Name, s.Failure),
 		SourceFailures:  s.Failures,
 		StoreBusy:       i.applier.access.call.Lasts(),
 		Refused:         int(i.applier.access.refused.Load()),

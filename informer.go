@@ -42,9 +42,13 @@ type CustomCacheInformer[T Object] struct {
 	queue cache.Queue
 
 	stopped chan struct{} // closed when Run's ctx has ended
-	shared  func() *sharedIndexInformer[T]
+
+	viewOnce sync.Once
+	view     cache.SharedIndexInformer // made by the first call of SharedIndexInformer
 
 	ownHandler, ownObserver bool // the user has set one
+
+	watchErrorHandler cache.WatchErrorHandlerWithContext // nil unless set through the view
 
 	settings sync.Mutex // held to change what may change until Run
 	running  atomic.Bool
@@ -97,40 +101,13 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 	i.processor = newProcessor(i.store, i.clock, opts)
 	i.inlet = newInlet(i.queue, i.clock, accept, opts)
 	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, tombstone, opts)
-	i.source = i.newSource(lw)
-	i.inlet.source = i.source
-	i.shared = sync.OnceValue(func() *sharedIndexInformer[T] { return newView(i, 0) })
-	return i, nil
-}
-
-// newSource returns the source, which tells of itself in the informer's words.
-func (i *CustomCacheInformer[T]) newSource(lw cache.ListerWatcher) *source.Source {
-	o := i.opts.Observer
-	return source.New(lw, i.clock, source.Options{
-		Name: i.opts.Name, ListOnly: i.opts.WatchList == WatchListOff, MinWatchTimeout: i.opts.MinWatchTimeout,
-		PageSize: i.opts.PageSize, Backoff: *i.opts.Backoff,
-	}, source.Listener{
-		Failed:   func(ctx context.Context, f *source.Failure) { i.report(ctx, i.watchError(f)) },
-		Unusable: func(ctx context.Context, err error) { i.report(ctx, &ObjectError{Op: "watch", Err: err}) },
-		Resumed:  i.inlet.resumed,
-		Listed: func(l source.List) {
-			if o.List != nil {
-				o.List(ListInfo{Informer: i.opts.Name, Objects: l.Objects, Took: l.Took, Err: l.Err})
-			}
-		},
-		Watched: func(w source.Watch) {
-			if o.Watch != nil {
-				o.Watch(WatchInfo{Informer: i.opts.Name, Streaming: w.Streaming, Events: w.Events, Took: w.Took, Err: w.Err})
-			}
-		},
+	i.source = newSource(lw, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
+		if i.watchErrorHandler != nil {
+			i.watchErrorHandler(ctx, r, err)
+		}
 	})
-}
-
-func (i *CustomCacheInformer[T]) watchError(f *source.Failure) error {
-	if f == nil {
-		return nil
-	}
-	return &WatchError{Op: f.Op, Resource: i.opts.Name, Err: f.Err}
+	i.applier.inlet = i.inlet
+	return i, nil
 }
 
 // set changes something that is fixed once the informer runs. It returns
@@ -210,7 +187,6 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 		return nil
 	}
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name))
-	i.inlet.ctx = ctx
 
 	// The watchers' calls outlive ctx until the source has stopped.
 	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
@@ -286,11 +262,10 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	if !ok {
 		return
 	}
-	i.inlet.any, i.inlet.highest = i.processor.seeded, version
-	i.source.Begin(version)
+	i.inlet.begin(ctx, i.processor.seeded, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { i.source.Run(ctx, i.inlet) })
+	wg.Go(func() { i.source.Run(ctx, i.inlet, version) })
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
 		wg.Go(func() { t.Follow(ctx, i.mayForget) })
@@ -401,7 +376,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
-	reason := i.watchError(i.source.Status().Failure)
+	reason := watchError(i.opts.Name, i.source.Status().Failure)
 	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing
 	}

@@ -15,19 +15,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/object"
-	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 const (
-	// inletBound is how many changes may be between the reflector and the store
-	// before the reflector is held up. It is twice what RealFIFO hands out at once.
+	// inletBound is how many changes may be between the reflector and the store before the
+	// reflector must wait. It is twice the number that RealFIFO hands out at once.
 	inletBound = 2000
-	// listBound is how many objects of a list, which is in memory already. With more
-	// than ten waiting, a DeltaFIFO makes garbage of several times what it holds.
+	// listBound is the same for objects of a list, which is in memory already. With more than
+	// ten items waiting, a DeltaFIFO makes garbage of several times the memory that it holds.
 	listBound = 10
-	// listPatience is for how long a list is held up. Then all of it is queued, so
-	// that the reflector gets back to its watch, which the server ends after minutes.
+	// listPatience is how long a list may wait for room. Then all of it is queued, so that the
+	// reflector gets back to its watch, which the server ends after minutes.
 	listPatience = time.Second
 )
 
@@ -38,33 +37,32 @@ const ownPrefix = "\x00"
 type itemKind uint8
 
 const (
-	itemUpsert itemKind = iota
-	itemDelete
-	itemGone     // a list lacks what is known; there is no object
-	itemList     // a list follows, of these keys
-	itemListed   // everything of a list has gone before
-	itemBookmark // nothing has changed up to rv
-	itemResumed  // the source goes on where a durable store stands
-	itemForget   // a durable store may forget tombstones
+	itemUpsert   itemKind = iota // an object was added or updated
+	itemDelete                   // an object was deleted
+	itemGone                     // a list lacks a known key; there is no object
+	itemList                     // a list begins, with the keys in listing
+	itemListed                   // a list ends: all of its objects have gone before
+	itemBookmark                 // nothing else has changed up to rv
+	itemResumed                  // the source resumes at the version of a durable store
+	itemForget                   // a durable store may forget tombstones
 )
 
-// item is what the queue carries. It wraps the object so that the key is
-// computed once, and so that what has been applied can be told in order.
+// item is an entry of the queue. It carries the object with its key, so that the key is
+// computed once, and a link to the next item, so that the version reached is known although
+// items are applied in any order.
 type item[T Object] struct {
-	kind   itemKind
-	broken bool // Transform failed: only the key may be used; or the store has refused it
-	listed bool // a list says so
-	own    bool // made by the applier
-	done   bool // applied; protected by inlet.mu
-	// restored says that the server has gone back in time: versions may mean something
-	// else than they did.
-	restored bool
+	kind     itemKind
+	broken   bool // the object is unusable because Transform or the store refused it; the key is good
+	listed   bool // the item comes from a list
+	own      bool // the applier has made the item
+	done     bool // the item is applied; protected by inlet.mu
+	restored bool // the server has gone back in time: versions may mean something else than before
 	key      string
 	obj      T
-	listing  map[string]struct{} // the keys of the list
-	rv       string              // reached when this item and all before it are applied
-	arrived  time.Duration       // if an observer wants to know
-	next     *item[T]            // that has entered after it; protected by inlet.mu
+	listing  map[string]struct{} // of itemList: the keys of the list; nil if nothing was known before
+	rv       string              // the version reached when this item and all before it are applied
+	arrived  time.Duration       // when the item was made; 0 unless an observer needs it
+	next     *item[T]            // the item that entered next; protected by inlet.mu
 }
 
 // itemKey is the queue's key function.
@@ -75,146 +73,128 @@ func itemKey[T Object](obj any) (string, error) {
 	return "", fmt.Errorf("%T is no item of the queue", obj)
 }
 
-// inlet is what the reflector writes into: a cache.ReflectorStore in front of
-// the queue. It checks and transforms what arrives, holds the reflector back
-// while the store is behind, and knows up to which resourceVersion everything
-// has been applied.
+// inlet is the source.Sink in front of the queue. It checks and transforms each object, makes
+// the source wait while the store is behind, and knows up to which resourceVersion everything
+// is applied.
 //
-// Every change enters the queue as an update, deletes too, the item saying which
-// it is: DeltaFIFO drops deletes that it thinks are repeated, and one that never
-// comes out again could not be counted. A list enters object by object, like
-// everything else: with all of it in a DeltaFIFO the heap of a first sync of 100,000
-// objects peaked a fifth higher, and 80 B per object were never given back.
+// Every change enters the queue as an update, deletes too, and the item says which it is.
+// DeltaFIFO drops a delete that it takes for a repetition, and an item that never comes out
+// could not be counted.
+//
+// A list enters object by object. With a whole list in a DeltaFIFO, the heap of a first sync
+// of 100,000 objects peaked a fifth higher, and 80 B per object were never given back.
 type inlet[T Object] struct {
-	queue     cache.Queue
-	accept    func(any) (T, error)
-	transform func(T) (T, error)
-	source    *source.Source
-	clock     stopwatch.Stopwatch
-	name      string
-	report    func(context.Context, error)
-	observer  *Observer
-	ctx       context.Context // Run's: ends the waiting for room
-	// Of the reflector's goroutine.
-	lists   int
-	durable bool   // the store is a Durable: what waits for it is a batch
-	any     bool   // something may be known
-	highest string // the version that was seen last
-	ordered bool   // events come in the order of their versions: not so the objects that a watch from no version begins with
+	queue    cache.Queue
+	accept   func(any) (T, error)
+	clock    stopwatch.Stopwatch
+	report   func(context.Context, error)
+	observer *Observer
+	durable  bool // the store is a Durable and takes items in batches
 
-	queued atomic.Int64 // items in the queue, but for one that is just being put there
+	// Set by begin, and only read afterwards.
+	ctx       context.Context // Run's; nothing waits for room after its end
+	transform func(T) (T, error)
+
+	// These belong to the source's goroutine.
+	lists        int  // how many lists have come
+	knownObjects bool // the store or a watcher may know objects, so a list must be compared with them
+
+	queued atomic.Int64 // items in the queue, except one that is just entering
 	full   atomic.Bool  // an item waits for room
 
 	mu      sync.Mutex // protects the rest
-	oldest  *item[T]   // the last that is applied with all before it
-	newest  *item[T]
-	waiting int // entered and not applied
+	oldest  *item[T]   // the last item that is applied with all items before it
+	newest  *item[T]   // the item that entered last
+	waiting int        // items that have entered and are not applied
 	room    chan struct{}
 	rv      string
-	moved   chan struct{} // closed when rv changes; nil if nobody waits
+	moved   chan struct{} // closed when rv changes; nil if nobody waits for that
 
-	progress stopwatch.Moment // when something of which rv is known was last applied with all before it
+	progress stopwatch.Moment // when rv was last reached or confirmed
 }
 
 func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, accept func(any) (T, error), opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	return &inlet[T]{
-		queue: queue, clock: clock, name: opts.Name, report: opts.ErrorHandler, observer: opts.Observer, accept: accept, transform: opts.Transform, durable: opts.durable(),
+		queue: queue, clock: clock, report: opts.ErrorHandler, observer: opts.Observer, accept: accept, durable: opts.durable(),
 		oldest: start, newest: start, room: make(chan struct{}, 1),
 	}
 }
 
-// Add, Update and Delete take one event of a watch. They never return an error,
-// because the reflector could only log it.
-func (in *inlet[T]) Add(obj any) error    { in.event(itemUpsert, obj, true); return nil }
-func (in *inlet[T]) Update(obj any) error { in.event(itemUpsert, obj, false); return nil }
-func (in *inlet[T]) Delete(obj any) error { in.event(itemDelete, obj, false); return nil }
+// begin prepares the inlet for the source. It must be called once, before the first item.
+// knownObjects says that the store holds objects from before. A nil transform changes
+// nothing.
+func (in *inlet[T]) begin(ctx context.Context, knownObjects bool, transform func(T) (T, error)) {
+	in.ctx, in.knownObjects, in.transform = ctx, knownObjects, transform
+}
 
-func (in *inlet[T]) event(kind itemKind, obj any, added bool) {
-	in.ordered = in.ordered || !added
+// Upsert takes an object that a watch has added or updated.
+func (in *inlet[T]) Upsert(obj any, version string) { in.event(itemUpsert, obj, version) }
+
+// Delete takes the last state of an object that a watch has deleted.
+func (in *inlet[T]) Delete(obj any, version string) { in.event(itemDelete, obj, version) }
+
+func (in *inlet[T]) event(kind itemKind, obj any, version string) {
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.report(in.ctx, err)
 		in.enter(in.ctx, in.lost(), inletBound)
 		return
 	}
-	in.any = true
-	if in.ordered {
-		in.highest = it.rv
-	} else {
-		it.rv = ""
-	}
+	in.knownObjects = true
+	it.rv = version
 	in.enter(in.ctx, it, inletBound)
 }
 
-// Bookmark takes the news that nothing has changed up to rv.
-func (in *inlet[T]) Bookmark(rv string) error {
-	in.ordered, in.highest = true, rv
-	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: rv}, inletBound)
-	return nil
+// Bookmark takes the news that nothing else has changed up to a version.
+func (in *inlet[T]) Bookmark(version string) {
+	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, inletBound)
 }
 
-// resumed takes the news that the source goes on at a version at which the store is
-// already. It comes from the watch's goroutine, before anything else does.
-func (in *inlet[T]) resumed(rv string) {
-	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: rv}, inletBound)
+// Resumed takes the news that the source goes on at the version of the store.
+func (in *inlet[T]) Resumed(version string) {
+	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: version}, inletBound)
 }
 
-// forget has the applier look for tombstones to forget.
+// forget tells the applier to look for tombstones to forget.
 func (in *inlet[T]) forget() {
 	in.enter(in.ctx, &item[T]{kind: itemForget, key: ownPrefix + "forget"}, inletBound)
 }
 
-// Replace takes a list. It refuses the whole of it if it holds an object of
-// another type, so that such a list never passes for an empty one. Nil and
-// nameless objects are dropped.
-func (in *inlet[T]) Replace(list []any, rv string) error {
-	if in.source.Resuming() {
-		in.ordered = true
-		in.source.Worked("list")
-		return nil // the store has what the source did not list
-	}
-	for _, obj := range list {
-		if err := in.checkType(obj); err != nil {
-			in.source.Failed(in.ctx, "list", err)
-			return err
-		}
-	}
-	restored := in.restored(rv, in.source.Complete())
-	// What a list lacks is known when everything before it is applied. A DeltaFIFO would
-	// put what comes after the list before it, in the place of an older change.
-	if in.waitFor(in.ctx, 1) {
-		in.mu.Unlock()
-		in.enterList(list, rv, restored)
+// CheckType returns an error if obj is an API object of another type than the informer's.
+// Nil and nameless objects pass: item drops them later.
+func (in *inlet[T]) CheckType(obj any) error {
+	if _, noObject := object.Meta(obj); noObject == nil {
+		_, err := in.accept(obj)
+		return err
 	}
 	return nil
 }
 
-// restored reports whether a list shows that the server has gone back in time.
-func (in *inlet[T]) restored(rv string, wentBack bool) bool {
-	before := in.highest
-	in.highest = rv
-	if !wentBack && !older(rv, before) {
-		return false
+// Replace takes a list.
+func (in *inlet[T]) Replace(list []any, version string, wentBack bool) {
+	// The applier finds the deletes of a list when everything before it is applied. Therefore
+	// all items before it must have left the queue: a DeltaFIFO could put a later item in the
+	// place of an older change, ahead of the list.
+	if in.waitFor(in.ctx, 1) {
+		in.mu.Unlock()
+		in.enterList(list, version, wentBack)
 	}
-	in.report(in.ctx, &WatchError{Op: "list", Resource: in.name, Err: fmt.Errorf(
-		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", rv, before)})
-	return true
 }
 
-// enterList enters the objects of a list. Its beginning and its end are items of their
-// own, because a list may be empty. Their keys are used once, or a DeltaFIFO would put
-// them in the place of older ones.
-func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
+// enterList enters the objects of a list. The beginning and the end are items of their own,
+// because a list may be empty. Their keys are never used again: a DeltaFIFO would otherwise
+// put them in the place of older ones.
+func (in *inlet[T]) enterList(list []any, version string, wentBack bool) {
 	patience, stop := context.WithTimeout(in.ctx, listPatience)
 	defer stop()
 	in.lists++
 	own := ownPrefix + "list/" + strconv.Itoa(in.lists)
 	begin := &item[T]{kind: itemList, key: own}
-	if in.any {
+	if in.knownObjects {
 		begin.listing = keysOf(list)
 	}
-	in.any = true
+	in.knownObjects = true
 	in.enter(patience, begin, inletBound)
 	bound := listBound
 	if in.durable {
@@ -226,22 +206,15 @@ func (in *inlet[T]) enterList(list []any, rv string, restored bool) {
 			in.report(in.ctx, err)
 			it = in.lost()
 		}
-		it.listed, it.restored, it.rv = true, restored, ""
+		it.listed, it.restored = true, wentBack
 		in.enter(patience, it, bound)
 	}
-	in.ordered = !source.IsAnyVersion(rv)
-	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: rv}, inletBound)
+	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: version}, inletBound)
 }
 
-// lost returns an item that stands for something of which not even the key is known.
+// lost returns an item for an event whose key is unknown.
 func (in *inlet[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
-}
-
-// older reports whether a version comes before another one.
-func older(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err == nil && order < 0
 }
 
 // keysOf returns the keys of the objects in a list.
@@ -255,9 +228,9 @@ func keysOf(list []any) map[string]struct{} {
 	return keys
 }
 
-// inKeyOrder returns a list in the order of its objects' keys. The API server lists in
-// that order, but a reflector hands on a streamed list in that of a map, with which each
-// batch would touch pages all over a store on disk.
+// inKeyOrder returns the objects of a list in the order of their keys. The API server lists in
+// that order, but a reflector passes a streamed list on in the order of a map. In that order,
+// each batch would touch pages all over a store on disk.
 func inKeyOrder(list []any) []any {
 	type keyed struct {
 		key string
@@ -278,19 +251,7 @@ func inKeyOrder(list []any) []any {
 	return ordered
 }
 
-// checkType returns an error if obj is an object, but not of the informer's type.
-func (in *inlet[T]) checkType(obj any) error {
-	if _, noObject := object.Meta(obj); noObject == nil {
-		_, err := in.accept(obj)
-		return err
-	}
-	return nil
-}
-
-// Resync is never asked for: each listener replays for itself.
-func (in *inlet[T]) Resync() error { return nil }
-
-// item makes an item of what the source delivered.
+// item checks and transforms an object of the source, and returns an item without a version.
 func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	m, err := object.Meta(raw)
 	if err != nil {
@@ -307,7 +268,7 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 	if key == "" {
 		return nil, &ObjectError{Op: op, Err: fmt.Errorf("%T has no name", raw)}
 	}
-	it := &item[T]{kind: kind, key: key, obj: obj, rv: m.GetResourceVersion()}
+	it := &item[T]{kind: kind, key: key, obj: obj}
 	if in.observer.Apply != nil {
 		it.arrived = in.clock.Now()
 	}
@@ -326,14 +287,14 @@ func (in *inlet[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 		return it, nil
 	}
 	it.broken = true
-	if kind != itemDelete { // which goes on without the object
+	if kind != itemDelete { // a delete needs only the key
 		in.report(in.ctx, &ObjectError{Op: "transform", Key: it.key, Err: err})
 	}
 	return it, nil
 }
 
-// enter puts an item into the queue when fewer than bound wait, or patience has ended.
-// It does nothing once the informer stops.
+// enter puts an item into the queue as soon as fewer than bound items wait, or patience has
+// ended. It does nothing once the informer stops.
 func (in *inlet[T]) enter(patience context.Context, it *item[T], bound int) {
 	if !in.waitFor(patience, bound) {
 		return
@@ -348,8 +309,8 @@ func (in *inlet[T]) enter(patience context.Context, it *item[T], bound int) {
 	in.queued.Add(1)
 }
 
-// waitFor returns with mu held when fewer than bound items wait, or patience has
-// ended. It returns false, without, once the informer stops.
+// waitFor waits until fewer than bound items wait, or patience has ended. It returns true with
+// mu held. Once the informer stops, it returns false and does not hold mu.
 func (in *inlet[T]) waitFor(patience context.Context, bound int) bool {
 	for {
 		in.mu.Lock()
@@ -370,8 +331,8 @@ func (in *inlet[T]) waitFor(patience context.Context, bound int) bool {
 	}
 }
 
-// applied notes that items have been applied, which come out in any order, and
-// returns the resourceVersion up to which all has been.
+// applied notes that items have been applied, in any order. It returns the resourceVersion up
+// to which everything is applied.
 func (in *inlet[T]) applied(items []*item[T]) string {
 	var none T
 	in.mu.Lock()
@@ -381,7 +342,7 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 			in.waiting--
 		}
 		it.done = true
-		it.obj = none // the chain may hold it for longer than the store does
+		it.obj = none // the chain may keep the item longer than the store keeps the object
 	}
 	before, known := in.rv, false
 	for in.oldest.next != nil && in.oldest.next.done {
@@ -406,8 +367,8 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	return in.rv
 }
 
-// resourceVersion returns the version up to which everything is in the store,
-// and a channel that closes when it changes.
+// resourceVersion returns the version up to which everything is in the store, and a channel
+// that closes when that version changes.
 func (in *inlet[T]) resourceVersion() (string, <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -417,14 +378,14 @@ func (in *inlet[T]) resourceVersion() (string, <-chan struct{}) {
 	return in.rv, in.moved
 }
 
-// queuedUp returns how many changes are not in the store yet.
+// queuedUp returns the number of changes that are not in the store yet.
 func (in *inlet[T]) queuedUp() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.waiting
 }
 
-// reached reports whether version now is at or past want.
+// reached reports whether version now is at or past version want.
 func reached(now, want string) (bool, error) {
 	if now == "" {
 		return false, nil

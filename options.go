@@ -43,10 +43,6 @@ const (
 	WatchListOff
 )
 
-// minWatchTimeout is the shortest that client-go honours; below, it silently
-// takes its own default.
-const minWatchTimeout = 5 * time.Minute
-
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
 type Options[T Object] struct {
 	// Name stands in logs and errors. Defaults to the name of T, such as "Pod".
@@ -110,11 +106,6 @@ type Options[T Object] struct {
 	// newest state, past the API server's cache, which etcd has to serve; it does not
 	// apply where WatchList is used. 0, the default, leaves it to client-go.
 	PageSize int64
-
-	// MinWatchTimeout is the least time after which the server is asked to end a
-	// watch, the most being twice that. 0 is client-go's default of 5 minutes;
-	// less than that is an error.
-	MinWatchTimeout time.Duration
 
 	// Backoff paces lists and watches that fail. It starts over after two
 	// minutes without a failure. Defaults to client-go's: from 0.8 s, doubling
@@ -260,8 +251,6 @@ func (o Options[T]) check() error {
 		return fmt.Errorf("Options.WatchList is %d, which is no WatchListMode", o.WatchList)
 	case o.PageSize < 0:
 		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
-	case o.MinWatchTimeout != 0 && o.MinWatchTimeout < minWatchTimeout:
-		return fmt.Errorf("Options.MinWatchTimeout is %v, less than %v, the shortest that client-go honours", o.MinWatchTimeout, minWatchTimeout)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	case o.Backoff != nil && o.Backoff.Duration <= 0:

@@ -33,24 +33,22 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		lw   cache.ListerWatcher
 		opts options
 	}{
-		"source (lw) is nil":             {nil, options{}},
-		"(lw) is nil":                    {nilSource, options{}},
-		"ListFunc or ListWithContext":    {&cache.ListWatch{}, options{}},
-		"WatchFunc or WatchFuncWith":     {&cache.ListWatch{ListWithContextFunc: list}, options{}},
-		"client given to ListWatch":      {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
-		"Options.Store":                  {src, options{Store: nilStore}},
-		"Options.Queue":                  {src, options{Queue: 3}},
-		"Options.Queue is -1":            {src, options{Queue: -1}},
-		"Options.WatchList":              {src, options{WatchList: 2}},
-		"Options.PageSize":               {src, options{PageSize: -1}},
-		"Options.MinWatchTimeout":        {src, options{MinWatchTimeout: time.Minute}},
-		"Options.MinWatchTimeout is -1s": {src, options{MinWatchTimeout: -time.Second}},
-		"Options.DrainTimeout is -1s":    {src, options{DrainTimeout: -time.Second}},
-		"Options.Backoff.Duration":       {src, options{Backoff: &wait.Backoff{}}},
-		"Options.Backoff has":            {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
-		`Options.Indexers["x"] is nil`:   {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
-		`Options.Indexers["namespace"]`:  {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
-		"Options.Indexers: indexer con":  {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
+		"source (lw) is nil":            {nil, options{}},
+		"(lw) is nil":                   {nilSource, options{}},
+		"ListFunc or ListWithContext":   {&cache.ListWatch{}, options{}},
+		"WatchFunc or WatchFuncWith":    {&cache.ListWatch{ListWithContextFunc: list}, options{}},
+		"client given to ListWatch":     {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
+		"Options.Store":                 {src, options{Store: nilStore}},
+		"Options.Queue":                 {src, options{Queue: 3}},
+		"Options.Queue is -1":           {src, options{Queue: -1}},
+		"Options.WatchList":             {src, options{WatchList: 2}},
+		"Options.PageSize":              {src, options{PageSize: -1}},
+		"Options.DrainTimeout is -1s":   {src, options{DrainTimeout: -time.Second}},
+		"Options.Backoff.Duration":      {src, options{Backoff: &wait.Backoff{}}},
+		"Options.Backoff has":           {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
+		`Options.Indexers["x"] is nil`:  {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
+		`Options.Indexers["namespace"]`: {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
+		"Options.Indexers: indexer con": {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
 	} {
 		if _, err := informer.New(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
@@ -291,19 +289,6 @@ func TestPageSizeListsInPages(t *testing.T) {
 		}
 		if lists != 6 {
 			t.Errorf("listed twice, there are %d pages", lists)
-		}
-	})
-}
-
-func TestMinWatchTimeoutIsAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource[configMap]()
-		inf := newInformer(t, src, options{MinWatchTimeout: hour})
-		informertest.Run(t, inf)
-		for _, r := range src.Requests() {
-			if s := r.Options.TimeoutSeconds; s == nil || *s < 3600 || *s > 7200 {
-				t.Errorf("asked for a timeout of %v", s)
-			}
 		}
 	})
 }

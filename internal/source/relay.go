@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/buffer"
 
 	"github.com/customcacheinformer/informer/internal/object"
 )
@@ -19,94 +18,94 @@ import (
 const (
 	// relayBuffer is how many events a watch may be ahead of the reflector.
 	relayBuffer = 256
-	// quietStream is how long a stream of the first state may bring no object
-	// before the informer lists instead. Changes do not count: they are all that
-	// comes from a server that has not understood the question.
+	// quietStream is how long a stream of the first state may bring no object before the
+	// source lists instead. Only Added events count: a server that ignores
+	// sendInitialEvents sends nothing except later changes.
 	quietStream = 10 * time.Second
-	// shortWatch is less than a watch lasts that works.
+	// shortWatch is less than a working watch lasts.
 	shortWatch = time.Second
 )
 
-// relay passes a watch on to the reflector and looks at each event: a reflector
-// hides the errors in the stream, drops what it does not understand, and does
-// not survive a nil object.
+// phase says what a watch is doing.
+type phase uint8
+
+const (
+	phaseLive      phase = iota // sends changes
+	phaseStreaming              // sends the first state
+	phaseResuming               // goes on from an old version, which may yet be refused
+)
+
+// relay passes the events of one watch on to the reflector and inspects each. A reflector
+// hides errors in the stream, drops events that it does not understand, and does not survive
+// a nil object.
 type relay struct {
-	source    *Source
+	requests  *requests
 	inner     watch.Interface
 	out       chan watch.Event
-	streaming bool // the first state is still coming in
-	resuming  bool // it goes on from an old version, and may yet be refused
-	asked     time.Time
+	requested time.Time
 	once      sync.Once
 	stopped   chan struct{}
 
-	// Of run's goroutine.
+	// The rest belongs to run's goroutine.
+	phase        phase
 	info         Watch
 	opened       time.Time
-	lasts, quiet *time.Timer      // of shortWatch and of quietStream
-	settled      <-chan time.Time // of resumeWait; nil unless resuming
+	lasts, quiet *time.Timer      // fire after shortWatch and quietStream
+	settled      <-chan time.Time // fires after resumeWait; nil unless phaseResuming
 }
 
-func newRelay(s *Source, inner watch.Interface, asked time.Time, streaming, resuming bool) *relay {
+func newRelay(r *requests, inner watch.Interface, requested time.Time, p phase) *relay {
 	return &relay{
-		source:    s,
+		requests:  r,
 		inner:     inner,
 		out:       make(chan watch.Event, relayBuffer),
-		streaming: streaming,
-		resuming:  resuming,
-		asked:     asked,
-		info:      Watch{Streaming: streaming},
+		phase:     p,
+		requested: requested,
+		info:      Watch{Streaming: p == phaseStreaming},
 		stopped:   make(chan struct{}),
 	}
 }
 
+// ResultChan returns the channel of events, which closes when the watch has ended.
 func (r *relay) ResultChan() <-chan watch.Event { return r.out }
 
+// Stop ends the watch. It does not wait.
 func (r *relay) Stop() { r.once.Do(func() { close(r.stopped) }) }
 
-// run moves events until the watch ends or nobody wants them any more. A reader
-// that is behind holds up the inner watch, so that the API server is what waits.
+// run passes events on until the watch ends, Stop is called or ctx ends. A reflector that is
+// behind holds up the inner watch, so that the API server waits.
 func (r *relay) run(ctx context.Context) {
 	defer close(r.out)
 	defer r.inner.Stop()
-	in := r.inner.ResultChan()
-	if _, fake := r.inner.(*watch.RaceFreeFakeWatcher); fake {
-		var drain sync.WaitGroup
-		defer drain.Wait()
-		draining, stop := context.WithCancel(ctx)
-		defer stop()
-		from, to := in, make(chan watch.Event)
-		drain.Go(func() { drainFake(draining, from, to) })
-		in = to
-	}
-
-	r.source.watching.Add(1)
-	defer r.source.watching.Add(-1)
-	defer func() { r.source.watchOver(r.info, r.asked) }()
+	source := r.requests.source
+	source.watching.Add(1)
+	defer source.watching.Add(-1)
+	defer func() { r.requests.watchOver(r.info, r.requested) }()
 	r.opened = time.Now()
 	r.lasts, r.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
 	defer r.lasts.Stop()
 	defer r.quiet.Stop()
-	if r.resuming {
+	if r.phase == phaseResuming {
 		r.settled = time.After(resumeWait)
 	}
+	in := r.inner.ResultChan()
 	for {
-		e, ok := r.next(ctx, in)
-		if !ok || !r.pass(ctx, e) {
+		e, ok := r.receive(ctx, in)
+		if !ok || !r.send(ctx, e) {
 			return
 		}
 		switch {
 		case e.Type == watch.Error:
 			r.info.Err = apierrors.FromObject(e.Object)
-			return // as the reflector does
-		case e.Type == watch.Added && r.streaming:
+			return // the reflector does the same
+		case e.Type == watch.Added && r.phase == phaseStreaming:
 			r.quiet.Reset(quietStream)
 		}
 	}
 }
 
-// next returns what the reflector is to be told next, or false if that is nothing.
-func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event, open bool) {
+// receive returns the next event for the reflector, and false if there is none.
+func (r *relay) receive(ctx context.Context, in <-chan watch.Event) (e watch.Event, open bool) {
 	for {
 		var waited bool
 		select {
@@ -114,7 +113,7 @@ func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event,
 			waited = r.info.Events%relayBuffer == 0
 		default:
 			var silent <-chan time.Time
-			if r.streaming {
+			if r.phase == phaseStreaming {
 				silent = r.quiet.C
 			}
 			select {
@@ -124,48 +123,49 @@ func (r *relay) next(ctx context.Context, in <-chan watch.Event) (e watch.Event,
 				return e, false
 			case <-ctx.Done():
 				return e, false
-			case <-r.lasts.C: // it may have nothing to say for hours
-				if !r.streaming {
-					r.source.Worked("watch")
+			case <-r.lasts.C: // a good watch may stay silent for hours
+				if r.phase != phaseStreaming {
+					r.requests.worked("watch")
 				}
 				continue
 			case <-r.settled:
-				r.accept()
+				r.accepted()
 				continue
 			case <-silent:
 				klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
-				r.source.streamless.Store(true)
+				r.requests.streamless.Store(true)
 				return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 			}
 		}
 		if !open {
 			return r.ended(ctx)
 		}
-		if waited { // in a burst, it is enough to look at the clock now and then
-			r.source.lastContact.Set(r.source.clock)
+		if waited { // in a burst, reading the clock now and then is enough
+			r.requests.source.lastContact.Set(r.requests.source.clock)
 		}
-		if r.look(ctx, &e) {
+		if r.inspect(ctx, &e) {
 			r.info.Events++
 			return e, true
 		}
 	}
 }
 
-// ended returns what the reflector is to be told of the end of the watch.
+// ended returns the event that tells the reflector about the end of the watch, and false if
+// it needs none.
 func (r *relay) ended(ctx context.Context) (watch.Event, bool) {
-	r.source.watchEnded(ctx, r.info.Events == 0 && time.Since(r.opened) < shortWatch)
-	if !r.streaming {
+	r.requests.watchEnded(ctx, r.info.Events == 0 && time.Since(r.opened) < shortWatch)
+	if r.phase != phaseStreaming {
 		return watch.Event{}, false
 	}
-	// The reflector would stream again, at once and for ever.
-	r.source.Failed(ctx, "watch", errStreamCut)
+	// Without an error, the reflector would stream again at once, forever.
+	r.requests.failed(ctx, "watch", errStreamCut)
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
-// pass gives the reflector an event. It returns false if nobody wants it any more.
-func (r *relay) pass(ctx context.Context, e watch.Event) bool {
+// send gives the reflector an event. It returns false if the watch was stopped instead.
+func (r *relay) send(ctx context.Context, e watch.Event) bool {
 	select {
-	case r.out <- e: // as in next
+	case r.out <- e: // as in receive
 		return true
 	default:
 	}
@@ -179,77 +179,62 @@ func (r *relay) pass(ctx context.Context, e watch.Event) bool {
 	}
 }
 
-// drainFake takes everything from the watch of a fake clientset without making it
-// wait: it holds 100 events and panics the writer of the next.
-func drainFake(ctx context.Context, from <-chan watch.Event, to chan<- watch.Event) {
-	defer close(to)
-	var (
-		waiting buffer.Ring[watch.Event]
-		head    watch.Event
-		out     chan<- watch.Event // nil unless head waits to be sent
-	)
-	for from != nil || out != nil {
-		select {
-		case e, open := <-from:
-			switch {
-			case !open:
-				from = nil
-			case out == nil:
-				head, out = e, to
-			default:
-				waiting.WriteOne(e)
-			}
-		case out <- head:
-			var more bool
-			if head, more = waiting.ReadOne(); !more {
-				out = nil
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// look returns whether to pass e on, which it may mend.
-func (r *relay) look(ctx context.Context, e *watch.Event) bool {
+// inspect reports whether to pass e on. It gives an error without an object a Status.
+func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
 		if object.IsNil(e.Object) {
 			e.Object = &metav1.Status{Status: metav1.StatusFailure, Message: "the watch reports an error and does not say which"}
 		}
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
-			r.source.Failed(ctx, "watch", err)
-		} else if r.resuming {
-			r.source.resumption.end() // and a list follows
+			r.requests.failed(ctx, "watch", err)
+		} else if r.phase == phaseResuming {
+			r.requests.resumption.finish() // and a list follows
 		}
 		return true
 	}
-	r.accept()
-	obj, err := object.Meta(e.Object)
-	if err == nil && e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted && e.Type != watch.Bookmark {
-		err = fmt.Errorf("unknown type of watch event %q", e.Type)
-	}
-	first := err == nil && e.Type == watch.Bookmark && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-	if err == nil && e.Type == watch.Bookmark && !first && obj.GetResourceVersion() == "" {
-		// The reflector would watch from no version at all, and miss what is deleted before.
-		err = errors.New("a bookmark without a resourceVersion")
-	}
+	r.accepted()
+	first, err := check(e)
 	if err != nil {
-		r.source.tell.Unusable(ctx, err)
+		r.requests.source.callbacks.Unusable(ctx, err)
 		return false
 	}
 	if first {
-		r.streaming = false
+		r.phase = phaseLive
 	}
-	if !r.streaming { // before, it may yet turn out to be of another type
-		r.source.Worked("watch")
+	if r.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
+		r.requests.worked("watch")
 	}
 	return true
 }
 
-// accept notes that a watch from an old version was not refused.
-func (r *relay) accept() {
-	if r.resuming {
-		r.resuming, r.settled = false, nil
-		r.source.accepted()
+// check returns an error if e is no event that a reflector can use, and reports whether e
+// completes the first state.
+func check(e *watch.Event) (completes bool, err error) {
+	obj, err := object.Meta(e.Object)
+	if err != nil {
+		return false, err
+	}
+	switch e.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		return false, nil
+	case watch.Bookmark:
+		completes = obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+		if !completes && obj.GetResourceVersion() == "" {
+			// The reflector would watch from no version at all, and miss earlier deletes.
+			return false, errors.New("a bookmark without a resourceVersion")
+		}
+		return completes, nil
+	}
+	return false, fmt.Errorf("unknown type of watch event %q", e.Type)
+}
+
+// accepted notes that the server did not refuse a watch from an old version.
+func (r *relay) accepted() {
+	if r.phase != phaseResuming {
+		return
+	}
+	r.phase, r.settled = phaseLive, nil
+	if version := r.requests.resumption.finish(); version != "" {
+		r.requests.sink.Resumed(version)
 	}
 }

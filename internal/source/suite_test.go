@@ -1,13 +1,6 @@
 package source_test
 
-import (
-	"testing"
-
-	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/internal/testkit"
-)
-
-func TestMain(m *testing.M) { informertest.Main(m) }
+import "github.com/customcacheinformer/informer/internal/testkit"
 
 // Short names of the helpers that the test packages share.
 type (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,34 +15,33 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// minResync is the shortest resync period of a handler, as in client-go.
+// minResync is the shortest resync period of a handler. It is client-go's.
 const minResync = time.Second
 
 // SharedIndexInformer returns the informer in the shape that client-go, its listers and
-// factories, and controller-runtime ask for; see [NewSharedIndexInformer] for how it
-// differs from client-go's own. Each call returns the same one. It does not block, and
-// may be called at any time; what was deleted before the first call is told to handlers
-// with the state that the store had, later deletes with their final one.
+// factories, and controller-runtime ask for. See [NewSharedIndexInformer] for its differences
+// from client-go's own. Each call returns the same value. It does not block and may be called
+// at any time. Handlers are told deletes before the first call with the state that the store
+// had, and later deletes with their final state.
 //
-// Handlers and watchers may be added side by side, and either Run may be called, but
-// only one of them. No handler is resynced, as with a client-go informer whose period is
-// 0; WatcherOptions.ResyncPeriod is for that. SetTransform adds to Options.Transform.
-func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer { return i.shared() }
+// Handlers and watchers may be added side by side. Either Run may be called, but only one of
+// them. No handler is resynced, as with a client-go informer whose period is 0; use
+// WatcherOptions.ResyncPeriod instead. SetTransform adds to Options.Transform.
+func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer {
+	i.viewOnce.Do(func() { i.view = newView(i, 0) })
+	return i.view
+}
 
 // sharedIndexInformer is a CustomCacheInformer as client-go's SharedIndexInformer.
 type sharedIndexInformer[T Object] struct {
-	core   *CustomCacheInformer[T]
-	resync time.Duration // of handlers that have no period of their own
-
-	mu      sync.Mutex    // protects the rest
-	every   time.Duration // it looks whether a handler is to be resynced; 0 is never
-	started bool
+	core      *CustomCacheInformer[T]
+	resync    time.Duration      // of handlers without a period of their own; 0 is never, for all handlers
+	transform func(T) (T, error) // of the options; SetTransform adds to it
 }
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
 	core.applier.finalState.Store(true)
-	resync = max(0, resync)
-	return &sharedIndexInformer[T]{core: core, resync: resync, every: resync}
+	return &sharedIndexInformer[T]{core: core, resync: max(0, resync), transform: core.opts.Transform}
 }
 
 func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
@@ -51,35 +49,8 @@ func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
 }
 
 func (s *sharedIndexInformer[T]) RunWithContext(ctx context.Context) {
-	s.start()
 	if err := s.core.Run(ctx); err != nil {
 		s.logger(klog.FromContext(ctx)).Info("The informer cannot be run a second time")
-	}
-}
-
-// start settles when the handlers that are there are resynced.
-func (s *sharedIndexInformer[T]) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.started || s.every == 0 {
-		return
-	}
-	s.started = true
-	s.core.source.Look(s.every, s.look)
-	for _, l := range s.core.processor.all() {
-		if l.handler != nil {
-			l.resync = resyncTimer{period: l.handler.settle(s.every), synced: l.synced}
-		}
-	}
-}
-
-// look is called where client-go's informer would look whether a handler is to be
-// resynced: that is up to each one's own clock here.
-func (s *sharedIndexInformer[T]) look() {
-	for _, l := range s.core.processor.all() {
-		if l.handler != nil {
-			l.handler.look(s.core.processor.Now())
-		}
 	}
 }
 
@@ -96,35 +67,23 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 		return nil, s.failed("AddEventHandler", errors.New("handler is nil"))
 	}
 	logger := ptr.Deref(opts.Logger, klog.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := &handler[T]{
-		ResourceEventHandler: h, logger: logger,
-		asked: s.periodLocked(logger, ptr.Deref(opts.ResyncPeriod, s.resync)), added: s.core.processor.Now(),
-	}
-	w.due.Store(true)
-	l, err := s.core.processor.add(w, WatcherOptions{MaxBacklog: -1, ResyncPeriod: w.settle(s.every)})
+	period := s.period(logger, ptr.Deref(opts.ResyncPeriod, s.resync))
+	l, err := s.core.processor.add(&handler[T]{ResourceEventHandler: h, logger: logger}, WatcherOptions{MaxBacklog: -1, ResyncPeriod: period})
 	if err != nil {
 		return nil, s.failed("AddEventHandler", err)
 	}
 	return &registeredHandler[T]{s, l}, nil
 }
 
-// periodLocked returns the period with which a handler that asks for one is resynced,
-// by client-go's rules: none if the informer has none; at least a second; and a shorter
-// one than any before makes the informer look more often, but not once it runs.
-func (s *sharedIndexInformer[T]) periodLocked(logger klog.Logger, asked time.Duration) time.Duration {
-	period := max(0, asked)
-	switch {
-	case period == 0:
+// period returns the resync period of a handler that asks for one: none if the informer has
+// none, and otherwise at least minResync.
+func (s *sharedIndexInformer[T]) period(logger klog.Logger, asked time.Duration) time.Duration {
+	if asked <= 0 {
 		return 0
-	case s.every == 0:
+	}
+	period := max(asked, minResync)
+	if s.resync == 0 {
 		period = 0
-	case s.started:
-		period = max(period, minResync, s.every)
-	default:
-		period = max(period, minResync)
-		s.every = min(s.every, period)
 	}
 	if period != asked {
 		s.logger(logger).Info("A handler is not resynced as often as it asks for", "asked", asked, "period", period)
@@ -139,20 +98,19 @@ func (s *sharedIndexInformer[T]) logger(of klog.Logger) klog.Logger {
 func (s *sharedIndexInformer[T]) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(interface{ removeFrom(informer any) })
 	if !ok {
-		return s.failed("RemoveEventHandler", fmt.Errorf("%T is no handle of this library's", handle))
+		return s.failed("RemoveEventHandler", fmt.Errorf("%T is no registration of this library's", handle))
 	}
 	r.removeFrom(s)
 	return nil
 }
 
 func (s *sharedIndexInformer[T]) SetTransform(f cache.TransformFunc) error {
-	own := s.core.opts.Transform
-	joined := own
+	joined := s.transform
 	if f != nil {
 		joined = func(obj T) (T, error) {
-			if own != nil {
+			if s.transform != nil {
 				var err error
-				if obj, err = own(obj); err != nil || object.IsNil(obj) {
+				if obj, err = s.transform(obj); err != nil || object.IsNil(obj) {
 					return obj, err
 				}
 			}
@@ -163,7 +121,7 @@ func (s *sharedIndexInformer[T]) SetTransform(f cache.TransformFunc) error {
 			return object.As[T](out)
 		}
 	}
-	return s.failed("SetTransform", s.core.set(func() { s.core.inlet.transform = joined }))
+	return s.failed("SetTransform", s.core.set(func() { s.core.opts.Transform = joined }))
 }
 
 func (s *sharedIndexInformer[T]) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
@@ -171,10 +129,10 @@ func (s *sharedIndexInformer[T]) SetWatchErrorHandler(h cache.WatchErrorHandler)
 }
 
 func (s *sharedIndexInformer[T]) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
-	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.source.OnWatchFailed(h) }))
+	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.watchErrorHandler = h }))
 }
 
-// failed says what an error is about, if it is one.
+// failed returns err with the name of the informer and of the operation, and nil for nil.
 func (s *sharedIndexInformer[T]) failed(op string, err error) error {
 	if err == nil {
 		return nil
@@ -192,14 +150,14 @@ func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.cor
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }
 
-// Health and WaitForSync are not in client-go's interface; see NewSharedIndexInformer.
+// Health and WaitForSync are additions to client-go's interface; see NewSharedIndexInformer.
 func (s *sharedIndexInformer[T]) Health() Health { return s.core.Health() }
 
 func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {
 	return s.core.WaitForSync(ctx)
 }
 
-// GetController returns what client-go calls of no use: it cannot be run.
+// GetController returns a controller that cannot be run. client-go calls it of no use too.
 func (s *sharedIndexInformer[T]) GetController() cache.Controller { return sharedController[T]{s} }
 
 type sharedController[T Object] struct{ of *sharedIndexInformer[T] }
@@ -210,7 +168,7 @@ func (c sharedController[T]) HasSynced() bool                     { return c.of.
 func (c sharedController[T]) HasSyncedChecker() cache.DoneChecker { return c.of.HasSyncedChecker() }
 func (c sharedController[T]) LastSyncResourceVersion() string     { return c.of.LastSyncResourceVersion() }
 
-// registeredHandler is the handle of a handler.
+// registeredHandler is the registration of a handler.
 type registeredHandler[T Object] struct {
 	of       *sharedIndexInformer[T]
 	listener *informerProcessorListener[T]
@@ -222,10 +180,11 @@ func (r *registeredHandler[T]) HasSyncedChecker() cache.DoneChecker {
 	return done{fmt.Sprintf("informer %s: handler %s", r.of.core.opts.Name, r.listener.opts.Name), r.listener.synced}
 }
 
-// ShutdownChan is what cache.ShutDownEventHandler waits for.
+// ShutdownChan returns a channel that closes when the handler has returned for the last time.
+// cache.ShutDownEventHandler waits for it.
 func (r *registeredHandler[T]) ShutdownChan() <-chan struct{} { return r.listener.stopped }
 
-// removeFrom does nothing if r is a handle of another informer.
+// removeFrom removes the handler. It does nothing if r belongs to another informer.
 func (r *registeredHandler[T]) removeFrom(informer any) {
 	if informer == any(r.of) {
 		r.of.core.processor.remove(r.listener)

@@ -18,21 +18,21 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// NewSharedIndexInformer takes the place of client-go's function of that name: what it
-// returns behaves as client-go's does, but for what docs/differences-from-client-go.md
-// lists, and is this library's [CustomCacheInformer] inside. It has the shape that
-// controller-runtime's cache.Options.NewInformer asks for, and is what the function given
-// to a SharedInformerFactory's InformerFor may return. It does not block.
+// NewSharedIndexInformer replaces client-go's function of that name. It returns a
+// cache.SharedIndexInformer that is this library's [CustomCacheInformer] inside. It behaves as
+// client-go's does, except for the differences in docs/differences-from-client-go.md. It has the
+// shape that controller-runtime's cache.Options.NewInformer asks for. The function given to a
+// SharedInformerFactory's InformerFor may return its result. It does not block.
 //
-// It panics if lw is nil or cannot list and watch, because it has no error to return.
-// resync is the period of handlers that have none of their own; if it is 0 no handler
-// is resynced. The example says what type the source delivers; nil is any. The informer
-// logs with the logger of the ctx given to RunWithContext; what fails is logged too.
+// It panics if lw is nil or cannot list and watch, because it has no error to return. resync is
+// the resync period of handlers that have none of their own; if it is 0, no handler is
+// resynced. The type of example is the type of the source's objects; a nil example allows any
+// type. The informer logs with the logger of the ctx given to RunWithContext, failures too.
 //
-// The result has two more methods, for those who ask for them by a type assertion:
-// Health() [Health] and WaitForSync(context.Context) error, as CustomCacheInformer
-// has them. A factory's typed accessors wrap it, so that they are lost; its InformerFor
-// returns it as it is.
+// The result has two more methods, which a type assertion finds: Health() [Health] and
+// WaitForSync(context.Context) error, as CustomCacheInformer has them. A factory's typed
+// accessors wrap the result and hide these methods; the factory's InformerFor returns it as it
+// is.
 func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	s, err := newShared(lw, example, resync, indexers, Options[AnyObject]{})
 	if err != nil {
@@ -41,20 +41,19 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resy
 	return s
 }
 
-// SharedIndexInformerFunc returns a [NewSharedIndexInformer] whose options depend on
-// the type: configure is called with the example, in the caller's goroutine, each
-// time an informer is made. The options' Indexers are added to those asked for, their
-// Transform comes before that of SetTransform. A Name that is not set is the example's
-// kind, and QueueAuto is RealFIFO, whose order client-go's informers keep.
+// SharedIndexInformerFunc returns a [NewSharedIndexInformer] whose options depend on the type.
+// Each time an informer is made, configure is called with the example, in the caller's
+// goroutine. The Indexers of the options are added to the requested ones, and the Transform of
+// the options comes before that of SetTransform. An empty Name becomes the example's kind.
+// QueueAuto becomes RealFIFO, which keeps the order of events as client-go's informers do.
 //
-// controller-runtime makes an informer per kind, namespace and form. The example of one
-// that serves unstructured objects is an *unstructured.Unstructured, that of one for
-// metadata only a *metav1.PartialObjectMetadata, with the kind in both. The namespace is
-// not told.
+// controller-runtime makes an informer per kind, namespace and form. The example of an informer
+// for unstructured objects is an *unstructured.Unstructured, that of one for metadata only a
+// *metav1.PartialObjectMetadata; both have the kind. configure does not learn the namespace.
 //
-// If configure returns an error, or options that cannot be used, the informer never
-// syncs, and that error is what its lists fail with: it goes to the options'
-// ErrorHandler, or the log. SharedIndexInformerFunc panics if configure is nil.
+// If configure returns an error, or options that cannot be used, the informer never syncs. Its
+// lists fail with that error, which goes to the options' ErrorHandler, or the log.
+// SharedIndexInformerFunc panics if configure is nil.
 func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	if configure == nil {
 		panic("informer: SharedIndexInformerFunc: configure is nil")
@@ -64,8 +63,8 @@ func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[Any
 	}
 }
 
-// configuredShared returns an informer with the options that configure returns, or, if
-// they are none, one that fails with that.
+// configuredShared returns an informer with the options that configure returns. If there are
+// none, or they cannot be used, it returns an informer whose lists fail with the reason.
 func configuredShared(configure func(runtime.Object) (Options[AnyObject], error), lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
 	if err := checkSource(lw); err != nil {
 		panic(fmt.Errorf("informer: %w", err))
@@ -113,7 +112,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	return newView(inf, resync), nil
 }
 
-// refusal is a source that fails with err.
+// refusal returns a source whose requests all fail with err.
 func refusal(err error) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err },
@@ -121,8 +120,8 @@ func refusal(err error) cache.ListerWatcher {
 	}
 }
 
-// acceptLike returns a function that accepts objects of the example's type and, if that only
-// says that its kind is known at run time, of its kind.
+// acceptLike returns a function that accepts objects of the example's type. For an
+// unstructured example, the kind must be the same too.
 func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	want, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
 	if _, ok := example.(runtime.Unstructured); !ok {
@@ -143,7 +142,7 @@ func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	}
 }
 
-// tombstoneLike returns a tombstone for objects of the example's type and kind.
+// tombstoneLike returns a function that makes tombstones, as tombstone does, for objects of the example's type and kind.
 func tombstoneLike(example runtime.Object) func(string, types.UID) AnyObject {
 	t, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
 	return func(key string, uid types.UID) AnyObject {

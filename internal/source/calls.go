@@ -1,0 +1,62 @@
+package source
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// callGroup counts calls that are under way. Unlike a sync.WaitGroup it may be entered at any
+// time: client-go's pager starts further requests on a goroutine of its own after the
+// reflector has returned.
+type callGroup struct {
+	mu     sync.Mutex     // protects the rest
+	ops    map[string]int // calls by operation, without zeros
+	closed bool
+	idle   chan struct{} // made by close; closed when no call is left
+}
+
+// enter notes that a call starts. It returns false if no call may start any more.
+func (g *callGroup) enter(op string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	if g.ops == nil {
+		g.ops = map[string]int{}
+	}
+	g.ops[op]++
+	return true
+}
+
+// leave notes that a call has returned.
+func (g *callGroup) leave(op string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ops[op]--; g.ops[op] == 0 {
+		delete(g.ops, op)
+	}
+	if g.closed && len(g.ops) == 0 {
+		close(g.idle)
+	}
+}
+
+// underWay returns the operations with calls under way, sorted.
+func (g *callGroup) underWay() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.ops))
+}
+
+// close lets no further call start and waits for the calls under way.
+func (g *callGroup) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.idle = make(chan struct{})
+	if len(g.ops) == 0 {
+		close(g.idle)
+	}
+	g.mu.Unlock()
+	<-g.idle
+}

@@ -1,0 +1,107 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// feed is the cache.ReflectorStore that the reflector writes into. It tells the sink which
+// version each change leads to, and notices a list of a server that went back in time.
+// Everything in it belongs to the reflector's goroutine.
+type feed struct {
+	ctx      context.Context
+	requests *requests
+	sink     Sink
+	last     string // the last version that was seen
+	// ordered is false while a watch without a start version sends its first objects: they
+	// do not come in the order of their versions.
+	ordered bool
+}
+
+func newFeed(ctx context.Context, r *requests, version string) *feed {
+	return &feed{ctx: ctx, requests: r, sink: r.sink, last: version}
+}
+
+// Add, Update and Delete receive one event of a watch. They never return an error, because
+// the reflector could only log it.
+func (f *feed) Add(obj any) error {
+	f.sink.Upsert(obj, f.reach(obj))
+	return nil
+}
+
+func (f *feed) Update(obj any) error {
+	f.ordered = true
+	f.sink.Upsert(obj, f.reach(obj))
+	return nil
+}
+
+func (f *feed) Delete(obj any) error {
+	f.ordered = true
+	f.sink.Delete(obj, f.reach(obj))
+	return nil
+}
+
+// reach returns the version that the watch has reached with obj, and "" if that is unknown.
+func (f *feed) reach(obj any) string {
+	m, err := object.Meta(obj)
+	if err != nil || !f.ordered {
+		return ""
+	}
+	f.last = m.GetResourceVersion()
+	return f.last
+}
+
+// Bookmark receives the news that nothing else has changed up to version.
+func (f *feed) Bookmark(version string) error {
+	f.ordered, f.last = true, version
+	f.sink.Bookmark(version)
+	return nil
+}
+
+// Replace receives a complete list. An object of another type fails all of it, so that such
+// a list never passes for an empty one.
+func (f *feed) Replace(list []any, version string) error {
+	if f.requests.resumption.takeList() {
+		f.ordered = true
+		f.requests.worked("list")
+		return nil // the sink already has the objects that were not listed
+	}
+	for _, obj := range list {
+		if err := f.sink.CheckType(obj); err != nil {
+			f.requests.failed(f.ctx, "list", err)
+			return err
+		}
+	}
+	f.sink.Replace(list, version, f.wentBack(version))
+	f.ordered = !isAnyVersion(version)
+	return nil
+}
+
+// wentBack notes that a complete list of version has come. It reports whether the list shows
+// that the server went back in time, and reports that as a failure too.
+func (f *feed) wentBack(version string) bool {
+	before := f.last
+	f.last = version
+	if !f.requests.listComplete() && !older(version, before) {
+		return false
+	}
+	f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: fmt.Errorf(
+		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", version, before)})
+	return true
+}
+
+// Resync is never called, because the reflector has no resync period.
+func (f *feed) Resync() error { return nil }
+
+// older reports whether a version comes before another one.
+func older(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
+}
+
+// isAnyVersion reports whether a request for version may be answered with any state.
+func isAnyVersion(version string) bool { return version == "" || version == "0" }

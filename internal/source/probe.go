@@ -1,0 +1,96 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// trust says whether the server still has the changes that it has shown.
+//
+//	trusted ──► suspect    a request has failed
+//	suspect ──► trusted    a probe has found nothing wrong
+//	any     ──► wentBack   a probe has found an older state
+//	any     ──► trusted    a list has replaced everything known
+type trust struct{ state atomic.Int32 }
+
+const (
+	trusted int32 = iota
+	suspect
+	wentBack
+)
+
+// lose notes that a request has failed. The server may come back with an older state.
+func (t *trust) lose() { t.state.CompareAndSwap(trusted, suspect) }
+
+// confirm notes that a probe has found nothing wrong.
+func (t *trust) confirm() { t.state.CompareAndSwap(suspect, trusted) }
+
+// regain notes that a list has replaced everything known. It reports whether the server had
+// gone back.
+func (t *trust) regain() (back bool) { return t.state.Swap(trusted) == wentBack }
+
+func (t *trust) is(state int32) bool { return t.state.Load() == state }
+
+// probe asks the server for its present version, and returns an Expired error if that is
+// older than version. Then the server was restored from a backup. It would accept a watch
+// from version and stay silent until it reaches that version again; a list that is at least
+// as new would wait for the same.
+func (r *requests) probe(ctx context.Context, version string) error {
+	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("%T is no list: %w", list, err)
+	}
+	now := m.GetResourceVersion()
+	order, err := resourceversion.CompareResourceVersion(now, version)
+	if err == nil && order < 0 {
+		r.trust.state.Store(wentBack)
+		return apierrors.NewResourceExpired(fmt.Sprintf("the server is at resourceVersion %s, before %s", now, version))
+	}
+	r.trust.confirm()
+	if err != nil {
+		return apierrors.NewResourceExpired(fmt.Sprintf("versions %q and %q cannot be compared: %v", now, version, err))
+	}
+	return nil
+}
+
+// probeIfSuspect probes a server that has failed, before a request for everything after
+// version.
+func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
+	if isAnyVersion(version) || !r.trust.is(suspect) {
+		return nil
+	}
+	return r.probe(ctx, version)
+}
+
+// askForNewest makes a list ask for the newest state if the server went back in time. As of
+// a version that the server has lost, the list would wait until there is one again.
+//
+// A list in pages asks for the newest state too. Otherwise the API server answers the first
+// such list in one piece and, after a restart of the server, with a state that is too old to
+// be watched from.
+func (r *requests) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
+	if opts.Continue != "" {
+		return nil
+	}
+	if err := r.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
+		return err
+	}
+	paged := r.source.opts.PageSize > 0 && opts.SendInitialEvents == nil
+	if paged || r.trust.is(wentBack) {
+		opts.ResourceVersion = ""
+		if opts.SendInitialEvents == nil {
+			opts.ResourceVersionMatch = ""
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// requests is the ListerWatcher that the reflector asks. It passes each request on to the
+// user's, and holds the state of one Run.
+type requests struct {
+	source *Source
+	sink   Sink
+	logger klog.Logger
+
+	resumption resumption
+	trust      trust
+	relay      atomic.Pointer[relay] // of the last watch
+	lastWatch  time.Time             // belongs to the reflector's goroutine
+	short      atomic.Int32          // watches in a row that ended at once
+	// streamless says that a stream of the first state stayed silent; from then on, the
+	// source lists.
+	streamless atomic.Bool
+	// versionless says that a list without a resourceVersion was reported.
+	versionless atomic.Bool
+}
+
+func newRequests(ctx context.Context, s *Source, sink Sink, version string) *requests {
+	return &requests{source: s, sink: sink, logger: klog.FromContext(ctx), resumption: resumption{version: version}}
+}
+
+// IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
+func (r *requests) IsWatchListSemanticsUnSupported() bool { return r.source.listOnly }
+
+// List and Watch exist because a reflector is made of the older interface. They are not
+// called.
+func (r *requests) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return r.ListWithContext(context.Background(), opts)
+}
+
+func (r *requests) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return r.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext answers a LIST of the reflector.
+func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	r.stopRelay()
+	list, err := r.resume(ctx)
+	if list == nil && err == nil {
+		if err = r.askForNewest(ctx, &opts); err == nil {
+			list, err = r.list(ctx, opts)
+			err = withoutVersion(err, opts.ResourceVersion)
+		}
+	}
+	if err != nil {
+		if !isExpired(err) || opts.Continue == "" { // otherwise the reflector asks for all pages again
+			r.failed(ctx, "list", err)
+		}
+		return nil, err
+	}
+	return list, nil
+}
+
+// list makes one LIST request.
+func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	s := r.source
+	if !s.calls.enter("list") {
+		return nil, context.Canceled
+	}
+	defer s.calls.leave("list")
+	ctx = klog.NewContext(ctx, r.logger)
+	begun := time.Now()
+	list, err := s.lister.ListWithContext(ctx, opts)
+	if err == nil && object.IsNil(list) {
+		err = errors.New("the source returned no list")
+	}
+	if s.callbacks.Listed != nil {
+		info := List{Took: time.Since(begun), Err: err}
+		if err == nil {
+			info.Objects = meta.LenList(list)
+		}
+		s.callbacks.Listed(info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.lastContact.Set(s.clock)
+	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" && r.versionless.CompareAndSwap(false, true) {
+		s.callbacks.Failed(ctx, &Failure{Op: "list", Err: errors.New(
+			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
+	}
+	return list, nil
+}
+
+// listComplete notes that a complete list has come. It reports whether a probe had found
+// that the server went back in time.
+func (r *requests) listComplete() (wentBack bool) {
+	r.source.lastList.Set(r.source.clock)
+	r.worked("list")
+	return r.trust.regain()
+}
+
+// WatchWithContext answers a watch of the reflector, which may ask for a stream of the first
+// state.
+func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	r.stopRelay()
+	phase := phaseLive
+	switch {
+	case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
+		phase = phaseStreaming
+	case r.resumption.from() != "":
+		phase = phaseResuming
+	}
+	if phase == phaseStreaming && (r.resumption.from() != "" || r.streamless.Load()) {
+		return nil, errStreamless // the reflector then lists
+	}
+	if err := r.prepareWatch(ctx, phase, &opts); err != nil {
+		if !isExpired(err) {
+			r.failed(ctx, "watch", err)
+		}
+		return nil, err
+	}
+	if !r.source.calls.enter("watch") {
+		return nil, context.Canceled
+	}
+	ctx = klog.NewContext(ctx, r.logger)
+	begun := time.Now()
+	w, err := r.source.lister.WatchWithContext(ctx, opts)
+	if err == nil && object.IsNil(w) {
+		err = errors.New("the source returned no watch")
+	}
+	if err != nil {
+		r.source.calls.leave("watch")
+		r.watchOver(Watch{Streaming: phase == phaseStreaming, Err: err}, begun)
+		return nil, r.watchRefused(ctx, phase, opts.ResourceVersion, err)
+	}
+	r.source.lastContact.Set(r.source.clock)
+	relay := newRelay(r, withoutLimit(w), begun, phase)
+	r.relay.Store(relay)
+	go func() {
+		defer r.source.calls.leave("watch")
+		relay.run(ctx)
+	}()
+	return relay, nil
+}
+
+// prepareWatch waits for the time of the next watch and mends the request.
+func (r *requests) prepareWatch(ctx context.Context, phase phase, opts *metav1.ListOptions) error {
+	if phase == phaseStreaming {
+		return r.askForNewest(ctx, opts)
+	}
+	r.pace(ctx)
+	return r.probeIfSuspect(ctx, opts.ResourceVersion)
+}
+
+// watchRefused returns the error that the reflector gets for a watch that failed with err. It
+// reports err unless a list follows.
+func (r *requests) watchRefused(ctx context.Context, phase phase, version string, err error) error {
+	if phase == phaseStreaming {
+		err = withoutVersion(err, version)
+	}
+	if phase == phaseResuming && isExpired(err) {
+		r.resumption.finish()
+	}
+	listFollows := isExpired(err) || phase == phaseStreaming && cannotStream(err)
+	if !listFollows {
+		r.failed(ctx, "watch", err)
+	}
+	return err
+}
+
+// pace holds up a watch that follows another within shortWatch. If a watch brings something
+// and ends at once, the reflector opens the next without a pause.
+func (r *requests) pace(ctx context.Context) {
+	if pause := shortWatch - time.Since(r.lastWatch); pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	r.lastWatch = time.Now()
+}
+
+// stopRelay stops the last watch. The reflector itself does not stop a stream whose first
+// state its store has refused.
+func (r *requests) stopRelay() {
+	if relay := r.relay.Swap(nil); relay != nil {
+		relay.Stop()
+	}
+}
+
+// watchOver tells the observer about a watch that was requested at that time.
+func (r *requests) watchOver(info Watch, requested time.Time) {
+	if r.source.callbacks.Watched != nil {
+		info.Took = time.Since(requested)
+		r.source.callbacks.Watched(info)
+	}
+}
+
+// withoutVersion returns err, or an error that makes the reflector ask once more, for the
+// newest state. The reflector asks from the last event's version. If the server rejects that
+// version, it would do so forever; after an Expired error, the reflector asks without it.
+func withoutVersion(err error, version string) error {
+	if !isMisunderstood(err) || isAnyVersion(version) {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
+}

@@ -1,0 +1,290 @@
+package source_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/internal/source"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
+)
+
+func TestAStreamOfTheFirstStateReachesTheSinkAsAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "", sends(added("a", "1"), added("b", "2"), complete("5"), deleted("a", "6"), bookmark("9")))
+		p.expect(lines("stream"), lines(`list [a b] at "5"`, `delete a, at "6"`, "bookmark 9"), nil)
+		if got := p.source.LastVersion(); got != "9" {
+			t.Errorf("the last version is %q", got)
+		}
+		s := p.source.Status()
+		if !s.Watching || s.LastList.IsZero() || s.LastContact.IsZero() || s.Failure != nil {
+			t.Errorf("while it watches: %+v", s)
+		}
+	})
+}
+
+func TestASilentStreamIsReplacedByLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "",
+			sends(modified("x", "9")), // no part of a first state
+			lists("5", versioned("a", "1")), fails(errExpired), lists("7"))
+		p.expect(lines("stream"), nil, nil)
+		p.after(9*time.Second, nil, nil, nil)
+		p.after(5*time.Second,
+			lines("list as of 0", "watch from 5", "list as of 5", "watch from 7"),
+			lines(`list [a] at "5"`, `list [] at "7"`), nil)
+	})
+}
+
+func TestAStreamThatIsCutIsAFailureAndAListFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "", ends(added("a", "1")), lists("5", versioned("a", "1")))
+		p.after(2*time.Second,
+			lines("stream", "list as of 0", "watch from 5"), lines(`list [a] at "5"`),
+			lines("watch failed: the stream of the first state ended before it was complete"))
+	})
+}
+
+func TestAServerThatCannotStreamIsAskedForAListWithoutAReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "", fails(apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch")), lists("5"))
+		p.expect(lines("stream", "list as of 0", "watch from 5"), lines(`list [] at "5"`), nil)
+	})
+}
+
+func TestAStreamWithAnObjectOfAnotherTypeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "", sends(watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{}}, complete("5")), lists("6"))
+		p.after(5*time.Second, lines("stream", "list as of 0", "watch from 6"), lines(`list [] at "6"`), lines("list failed: no config map"))
+	})
+}
+
+func TestEventsThatCannotBeUsedAreReportedAndDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), ends(
+			bookmark(""),
+			watch.Event{Type: watch.Modified},
+			watch.Event{Type: "ODD", Object: versioned("a", "6")},
+			modified("a", "7")))
+		p.after(2*time.Second,
+			lines("list as of 0", "watch from 5", "watch from 7"),
+			lines(`list [] at "5"`, `upsert a, at "7"`),
+			lines("unusable: a bookmark without a resourceVersion", "unusable: the object is nil", `unusable: unknown type of watch event "ODD"`))
+	})
+}
+
+func TestAnErrorInTheStreamIsReportedAndTheServerProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), sends(watch.Event{Type: watch.Error}), lists("5"), lists("6"))
+		p.after(5*time.Second,
+			lines("list as of 0", "watch from 5", "probe", "list as of 5", "watch from 6"),
+			lines(`list [] at "5"`, `list [] at "6"`),
+			lines("watch failed: the watch reports an error and does not say which"))
+	})
+}
+
+// After a watch that ends at once, the reflector lists.
+
+func TestWatchesThatEndAtOnceAreAFailureTheThirdTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), ends(), lists("5"), ends(), lists("5"))
+		p.after(time.Minute,
+			lines("list as of 0", "watch from 5", "list as of 5", "watch from 5", "list as of 5", "watch from 5"),
+			lines(`list [] at "5"`, `list [] at "5"`, `list [] at "5"`), nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), ends(), lists("5"), ends(), lists("5"), ends())
+		p.after(time.Minute,
+			lines("list as of 0", "watch from 5", "list as of 5", "watch from 5", "list as of 5", "watch from 5", "probe"),
+			lines(`list [] at "5"`, `list [] at "5"`, `list [] at "5"`),
+			lines("watch failed: watches end as soon as they have begun"))
+	})
+}
+
+func TestAWatchThatLastsBetweenShortOnesMakesThemNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := open()
+		time.AfterFunc(time.Minute, long.Stop)
+		p := startAlone(t, aloneOptions(), "",
+			lists("5"), ends(), lists("5"), ends(), lists("5"), watches(long), ends(), lists("5"), ends(), lists("5"))
+		time.Sleep(5 * time.Minute)
+		if len(p.asked) != 11 || len(p.told) != 0 {
+			t.Errorf("asked: %q\ntold: %q", p.asked, p.told)
+		}
+	})
+}
+
+func TestWatchesAreOpenedASecondApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), ends(modified("a", "6")), ends(modified("a", "7")))
+		p.expect(lines("list as of 0", "watch from 5"), lines(`list [] at "5"`, `upsert a, at "6"`), nil)
+		p.after(999*time.Millisecond, nil, nil, nil)
+		p.after(time.Millisecond, lines("watch from 6"), lines(`upsert a, at "7"`), nil)
+		p.after(time.Second, lines("watch from 7"), nil, nil)
+	})
+}
+
+func TestASilentWatchMakesAFailureGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), fails(errForbidden), lists("5"), lists("5"), sends())
+		p.after(time.Second, lines("list as of 0", "watch from 5", "probe", "list as of 5", "watch from 5"),
+			lines(`list [] at "5"`, `list [] at "5"`), lines("watch failed: configmaps is forbidden: no"))
+		if f := p.source.Status().Failure; f == nil || f.Op != "watch" {
+			t.Errorf("as soon as the watch is open, %+v fails", f)
+		}
+		p.after(time.Second, nil, nil, nil)
+		if f := p.source.Status().Failure; f != nil {
+			t.Errorf("a second later, %+v fails", f)
+		}
+	})
+}
+
+func TestAReaderThatIsBehindLosesNoEventOfALongBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		burst := &stream{events: make(chan watch.Event, 1000)}
+		for range cap(burst.events) {
+			burst.events <- modified("a", "6")
+		}
+		p := &play{t: t, script: []answer{lists("5"), watches(burst)}, block: make(chan struct{})}
+		p.run(aloneOptions(), "")
+		close(p.block)
+		synctest.Wait()
+		if got := len(p.log); got != 1001 {
+			t.Errorf("the sink has received %d calls", got)
+		}
+	})
+}
+
+func TestRunWaitsForCallsThatDoNotHeedTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		for op, script := range map[string][]answer{
+			"list":  {{hold: hold, list: page("5", "2", versioned("a", "1")).list}},
+			"watch": {lists("5"), {hold: hold, watch: open()}},
+		} {
+			opts := aloneOptions()
+			opts.PageSize = 2
+			p := startAlone(t, opts, "", script...)
+			stopped := make(chan struct{})
+			go func() { p.stop(); close(stopped) }()
+			time.Sleep(time.Hour)
+			select {
+			case <-stopped:
+				t.Errorf("Run has returned while a %s is under way", op)
+			default:
+			}
+			if got := p.source.UnderWay(); len(got) != 1 || got[0] != op {
+				t.Errorf("under way: %v, want %s", got, op)
+			}
+			time.AfterFunc(time.Second, func() { hold <- struct{}{} })
+			<-stopped
+			if got := p.source.UnderWay(); len(got) != 0 {
+				t.Errorf("under way after Run: %v", got)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+func TestStopEndsAWatchWhoseReaderIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{t: t, script: []answer{lists("5"), {}}, block: make(chan struct{})}
+		busy := &stream{events: make(chan watch.Event, 1000)}
+		for range cap(busy.events) {
+			busy.events <- modified("a", "6")
+		}
+		p.script[1] = watches(busy)
+		p.run(aloneOptions(), "")
+		time.AfterFunc(time.Second, func() { close(p.block) })
+		p.stop()
+	})
+}
+
+func TestAFakesWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := watch.NewRaceFreeFake()
+		p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
+		p.run(aloneOptions(), "")
+		p.block = make(chan struct{})
+		for range 1000 {
+			fake.Modify(versioned("a", "6")) // would panic if 100 waited
+			synctest.Wait()
+		}
+		close(p.block)
+		fake.Stop()
+		synctest.Wait()
+		if got := len(p.log); got != 1001 {
+			t.Errorf("the sink has received %d calls", got)
+		}
+	})
+}
+
+func TestAFakesWatchEndsWithTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := watch.NewRaceFreeFake()
+		p := startAlone(t, aloneOptions(), "", lists("5"), watches(fake))
+		fake.Modify(versioned("a", "6"))
+		synctest.Wait()
+		p.stop()
+		if !fake.IsStopped() {
+			t.Error("the fake's watch goes on")
+		}
+		if p.source.Status().Watching {
+			t.Error("the source still watches")
+		}
+	})
+}
+
+func TestEachRequestIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := open(modified("a", "6"), modified("a", "7"))
+		time.AfterFunc(time.Minute, slow.Stop)
+		p := &play{t: t, tellsAll: true, script: []answer{
+			fails(errForbidden), fails(errForbidden), ends(added("a", "1"), added("b", "2")),
+			lists("5", versioned("a", "1")), watches(slow),
+		}}
+		p.run(streaming(), "")
+		p.after(59*time.Second,
+			lines("stream", "list as of 0", "stream", "list as of 0", "watch from 5"),
+			lines(`list [a] at "5"`, `upsert a, at "6"`, `upsert a, at "7"`),
+			lines("watched 0 events in 0s, streaming true: configmaps is forbidden: no",
+				"watch failed: configmaps is forbidden: no",
+				"listed 0 objects in 0s: configmaps is forbidden: no",
+				"list failed: configmaps is forbidden: no",
+				"client-go: failed to list ConfigMap: configmaps is forbidden: no",
+				"watch failed: the stream of the first state ended before it was complete",
+				"watched 2 events in 0s, streaming true: the stream of the first state ended before it was complete",
+				"listed 1 objects in 0s: <nil>"))
+		p.after(10*time.Second, lines("watch from 7"), nil, lines("watched 2 events in 59s, streaming false: <nil>"))
+	})
+}
+
+func TestTheSourceStopsDuringABackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := aloneOptions()
+		opts.Backoff.Duration = time.Hour
+		throttled := apierrors.NewTooManyRequests("later", 1) // the reflector itself waits and tries again
+		p := startAlone(t, opts, "", lists("5"), fails(throttled))
+		p.expect(lines("list as of 0", "watch from 5"), lines(`list [] at "5"`), lines("watch failed: later"))
+		begun := time.Now()
+		p.stop()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it took %v to stop", took)
+		}
+	})
+}
+
+func TestBeforeRunASourceHasSeenNothing(t *testing.T) {
+	s := source.New(&play{}, stopwatch.New(), aloneOptions(), source.Callbacks{})
+	if got := s.LastVersion(); got != "" {
+		t.Errorf("the last version is %q", got)
+	}
+	if got := s.Status(); got != (source.Status{}) {
+		t.Errorf("the status is %+v", got)
+	}
+}

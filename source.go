@@ -1,0 +1,145 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/source"
+	"github.com/customcacheinformer/informer/internal/stopwatch"
+)
+
+// ListWatch returns a source for [New] from a client for one resource: the result of
+// client.CoreV1().Pods(""), or a resource interface of the dynamic or the metadata client.
+// Each tweak may change the options of every request, for example its selectors; nil ones are
+// ignored. ListWatch makes no request. If client is nil, New returns an error.
+//
+// ListWatch recognises client-go's fakes, and asks them to LIST and not to stream, which they
+// cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
+// sync unless Options.WatchList is WatchListOff. Fakes have further limits that no reader can
+// mend:
+//   - Their objects have no resourceVersions, so WaitForResourceVersion and ResourceVersion are
+//     of no use.
+//   - A delete between the LIST and the WATCH is lost.
+//   - A fake's watch holds 100 events. A writer that makes more changes without letting other
+//     goroutines run may panic inside the fake.
+//
+// Package informertest has a source without these limits.
+func ListWatch[L runtime.Object](client interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, tweak ...func(*metav1.ListOptions)) cache.ListerWatcher {
+	tweaked := func(opts metav1.ListOptions) metav1.ListOptions {
+		for _, f := range tweak {
+			if f != nil {
+				f(&opts)
+			}
+		}
+		return opts
+	}
+	return &clientListWatch{
+		ListWatch: cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				list, err := client.List(ctx, tweaked(opts))
+				if err != nil {
+					return nil, err // and not a typed nil in an interface
+				}
+				return list, nil
+			},
+			WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+				return client.Watch(ctx, tweaked(opts))
+			},
+		},
+		client: client,
+	}
+}
+
+type clientListWatch struct {
+	cache.ListWatch
+	client any
+}
+
+// IsWatchListSemanticsUnSupported tells client-go whether the source is unable to stream its
+// first state.
+func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(l.client) || isFake(l.client)
+}
+
+func (l *clientListWatch) check() error {
+	if object.IsNil(l.client) {
+		return errors.New("the client given to ListWatch is nil")
+	}
+	return nil
+}
+
+// isFake reports whether client comes from one of client-go's fake packages. The marker that
+// client-go looks for is on the clientset, and not on the clients that its methods return.
+func isFake(client any) bool {
+	if _, ok := client.(interface{ ClearActions() }); ok {
+		return true
+	}
+	t := reflect.TypeOf(client)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return strings.HasSuffix(t.PkgPath(), "/fake")
+}
+
+// checkSource returns an error if lw cannot list and watch.
+func checkSource(lw cache.ListerWatcher) error {
+	if object.IsNil(lw) {
+		return errors.New("the source (lw) is nil")
+	}
+	switch l := lw.(type) {
+	case *clientListWatch:
+		return l.check()
+	case *cache.ListWatch:
+		//nolint:staticcheck // a program may set a deprecated field
+		if l.ListFunc == nil && l.ListWithContextFunc == nil {
+			return errors.New("the source (lw) is a cache.ListWatch without ListFunc or ListWithContextFunc")
+		}
+		//nolint:staticcheck // as above
+		if l.WatchFunc == nil && l.WatchFuncWithContext == nil {
+			return errors.New("the source (lw) is a cache.ListWatch without WatchFunc or WatchFuncWithContext")
+		}
+	}
+	return nil
+}
+
+// newSource returns a source that reads lw and reports in the words of this package.
+func newSource[T Object](lw cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
+	name, observer := opts.Name, opts.Observer
+	return source.New(lw, clock, source.Options{
+		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: opts.PageSize, Backoff: *opts.Backoff,
+	}, source.Callbacks{
+		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, f)) },
+		Unusable:    func(ctx context.Context, err error) { opts.ErrorHandler(ctx, &ObjectError{Op: "watch", Err: err}) },
+		WatchFailed: watchFailed,
+		Listed: func(l source.List) {
+			if observer.List != nil {
+				observer.List(ListInfo{Informer: name, Objects: l.Objects, Took: l.Took, Err: l.Err})
+			}
+		},
+		Watched: func(w source.Watch) {
+			if observer.Watch != nil {
+				observer.Watch(WatchInfo{Informer: name, Streaming: w.Streaming, Events: w.Events, Took: w.Took, Err: w.Err})
+			}
+		},
+	})
+}
+
+// watchError returns a failure of the source as a *WatchError, and nil for nil.
+func watchError(name string, f *source.Failure) error {
+	if f == nil {
+		return nil
+	}
+	return &WatchError{Op: f.Op, Resource: name, Err: f.Err}
+}
