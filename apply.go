@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,11 +28,9 @@ type applier[T Object] struct {
 	processor *informerProcessor[T]
 	observer  *Observer
 	name      string // Options.Name
-	// bareObject makes an object that has only a key and a UID.
-	bareObject func(key string, uid types.UID) T
-	detector   cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
-	finalState atomic.Bool            // the log needs the final state of each deleted object
-	synced     chan struct{}          // closed once the first list is applied
+	decider   decider[T]
+	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
+	synced    chan struct{}          // closed once the first list is applied
 
 	popped  []*item[T] // the items that were taken from the queue
 	current change[T]  // the change in progress; a field, so that it is not allocated for each item
@@ -53,14 +50,14 @@ type applier[T Object] struct {
 // newApplier returns an applier over the queue that in writes to.
 func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[T], store cache.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
-		queue:      queue,
-		inlet:      in,
-		processor:  p,
-		observer:   opts.Observer,
-		name:       opts.Name,
-		bareObject: bareObject,
-		detector:   cache.NewCacheMutationDetector(opts.Name),
-		synced:     make(chan struct{}),
+		queue:     queue,
+		inlet:     in,
+		processor: p,
+		observer:  opts.Observer,
+		name:      opts.Name,
+		decider:   decider[T]{bareObject: bareObject},
+		detector:  cache.NewCacheMutationDetector(opts.Name),
+		synced:    make(chan struct{}),
 	}
 	a.access = newAccess(store, x, p.Stopwatch, a.tell, opts)
 	if d, ok := store.(Durable); ok {
@@ -176,7 +173,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	}
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
-	a.decide(c)
+	a.records = a.decider.decide(c, a.processor.hasSynced(), a.records)
 	a.processor.begun.Add(int64(len(a.records) - a.done))
 	switch a.storage.write(ctx, c, now) {
 	case stopped:

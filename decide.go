@@ -1,10 +1,13 @@
 package informer
 
 import (
+	"sync/atomic"
+
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// change is the change that an item stands for, and what the applier decided about it.
+// change is the change that an item stands for, and what was decided about it.
 type change[T Object] struct {
 	*item[T]
 	stored found[T] // what the store had before
@@ -14,16 +17,62 @@ type change[T Object] struct {
 	ends  bool // the stored object is no more: it is deleted, or was and is created again
 }
 
-// decide turns a change into a write and the records of what will have happened.
-func (a *applier[T]) decide(c *change[T]) {
-	if c.kind == itemUpsert {
-		a.decideUpsert(c)
-	} else {
-		a.decideDelete(c)
-	}
+// found is what a store has under a key.
+type found[T Object] struct {
+	obj    T
+	exists bool
+	// known says that watchers may have been told of an object under the key, and uid is
+	// the UID of that object.
+	known bool
+	uid   types.UID
+	// doubtful says that the version of obj may belong to a state that the server has lost.
+	doubtful bool
 }
 
-func (a *applier[T]) decideDelete(c *change[T]) {
+// write is the kind of a change to the store.
+type write uint8
+
+const (
+	writeNothing write = iota
+	writeAdd
+	writeUpdate
+	writeDelete
+)
+
+func (w write) String() string {
+	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
+}
+
+// decider decides what a change means. It owns no goroutine and calls nobody.
+type decider[T Object] struct {
+	// bareObject makes an object that has only a key and a UID.
+	bareObject func(key string, uid types.UID) T
+	finalState atomic.Bool // the log needs the final state of each deleted object
+}
+
+// decide sets the write of a change, and appends to records what will have happened.
+// synced says that the informer has synced.
+func (d *decider[T]) decide(c *change[T], synced bool, records []record[T]) []record[T] {
+	from := len(records)
+	if c.kind == itemUpsert {
+		records = d.upsert(c, records)
+	} else {
+		records = d.delete(c, records)
+	}
+	for i := from; i < len(records); i++ {
+		r := &records[i]
+		r.key = c.key
+		switch {
+		case !synced:
+			r.event.Origin = OriginInitial
+		case c.listed:
+			r.event.Origin = OriginRelist
+		}
+	}
+	return records
+}
+
+func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	var none T
 	seen := c.kind == itemDelete && !c.broken // c.obj is the final state of an object
 	old, unknown := c.stored.obj, c.kind == itemGone
@@ -37,59 +86,46 @@ func (a *applier[T]) decideDelete(c *change[T]) {
 		// state is not the final state of the stored object.
 		unknown = unknown || c.obj != none && recreated(old, c.obj)
 	case !c.stored.known:
-		return
+		return records
 	case seen: // the store has lost an object that watchers know
 		old = c.obj
 	default:
-		old, unknown = a.bareObject(c.key, c.stored.uid), true
+		old, unknown = d.bareObject(c.key, c.stored.uid), true
 	}
-	if seen && !unknown && a.finalState.Load() {
-		a.records = append(a.records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
+	if seen && !unknown && d.finalState.Load() {
+		records = append(records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
 	}
-	a.record(c, Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: unknown})
+	return append(records, record[T]{event: Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: unknown}})
 }
 
-func (a *applier[T]) decideUpsert(c *change[T]) {
+func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 	var none T
 	old := c.stored.obj
 	switch {
 	case !c.stored.exists:
 		c.write, c.after = writeAdd, c.obj
-	case c.listed && a.unchanged(c, old):
-		a.record(c, Event[T]{Old: old, New: old, Type: EventUpdated})
-		a.records[len(a.records)-1].unchanged = true
-		return
+	case c.listed && c.unchanged():
+		return append(records, record[T]{event: Event[T]{Old: old, New: old, Type: EventUpdated}, unchanged: true})
 	default:
 		c.write, c.after = writeUpdate, c.obj
 		if recreated(old, c.obj) {
 			// The delete and the creation happened while the watch was cut.
 			c.ends = true
-			a.record(c, Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: true})
+			records = append(records, record[T]{event: Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: true}})
 			old = none
 		}
 	}
 	if old == none {
-		a.record(c, Event[T]{New: c.obj, Type: EventAdded})
-		return
+		return append(records, record[T]{event: Event[T]{New: c.obj, Type: EventAdded}})
 	}
-	a.record(c, Event[T]{Old: old, New: c.obj, Type: EventUpdated})
-}
-
-// record appends the record of an event.
-func (a *applier[T]) record(c *change[T], e Event[T]) {
-	switch {
-	case !a.processor.hasSynced():
-		e.Origin = OriginInitial
-	case c.listed:
-		e.Origin = OriginRelist
-	}
-	a.records = append(a.records, record[T]{key: c.key, event: e})
+	return append(records, record[T]{event: Event[T]{Old: old, New: c.obj, Type: EventUpdated}})
 }
 
 // unchanged reports whether a list has brought the state that is stored already. The same
 // version proves that, unless the version may belong to states that the server has lost
 // because it was restored from a backup.
-func (a *applier[T]) unchanged(c *change[T], old T) bool {
+func (c *change[T]) unchanged() bool {
+	old := c.stored.obj
 	return sameVersion(old, c.obj) && (!c.restored && !c.stored.doubtful || equality.Semantic.DeepEqual(old, c.obj))
 }
 
@@ -103,16 +139,4 @@ func recreated[T Object](a, b T) bool {
 func sameVersion[T Object](a, b T) bool {
 	return a.GetUID() != "" && a.GetUID() == b.GetUID() &&
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
-}
-
-// asks reports whether the item asks for a change. An object for which Transform has
-// failed does not.
-func (it *item[T]) asks() bool {
-	switch it.kind {
-	case itemUpsert:
-		return !it.broken
-	case itemDelete, itemGone:
-		return true
-	}
-	return false
 }

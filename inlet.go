@@ -65,6 +65,18 @@ type item[T Object] struct {
 	next     *item[T]            // the item that entered next; protected by inlet.mu
 }
 
+// asks reports whether the item asks for a change. An object for which Transform has
+// failed does not.
+func (it *item[T]) asks() bool {
+	switch it.kind {
+	case itemUpsert:
+		return !it.broken
+	case itemDelete, itemGone:
+		return true
+	}
+	return false
+}
+
 // itemKey is the queue's key function.
 func itemKey[T Object](obj any) (string, error) {
 	if it, ok := obj.(*item[T]); ok {

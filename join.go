@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/retry"
 )
 
@@ -134,4 +135,157 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 		s.followLog()
 	}
 	return true
+}
+
+// state is the state of the store as of a log position: a listener that joins, or is
+// resynced, is told it before it goes on with the log. It is read from the store page by
+// page, while the store changes. Its records are made when they are asked for, so that a
+// large state costs little more than the listing. It owns no goroutine.
+//
+// A page is listed later than the position, so it may contain newer changes. All of
+// these are in the log by the position that the processor calls begun. For every object
+// that the log changes after the position, the state therefore has the Old of the first
+// such event instead of the listed object. The keys of a page come after those of the
+// page before. So a change to an object of an earlier page reaches the watcher as an
+// event, and a change to an object of a later page is undone when that page is read.
+type state[T Object] struct {
+	since   time.Duration
+	origin  Origin
+	end     int64 // the log position
+	deletes []any // deleted objects that a durable store has kept
+	inherit bool  // the deletes must still be told, before everything else
+
+	// The page that was read last.
+	listed  []any  // objects of the store
+	changed []any  // objects at end that have changed since
+	last    string // no later page has a key up to this one
+	more    bool   // there is a further page
+
+	log    *cursor[T]     // reads the log after end; nil after the last page
+	before map[string]any // what the log has changed after end, as it was at end; nil if there was none
+
+	marker bool // the synced marker follows the state
+}
+
+// left returns how many objects of the pages that were read are still untold.
+func (s *state[T]) left() int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(len(s.deletes) + len(s.listed) + len(s.changed))
+}
+
+// setPage takes the page of listed objects that ends with the key last. last is empty
+// for the last page. The log must have been followed up to begun.
+func (s *state[T]) setPage(listed []any, last string) {
+	for key := range s.before {
+		if key <= s.last {
+			delete(s.before, key)
+		}
+	}
+	s.listed, s.last, s.more = listed, last, last != ""
+	for key, old := range s.before {
+		if old != nil && (key <= last || !s.more) {
+			s.changed = append(s.changed, old)
+		}
+	}
+	if !s.more {
+		s.close()
+	}
+}
+
+// close releases the log.
+func (s *state[T]) close() {
+	s.log.Close()
+	s.log = nil
+}
+
+// follow reads the next records of the log, and reports whether there were any.
+func (s *state[T]) follow() bool {
+	seg, ok := s.log.Next(maxChunk)
+	if ok {
+		s.undo(seg.Records)
+	}
+	return ok
+}
+
+// followLog reads all records of the log. The log is not kept for the state after that.
+func (s *state[T]) followLog() {
+	for s.log != nil && s.follow() {
+	}
+}
+
+// undo notes what each object was before its first event.
+func (s *state[T]) undo(records []record[T]) {
+	for i := range records {
+		r := &records[i]
+		if r.kind != recordEvent || r.key <= s.last {
+			continue
+		}
+		if _, seen := s.before[r.key]; seen {
+			continue
+		}
+		if s.before == nil {
+			s.before = map[string]any{}
+		}
+		if r.event.Type == EventAdded {
+			s.before[r.key] = nil
+		} else {
+			s.before[r.key] = r.event.Old
+		}
+	}
+}
+
+// next returns the next part of the page, or false after the last.
+func (s *state[T]) next() (segment[T], bool) {
+	if s.inherit {
+		return s.nextDeletes(), true
+	}
+	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+1, maxChunk))
+	for len(records) < cap(records) && len(s.listed) > 0 {
+		if obj, ok := s.listed[0].(T); ok {
+			key := object.Key(obj)
+			if _, changed := s.before[key]; !changed {
+				records = append(records, s.record(key, obj))
+			}
+		}
+		s.listed = s.listed[1:] // the slice itself is not written to: it may be the store's own
+	}
+	for len(records) < cap(records) && len(s.changed) > 0 {
+		obj := s.changed[0].(T)
+		records = append(records, s.record(object.Key(obj), obj))
+		s.changed = s.changed[1:]
+	}
+	if len(records) < cap(records) && s.marker && !s.more {
+		records = append(records, record[T]{kind: recordMarker, since: s.since})
+		s.marker = false
+	}
+	if len(records) == 0 {
+		return segment[T]{}, false
+	}
+	return segment[T]{Records: records, Events: countEvents(records), End: s.end}, true
+}
+
+// nextDeletes returns the next part of the deletes, which may be empty. The last part
+// ends at the position of the state.
+func (s *state[T]) nextDeletes() segment[T] {
+	n := min(len(s.deletes), maxChunk)
+	part := segment[T]{Events: n, End: -1}
+	for _, stored := range s.deletes[:n] {
+		obj := stored.(T)
+		e := Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
+		part.Records = append(part.Records, record[T]{key: object.Key(obj), event: e, since: s.since})
+	}
+	if s.deletes = s.deletes[n:]; len(s.deletes) == 0 {
+		s.inherit, part.End = false, s.end
+	}
+	return part
+}
+
+func (s *state[T]) record(key string, obj T) record[T] {
+	e := Event[T]{New: obj, Type: EventAdded, Origin: s.origin}
+	if s.origin == OriginResync {
+		e.Type, e.Old = EventUpdated, obj
+	}
+	return record[T]{key: key, event: e, since: s.since}
 }

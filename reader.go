@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/index"
@@ -87,4 +88,90 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 			i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
 		}
 	}
+}
+
+// WaitFor blocks until cond holds for the object of that key: for what the store
+// has now, or for any state that a later change brings, deletes included (cond
+// then gets the zero T and false). It returns a *SyncError if ctx or the informer
+// ends first, and a *StoreError if the store cannot be read. It may be called
+// before Run, but not in a watcher's callback; cond is called from the caller's
+// goroutine and must not change obj.
+func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
+	if cond == nil {
+		return fmt.Errorf("informer %s: WaitFor: cond is nil", i.opts.Name)
+	}
+	at := i.processor.log.Cursor()
+	defer at.Close()
+	obj, exists, err := i.Get(key)
+	if err != nil {
+		return err
+	}
+	if cond(obj, exists) {
+		return nil
+	}
+	for name := object.KeyOf(key); ; {
+		if s, ok := at.Next(maxChunk); ok {
+			for _, r := range s.Records {
+				if err := i.ended(ctx); err != nil {
+					return i.syncError(err, []string{key.String()})
+				}
+				if r.kind == recordEvent && r.key == name && cond(r.event.New, r.event.Type != EventDeleted) {
+					return nil
+				}
+			}
+			continue
+		}
+		if !at.Sleep() {
+			continue
+		}
+		select {
+		case <-at.Wake():
+		case <-i.stopped:
+			return i.syncError(ErrStopped, []string{key.String()})
+		case <-ctx.Done():
+			return i.syncError(ctx.Err(), []string{key.String()})
+		}
+	}
+}
+
+// WaitForResourceVersion blocks until the store has everything that the source
+// delivered up to rv. With the resourceVersion that a write returned, what Get
+// and List return afterwards includes that write. It returns a *SyncError if ctx
+// or the informer ends first, and another error if rv, or what the source
+// delivers, is no resourceVersion that can be compared.
+//
+// Changes for which Transform fails are reported and count as seen, although they
+// are not in the store. A version that the source never shows to this informer, because a selector
+// hides the write, is only passed with the next event or bookmark, which may take
+// a minute, or for ever where there are no bookmarks. It may be called before
+// Run, but not in a watcher's callback.
+func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
+	if rv == "" {
+		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, as that of objects of a fake is", i.opts.Name)
+	}
+	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
+		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
+	}
+	for {
+		now, moved := i.inlet.resourceVersion()
+		ok, err := reached(now, rv)
+		if err != nil {
+			return fmt.Errorf("informer %s: WaitForResourceVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
+		}
+		if ok {
+			return nil
+		}
+		if err := i.wait(ctx, moved, nil); err != nil {
+			return i.syncError(err, []string{"resourceVersion " + rv})
+		}
+	}
+}
+
+// ResourceVersion returns the version up to which the store has everything that
+// the source delivered, or "" before the first list is applied. With client-go's
+// fakes, whose objects have no versions, it stays at that of the last list. It does
+// not block.
+func (i *CustomCacheInformer[T]) ResourceVersion() string {
+	rv, _ := i.inlet.resourceVersion()
+	return rv
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -62,32 +61,6 @@ type pace struct {
 	records   int           // no more than this number of records
 	time      time.Duration // no more than the changes begun in this time
 	immediate bool          // a change is in the store when write returns
-}
-
-// found is what a store has under a key.
-type found[T Object] struct {
-	obj    T
-	exists bool
-	// known says that watchers may have been told of an object under the key, and uid is
-	// the UID of that object.
-	known bool
-	uid   types.UID
-	// doubtful says that the version of obj may belong to a state that the server has lost.
-	doubtful bool
-}
-
-// write is the kind of a change to the store.
-type write uint8
-
-const (
-	writeNothing write = iota
-	writeAdd
-	writeUpdate
-	writeDelete
-)
-
-func (w write) String() string {
-	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
 }
 
 // access is the part of the two kinds of storage that they have in common: attempts at
