@@ -16,7 +16,7 @@ import (
 func crowd(watchers int) (*prometheus.Metrics, *informer.Observer) {
 	h := informer.Health{Name: "Pod", ResourceVersion: "123456"}
 	for n := range watchers {
-		h.Watchers = append(h.Watchers, informer.WatcherStats{Name: fmt.Sprint("watcher-", n)})
+		h.Watchers = append(h.Watchers, informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: fmt.Sprint("watcher-", n)}})
 	}
 	m := fixed(h)
 	o := m.Observer()

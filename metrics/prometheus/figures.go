@@ -149,7 +149,7 @@ func populationOf(health map[string]informer.Health) population {
 		name := label(h.Name)
 		p.informers[name] = append(p.informers[name], &h)
 		for i := range h.Watchers {
-			s := &h.Watchers[i]
+			s := &h.Watchers[i].WatcherStats
 			w := watcherName{name, label(s.Name)}
 			p.watchers[w] = append(p.watchers[w], s)
 		}

@@ -110,7 +110,7 @@ func TestSweepsGetRarerWithTheNumberOfWatchers(t *testing.T) {
 	o := m.Observer()
 	for n := range 10_000 {
 		name := fmt.Sprint("w", n)
-		health.Watchers = append(health.Watchers, informer.WatcherStats{Name: name})
+		health.Watchers = append(health.Watchers, informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: name}})
 		o.Handled(informer.HandledInfo{Informer: "i", Watcher: name})
 	}
 	if asked > 8 || m.Kept() != 10_001 {
@@ -171,7 +171,7 @@ func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
 	comes := func() {}
 	m = prometheus.New(func() map[string]informer.Health {
 		comes() // after the state of health was taken, from the caller's view
-		return map[string]informer.Health{"i": {Name: "i", Watchers: []informer.WatcherStats{{Name: "there"}}}}
+		return map[string]informer.Health{"i": {Name: "i", Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "there"}}}}}
 	})
 	o, registry := m.Observer(), registered(m)
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "there"})

@@ -32,16 +32,16 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 	a := informer.Health{
 		Name: "i", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
 		Objects: 3, Queued: 4, SourceFailures: 5, StoreBusy: time.Second, Refused: 6, Tombstones: 7,
-		Watchers: []informer.WatcherStats{
-			{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second},
-			{Name: "w", Synced: true, Pending: 10, Delivered: 20, Failed: 30, Retried: 40, Merged: 50, Lagging: true, OldestWaiting: time.Minute},
-			{Name: "other", Synced: true},
+		Watchers: []informer.WatcherHealth{
+			{WatcherStats: informer.WatcherStats{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second}},
+			{WatcherStats: informer.WatcherStats{Name: "w", Synced: true, Pending: 10, Delivered: 20, Failed: 30, Retried: 40, Merged: 50, Lagging: true, OldestWaiting: time.Minute}},
+			{WatcherStats: informer.WatcherStats{Name: "other", Synced: true}},
 		},
 	}
 	b := informer.Health{
 		Name: "i", Watching: true, LastList: early, LastContact: late, LastProgress: late, ResourceVersion: "9",
 		Objects: 30, Queued: 40, SourceFailures: 50, StoreError: broken, StoreBusy: time.Minute, Refused: 60, Tombstones: 70,
-		Watchers: []informer.WatcherStats{{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}},
+		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}}},
 	}
 	want := values{
 		"synced": 0, "watching": 1, "stopped": 1, "last_list_timestamp_seconds": 1000.5, "last_contact_timestamp_seconds": 1000.5,
@@ -152,7 +152,7 @@ func TestNoNameBreaksAScrape(t *testing.T) {
 		for _, name := range hostile {
 			h := informer.Health{Name: name}
 			for _, w := range hostile {
-				h.Watchers = append(h.Watchers, informer.WatcherStats{Name: w, Delivered: 1})
+				h.Watchers = append(h.Watchers, informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: w, Delivered: 1}})
 			}
 			if asked {
 				health = append(health, h)
@@ -180,7 +180,7 @@ func TestNoNameBreaksAScrape(t *testing.T) {
 
 func TestNamesThatAreNotUTF8AreShownAsFarAsTheyAre(t *testing.T) {
 	m := fixed(
-		informer.Health{Name: "a\xffb", Objects: 1, Watchers: []informer.WatcherStats{{Name: "w\xff"}, {Name: "w\xfe"}}},
+		informer.Health{Name: "a\xffb", Objects: 1, Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w\xff"}}, {WatcherStats: informer.WatcherStats{Name: "w\xfe"}}}},
 		informer.Health{Name: "a\uFFFDb", Objects: 2},
 	)
 	o, registry := m.Observer(), registered(m)

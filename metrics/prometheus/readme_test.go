@@ -21,7 +21,7 @@ func full() []prom.Collector {
 	now := time.Unix(1, 0)
 	m := fixed(informer.Health{
 		Name: "i", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
-		Watchers: []informer.WatcherStats{{Name: "w"}},
+		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
 	})
 	o := m.Observer()
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
