@@ -91,9 +91,9 @@ func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, e
 //	cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)}
 //
 // They have g's Observer and ErrorHandler unless they have their own, and are in what
-// Health, Ready, Live and a [DebugHandler] say of g until they stop. They are no members:
-// neither Run nor WaitForSync takes notice of them. configure may be nil, for default
-// options. What it returns may be called from any goroutine, also before and without
+// Health, Ready, Live and the page of package debug say of g until they stop. They are no
+// members: neither Run nor WaitForSync takes notice of them. configure may be nil, for
+// default options. What it returns may be called from any goroutine, also before and without
 // g's Run, and does not block.
 func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	if configure == nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -42,7 +43,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t}
 	w.group.ErrorHandler = func(context.Context, error) {}
-	handler := informer.DebugHandler(&w.group)
+	handler := debug.Handler(w.group.Health)
 	mux := http.NewServeMux()
 	mux.Handle(mount, handler)
 	mux.Handle(prefix+mount, http.StripPrefix(prefix, handler))

@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/examples/operator/website"
 	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
@@ -88,7 +89,7 @@ func serve(address string, group *informer.Group) (stop func(), err error) {
 	mux.Handle("/livez", informer.ProbeHandler(group.Live))
 	mux.Handle("/readyz", informer.ProbeHandler(group.Ready))
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/debug/informers", informer.DebugHandler(group))
+	mux.Handle("/debug/informers", debug.Handler(group.Health))
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/internal/demo"
 	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
@@ -102,7 +103,7 @@ func serve(out io.Writer, address string, group *informer.Group) (stop func(), e
 	registry.MustRegister(metrics)
 
 	mux := http.NewServeMux()
-	mux.Handle("/debug/informers", informer.DebugHandler(group))
+	mux.Handle("/debug/informers", debug.Handler(group.Health))
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
