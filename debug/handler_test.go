@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -215,7 +218,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		inf := newInformer(t, src, options{Name: "maps", Store: store, ErrorHandler: ignore})
 		group := &informer.Group{}
 		h := debug.Handler(group.Health)
-		if shown := page(t, h); !strings.Contains(shown, "The group has no informers.") || len(look(t, h).Informers) != 0 {
+		if shown := page(t, h); !strings.Contains(shown, "There are no informers.") || len(look(t, h).Informers) != 0 {
 			t.Error("an empty group is not shown as one")
 		}
 		if err := group.Add(inf); err != nil {
@@ -423,6 +426,73 @@ func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 		synctest.Wait()
 		if w := look(t, h).Informers[0].Watchers[0]; len(w.Calls) != 1 || w.Calls[0] != "default/after" {
 			t.Errorf("it is being called for %q", w.Calls)
+		}
+	})
+}
+
+func TestAHandlerWithoutAHealthFunctionAnswers503(t *testing.T) {
+	for _, format := range []string{"html", "json"} {
+		answer := get(debug.Handler(nil), "/?format="+format)
+		if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "no health function") {
+			t.Errorf("as %s: %d, %s", format, answer.Code, answer.Body)
+		}
+	}
+}
+
+// A request that takes long must not add old figures behind newer ones: figures that shrink
+// are those of another watcher.
+func TestRequestsAtTheSameTimeKeepTheTrailInOrder(t *testing.T) {
+	var asked atomic.Int32
+	began, hold := make(chan struct{}), make(chan struct{})
+	h := debug.Handler(func() map[string]informer.Health {
+		n := asked.Add(1)
+		if n == 2 {
+			close(began)
+			<-hold
+		}
+		stats := informer.WatcherStats{Name: "w", Delivered: int(n)}
+		return map[string]informer.Health{"i": {Watchers: []informer.WatcherHealth{{WatcherStats: stats}}}}
+	})
+	look(t, h)
+	var long debugged
+	var both sync.WaitGroup
+	both.Go(func() { long = look(t, h) })
+	<-began
+	answered := make(chan struct{})
+	both.Go(func() { look(t, h); close(answered) })
+	select {
+	case <-answered:
+	case <-time.After(50 * time.Millisecond): // it waits for the first, as it should
+	}
+	close(hold)
+	both.Wait()
+	if w := long.Informers[0].Watchers[0]; w.EventsPerSecond == nil || len(w.Backlog) != 2 {
+		t.Errorf("the long request shows %+v", w)
+	}
+}
+
+func TestWatchersOfOneNameHaveTrailsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		h := debug.Handler(func() map[string]informer.Health {
+			watcher := func(rate int) informer.WatcherHealth {
+				return informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: rate * int(time.Since(begin).Seconds())}}
+			}
+			return map[string]informer.Health{
+				"a": {Name: "same", Watchers: []informer.WatcherHealth{watcher(1), watcher(2)}},
+				"b": {Name: "same", Watchers: []informer.WatcherHealth{watcher(3)}},
+			}
+		})
+		look(t, h)
+		sleepBubble(5 * time.Second)
+		var rates []float64
+		for _, i := range look(t, h).Informers {
+			for _, w := range i.Watchers {
+				rates = append(rates, *w.EventsPerSecond)
+			}
+		}
+		if want := []float64{1, 2, 3}; !slices.Equal(rates, want) {
+			t.Errorf("their rates are %v, not %v", rates, want)
 		}
 	})
 }

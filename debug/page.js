@@ -1,13 +1,13 @@
 "use strict";
-// The server draws the page. This puts a newer one in its place, once a second, until
-// somebody asks for a pause: who reads with a magnifier or a screen reader may need one.
+// The server renders the page. This script replaces its content with a newer one, once a
+// second. The button stops that: readers with a magnifier or a screen reader may need a pause.
 const connection = document.getElementById("connection");
 const pause = document.createElement("button");
 pause.type = "button";
 pause.textContent = "Pause";
 connection.after(" ", pause);
 
-// Not relative: to an address with a password in it, as of who has typed one, none may go.
+// Not relative: fetch refuses an address with a password, and the page's own may have one.
 const address = location.origin + location.pathname + "?format=html";
 let paused = false;
 pause.addEventListener("click", () => {
@@ -20,10 +20,10 @@ async function refresh() {
   if (!answer.ok) throw new Error(answer.status);
   const next = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (paused) return;
-  // Only if it says something new, so that a screen reader does not read it every time.
+  // Only a new text is set, because a screen reader reads it again each time.
   const summary = document.getElementById("summary"), says = next.getElementById("summary").textContent;
   if (summary.textContent !== says) summary.textContent = says;
-  // What was scrolled stays so, and the focus where it is.
+  // Scroll positions and the focus stay where they are.
   const scrolled = [...document.querySelectorAll(".scroll")].map((s) => s.scrollLeft);
   const reached = ".scroll, main a", focused = [...document.querySelectorAll(reached)].indexOf(document.activeElement);
   document.querySelector("main").replaceWith(next.querySelector("main"));

@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// trailLength is how far back the page looks, trailStep how often it does at most.
+	// trailLength is how far back charts and rates reach.
 	trailLength = time.Minute
-	trailStep   = 900 * time.Millisecond // the page asks once a second
+	// trailStep is the least distance of two sightings in a trail. A page asks once a
+	// second; several pages, or a fast client, must not make a trail longer.
+	trailStep = 900 * time.Millisecond
 )
 
-// hung is how long a call may take before it is named, as for an informer.
-const hung = 10 * time.Second
-
-// trailID tells the watchers of a page from each other.
+// trailID identifies a watcher. Watchers of one informer may have the same name: number
+// counts them from 0, in the order of Health.Watchers.
 type trailID struct {
-	informer string
-	watcher  watcherID
+	informer, watcher string
+	number            int
 }
 
-// trail is what was seen of a watcher in the last minute, the oldest first.
+// trail is the record of a watcher over the last minute, the oldest sighting first.
 type trail struct{ seen []sighting }
 
+// sighting is the state of a watcher in one look.
 type sighting struct {
 	at      time.Time
 	pending int
-	done    int // events that it was called for, and that will not come again
+	done    int // events that were handled or given up
 }
 
 // point is one point of a chart.
@@ -37,29 +38,26 @@ type point struct {
 	Pending    int     `json:"pending"`
 }
 
-// add notes what is seen now.
+// add appends a sighting at now, and forgets those of more than a minute before.
 func (t *trail) add(now time.Time, s informer.WatcherStats) {
 	next := sighting{at: now, pending: s.Pending, done: s.Delivered + s.Failed}
 	switch last := len(t.seen) - 1; {
 	case last >= 0 && next.done < t.seen[last].done:
-		t.seen = t.seen[:0] // another watcher of that name
+		t.seen = t.seen[:0] // another watcher has the name now
 	case last > 0 && now.Sub(t.seen[last-1].at) < trailStep:
-		t.seen = t.seen[:last] // seen too often: the newest sighting takes the place of the last
+		t.seen = t.seen[:last] // too close: next replaces the last sighting
 	}
-	old := 0
-	for old < len(t.seen) && now.Sub(t.seen[old].at) > trailLength {
-		old++
-	}
-	t.seen = append(t.seen[:0], t.seen[old:]...)
+	t.seen = slices.DeleteFunc(t.seen, func(s sighting) bool { return now.Sub(s.at) > trailLength })
 	t.seen = append(t.seen, next)
 }
 
-// rate returns how many events a second were done with in the last ten seconds, or since
-// the last sighting if that was before them; nil if there was none.
+// rate returns how many events per second were handled or given up during the last ten
+// seconds. If only one sighting is so recent, the rate is that since the sighting before. It
+// returns nil if there is only one sighting.
 func (t *trail) rate() *float64 {
 	last := len(t.seen) - 1
 	now, since := t.seen[last], last-1
-	for since > 0 && now.at.Sub(t.seen[since-1].at) <= hung {
+	for since > 0 && now.at.Sub(t.seen[since-1].at) <= late {
 		since--
 	}
 	if since < 0 || !now.at.After(t.seen[since].at) {
@@ -69,16 +67,16 @@ func (t *trail) rate() *float64 {
 	return &rate
 }
 
-// stalled reports whether it was seen that nothing was done with for as long as a call
-// may take.
+// stalled reports whether the trail shows that no event was handled for ten seconds.
 func (t *trail) stalled() bool {
 	last := t.seen[len(t.seen)-1]
 	same := slices.IndexFunc(t.seen, func(s sighting) bool { return s.done == last.done })
-	return last.at.Sub(t.seen[same].at) >= hung
+	return last.at.Sub(t.seen[same].at) >= late
 }
 
-// points returns the line of what waited.
-func (t *trail) points(now time.Time) []point {
+// points returns the chart of waiting events, as seen from the last sighting.
+func (t *trail) points() []point {
+	now := t.seen[len(t.seen)-1].at
 	points := make([]point, 0, len(t.seen))
 	for _, s := range t.seen {
 		points = append(points, point{SecondsAgo: now.Sub(s.at).Seconds(), Pending: s.pending})
