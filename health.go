@@ -18,50 +18,52 @@ const deadStore = 5 * time.Minute
 // returns it. It is a value; its zero value is that of no informer.
 type Health struct {
 	// Name is Options.Name.
-	Name string
+	Name string `json:"name"`
 	// Started says whether Run has been called and the watchers' goroutines are
 	// live, Stopped whether its ctx has ended.
-	Started, Stopped bool
+	Started bool `json:"started"`
+	Stopped bool `json:"stopped"`
 	// Synced says whether the first list is in the store.
-	Synced bool
+	Synced bool `json:"synced"`
 	// Watching says whether a watch is open.
-	Watching bool
+	Watching bool `json:"watching"`
 	// LastList is when the last list, or stream of the first state, was complete,
 	// LastContact when the source last answered, other than with an error, or sent
 	// anything. A quiet watch brings a bookmark about once a minute. Zero is never.
-	LastList, LastContact time.Time
+	LastList    time.Time `json:"lastList,omitzero"`
+	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which everything is in the store,
 	// LastProgress when that was last found, by a change, a list or a bookmark that was
 	// applied, as they come about once a minute. Zero is never.
-	ResourceVersion string
-	LastProgress    time.Time
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	LastProgress    time.Time `json:"lastProgress,omitzero"`
 	// Store is the type of Options.Store, "in memory" if there is none.
-	Store string
+	Store string `json:"-"`
 	// Objects is how many objects the store has, as far as the informer has put them
 	// there and found them at the start. It is -1 over a Durable that has indexes of
 	// its own and was not empty: it is not read through.
-	Objects int
+	Objects int `json:"objects"`
 	// Queued is how many changes, and bookmarks, have arrived and are not in the store yet.
-	Queued int
+	Queued int `json:"queued"`
 	// SourceError is what listing or watching fails with now, SourceFailures how
 	// often in a row it has. Nil and 0 once it works again.
-	SourceError    error
-	SourceFailures int
+	SourceError    error `json:"-"`
+	SourceFailures int   `json:"sourceFailures,omitempty"`
 	// StoreError is the operation on the store that fails now, or that has not
 	// returned for more than 10 s, else nil.
-	StoreError error
+	StoreError error `json:"-"`
 	// StoreBusy is for how long the operation on the store that is under way
 	// has taken, 0 if there is none.
-	StoreBusy time.Duration
+	StoreBusy time.Duration `json:"-"`
 	// Refused is how many changes the store has refused, see ErrPermanent.
-	Refused int
+	Refused int `json:"refused,omitempty"`
 	// Tombstones is how many deleted objects a Durable store keeps because some watcher
 	// has not handled their end.
-	Tombstones int
+	Tombstones int `json:"tombstones,omitempty"`
 	// Watchers are figures about the watchers that are registered, or were when the
 	// informer stopped, sorted by name, and those of one name in the order in which they
 	// were added.
-	Watchers []WatcherHealth
+	Watchers []WatcherHealth `json:"watchers"`
 }
 
 // Health returns how the informer is doing. It does not block, also while the
@@ -139,43 +141,29 @@ func (h Health) Live() error {
 }
 
 // MarshalJSON encodes h with names in camel case, errors as text and durations in
-// seconds, such as "storeBusySeconds". Times that are zero, and what says that
-// something is wrong where nothing is, are left out.
+// seconds, such as "storeBusySeconds". It omits times that are zero, a number of objects
+// that is not known, and the errors and counts of faults if there are none. It omits Store,
+// and of each watcher everything except its WatcherStats; package debug shows these, too.
 func (h Health) MarshalJSON() ([]byte, error) {
-	text := func(err error) string {
-		if err == nil {
-			return ""
-		}
-		return err.Error()
-	}
-	objects := &h.Objects
-	if h.Objects < 0 {
-		objects = nil
-	}
-	return json.Marshal(struct {
-		Name             string          `json:"name"`
-		Started          bool            `json:"started"`
-		Stopped          bool            `json:"stopped"`
-		Synced           bool            `json:"synced"`
-		Watching         bool            `json:"watching"`
-		LastList         time.Time       `json:"lastList,omitzero"`
-		LastContact      time.Time       `json:"lastContact,omitzero"`
-		ResourceVersion  string          `json:"resourceVersion,omitempty"`
-		LastProgress     time.Time       `json:"lastProgress,omitzero"`
+	type fields Health // has the tags, but not this method
+	encoded := struct {
+		fields
 		Objects          *int            `json:"objects,omitempty"`
-		Queued           int             `json:"queued"`
 		SourceError      string          `json:"sourceError,omitempty"`
-		SourceFailures   int             `json:"sourceFailures,omitempty"`
 		StoreError       string          `json:"storeError,omitempty"`
 		StoreBusySeconds float64         `json:"storeBusySeconds,omitempty"`
-		Refused          int             `json:"refused,omitempty"`
-		Tombstones       int             `json:"tombstones,omitempty"`
 		Watchers         []WatcherHealth `json:"watchers"`
-	}{
-		h.Name, h.Started, h.Stopped, h.Synced, h.Watching, h.LastList, h.LastContact, h.ResourceVersion,
-		h.LastProgress, objects, h.Queued,
-		text(h.SourceError), h.SourceFailures, text(h.StoreError), h.StoreBusy.Seconds(), h.Refused, h.Tombstones, append([]WatcherHealth{}, h.Watchers...),
-	})
+	}{fields: fields(h), StoreBusySeconds: h.StoreBusy.Seconds(), Watchers: append([]WatcherHealth{}, h.Watchers...)}
+	if h.Objects >= 0 {
+		encoded.Objects = &h.Objects
+	}
+	if h.SourceError != nil {
+		encoded.SourceError = h.SourceError.Error()
+	}
+	if h.StoreError != nil {
+		encoded.StoreError = h.StoreError.Error()
+	}
+	return json.Marshal(encoded)
 }
 
 // ProbeHandler returns a handler that answers 200 while check returns nil and 503

@@ -32,7 +32,8 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 			synctest.Wait()
 			got := inf.Health()
 			got.LastList, got.LastContact, got.LastProgress, got.Watchers = time.Time{}, time.Time{}, time.Time{}, nil
-			if want.Name = "ConfigMap"; want.Synced {
+			want.Name, want.Store = "ConfigMap", "in memory"
+			if want.Synced {
 				want.Objects = 1
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -255,8 +256,11 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 		src.Apply(object("c", "1"))
 		src.Apply(object("a", "3"))
 		sleepBubble(time.Minute)
-		picky := informer.WatcherStats{Name: "picky", Synced: true, Failed: 4}
-		want := []informer.WatcherStats{picky, {Name: "slow", Synced: true, Delivered: 2, Pending: 2, OldestWaiting: time.Minute}}
+		picky := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "picky", Synced: true, Failed: 4}}
+		want := []informer.WatcherHealth{picky, {
+			WatcherStats: informer.WatcherStats{Name: "slow", Synced: true, Delivered: 2, Pending: 2, OldestWaiting: time.Minute},
+			Calls:        []string{"default/c"},
+		}}
 		for range 10 { // the order could be right by chance
 			if diff := cmp.Diff(want, inf.Health().Watchers); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
@@ -264,7 +268,7 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 		}
 		close(hold)
 		slow.Remove()
-		if diff := cmp.Diff([]informer.WatcherStats{picky}, inf.Health().Watchers); diff != "" {
+		if diff := cmp.Diff([]informer.WatcherHealth{picky}, inf.Health().Watchers); diff != "" {
 			t.Errorf("once it is removed (-want +got):\n%s", diff)
 		}
 	})
@@ -331,6 +335,15 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 	}
 }
 
+// decoded returns the value of a JSON text, in which the order of names does not count.
+func decoded(t *testing.T, text string) (value any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return value
+}
+
 func TestHealthAsJSON(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -341,8 +354,11 @@ func TestHealthAsJSON(t *testing.T) {
 			Name: "Pod", Started: true, Synced: true, LastList: at, LastContact: at.Add(time.Minute), ResourceVersion: "1000",
 			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7,
 			StoreError: &informer.StoreError{Op: "get", Key: "default/a", Err: errors.New(`"disk" full`)}, StoreBusy: 1500 * time.Millisecond, Refused: 2,
-			Watchers:     []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond}}},
-			LastProgress: at.Add(time.Second), Objects: 12, Queued: 4,
+			Watchers: []informer.WatcherHealth{{
+				WatcherStats: informer.WatcherStats{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond},
+				Calls:        []string{"default/a"}, Retries: []string{"default/b"}, Hung: true, Retrying: true,
+			}},
+			LastProgress: at.Add(time.Second), Objects: 12, Queued: 4, Store: "in memory",
 		}, `{"name":"Pod","started":true,"stopped":false,"synced":true,"watching":false,` +
 			`"lastList":"2026-07-01T12:00:00Z","lastContact":"2026-07-01T12:01:00Z","resourceVersion":"1000",` +
 			`"lastProgress":"2026-07-01T12:00:01Z","objects":12,"queued":4,` +
@@ -354,9 +370,12 @@ func TestHealthAsJSON(t *testing.T) {
 		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"objects":0,"queued":0,"watchers":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.Marshal(test.health)
-			if diff := cmp.Diff(test.want, string(got)); diff != "" || err != nil {
-				t.Errorf("%v (-want +got)\n%s", err, diff)
+			text, err := json.Marshal(test.health)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(decoded(t, test.want), decoded(t, string(text))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}

@@ -13,29 +13,29 @@ import (
 // Merged. It is a value, and its zero value means nothing.
 type WatcherStats struct {
 	// Name is WatcherOptions.Name.
-	Name string
+	Name string `json:"name"`
 	// Synced says whether Registration.Synced is closed.
-	Synced bool
+	Synced bool `json:"synced"`
 	// Pending is how many events wait for the watcher now, the one that it is
 	// being called for included. After Stopped it is how many were never
 	// delivered. While the watcher is being told a state, it may be a little
 	// too high, or too low by what a Scanner has not been asked for yet; in a burst, by the last 15 events, which are counted together.
-	Pending int
+	Pending int `json:"pending"`
 	// Delivered is how many events the watcher has handled without an error.
-	Delivered int
+	Delivered int `json:"delivered"`
 	// Failed is how many events were given up after an error.
-	Failed int
+	Failed int `json:"failed"`
 	// Retried is how many calls repeated one that had failed.
-	Retried int
+	Retried int `json:"retried"`
 	// Merged is how many events were merged into others, or have undone each other:
 	// beyond WatcherOptions.MaxBacklog, or because of Workers or Retry.
-	Merged int
+	Merged int `json:"merged"`
 	// Lagging says whether the watcher has fallen behind by more than
 	// WatcherOptions.MaxBacklog and has not caught up yet, as Observer.Lagging does.
-	Lagging bool
+	Lagging bool `json:"lagging"`
 	// OldestWaiting is for how long the oldest event that is not handled has been
 	// waiting, 0 if there is none, and after Stopped.
-	OldestWaiting time.Duration
+	OldestWaiting time.Duration `json:"-"`
 }
 
 // WatcherHealth is how a watcher is doing: its figures, and what it is being called for.
@@ -50,20 +50,14 @@ type WatcherHealth struct {
 	Hung, Retrying bool
 }
 
-// MarshalJSON encodes the figures with names in camel case and OldestWaiting in
-// seconds.
+// MarshalJSON encodes the figures with names in camel case, and OldestWaiting in seconds as
+// "oldestWaitingSeconds".
 func (s WatcherStats) MarshalJSON() ([]byte, error) {
+	type fields WatcherStats // has the tags, but not this method
 	return json.Marshal(struct {
-		Name                 string  `json:"name"`
-		Synced               bool    `json:"synced"`
-		Pending              int     `json:"pending"`
-		Delivered            int     `json:"delivered"`
-		Failed               int     `json:"failed"`
-		Retried              int     `json:"retried"`
-		Merged               int     `json:"merged"`
-		Lagging              bool    `json:"lagging"`
+		fields
 		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
-	}{s.Name, s.Synced, s.Pending, s.Delivered, s.Failed, s.Retried, s.Merged, s.Lagging, s.OldestWaiting.Seconds()})
+	}{fields(s), s.OldestWaiting.Seconds()})
 }
 
 // retriesShown is the largest number of keys in WatcherHealth.Retries.
