@@ -83,7 +83,7 @@ func TestTheReflectorIsThreeLevelsQuieterAlsoAboutWatchList(t *testing.T) {
 			synctest.Wait()
 			stop()
 			for _, e := range lines() {
-				if e.Type == ktesting.LogInfo && e.Verbosity <= 2 && !documentedLines(t)[lineOf(e)] {
+				if e.Type == ktesting.LogInfo && e.Verbosity <= 2 && !documentedLines(t, "doc.go")[lineOf(e)] {
 					t.Errorf("%s: V(%d) %s", name, e.Verbosity, e.Message)
 				}
 			}

@@ -1,25 +1,75 @@
 package informer_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
+const module = "github.com/customcacheinformer/informer"
+
+// testPackages are the packages under internal that only tests and examples use.
+var testPackages = []string{"model", "parity", "testkit", "demo", "migrating", "restart"}
+
+func isTestPackage(dir string) bool {
+	name, internal := strings.CutPrefix(filepath.ToSlash(dir), "internal/")
+	name, _, _ = strings.Cut(name, "/")
+	return internal && slices.Contains(testPackages, name)
+}
+
+// moduleFiles returns the Go files of the root module except tests, by directory.
+func moduleFiles(t *testing.T) map[string][]string {
+	t.Helper()
+	files := map[string][]string{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || path == ".":
+			return err
+		case entry.IsDir():
+			_, err := os.Stat(filepath.Join(path, "go.mod"))
+			if err == nil || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") || isTestPackage(path) {
+				return filepath.SkipDir
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			files[filepath.Dir(path)] = append(files[filepath.Dir(path)], path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{".", "debug", "enqueue", "internal/source"} {
+		if len(files[filepath.FromSlash(dir)]) == 0 {
+			t.Fatalf("found no files in %s", dir)
+		}
+	}
+	return files
+}
+
+// goList returns what go list prints about the root module, one word after the other.
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Env = append(cmd.Environ(), "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
 // TestTheRootModuleNeedsOnlyWhatItSays guards the module graph of every user.
 func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
-	goList := func(args ...string) []string {
-		cmd := exec.Command("go", append([]string{"list"}, args...)...)
-		cmd.Env = append(cmd.Environ(), "GOWORK=off")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Fields(string(out))
-	}
-	direct := goList("-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all")
+	direct := goList(t, "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all")
 	want := []string{
 		"github.com/google/go-cmp", "go.uber.org/goleak",
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils",
@@ -29,17 +79,50 @@ func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
 	}
 
 	library := regexp.MustCompile(`^(k8s\.io/(client-go|apimachinery|utils|klog/v2)|github\.com/customcacheinformer/informer)(/|$)`)
-	for _, pkg := range []string{".", "./informertest", "./store", "./store/storetest"} {
-		for _, path := range goList("-f", `{{join .Imports "\n"}}`, pkg) {
+	for _, pkg := range []string{".", "./debug", "./enqueue", "./informertest", "./store", "./store/storetest"} {
+		for _, path := range goList(t, "-f", `{{join .Imports "\n"}}`, pkg) {
 			first, _, _ := strings.Cut(path, "/")
 			if strings.Contains(first, ".") && !library.MatchString(path) {
 				t.Errorf("%s imports %s", pkg, path)
 			}
 		}
 	}
-	for _, path := range goList("-f", `{{join .Imports "\n"}}`, ".") {
+	for _, path := range goList(t, "-f", `{{join .Imports "\n"}}`, ".") {
 		if path == "testing" {
 			t.Error("the library imports testing")
+		}
+	}
+}
+
+func TestProgramsWithoutThePageDoNotContainTemplates(t *testing.T) {
+	for _, path := range goList(t, "-deps", ".") {
+		if strings.Contains(path, "template") {
+			t.Errorf("the library depends on %s", path)
+		}
+	}
+}
+
+// The root package is built from the packages under internal, so none of those imports it.
+func TestImportsPointOneWay(t *testing.T) {
+	seen := 0
+	for _, line := range goList(t, "-f", `{{.ImportPath}}:{{join .Imports ","}}`, "./internal/...") {
+		path, imports, _ := strings.Cut(line, ":")
+		if isTestPackage(strings.TrimPrefix(path, module+"/")) {
+			continue
+		}
+		seen++
+		if slices.Contains(strings.Split(imports, ","), module) {
+			t.Errorf("%s imports the root package", path)
+		}
+	}
+	if seen < 3 {
+		t.Errorf("found %d packages under internal", seen)
+	}
+	for pkg, unwanted := range map[string]string{"./internal/eventlog": "k8s.io/", ".": "k8s.io/api/"} {
+		for _, path := range goList(t, "-f", `{{join .Imports "\n"}}`, pkg) {
+			if strings.HasPrefix(path+"/", unwanted) {
+				t.Errorf("%s imports %s", pkg, path)
+			}
 		}
 	}
 }

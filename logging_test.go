@@ -7,8 +7,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,55 +63,66 @@ func lineOf(e ktesting.LogEntry) logLine {
 	return logLine{fmt.Sprintf("V(%d)", e.Verbosity), e.Message}
 }
 
-// documentedLines returns the lines that section Logging of doc.go lists.
-func documentedLines(t *testing.T) map[logLine]bool {
+// documentedLines returns the lines that the section Logging of a file lists, such as doc.go.
+func documentedLines(t *testing.T, file string) map[logLine]bool {
 	t.Helper()
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
+	lines := map[logLine]bool{}
+	doc, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lines
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(doc), "// # Logging\n")
 	section, _, _ = strings.Cut(section, "// # ")
-	lines := map[logLine]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^//\t(\S+) +(.+)$`).FindAllStringSubmatch(section, -1) {
 		lines[logLine{row[1], row[2]}] = true
 	}
 	return lines
 }
 
-// loggedLines returns the lines that the code of the library logs.
-func loggedLines(t *testing.T) map[logLine]bool {
+// loggedLines returns the lines that the packages of the root module log, by the file that
+// must document them: the doc.go of the package, and for internal packages that of the root.
+func loggedLines(t *testing.T) map[string]map[logLine]bool {
 	t.Helper()
-	lines := map[logLine]bool{}
-	for _, name := range libraryFiles(t) {
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
+	lines := map[string]map[logLine]bool{}
+	for dir, files := range moduleFiles(t) {
+		doc := filepath.Join(dir, "doc.go")
+		if strings.HasPrefix(filepath.ToSlash(dir), "internal/") {
+			doc = "doc.go"
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				if line, err := loggedLine(call); err != nil {
-					t.Errorf("%v: %v", fset.Position(call.Pos()), err)
-				} else if line != (logLine{}) {
-					lines[line] = true
-				}
+		if lines[doc] == nil {
+			lines[doc] = map[logLine]bool{}
+		}
+		fset, logs := token.NewFileSet(), false
+		var parsed []*ast.File
+		for _, name := range files {
+			file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return true
-		})
+			parsed = append(parsed, file)
+			for _, imported := range file.Imports {
+				logs = logs || strings.Contains(imported.Path.Value, "k8s.io/klog") || strings.Contains(imported.Path.Value, "logr")
+			}
+		}
+		if !logs { // Info and Error are methods of something that is no logger
+			continue
+		}
+		for _, file := range parsed {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if line, err := loggedLine(call); err != nil {
+						t.Errorf("%v: %v", fset.Position(call.Pos()), err)
+					} else if line != (logLine{}) {
+						lines[doc][line] = true
+					}
+				}
+				return true
+			})
+		}
 	}
 	return lines
-}
-
-// libraryFiles returns the files of this module that are in the build of the library.
-func libraryFiles(t *testing.T) []string {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}
-{{end}}{{end}}{{end}}`, ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
 // loggedLine returns the line that a call logs, or an empty logLine if the call does not log.
@@ -132,8 +144,15 @@ func loggedLine(call *ast.CallExpr) (logLine, error) {
 	}
 	if v, ok := method.X.(*ast.CallExpr); ok {
 		if at, ok := v.Fun.(*ast.SelectorExpr); ok && at.Sel.Name == "V" {
-			line.level = "V(" + v.Args[0].(*ast.BasicLit).Value + ")"
+			level, ok := v.Args[0].(*ast.BasicLit)
+			if !ok {
+				return line, errors.New("logs at a level that is no number")
+			}
+			line.level = "V(" + level.Value + ")"
 		}
+	}
+	if len(call.Args) <= text {
+		return line, errors.New("logs no text")
 	}
 	literal, ok := call.Args[text].(*ast.BasicLit)
 	if !ok {
@@ -146,10 +165,12 @@ func loggedLine(call *ast.CallExpr) (logLine, error) {
 
 func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
 	logged := loggedLines(t)
-	if diff := cmp.Diff(documentedLines(t), logged); diff != "" {
-		t.Errorf("the lines in doc.go are not those of the code (-doc.go +code):\n%s", diff)
+	for file, lines := range logged {
+		if diff := cmp.Diff(documentedLines(t, file), lines); diff != "" {
+			t.Errorf("the lines in %s are not those of the code (-%[1]s +code):\n%s", file, diff)
+		}
 	}
-	if len(logged) < 11 {
+	if root, enqueue := logged["doc.go"], logged[filepath.Join("enqueue", "doc.go")]; len(root) < 11 || len(enqueue) < 3 {
 		t.Errorf("found %v", logged)
 	}
 }
@@ -171,7 +192,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 			}
 		}
 		want := map[logLine]int{}
-		for line := range documentedLines(t) {
+		for line := range documentedLines(t, "doc.go") {
 			want[line] = 1
 		}
 		want[logLine{"ERROR", "Informer reports an error"}] = 4 // source, store, event, and the end of the retries of that event

@@ -12,6 +12,20 @@
 // at once for one key, however many events there are, and again after a failure. Most of that
 // is the work of the workqueue; [NewQueue] makes one of the usual kind.
 //
+// # Logging
+//
+// [Run] logs with the logger of its ctx, as klog.FromContext finds it. Every line has the
+// name of the queue:
+//
+//	ERROR  Reconciling has failed
+//	       for each failed call, if there is no ErrorHandler, with the key
+//	INFO   Stopped before the informers have synced
+//	       once, with the reason; no worker was started
+//	INFO   The workers cannot stop until calls return
+//	       names the keys of calls that do not return after a stop
+//
+// # Example
+//
 // The example operator, in examples/operator, is a whole program; docs/operator.md follows one
 // event through it, and says when a plain watcher is enough.
 package enqueue
