@@ -25,9 +25,9 @@ import (
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
-// The page shows the state, source, store and errors of each informer. Of each watcher it
-// shows how many events wait and for how long, how many are handled per second, and the
-// objects that the watcher is being called for. Every entry of health is shown alike: a
+// The page shows the state, source, store and errors of each informer, sorted by name. Of each
+// watcher it shows how many events wait and for how long, how many are handled per second, and
+// the objects that the watcher is being called for. Every entry of health is shown alike: a
 // member of a group, an informer of [informer.Group.SharedIndexInformerFunc], or anything
 // else that has a Health.
 //

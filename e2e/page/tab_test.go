@@ -198,7 +198,7 @@ func (w watcherShown) name() string  { return w.Cells["Watcher"] }
 func (w watcherShown) state() string { return w.Cells["State"] }
 
 // informer returns the content about the named informer, and watcher the content about the
-// named watcher of the first informer. Both return an empty value if the page shows none.
+// first watcher of that name. Both return an empty value if the page shows none.
 func (c content) informer(name string) informerShown {
 	if i := slices.IndexFunc(c.Informers, func(i informerShown) bool { return i.Name == name }); i >= 0 {
 		return c.Informers[i]
@@ -207,8 +207,8 @@ func (c content) informer(name string) informerShown {
 }
 
 func (c content) watcher(name string) watcherShown {
-	if len(c.Informers) > 0 {
-		for _, w := range c.Informers[0].Watchers {
+	for _, i := range c.Informers {
+		for _, w := range i.Watchers {
 			if w.name() == name {
 				return w
 			}
