@@ -1,9 +1,9 @@
-// Package informer lists and watches one Kubernetes resource, keeps its state in
-// any store, and tells any number of watchers what changes, each at its own pace.
+// Package informer lists and watches one Kubernetes resource, keeps its state in any store,
+// and delivers every change to any number of watchers, each at its own pace.
 //
-// [New] makes a [CustomCacheInformer] of a source, which [ListWatch] makes of a
-// client. AddWatcher registers a [ResourceWatcher]; Run does the work until its
-// ctx ends. Get, List, ByIndex and All read what is known ([Reader]).
+// [New] makes a [CustomCacheInformer] from a source. [ListWatch] makes a source from a
+// client. AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
+// Get, List, ByIndex and All read the known state, see [Reader].
 //
 //	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
 //	…
@@ -23,184 +23,186 @@
 //	    │
 //	queue         client-go's DeltaFIFO or RealFIFO
 //	    │
-//	apply loop    decides, writes to the store, then tells
+//	apply loop    decides, writes to the store, then publishes the event
 //	    │
-//	event log     every event once, for all listeners
+//	event log     every event once, shared by all listeners
 //	    ├─────────────┐
-//	pop, run      pop, run      two goroutines per listener: one reads the log and keeps what
-//	                            waits, one calls the watcher, or has its workers call it
+//	pop, run      pop, run      two goroutines per listener: pop reads the log and keeps the
+//	                            backlog, run calls the watcher or has its workers call it
 //
-// Nothing downstream can block anything upstream, except a store that fails:
-// then the apply loop tries again, and behind it the reflector stops reading, so
-// that the API server, which remembers, is what waits.
+// No part can block a part above it, with one exception: a store that fails. Then the apply
+// loop tries again, and the reflector stops reading. The waiting changes stay with the API
+// server, which remembers them.
 //
 // # What is promised
 //
-//  1. Start. Watchers may be added before, during and after the start of Run.
-//     Run, AddWatcher and Remove may come in any order and from any goroutine, a
-//     watcher's own callback included. Nothing deadlocks and no event is dropped.
-//     No request is made before the goroutines of every listener registered so
-//     far are live. The one thing that cannot work is to wait in a callback for
-//     Stopped, WaitForSync or the end of Run.
+//  1. Start. Watchers may be added before, during and after the start of Run. Run, AddWatcher
+//     and Remove may be called in any order and from any goroutine, also from a watcher's own
+//     callback. Nothing deadlocks and no event is dropped. The informer makes no request
+//     before the goroutines of all watchers registered so far are live. Only one thing cannot
+//     work: a callback must not wait for Stopped, WaitForSync or the end of Run.
 //
-//  2. Order. A registration is called by one goroutine at a time, unless it asks
-//     for Workers, and is told of the changes of one object in the order in which
-//     the store took them, one after the other. The store is changed before anyone
-//     is told; changes that come close together are told together, up to 1 ms after
-//     the first of them, or when the call of the store that is under way by then has
-//     returned. One watcher that is registered twice is called from two goroutines.
+//  2. Order. One goroutine at a time calls the watcher of a registration, unless the
+//     registration asks for Workers. The watcher gets the events of one object one after the
+//     other, in the order in which the store took the changes. The store is changed before any
+//     watcher gets the event. Changes that come close together are published together: up to
+//     1 ms after the first of them, or, if a call of the store is under way by then, when that
+//     call has returned. A watcher that is registered twice is called from two goroutines.
 //
-//  3. Joining. AddWatcher does not block. The watcher is told the state as of the
-//     call, as added events with OriginInitial, and then every change after it: no
-//     gap, no duplicate. The Old of an event is the New of the event before it
-//     (an equal object, if the store does not return the very one it was given).
-//     Joining does not hold up anybody else, also if the store is slow to list.
+//  3. Joining. AddWatcher does not block. The watcher gets the state as of the call, as added
+//     events with OriginInitial, and then every change after it: no gap, no duplicate. The Old
+//     of an event is the New of the event before it. (It is an equal object if the store does
+//     not return the very object that it was given.) A watcher that joins delays no other part
+//     of the informer, also if the store is slow to list.
 //
-//  4. Synced. [Registration.Synced] is closed once that watcher has been called for
-//     everything of its initial state, also if a call returned an error or, if that
-//     is recovered, panicked, also if the state is empty; never after it was removed
-//     or the informer was stopped. Synced of the informer is closed once everything
-//     of the first list is in the store, or was refused or could not be used and
-//     was reported. A list that holds an object of
-//     another type fails as a whole, so that it never passes for an empty one.
-//     WaitForSync returns a [*SyncError] that says who is late and why.
+//  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object
+//     of its initial state. A call that returned an error counts, and so does one that panicked
+//     if the panic is recovered. An empty state counts too. The channel is never closed after
+//     the watcher was removed or the informer was stopped. Synced of the informer is closed
+//     once every object of the first list is in the store, or was reported because the store
+//     refused it or because it could not be used. A list that holds an object of another type
+//     fails as a whole, so that it is never taken for an empty list. WaitForSync returns a
+//     [*SyncError] that says who is late and why.
 //
-//  5. Deletes are not missed while the informer runs, also not across a relist. An
-//     object that was deleted and created again meanwhile, so that its UID is
-//     another, is a delete and an add. Old of a delete is never nil; if it was not
-//     seen happening, FinalStateUnknown is set. With a store that is a [Durable] they
-//     are not missed across a restart or a crash either: what some watcher has not
-//     handled, and what happened while none was registered, is told before all else to
-//     those that are registered when Run is called and to whoever registers up to a
-//     minute after the first of them, perhaps for the second time. An object that was
-//     added and deleted while it waited to be merged is not told at all, nor is one that
-//     a store has lost which loses its last writes in a crash, see Durable.
+//  5. Deletes are not missed while the informer runs, also not across a relist. If an object
+//     was deleted and created again in between, so that it has another UID, watchers get a
+//     delete and an add. Old of a delete is never nil. FinalStateUnknown is set if the delete
+//     itself was not seen. With a store that is a [Durable], deletes are not missed across a
+//     restart or a crash either. Some deletes may be left from before: those that some watcher
+//     has not handled, and those that happened while no watcher was registered. They are
+//     delivered before anything else, perhaps for the second time, to the watchers that are
+//     registered when Run is called, and to those that register up to a minute after the first
+//     of them. Two kinds of deletes are not delivered. One is the delete of an object whose add
+//     still waited, if the two were merged. The other is the delete of an object that the store
+//     has lost, if the store loses its last writes in a crash, see Durable.
 //
-//  6. A store that fails loses nothing. What a change is, is decided once, from a
-//     Get that succeeded: an error is not an absence. Then the write is tried
-//     again, with pauses from 10 ms up to 5 s, until it succeeds or the informer is
-//     stopped. Nobody is told before, and Synced stays open. A store may refuse a
-//     change, with an error that wraps [ErrPermanent]: then nobody is told of that
-//     change, and the old state stays, in the store and in what watchers know, until
-//     the object's next change or relist. A store is never given a
-//     cache.DeletedFinalStateUnknown.
+//  6. A store that fails loses nothing. The informer decides only once what a change is, from a
+//     Get that succeeded: an error does not mean that the object is absent. Then it tries the
+//     write again, with pauses from 10 ms up to 5 s, until the write succeeds or the informer
+//     is stopped. No watcher gets the event before that, and Synced stays open. A store may
+//     refuse a change with an error that wraps [ErrPermanent]. Then no watcher gets the event,
+//     and the old state stays, in the store and for the watchers, until the object's next
+//     change or relist. A store is never given a cache.DeletedFinalStateUnknown.
 //
-//  7. Isolation. A watcher that is slow, blocks, fails, or panics if that is
-//     recovered, delays nobody else. A panic of any other function of yours, or of a
-//     watcher without RecoverPanics, ends the process; package enqueue can recover those
-//     of reconcile, and handlers of a SharedIndexInformer keep client-go's rule.
+//  7. Isolation. A watcher that is slow, blocks or fails delays no other part of the informer.
+//     Neither does a watcher that panics, if the panic is recovered. A panic of a watcher
+//     without RecoverPanics, or of any other function of yours, ends the process. There are two
+//     exceptions: package enqueue can recover panics of reconcile, and handlers of a
+//     SharedIndexInformer keep client-go's rule.
 //
-//  8. Bounded. What waits for one watcher is at most MaxBacklog events plus two per
-//     object, one per object of a state that it has not been told yet, and what it was
-//     handed: 256 events, or MaxBacklog if that is less. Beyond MaxBacklog, waiting events
-//     of an object are merged, see [WatcherOptions]. The events themselves are those
-//     of the log, which all that are behind share. While the store does not return a
-//     listing that a watcher needs, to join or for a resync, the log is kept.
+//  8. Bounded. At most this many events wait for one watcher: MaxBacklog, plus two per object,
+//     plus one per object of a state that it has not been given yet, plus the events that it
+//     has taken: 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of
+//     an object are merged, see [WatcherOptions]. All watchers that are behind share the events
+//     of the log. The log is kept while a watcher needs a listing of the store, to join or for
+//     a resync, and the store does not return it.
 //
-//  9. Stop. When ctx ends, Run stops the source first, then the listeners, which may
-//     first tell what waits for Options.DrainTimeout; the ctx of their calls stays
-//     alive until then. It returns nil when every goroutine that it started has
-//     returned, but for the timer of client-go's workqueue behind Workers and Retry,
-//     which ends by itself. It waits for calls of yours that are under way, and
-//     names them in the log if they take longer than 10 s. What a watcher was not
-//     told is counted, logged and told to Observer. What client-go may still do for a
-//     moment with a list that has arrived, on a goroutine of its own, reaches nobody.
+//  9. Stop. When ctx ends, Run stops the source first and then the watchers. Watchers may first
+//     handle their waiting events for up to Options.DrainTimeout; the ctx of their calls stays
+//     alive until then. Run returns nil when every goroutine that it started has returned,
+//     except the timer of client-go's workqueue behind Workers and Retry, which ends by itself.
+//     Run waits for calls of your functions that are under way, and names them in the log if
+//     they take longer than 10 s. Events that a watcher did not get are counted, logged and
+//     reported to Observer. For a moment, client-go may still work on a list that has arrived,
+//     on a goroutine of its own. The result reaches neither the store nor a watcher.
 //
-//  10. Ownership. Objects are shared between the store and all watchers. Do not
-//     change them; copy first.
+//  10. Ownership. The store and all watchers share the objects. Do not change them; copy first.
 //
-//  11. Errors reach Options.ErrorHandler, typed, with the key and the operation: once
-//     when an operation starts to fail, and once more if it is given up. Each attempt
-//     goes to [Observer]. [CustomCacheInformer.Health] and a [*SyncError] carry the
-//     last one that stands in the way.
+//  11. Errors reach Options.ErrorHandler, typed, with the key and the operation: once when an
+//     operation starts to fail, and once more if it is given up. Each attempt is reported to
+//     [Observer]. [CustomCacheInformer.Health] and a [*SyncError] carry the last error that
+//     stands in the way.
 //
 // # What is not promised
 //
-// That every intermediate state is seen: the API server and a relist may skip
-// some, and a backlog that is merged does. Any order between different objects, except that with [RealFIFO] live
-// events of the watch come in the order of their resourceVersions. An event for an
-// object that a relist finds unchanged. Deletes that happened while no informer was
-// running are found if the store was kept, see Options.Store.
+//   - Every intermediate state. The API server and a relist may skip some, and a backlog that
+//     is merged does skip them.
+//   - Any order between different objects. With [RealFIFO], however, live events of the watch
+//     come in the order of their resourceVersions.
+//   - An event for an object that a relist finds unchanged.
+//   - Deletes that happened while no informer was running, unless the store was kept, see
+//     Options.Store.
 //
-// A plain store cannot do everything; docs/stores.md has the table. It is not asked
-// again which keys it has, and a listing whose errors it swallows is taken for the
-// truth. What it loses by
-// itself is noticed only when the object's next event comes, which is then an add
-// of something that watchers know, or a delete of something that one which joined
-// later does not. While a write is being retried, a watcher that joins, or is due
-// for a resync, waits for it.
+// A store that is only a cache.Store cannot do everything; docs/stores.md has the table. The
+// informer does not ask it again which keys it has. If its List swallows an error, the result
+// is taken for the truth. If it loses an object by itself, the informer notices only when the
+// object's next event comes. Watchers may then get an add of an object that they already know,
+// or a delete of one that a later watcher never saw. While a write is being retried, a watcher
+// that joins or is due for a resync waits for that write.
 //
 // # A server that goes back in time
 //
-// When etcd is restored from a backup, resourceVersions go back, and a watch from a
-// later one is answered with silence, for ever. So after a request that has failed,
-// and at a start from a Durable, the source is asked for one object: if the version of
-// the answer has gone back, that is reported, and all is listed anew. A restore after
-// which no request has failed is noticed at the next list, and so is one after which
-// the server has come past the version that the informer knows before it is asked: a
-// version that is up to a minute old, the time between two bookmarks, where nothing
-// changes that is watched. In the latter case an object that has been given the very
-// version of a state which was lost is taken for that state until its next event. etcd's
-// documentation has a way to restore by which versions do not go back: etcdutl's
-// --bump-revision and --mark-compacted.
+// When etcd is restored from a backup, resourceVersions go back. A watch from a later version
+// then gets no events, forever and without an error. So the informer asks the source for one
+// object after a request has failed, and at a start from a Durable. If the version of the
+// answer has gone back, this is reported, and everything is listed again.
+//
+// Two kinds of restore are noticed only at the next list. One is a restore after which no
+// request has failed. The other is a restore where, before the informer asks, the server has
+// already come past the version that the informer knows. (This version is up to a minute old,
+// the time between two bookmarks, if no watched object changes.) In this second case an object
+// may have got exactly the version of a state that was lost. It is taken for that state until
+// its next event. The documentation of etcd describes a restore in which versions do not go
+// back: --bump-revision and --mark-compacted of etcdutl.
 //
 // # Beside client-go and controller-runtime
 //
-// The same informer can be had as client-go's cache.SharedIndexInformer: a new one by
-// [NewSharedIndexInformer], which takes the arguments of client-go's function and fits
-// controller-runtime's cache.Options.NewInformer; one that exists by its
-// SharedIndexInformer method. Its handlers are told what client-go would tell them, and
-// all of it, so that promise 8 does not hold for them. What differs on purpose stands in
+// The same informer can be had as client-go's cache.SharedIndexInformer. For a new one, use
+// [NewSharedIndexInformer]: it takes the arguments of client-go's function and fits
+// controller-runtime's cache.Options.NewInformer. For one that exists, use its
+// SharedIndexInformer method. Its handlers get the events that client-go would give them, and
+// all of them, so promise 8 does not hold for handlers. The intended differences are listed in
 // docs/differences-from-client-go.md.
 //
-// A [Group] runs several informers, waits for them and says how they are. [Shared] lets
-// parts of a program that do not know each other have one informer per type in common.
+// A [Group] runs several informers, waits for them and reports their health. Its Health feeds
+// the live page that the Handler of package debug serves. [Shared] lets independent parts of a
+// program use one informer per type.
 //
-// If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object that
-// the source has sent is copied when it is told, and the process ends when one turns out
-// to have been changed. That is client-go's; it takes the memory of all objects once
-// more, for tests.
+// If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object from the
+// source is copied when its event is published, and the process ends when an object turns out
+// to have been changed. This is a feature of client-go for tests: it needs the memory of all
+// objects a second time.
 //
 // # Logging
 //
-// The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It
-// logs what has changed, not each retry. Every line has the informer's name; here
-// they all are, with the level of each:
+// The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It logs changes
+// of its condition, not each retry. Every line has the informer's name. These are all lines,
+// with the level of each:
 //
 //	ERROR  Informer reports an error
-//	       by LogError, if there is no ErrorHandler: something has begun to fail,
+//	       by LogError, if there is no ErrorHandler: an operation has begun to fail,
 //	       or is given up
 //	INFO   The source works again
-//	       a LIST, or a watch, brings something after it had failed
+//	       a LIST or a watch has brought something after it had failed
 //	INFO   The stream of the first state brought nothing, listing from now on
 //	       once, see WatchListAuto
 //	INFO   The store works again
 //	       an operation that had failed for 10 s or more has succeeded
 //	INFO   A watcher is behind: events that wait for it are merged by object
-//	       there have been more than MaxBacklog, and it has not caught up for 10 s
+//	       more than MaxBacklog events have waited, and it has not caught up for 10 s
 //	INFO   The watcher has caught up
-//	       nothing waits any more, but what it was handed, for one that was behind
+//	       a watcher that was behind has no waiting events, except those it has taken
 //	INFO   The informer cannot stop until calls return
-//	       10 s after it was stopped, or had begun to wait for the watchers: names them
+//	       10 s after the stop, or after it began to wait for the watchers: names the calls
 //	INFO   A watcher was not told everything before the informer stopped
 //	       for each such watcher, with the number of events
 //	INFO   A handler is not resynced as often as it asks for
 //	       a handler of a SharedIndexInformer, with the logger of its HandlerOptions
 //	INFO   The informer cannot be run a second time
-//	       by Run of a SharedIndexInformer, which has no error to return
+//	       by Run of a SharedIndexInformer, which returns no error
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live; "durable" if the store is a Durable
 //	V(2)   The informer has synced
-//	       once; "resumed" if the store is a Durable and nothing had to be listed
+//	       once; "resumed" if the store is a Durable and no list was needed
 //	V(2)   The source has stopped
-//	       as the first thing of a stop, before the watchers
+//	       as the first step of a stop, before the watchers
 //
-// What client-go's reflector logs, a line for each watch that the server ends among
-// it, comes three levels further down, from V(3) on. Its trace of a list that took
-// more than 10 s goes past the logger, to klog itself at -v=2.
+// The lines of client-go's reflector come three levels further down, from V(3) on. One of them
+// comes for each watch that the server ends. The reflector's trace of a list that took more
+// than 10 s does not use this logger: it goes to klog itself, at -v=2.
 //
 // # Testing
 //
-// Package informertest has a scriptable API server in memory, a watcher that
-// records, and more. Everything works inside testing/synctest.
+// Package informertest has a scriptable API server in memory, a watcher that records, and more.
+// Everything works inside testing/synctest.
 package informer

@@ -11,34 +11,35 @@ import (
 )
 
 var (
-	// ErrAlreadyRun indicates that Run was called a second time. An informer
-	// runs once; make a new one to start again.
+	// ErrAlreadyRun indicates that Run was called a second time. An informer runs only
+	// once: to start again, make a new one.
 	ErrAlreadyRun = errors.New("informer has already been run")
 
-	// ErrStopped indicates that the ctx given to Run has ended, so that what
-	// was asked for can no longer happen.
+	// ErrStopped indicates that the ctx given to Run has ended, so that the request can no
+	// longer be fulfilled.
 	ErrStopped = errors.New("informer has stopped")
 
-	// ErrPermanent indicates that trying again cannot help. A watcher's error
-	// that wraps it is not retried. A store's error that wraps it refuses the
-	// change: see Options.Store.
+	// ErrPermanent indicates that another attempt cannot help. A watcher's error that wraps
+	// it is not retried. A store's error that wraps it refuses the change: see Options.Store.
 	ErrPermanent = errors.New("permanent failure")
 )
 
-// SyncError is what the waiting methods return when they gave up. It says what
-// they were still waiting for and the last thing that is known to have gone
-// wrong. [errors.Is] and [errors.As] see Err as well as Reason, so that
-// apierrors.IsForbidden(err), for example, works.
+// SyncError is the error of the methods that wait, such as WaitForSync, when they give up. It
+// says what is still missing, and the last failure that is known. [errors.Is] and [errors.As]
+// find Err as well as Reason, so that apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
 	Informer string   // Options.Name, or "Group"
-	Late     []string // what had not happened yet, in words
+	Late     []string // the things that were still missing, in words
 	// Reason is the failure that stands in the way, if one is known: a *WatchError or
-	// *StoreError. Of a Group it wraps all of them, and what a member's Run returned.
+	// *StoreError. For a Group it wraps all of them, and the error that a member's Run
+	// returned.
 	Reason error
-	Err    error // ErrStopped, the error of the waiting ctx, or that a member of a Group has failed
+	// Err says why the waiting ended: ErrStopped, the error of the ctx, or an error saying
+	// that a member of a Group has failed.
+	Err error
 }
 
-// Error names the informer, why the waiting ended, what is late, and the reason.
+// Error names the informer, Err, the missing things, and Reason.
 func (e *SyncError) Error() string {
 	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, " and "))
 	if e.Reason != nil {
@@ -55,9 +56,9 @@ func (e *SyncError) Unwrap() []error {
 	return []error{e.Err, e.Reason}
 }
 
-// WatchError says that a request to the source failed. It is reported when a
-// request starts to fail, and again only when the reason changes or it has
-// worked in between; the informer goes on trying with growing pauses.
+// WatchError says that a request to the source failed. It is reported when a request starts to
+// fail, and again only if the reason changes or a request has worked in between. The informer
+// goes on trying, with growing pauses.
 type WatchError struct {
 	Op       string // "list" or "watch"
 	Resource string // Options.Name
@@ -70,18 +71,21 @@ func (e *WatchError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Re
 // Unwrap returns Err.
 func (e *WatchError) Unwrap() error { return e.Err }
 
-// StoreError says that an operation on the store failed. It is reported when the
-// operation starts to fail and, if the store then refuses it with ErrPermanent or
-// the informer is stopped before it has succeeded, once more with GaveUp set. In
-// between it is retried with growing pauses, and everything behind it waits.
+// StoreError says that an operation on the store failed. It is reported when the operation
+// starts to fail. It is reported once more, with GaveUp set, if the store then refuses the
+// operation with ErrPermanent, or if the informer is stopped before the operation has
+// succeeded. In between, the operation is retried with growing pauses, and every change behind
+// it waits.
 type StoreError struct {
-	// Op is what began to fail: "get", "add", "update" or "delete"; of a Scanner "scan",
-	// of a Durable "apply", "forget", "resume" or "tombstones"; in Health "list" or
-	// "bookmark" too.
-	Op       string
-	Key      string // as the store has it: "namespace/name" or "name"; of "apply" the first, empty if there is none
-	Failures int    // in a row, this one included
-	GaveUp   bool   // it will not be tried again: the change is refused
+	// Op is the operation that failed: "get", "add", "update" or "delete". Of a Scanner it may
+	// be "scan", of a Durable "apply", "forget", "resume" or "tombstones". In Health it may
+	// also be "list" or "bookmark".
+	Op string
+	// Key is the key in the store: "namespace/name" or "name". For "apply" it is the key of
+	// the first change. It is empty if the operation has no key.
+	Key      string
+	Failures int  // failures in a row, this one included
+	GaveUp   bool // the operation will not be tried again
 	Err      error
 }
 
@@ -104,15 +108,14 @@ func givenUp(gaveUp bool, failures int) string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// EventError says that a watcher returned an error. It is reported when an event
-// fails for the first time and, if it is retried and in the end given up, once
-// more.
+// EventError says that a watcher returned an error. It is reported when an event fails for the
+// first time. If the event is retried and given up in the end, it is reported once more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
 	Key      types.NamespacedName
-	Type     EventType // 0 if it was OnSynced that panicked
-	Failures int       // for this event, this one included
-	GaveUp   bool      // it will not be tried again
+	Type     EventType // 0 if OnSynced panicked
+	Failures int       // failures of this event, this one included
+	GaveUp   bool      // the event will not be tried again
 	Err      error
 }
 
@@ -128,14 +131,14 @@ func (e *EventError) Error() string {
 // Unwrap returns Err.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// PanicError is what a panic of a watcher becomes if WatcherOptions.RecoverPanics
-// is set.
+// PanicError stands for a panic of a watcher that was recovered, see
+// WatcherOptions.RecoverPanics.
 type PanicError struct {
-	Value any    // of the panic
-	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
+	Value any    // the value given to panic
+	Stack []byte // the stack of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
-// Error returns the value, without the stack.
+// Error returns Value as text, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Unwrap returns Value if it is an error.
@@ -144,12 +147,14 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ObjectError says that one object could not be used as it came: the source
-// delivered something that is no object of the informer's type, or one of the
-// user's functions failed on it.
+// ObjectError says that one object could not be used as it came. Either the source delivered
+// something that is not an object of the informer's type, or a function of the user, such as
+// Options.Transform, failed for it.
 type ObjectError struct {
-	Op  string // "list", "watch", "transform", "index", "store" (found in it at the start, maybe as a tombstone)
-	Key string // as the store has it; empty if the object has no name
+	// Op is "list", "watch", "transform", "index" or "store". With "store", the object was in
+	// the store at the start, perhaps as a tombstone.
+	Op  string
+	Key string // the key in the store; empty if the object has no name
 	Err error
 }
 
@@ -164,8 +169,8 @@ func (e *ObjectError) Error() string {
 // Unwrap returns Err.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// LogError logs err with the logger of ctx. It is what Options.ErrorHandler
-// defaults to; a handler of one's own may call it to keep the log.
+// LogError logs err with the logger of ctx, with the stack of a panic if there is one. It is
+// the default of Options.ErrorHandler. A handler of your own may call it to keep the log.
 func LogError(ctx context.Context, err error) {
 	var panicked *PanicError
 	if errors.As(err, &panicked) {

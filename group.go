@@ -13,66 +13,69 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group is a set of informers that live together: it runs them, waits for them
-// and says how they are. Members may be added and removed before and while it
-// runs. One that cannot sync, because its CRD is missing or the API server forbids
-// it, goes on trying and holds up no other. [Shared] makes and adds the informers
-// that several parts of a program want to have in common.
+// Group is a set of informers that live together. It runs them, waits for them and reports
+// their health. Members may be added and removed before and while it runs. A member that
+// cannot sync, because its CRD is missing or the API server forbids it, goes on trying and
+// delays no other member. [Shared] makes and adds the informers that several parts of a
+// program use in common.
 //
-// The zero value is ready to use. It must not be copied. Its methods may be called
-// from any goroutine and in any order.
+// The zero value is ready to use. A Group must not be copied. Its methods may be called from
+// any goroutine and in any order.
 type Group struct {
-	// ErrorHandler is Options.ErrorHandler for the members that have none of their
-	// own, and is told, too, of a member whose Run has failed. It must be set before
-	// the first member is added. Nil, the default, is LogError.
+	// ErrorHandler is Options.ErrorHandler for the members that have none of their own. It is
+	// also called when the Run of a member has failed. It must be set before the first member
+	// is added. Nil, the default, is LogError.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Observer is Options.Observer for the members that have none of their own. It
-	// must be set before the first member is added. Defaults to none.
+	// Observer is Options.Observer for the members that have none of their own. It must be set
+	// before the first member is added. Defaults to none.
 	Observer *Observer
 
-	mu      sync.Mutex          // protects the rest; a member is called with it in adopt only, which does not block
-	ctx     context.Context     // Run's; nil before it
+	// mu protects the rest. Of a member's methods only adopt, which does not block, is called
+	// while mu is held.
+	mu      sync.Mutex
+	ctx     context.Context     // the ctx of Run; nil before Run
 	members []*member           // in the order in which they were added
-	guests  []Member            // that others run, in the order in which they came
-	hosting bool                // guests may come at any time
-	shared  map[shareKey]*share // what Shared has made or is making
-	changed chan struct{}       // closed at the next change; nil if nobody waits for one
-	running sync.WaitGroup      // the members' goroutines
+	guests  []Member            // informers that others run, in the order in which they were made
+	hosting bool                // SharedIndexInformerFunc was called, so guests may come at any time
+	shared  map[shareKey]*share // the informers that Shared has made or is making
+	changed chan struct{}       // closed at the next change; nil if nothing waits for a change
+	running sync.WaitGroup      // the goroutines of the members
 }
 
-// Member is what a [Group] runs: a [CustomCacheInformer], or whatever has the same
-// three methods and keeps the same rules. Run blocks until its ctx has ended, and
-// then returns nil. WaitForSync returns, at the latest, when its ctx has ended.
-// Health does not block.
+// Member can be run by a [Group]. A [CustomCacheInformer] is a Member, and so is any other type
+// that has these three methods and keeps their rules.
 type Member interface {
+	// Run blocks until ctx has ended, and then returns nil.
 	Run(ctx context.Context) error
+	// WaitForSync blocks until the member has synced. It returns when ctx has ended, at the
+	// latest.
 	WaitForSync(ctx context.Context) error
+	// Health returns how the member is doing. It does not block.
 	Health() Health
 }
 
-// member is a Member from when it is added until it is removed and has stopped.
+// member is a Member from the time when it is added until it is removed and has stopped.
 type member struct {
 	Member
-	stop    context.CancelFunc // ends its Run's ctx; nil before it is run
-	leaving bool               // it is being removed, and no longer seen
+	stop    context.CancelFunc // ends the ctx of its Run; nil before Run is called
+	leaving bool               // Remove was called, so the member is no longer shown
 	stopped chan struct{}      // closed when its Run has returned
-	failed  error              // what Run has failed with, once stopped is closed
+	failed  error              // the error of Run; read it only after stopped is closed
 }
 
-// Add adds m, and has it run at once if the group runs. It does not block. It
-// returns an error if m is nil or a member already, ErrAlreadyRun if its Health says
-// that it has been run, by this group or elsewhere, and ErrStopped once the ctx of
-// the group's Run has ended.
+// Add adds m. If the group runs, it also starts m. It does not block. It returns an error if m
+// is nil or already a member, ErrAlreadyRun if m's Health says that m has been run, by this
+// group or elsewhere, and ErrStopped once the ctx of the group's Run has ended.
 func (g *Group) Add(m Member) error {
-	if err := g.add(m, nil); err != nil {
+	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)
 	}
 	return nil
 }
 
-// add adds m, which Shared has made for s unless that is nil.
-func (g *Group) add(m Member, s *share) error {
+// addMember adds m. s is the share for which Shared has made m, or nil.
+func (g *Group) addMember(m Member, s *share) error {
 	if err := checkMember(m); err != nil {
 		return err
 	}
@@ -80,8 +83,8 @@ func (g *Group) add(m Member, s *share) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case slices.ContainsFunc(g.members, is(m)):
-		return fmt.Errorf("%s is a member already", h.Name)
+	case slices.ContainsFunc(g.members, isMember(m)):
+		return fmt.Errorf("%s is already a member", h.Name)
 	case g.ctx != nil && g.ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", h.Name, ErrStopped)
 	case h.Started || h.Stopped:
@@ -100,11 +103,11 @@ func (g *Group) add(m Member, s *share) error {
 	if g.ctx != nil {
 		g.startLocked(added)
 	}
-	g.changeLocked()
+	g.notifyLocked()
 	return nil
 }
 
-// checkMember returns an error if m cannot be called, or not be told from others.
+// checkMember returns an error if m is nil or cannot be compared with other members.
 func checkMember(m Member) error {
 	switch {
 	case m == nil:
@@ -117,16 +120,18 @@ func checkMember(m Member) error {
 	return nil
 }
 
-func is(m Member) func(*member) bool {
+// isMember returns a function that reports whether a member holds m.
+func isMember(m Member) func(*member) bool {
 	return func(other *member) bool { return other.Member == m }
 }
 
-// Remove stops m and waits until its Run has returned, so it must not be called in
-// a callback of m's own, such as a watcher's. The other members go on. Nobody waits
-// for m any more, and Shared makes a new one when it is next asked; who still reads m
-// finds its last state, without an error. Before Run, m is only taken out, and Remove
-// does not block. It returns an error if m is not a member; several calls at a time all
-// return nil when m has stopped.
+// Remove stops m and blocks until its Run has returned. So it must not be called in a callback
+// of m's own, such as a watcher's. Before Run it only takes m out, and does not block.
+//
+// The other members go on. WaitForSync no longer waits for m, and the next call of Shared
+// makes a new informer. A reader of m still gets its last state, without an error. Remove
+// returns an error if m is not a member. If several calls remove m at the same time, all of
+// them return nil when m has stopped.
 func (g *Group) Remove(m Member) error {
 	if err := checkMember(m); err != nil {
 		return fmt.Errorf("informer: Group: Remove: %w", err)
@@ -134,14 +139,14 @@ func (g *Group) Remove(m Member) error {
 	name := m.Health().Name
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.members, is(m))
+	i := slices.IndexFunc(g.members, isMember(m))
 	if i < 0 {
 		return fmt.Errorf("informer: Group: Remove: %s is not a member", name)
 	}
 	leaver := g.members[i]
 	leaver.leaving = true
 	maps.DeleteFunc(g.shared, func(_ shareKey, s *share) bool { return s.member == m })
-	g.changeLocked()
+	g.notifyLocked()
 	if leaver.stop != nil {
 		leaver.stop()
 		g.mu.Unlock()
@@ -152,15 +157,15 @@ func (g *Group) Remove(m Member) error {
 	return nil
 }
 
-// Run runs the members, those that are added meanwhile too, until ctx ends, and
-// returns when the Run of each has returned, also of those that are being removed.
-// If ctx has ended already, the members are told so all the same: an informer then
-// makes no request and is stopped. A second Run returns ErrAlreadyRun at once.
+// Run runs the members until ctx ends, also those that are added while it runs. It returns when
+// the Run of each member has returned, also of those that are being removed. If ctx has already
+// ended, Run still runs the members with that ctx: an informer then makes no request and is
+// stopped. A second Run returns ErrAlreadyRun at once.
 //
-// A member whose Run returns an error, or returns before its ctx has ended, does
-// not stop the others. ErrorHandler is told of it once, WaitForSync returns an
-// error from then on, and Run, in the end, returns the errors of all of them that
-// were not removed. Do not wait for Run to return in a watcher's callback.
+// A member does not stop the others if its Run returns an error, or returns before its ctx has
+// ended. ErrorHandler is called once for it, WaitForSync returns an error from then on, and
+// Run returns the errors of all such members that were not removed. Do not wait for Run to
+// return in a watcher's callback.
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ctx != nil {
@@ -171,22 +176,22 @@ func (g *Group) Run(ctx context.Context) error {
 	for _, m := range g.members {
 		g.startLocked(m)
 	}
-	g.changeLocked()
+	g.notifyLocked()
 	g.mu.Unlock()
 
 	<-ctx.Done()
-	g.change() // who adds a member after that has seen that ctx has ended
+	g.notify() // it takes the lock: a later Add sees that ctx has ended and starts nothing
 	g.running.Wait()
 
 	var failed []error
-	_, members, _ := g.now()
+	_, members, _ := g.current()
 	for _, m := range members {
 		failed = append(failed, m.failed)
 	}
 	return errors.Join(failed...)
 }
 
-// startLocked runs m on a goroutine that Run waits for.
+// startLocked calls m's Run on a goroutine that Run waits for.
 func (g *Group) startLocked(m *member) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	m.stop = cancel
@@ -202,8 +207,8 @@ func (g *Group) startLocked(m *member) {
 
 		m.failed = err
 		close(m.stopped)
-		g.change()
-		// After that, so that a handler may remove the member.
+		g.notify()
+		// The handler comes last, so that it may remove the member.
 		switch {
 		case err == nil:
 		case g.ErrorHandler != nil:
@@ -214,23 +219,23 @@ func (g *Group) startLocked(m *member) {
 	})
 }
 
-// change has all calls of WaitForSync look again.
-func (g *Group) change() {
+// notify makes all calls of WaitForSync check the members again.
+func (g *Group) notify() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.changeLocked()
+	g.notifyLocked()
 }
 
-func (g *Group) changeLocked() {
+func (g *Group) notifyLocked() {
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil
 	}
 }
 
-// now returns Run's ctx, the members, and a channel that is closed when either may
-// have changed, or how a member is doing.
-func (g *Group) now() (run context.Context, members []*member, changed <-chan struct{}) {
+// current returns Run's ctx, the members that are not being removed, and a channel that is
+// closed when one of these or the condition of a member may have changed.
+func (g *Group) current() (run context.Context, members []*member, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.changed == nil {
@@ -239,6 +244,7 @@ func (g *Group) now() (run context.Context, members []*member, changed <-chan st
 	return g.ctx, g.stayingLocked(), g.changed
 }
 
+// stayingLocked returns the members that are not being removed.
 func (g *Group) stayingLocked() []*member {
 	var members []*member
 	for _, m := range g.members {
@@ -249,66 +255,69 @@ func (g *Group) stayingLocked() []*member {
 	return members
 }
 
-// shown returns what Health shows, and whether there may be guests later.
+// shown returns the members and guests that Health shows. hosting says that guests may come
+// later.
 func (g *Group) shown() (members []*member, guests []Member, hosting bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.stayingLocked(), slices.Clone(g.guests), g.hosting
 }
 
-// Health returns how each member is doing, by its Health.Name, and each informer that
-// [Group.SharedIndexInformerFunc] has made and that has not stopped. If several have the
-// same name, in the order in which they were added the second is found as "Name#2",
-// and so on. It does not block, and may be called at any time.
+// Health returns the health of each member and of each informer that a function of
+// [Group.SharedIndexInformerFunc] has made and that has not stopped. The keys of the map are
+// Health.Name. If several have the same name, the second, in the order in which they were
+// added, has the key "Name#2", and so on. Health does not block, and may be called at any
+// time.
 func (g *Group) Health() map[string]Health {
-	seen := g.look()
+	shown := g.healths()
 	all := map[string]Health{}
-	for i, name := range names(seen) {
-		all[name] = seen[i].health
+	for i, name := range names(shown) {
+		all[name] = shown[i].health
 	}
 	return all
 }
 
-// Ready returns nil if all that Health shows are ready, see [Health.Ready], and else an
-// error that wraps what the others say. A group that shows none is not ready, unless
-// [Group.SharedIndexInformerFunc] was called: a manager that waits for its election makes
-// no informers. Where one of them may be missing, ask the Health of the others instead. It
-// does not block. [ProbeHandler] takes it.
+// Ready returns nil if all informers that Health shows are ready, see [Health.Ready].
+// Otherwise it returns an error that wraps theirs. A group without any informer is not ready,
+// unless [Group.SharedIndexInformerFunc] was called: a manager that waits for its election
+// makes no informers. If one of the informers may be missing, use the Health of the others
+// instead. Ready does not block. It can be given to [ProbeHandler].
 func (g *Group) Ready() error {
 	_, _, hosting := g.shown()
-	all := g.look()
+	all := g.healths()
 	if len(all) == 0 && !hosting {
-		return errors.New("informer: Group: it has no members")
+		return errors.New("informer: Group: the group has no members")
 	}
 	return probe(all, Health.Ready)
 }
 
-// Live returns an error if one that Health shows says that only a restart would help, see
-// [Health.Live]. It does not block. [ProbeHandler] takes it.
-func (g *Group) Live() error { return probe(g.look(), Health.Live) }
+// Live returns an error if the Health of one of the informers says that only a restart would
+// help, see [Health.Live]. It does not block. It can be given to [ProbeHandler].
+func (g *Group) Live() error { return probe(g.healths(), Health.Live) }
 
-func probe(all []seen, check func(Health) error) error {
+// probe returns the errors that check returns for all, joined.
+func probe(all []memberHealth, check func(Health) error) error {
 	var failed []error
-	for _, s := range all {
-		failed = append(failed, check(s.health))
+	for _, m := range all {
+		failed = append(failed, check(m.health))
 	}
 	return errors.Join(failed...)
 }
 
-// seen is a member, or a guest, at one moment.
-type seen struct {
+// memberHealth is a member or a guest with its health at one moment.
+type memberHealth struct {
 	Member
 	health Health
 }
 
-// look returns the members and the guests. Those of them that have stopped are sent off.
-func (g *Group) look() []seen {
+// healths returns the members and the guests with their health, and forgets stopped guests.
+func (g *Group) healths() []memberHealth {
 	members, guests, _ := g.shown()
-	all := observe(members)
+	all := healthsOf(members)
 	var gone []Member
 	for _, m := range guests {
 		if h := m.Health(); !h.Stopped {
-			all = append(all, seen{m, h})
+			all = append(all, memberHealth{m, h})
 		} else {
 			gone = append(gone, m)
 		}
@@ -321,16 +330,16 @@ func (g *Group) look() []seen {
 	return all
 }
 
-func observe(members []*member) []seen {
-	var all []seen
+func healthsOf(members []*member) []memberHealth {
+	var all []memberHealth
 	for _, m := range members {
-		all = append(all, seen{m.Member, m.Health()})
+		all = append(all, memberHealth{m.Member, m.Health()})
 	}
 	return all
 }
 
-// names returns a name for each of members that no other has.
-func names(members []seen) []string {
+// names returns a unique name for each of members.
+func names(members []memberHealth) []string {
 	taken := map[string]bool{}
 	var all []string
 	for _, m := range members {
@@ -344,7 +353,7 @@ func names(members []seen) []string {
 	return all
 }
 
-// failure returns what m's Run has failed with, if it has.
+// failure returns the error of m's Run, or nil if Run has not returned.
 func (m *member) failure() error {
 	if !channel.Closed(m.stopped) {
 		return nil

@@ -10,52 +10,54 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// shareKey is what tells two shared informers of a group apart.
+// shareKey identifies a shared informer of a group.
 type shareKey struct {
 	objects reflect.Type
 	scope   string
 }
 
-// share is an informer that Shared has made or is making. Group.mu protects member
-// until made is closed.
+// share is an informer that Shared has made or is making. Group.mu protects member until made
+// is closed.
 type share struct {
-	member Member // nil until it is one
-	err    error
-	made   chan struct{} // closed when there is either
+	member Member        // nil until the informer is a member of the group
+	err    error         // why there is no informer
+	made   chan struct{} // closed when member or err is set for good
 }
 
-// Shared returns the informer over objects of type T that g has under scope. The
-// first call for T and scope makes it, with make, and adds it to g; the others get
-// that one, with the options that it was made with: so have them all made by one
-// function of the program. scope is whatever tells apart
-// two informers over one type, such as a namespace or a selector; where there is
-// only one, "" will do.
+// Shared returns the informer of g over objects of type T and with that scope. The first call
+// for T and scope calls construct, adds the informer to g and returns it. Later calls return
+// the same informer, with the options that it was made with. So one function of the program
+// should make all of them. scope is any text that tells two informers over one type apart,
+// such as a namespace or a selector. If there is only one, use "".
 //
-// Shared blocks while make runs, its own or that of another call for T and scope.
-// It may be called before and while g runs; nothing is locked meanwhile, and make
-// may call Shared for another T or scope, unless two of them ask for each other, which
-// blocks for ever. An error of make's is returned as it is,
-// and one of [Group.Add] too, by all calls that have waited for it; it is not
-// remembered, so that the next call tries again.
-func Shared[T Object](g *Group, scope string, make func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
+// Shared blocks while construct runs, its own or that of another call for T and scope. It may
+// be called before and while g runs, from any goroutine. No lock is held while construct runs,
+// so construct may call Shared for another T or scope. Two such functions that call Shared for
+// each other block forever.
+//
+// All calls that have waited for construct return its error, unchanged, or the error of
+// [Group.Add]. The error is not remembered: the next call tries again.
+func Shared[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
 	switch {
 	case g == nil:
 		return nil, errors.New("informer: Group: Shared: the group is nil")
-	case make == nil:
-		return nil, errors.New("informer: Group: Shared: make is nil")
+	case construct == nil:
+		return nil, errors.New("informer: Group: Shared: construct is nil")
 	}
-	m, err := g.share(shareKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return make() })
+	m, err := g.getOrMake(shareKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return construct() })
 	if err != nil {
 		return nil, err
 	}
 	return m.(*CustomCacheInformer[T]), nil
 }
 
-func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, error) {
+// getOrMake returns the informer for key. The first call for key makes it, and other calls wait
+// until it is made.
+func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Member, error) {
 	g.mu.Lock()
 	s, known := g.shared[key]
 	if !known {
-		s = &share{err: errors.New("informer: Group: Shared: make has not returned, but panicked"), made: make(chan struct{})}
+		s = &share{err: errors.New("informer: Group: Shared: construct panicked"), made: make(chan struct{})}
 		if g.shared == nil {
 			g.shared = map[shareKey]*share{}
 		}
@@ -68,7 +70,7 @@ func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, e
 	}
 
 	defer func() {
-		if s.err != nil { // also after a panic: nobody must wait for ever
+		if s.err != nil { // also after a panic, so that no call waits forever
 			g.mu.Lock()
 			delete(g.shared, key)
 			g.mu.Unlock()
@@ -77,7 +79,7 @@ func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, e
 	}()
 	m, err := construct()
 	if err == nil {
-		if err = g.add(m, s); err != nil {
+		if err = g.addMember(m, s); err != nil {
 			err = fmt.Errorf("informer: Group: Shared: %w", err)
 		}
 	}
@@ -85,16 +87,17 @@ func (g *Group) share(key shareKey, construct func() (Member, error)) (Member, e
 	return m, err
 }
 
-// SharedIndexInformerFunc is the function of that name for informers that g shows and
-// that others run, such as those of a controller-runtime manager:
+// SharedIndexInformerFunc returns a function that makes informers which g shows and others run,
+// such as a controller-runtime manager:
 //
 //	cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)}
 //
-// They have g's Observer and ErrorHandler unless they have their own, and are in what
-// Health, Ready, Live and the page of package debug say of g until they stop. They are no
-// members: neither Run nor WaitForSync takes notice of them. configure may be nil, for
-// default options. What it returns may be called from any goroutine, also before and without
-// g's Run, and does not block.
+// The function is like that of the package-level [SharedIndexInformerFunc], which describes
+// configure. A nil configure stands for default options. The informers have g's Observer and
+// ErrorHandler unless their options have others. Health, Ready and Live include them until
+// they stop, and so does the page of the Handler of package debug. They are not members: Run
+// and WaitForSync ignore them. The function does not block. It may be called from any
+// goroutine, also before and without g's Run.
 func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	if configure == nil {
 		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
@@ -105,7 +108,7 @@ func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		s := configuredShared(configure, lw, example, resync, indexers)
 		s.core.adopt(g.ErrorHandler, g.Observer)
-		g.look() // whoever makes informers again and again need not be looked at
+		g.healths() // forgets stopped guests, also if no one ever asks for Health
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.guests = append(g.guests, s.core)

@@ -14,26 +14,26 @@ import (
 
 var errMemberFailed = errors.New("a member has failed")
 
-// WaitForSync blocks until the group runs, has at least one member, and all its
-// members have synced, with the watchers that each has when the waiting for it
-// begins. It may be called before Run, and before there is a member. Members that
-// are added meanwhile are waited for too, those that are removed no longer count.
+// WaitForSync blocks until the group runs, has at least one member, and all its members have
+// synced. That includes the watchers that a member has when the waiting for this member begins.
+// WaitForSync may be called before Run, and before there is a member. It also waits for members
+// that are added meanwhile. Members that are removed no longer count. A member that has synced
+// stays synced, also when the group has stopped: see [Group.Ready].
 //
-// What has synced stays so, also when the group has stopped: see [Group.Ready]. If ctx or
-// the group ends before that, or as soon as the Run of a member has failed, it
-// returns a *SyncError: Late names every member that is late, and with what, and
-// Reason holds all failures that stand in the way. In the callback of a watcher that
-// has not synced it returns an error, if it is given the callback's ctx.
+// It returns a *SyncError if ctx or the group ends first, or as soon as the Run of a member
+// has failed. Late names every member that is late, with the missing things. Reason holds all
+// failures that stand in the way. In the callback of a watcher that has not synced it returns
+// an error, if it is given the ctx of the callback.
 func (g *Group) WaitForSync(ctx context.Context) error {
-	asking, giveUp := context.WithCancel(ctx)
-	w := &groupWait{ctx: asking, group: g, answers: map[*member]*answer{}}
+	waiting, giveUp := context.WithCancel(ctx)
+	w := &groupWait{ctx: waiting, group: g, answers: map[*member]*answer{}}
 	defer w.calls.Wait()
 	defer giveUp()
 	for {
-		run, members, changed := g.now()
-		late, cause := w.look(members)
+		run, members, changed := g.current()
+		late, cause := w.check(members)
 		switch {
-		case channel.Closed(changed): // who was late may not be a member any more
+		case channel.Closed(changed): // a late member may have been removed
 			continue
 		case run != nil && run.Err() != nil:
 			cause = ErrStopped
@@ -52,7 +52,7 @@ func (g *Group) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// groupWait is a call of WaitForSync. It asks each member once.
+// groupWait is one call of WaitForSync. It calls WaitForSync of each member once.
 type groupWait struct {
 	ctx     context.Context
 	group   *Group
@@ -60,32 +60,34 @@ type groupWait struct {
 	calls   sync.WaitGroup
 }
 
-// answer is what a member's WaitForSync returns.
+// answer is the result of a member's WaitForSync.
 type answer struct {
-	stop context.CancelFunc // asks no longer
-	come chan struct{}      // closed when err is set
-	err  error
+	stop    context.CancelFunc // ends the ctx of the call
+	arrived chan struct{}      // closed when err is set
+	err     error
 }
 
-func (w *groupWait) ask(m *member) *answer {
+// answerOf returns the answer of m. The first call for m starts m's WaitForSync, on a
+// goroutine.
+func (w *groupWait) answerOf(m *member) *answer {
 	a := w.answers[m]
 	if a == nil {
 		ctx, stop := context.WithCancel(w.ctx)
-		a = &answer{stop: stop, come: make(chan struct{})}
+		a = &answer{stop: stop, arrived: make(chan struct{})}
 		w.answers[m] = a
 		w.calls.Go(func() {
 			defer stop()
 			a.err = m.WaitForSync(ctx)
-			close(a.come)
-			w.group.change()
+			close(a.arrived)
+			w.group.notify()
 		})
 	}
 	return a
 }
 
-// look returns how many members are late, and why there is no use in waiting for
-// them, if so.
-func (w *groupWait) look(members []*member) (late int, cause error) {
+// check returns how many members are late. cause is the reason to give up, or nil if waiting
+// may still help.
+func (w *groupWait) check(members []*member) (late int, cause error) {
 	for m, a := range w.answers {
 		if !slices.Contains(members, m) { // it was removed
 			a.stop()
@@ -93,11 +95,11 @@ func (w *groupWait) look(members []*member) (late int, cause error) {
 		}
 	}
 	for _, m := range members {
-		a := w.ask(m)
+		a := w.answerOf(m)
 		switch {
 		case m.failure() != nil:
 			cause = errMemberFailed
-		case !channel.Closed(a.come):
+		case !channel.Closed(a.arrived):
 		case a.err != nil:
 			cause = a.err
 			if own := (*SyncError)(nil); errors.As(a.err, &own) {
@@ -111,8 +113,8 @@ func (w *groupWait) look(members []*member) (late int, cause error) {
 	return late, cause
 }
 
-// syncError returns the *SyncError of a wait that was given up, or nil if nobody is
-// late after all. All answers must have come.
+// syncError returns the *SyncError of a wait that was given up, or nil if no member is late
+// after all. All answers must have arrived.
 func (w *groupWait) syncError(cause error, running bool, members []*member) error {
 	e := &SyncError{Informer: "Group", Err: cause}
 	if !running {
@@ -121,7 +123,7 @@ func (w *groupWait) syncError(cause error, running bool, members []*member) erro
 	if len(members) == 0 {
 		e.Late = append(e.Late, "a member (it has none)")
 	}
-	for i, name := range names(observe(members)) {
+	for i, name := range names(healthsOf(members)) {
 		failed, err := members[i].failure(), w.answers[members[i]].err
 		if failed == nil && err == nil {
 			continue

@@ -207,7 +207,7 @@ func TestAddRefusesWhatCannotBeAMember(t *testing.T) {
 			"informer: Group: Add: the member is nil":                           nil,
 			"informer: Group: Add: the member is a nil *informer_test.stub":     (*stub)(nil),
 			"informer: Group: Add: the member is a nil *informer.CustomCacheIn": (*ci)(nil),
-			"informer: Group: Add: ConfigMap is a member already":               inf,
+			"informer: Group: Add: ConfigMap is already a member":               inf,
 			"cannot be compared: use a pointer":                                 value{stub: &stub{}},
 		} {
 			if err := g.Add(m); err == nil || !strings.Contains(err.Error(), says) {

@@ -6,83 +6,81 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Observer is told what an informer does, as it happens: for metrics, traces and
-// tests. Functions that are nil are not called, and cost nothing. Others are
-// called from the informer's own goroutines, several at a time, with none of its
-// locks held; what they take, the informer takes longer. They must not block, and
-// must not wait for the informer. Its zero value is ready to use. [Tee] joins
-// several.
+// Observer is a set of functions that an informer calls as it works, for metrics, traces and
+// tests. A nil function is not called and costs nothing. The others are called from the
+// informer's own goroutines, several at a time, while none of its locks is held. The informer
+// waits until they return, so they must not block, and must not wait for the informer. The zero
+// value is ready to use. [Tee] joins several observers.
 //
-// To count what waits, ask Health from time to time instead.
+// To count waiting events or changes, call Health from time to time instead.
 type Observer struct {
-	// List is called when a LIST request was answered or has failed, for each
-	// page of a list.
+	// List is called when a LIST request was answered or has failed, once for each page of a
+	// list.
 	List func(ListInfo)
 	// Watch is called when a watch has ended, or could not be opened.
 	Watch func(WatchInfo)
-	// Store is called after each attempt to get, add, update or delete something, and
-	// after each call of a Scanner's or a Durable's own methods by the apply loop.
+	// Store is called after each attempt to get, add, update or delete an object. It is also
+	// called after each call that the apply loop makes of a method of Scanner or Durable.
 	Store func(StoreInfo)
-	// Apply is called for each event when it is in the store and every watcher
-	// will be told of it.
+	// Apply is called for each event when its change is in the store and the event is about to
+	// be delivered to every watcher.
 	Apply func(ApplyInfo)
-	// Handled is called after each call of a watcher, unless it returned the error
-	// of its ctx, which had ended: then the event counts as not delivered.
+	// Handled is called after each call of a watcher, except if the call returned the error of
+	// its ctx after this ctx had ended: such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when events that waited for a watcher were merged, as
-	// WatcherStats.Merged counts them.
+	// Merged is called when waiting events of a watcher were merged. WatcherStats.Merged
+	// counts the same events.
 	Merged func(MergedInfo)
 	// Lagging is called when a watcher has fallen behind by more than
-	// WatcherOptions.MaxBacklog, so that events were merged, and again when it has
-	// caught up. With Workers or Retry, events are always merged, and it is not
-	// called.
+	// WatcherOptions.MaxBacklog, so that events were merged, and again when the watcher has
+	// caught up. It is not called with Workers or Retry, where events are always merged.
 	Lagging func(LaggingInfo)
-	// Undelivered is called when the informer has stopped, for each watcher that
-	// was not told everything.
+	// Undelivered is called when the informer has stopped, for each watcher that did not get
+	// all events.
 	Undelivered func(UndeliveredInfo)
 }
 
-// ListInfo says how a LIST request went.
+// ListInfo describes a LIST request that has ended.
 type ListInfo struct {
 	Informer string        // Options.Name
-	Objects  int           // in the answer
-	Took     time.Duration // until the answer was decoded
+	Objects  int           // objects in the answer
+	Took     time.Duration // from the request until the answer was decoded
 	Err      error
 }
 
-// WatchInfo says how a watch went.
+// WatchInfo describes a watch that has ended.
 type WatchInfo struct {
 	Informer  string        // Options.Name
-	Streaming bool          // it was to begin with the first state
-	Events    int           // that it delivered, bookmarks and an error included
+	Streaming bool          // the watch was asked to begin with the first state
+	Events    int           // delivered events, bookmarks and an error included
 	Took      time.Duration // from the request to the end
-	Err       error         // that it could not be opened with, or ended with
+	Err       error         // why the watch could not be opened, or why it ended
 }
 
-// StoreInfo says how one attempt at an operation on the store went. An Apply of several
-// changes that a Durable refuses has no Err: each of them is then applied by itself, and what
-// is refused of those is told.
+// StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply
+// of several changes, the StoreInfo of that call has no Err. Each change is then applied by
+// itself, and the refused ones are reported.
 type StoreInfo struct {
 	Informer string // Options.Name
 	Op       string // as in StoreError
 	Key      string // as in StoreError
 	Took     time.Duration
 	Err      error
-	Failures int // in a row, this one included; 0 if there is no Err
+	Failures int // failures in a row, this one included; 0 if Err is nil
 }
 
-// ApplyInfo is about one event that is being told.
+// ApplyInfo describes one event that is about to be delivered.
 type ApplyInfo struct {
 	Informer string // Options.Name
-	Key      string // as the store has it
+	Key      string // the key in the store
 	Type     EventType
 	Origin   Origin
-	// Lag is the time from the arrival of the change to its being stored. It is
-	// 0 for a delete that a relist has found.
+	// Lag is the time from the arrival of the change until it was stored. It is 0 for a
+	// delete that a relist has found.
 	Lag time.Duration
 }
 
-// HandledInfo says how one call of a watcher went.
+// HandledInfo describes one call of a watcher that has returned.
 type HandledInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
@@ -91,15 +89,15 @@ type HandledInfo struct {
 	Origin   Origin
 	Took     time.Duration
 	Err      error
-	Failures int  // of this event so far
-	GaveUp   bool // there will be no other attempt
+	Failures int  // failures of this event so far
+	GaveUp   bool // the event will not be tried again
 }
 
-// MergedInfo says how many events were merged into others.
+// MergedInfo says how many waiting events of a watcher were merged into others.
 type MergedInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
-	Events   int    // that are not told any more
+	Events   int    // events that will not be delivered, because they were merged
 }
 
 // LaggingInfo says that a watcher has fallen behind, or has caught up.
@@ -107,18 +105,18 @@ type LaggingInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
 	Lagging  bool
-	Pending  int // events that wait for it
+	Pending  int // events that wait for the watcher
 }
 
-// UndeliveredInfo says how many events a watcher was not told.
+// UndeliveredInfo says how many events a watcher did not get before the informer stopped.
 type UndeliveredInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
 	Events   int
 }
 
-// Tee returns an Observer that tells all of observers, in their order. Nil ones
-// are passed over. What none of them wants to know costs nothing.
+// Tee returns an Observer that calls all of observers, in their order. Nil observers are left
+// out. A function that none of them has costs nothing.
 func Tee(observers ...*Observer) *Observer {
 	return &Observer{
 		List:        tee(observers, func(o *Observer) func(ListInfo) { return o.List }),

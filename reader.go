@@ -14,27 +14,28 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Reader reads what an informer knows. [CustomCacheInformer] is one; functions
-// that only read should ask for this. Objects are shared and must not be changed.
+// Reader reads the state that an informer knows. [CustomCacheInformer] implements it. A
+// function that only reads should take a Reader. Objects are shared and must not be changed.
 //
-// All methods may be called at any time from any goroutine, before Run too, and
-// take as long as the store takes to answer. They see the store as it is: before
-// Synced that is less than the whole state.
+// All methods may be called at any time and from any goroutine, also before Run. They block
+// for as long as the store takes to answer. They see the store as it is now: before Synced,
+// that may be less than the whole state.
 type Reader[T Object] interface {
-	// Get returns the object of that key. That there is none is no error.
+	// Get returns the object of that key, or the zero T and false if there is none. It returns
+	// an error only if the store cannot be read.
 	Get(key types.NamespacedName) (obj T, exists bool, err error)
-	// List returns the objects of a namespace ("" for all) that have the labels
-	// (nil for any), in no order.
+	// List returns the objects of a namespace ("" for all) that match the labels (nil for any),
+	// in no particular order.
 	List(namespace string, sel labels.Selector) ([]T, error)
-	// ByIndex returns the objects for which the index function of that name
-	// returned value, in no order. There is always one by the name of
-	// cache.NamespaceIndex; a name that is not in Options.Indexers is an error.
+	// ByIndex returns the objects for which the index function of that name returned value, in
+	// no particular order. The index cache.NamespaceIndex always exists. Any other name that
+	// is not in Options.Indexers is an error.
 	ByIndex(name, value string) ([]T, error)
-	// All yields every object with its key, in no order.
+	// All yields every object with its key, in no particular order.
 	All() iter.Seq2[types.NamespacedName, T]
 }
 
-// Get returns the object of that key, see [Reader].
+// Get returns the object of that key, see [Reader.Get]. Its error is a *StoreError.
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	obj, exists, err = index.Get[T](i.store, object.KeyOf(key))
 	if err != nil {
@@ -44,7 +45,7 @@ func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bo
 	return obj, exists, nil
 }
 
-// List returns the objects of a namespace that have the labels, see [Reader].
+// List returns the objects of a namespace that match the labels, see [Reader.List].
 func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]T, error) {
 	objs, err := i.inNamespace(namespace)
 	if err != nil || sel == nil || sel.Empty() {
@@ -66,7 +67,7 @@ func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	return index.All[T](context.Background(), i.processor.scan)
 }
 
-// ByIndex returns the objects with that value of an index, see [Reader].
+// ByIndex returns the objects with that value in an index, see [Reader.ByIndex].
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	objs, err := i.index.Find(name, value)
 	if err != nil {
@@ -75,9 +76,9 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	return objs, nil
 }
 
-// All yields every object, see [Reader]. Objects of another type that somebody
-// else has put into the store are passed over. If a store that is a Scanner fails, the
-// error goes to Options.ErrorHandler, and no further object is yielded.
+// All yields every object with its key, see [Reader.All]. Objects of another type that someone
+// else has put into the store are skipped. If a store that is a Scanner fails, the error goes
+// to Options.ErrorHandler and the iteration ends.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
 		err := i.processor.scan.Each(context.Background(), func(stored any) bool {
