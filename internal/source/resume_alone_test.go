@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +86,18 @@ func TestAServerThatHasFailedIsProbedOnceAndGoesOn(t *testing.T) {
 			lines("list as of 0", "watch from 5", "watch from 8", "probe", "list as of 8", "watch from 9", "watch from 9"),
 			lines(`list [] at "5"`, `upsert a, at "8"`, `list [] at "9"`, "bookmark 9"),
 			lines("watch failed: starting"))
+	})
+}
+
+func TestAServerThatWasUnreachableIsProbedOnceAndNothingIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unreachable := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} // the reflector asks again by itself
+		p := start(t, options(), "",
+			lists("5"), fails(unreachable), lists("8"), ends(modified("a", "8")), ends(modified("a", "9")), sends())
+		p.after(time.Minute,
+			lines("list as of 0", "watch from 5", "probe", "watch from 5", "watch from 8", "watch from 9"),
+			lines(`list [] at "5"`, `upsert a, at "8"`, `upsert a, at "9"`),
+			lines("watch failed: dial tcp: connection refused"))
 	})
 }
 

@@ -68,14 +68,34 @@ func open(events ...watch.Event) *stream {
 	return w
 }
 
-// stream is a watch that sends what is put into events.
+// stream is a watch that sends what is put into it until it is stopped.
 type stream struct {
 	events chan watch.Event
-	once   sync.Once
+
+	mu      sync.Mutex // protects stopped
+	stopped bool
 }
 
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
-func (s *stream) Stop()                          { s.once.Do(func() { close(s.events) }) }
+
+func (s *stream) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.events)
+	}
+}
+
+// send reports whether the stream still takes an event.
+func (s *stream) send(e watch.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.events <- e
+	}
+	return !s.stopped
+}
 
 func versioned(name, version string) runtime.Object {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}

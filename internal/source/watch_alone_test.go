@@ -288,3 +288,44 @@ func TestBeforeRunASourceHasSeenNothing(t *testing.T) {
 		t.Errorf("the status is %+v", got)
 	}
 }
+
+func TestASlowStreamIsNoSilentOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := open()
+		p := start(t, streaming(), "", watches(slow))
+		for _, e := range []watch.Event{added("a", "1"), added("b", "2"), added("c", "3"), complete("5")} {
+			time.Sleep(9 * time.Second)
+			if !slow.send(e) {
+				t.Fatal("the stream was stopped")
+			}
+		}
+		p.expect(lines("stream"), lines(`list [a b c] at "5"`), nil)
+	})
+}
+
+func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var script []answer
+		for range 5 {
+			script = append(script, ends(added("a", "1")), fails(errForbidden))
+		}
+		p := start(t, streaming(), "", script...)
+		time.Sleep(time.Minute)
+		if len(p.asked) != 11 || len(p.told) != 2 {
+			t.Errorf("asked: %q\ntold: %q", p.asked, p.told)
+		}
+	})
+}
+
+func TestAWatchThatIsOpenedIsALiveContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := open(modified("a", "6"))
+		time.AfterFunc(time.Hour, long.Stop)
+		p := start(t, options(), "", lists("5"), watches(long), sends())
+		time.Sleep(time.Hour + time.Second)
+		synctest.Wait()
+		if got := time.Since(p.source.Status().LastContact); got > time.Second || len(p.asked) != 3 {
+			t.Errorf("the last contact was %v ago; asked: %q", got, p.asked)
+		}
+	})
+}
