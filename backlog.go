@@ -6,29 +6,29 @@ import (
 	"k8s.io/utils/buffer"
 )
 
-// ringSize is how many segments a listener's ring keeps room for once it is empty.
+// ringSize is the number of segments for which a listener's ring keeps room once it is empty.
 const ringSize = 16
 
-// backlog is what pop has taken from the log because run has fallen behind: a ring
-// of segments, which costs little more than the log itself, because a segment grows
-// for as long as its chunk does. Beyond the limit, what the ring holds is merged
-// by object, and no longer keeps the log alive. It owns no goroutine.
+// backlog holds the events that pop has taken from the log because run has fallen behind. It
+// is a ring of segments. The ring costs little more than the log itself, because a segment is
+// extended as far as its chunk reaches. If more events than the limit wait, they are merged
+// by object and do not keep the chunks of the log alive any more. A backlog owns no goroutine.
 type backlog[T Object] struct {
-	limit  int // negative: never merge
-	events int
-	whole  int        // how many of them, not merged yet, are adds of the first list
-	others int        // how many records, not merged yet, are no events
-	merged *merged[T] // nil if nothing is
-	ring   *buffer.Ring[segment[T]]
-	last   segment[T] // goes into the ring when it cannot grow any more
+	limit     int // negative: never merge
+	events    int
+	firstAdds int            // how many of the events are adds of the first list, and not merged
+	nonEvents int            // records in ring and last that are no events
+	byObject  *mergeQueue[T] // the merged events, all older than ring and last; nil if there are none
+	ring      *buffer.Ring[segment[T]]
+	last      segment[T] // goes into the ring when it cannot be extended
 }
 
-// push adds a segment, and merges everything if more than the limit waits then. It
+// push adds a segment. If more events than the limit wait then, it merges all of them. It
 // returns how many events were merged away.
 func (b *backlog[T]) push(s segment[T]) (away int) {
 	b.events += s.Events
-	b.whole += countFirstAdds(s.Records)
-	b.others += len(s.Records) - s.Events
+	b.firstAdds += countFirstAdds(s.Records)
+	b.nonEvents += len(s.Records) - s.Events
 	if len(b.last.Records) == 0 {
 		b.last = s
 	} else if !b.last.Extend(s) {
@@ -41,30 +41,29 @@ func (b *backlog[T]) push(s segment[T]) (away int) {
 	if b.room() >= 0 {
 		return 0
 	}
-	if b.merged == nil {
-		b.merged = newMerged[T]()
+	if b.byObject == nil {
+		b.byObject = newMergeQueue[T]()
 	}
-	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
-		away += b.merge(s)
+	for s, ok := b.popSegment(); ok; s, ok = b.popSegment() {
+		away += b.mergeSegment(s)
 	}
 	b.events -= away
-	b.whole, b.others = 0, 0
+	b.firstAdds, b.nonEvents = 0, 0
 	return away
 }
 
-// room returns how many more events may wait before they are merged; less than none
-// if there are too many already. The adds of the first list do not count: they are
-// one per object, so that to merge them takes time and memory and saves nothing. Nor
-// may there be more records than that of which nothing remains, such as those of
-// relists that have found nothing new.
+// room returns how many more events may wait before they are merged. It is negative if too
+// many wait already. The adds of the first list do not count: there is one per object, so
+// that merging them takes time and memory and saves nothing. The limit also holds for
+// records that are no events, such as those of relists that find nothing new.
 func (b *backlog[T]) room() int {
 	if b.limit < 0 {
 		return math.MaxInt
 	}
-	return b.limit - max(b.events-b.whole, b.others)
+	return b.limit - max(b.events-b.firstAdds, b.nonEvents)
 }
 
-// countFirstAdds counts what the first list has added.
+// countFirstAdds returns how many of the records are adds of the first list.
 func countFirstAdds[T Object](records []record[T]) int {
 	n := 0
 	for i := range records {
@@ -75,38 +74,40 @@ func countFirstAdds[T Object](records []record[T]) int {
 	return n
 }
 
-// merge merges a segment into what waits.
-func (b *backlog[T]) merge(s segment[T]) (away int) {
+// mergeSegment merges the events of a segment with those that are merged already, and
+// returns how many were merged away.
+func (b *backlog[T]) mergeSegment(s segment[T]) (away int) {
 	at := s.End - int64(len(s.Records))
 	for i := range s.Records {
 		if r := &s.Records[i]; r.isEvent() || r.kind == recordMarker {
-			_, n := b.merged.add(r, at+int64(i))
+			_, n := b.byObject.mergeRecord(r, at+int64(i))
 			away += n
 		}
 	}
-	b.merged.end = s.End
+	b.byObject.end = s.End
 	return away
 }
 
-// pop returns what comes next, or false if nothing waits.
+// pop removes and returns the oldest events, or returns false if there are none.
 func (b *backlog[T]) pop() (segment[T], bool) {
-	if b.merged != nil {
-		s := b.merged.take(min(b.limit, maxChunk))
+	if b.byObject != nil {
+		s := b.byObject.pop(min(b.limit, maxChunk))
 		b.events -= s.Events
-		if b.merged.oldest() == nil {
-			b.merged = nil // a map does not shrink
+		if b.byObject.oldest() == nil {
+			b.byObject = nil // a map does not shrink
 		}
 		return s, true
 	}
-	s, ok := b.oldest()
+	s, ok := b.popSegment()
 	b.events -= s.Events
-	b.whole -= countFirstAdds(s.Records)
-	b.others -= len(s.Records) - s.Events
+	b.firstAdds -= countFirstAdds(s.Records)
+	b.nonEvents -= len(s.Records) - s.Events
 	return s, ok
 }
 
-// oldest removes the oldest segment that is not merged.
-func (b *backlog[T]) oldest() (segment[T], bool) {
+// popSegment removes and returns the oldest segment that is not merged, or returns false if
+// there is none.
+func (b *backlog[T]) popSegment() (segment[T], bool) {
 	if b.ring != nil {
 		if s, ok := b.ring.ReadOne(); ok {
 			return s, true

@@ -13,44 +13,47 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// syncedKey has a worker call OnSynced. No object has it.
+// syncedKey makes a worker call OnSynced. No object has this key.
 const syncedKey = ""
 
-// maxWait is more than a program runs, and little enough to be added to a time.
+// maxWait is longer than any program runs, and short enough to be added to a time.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// crew calls a watcher for several objects at once, never twice at a time for one
-// of them, and again after it has failed. What waits is merged by object, what
-// came after a failure with the event that failed. client-go's workqueue says
-// which object is next, and when one is to be tried again.
+// crew calls a watcher for several objects at once, but never twice at the same time for one
+// object, and repeats calls that have failed. The waiting events are merged by object. An
+// event that failed is merged with newer ones of its object. client-go's workqueue says
+// which object is next, and when a retry is due.
 type crew[T Object] struct {
 	listener *informerProcessorListener[T]
 	queue    workqueue.TypedDelayingInterface[string]
 
-	mu       sync.Mutex // protects the rest
-	waiting  *merged[T]
-	busy     map[string]*entry[T] // in a worker's hands: in waiting.order, not in waiting.byKey
-	marked   bool                 // the synced marker has come
-	initial  int                  // entries from before it that were not attempted yet
-	draining bool
-	missed   int64         // the position before the first event that was given up because of the stop
-	idle     chan struct{} // closed when nothing is left, once draining
+	mu             sync.Mutex // protects the rest
+	waiting        *mergeQueue[T]
+	busy           map[string]*entry[T] // claimed by a worker: in waiting.order, not in waiting.byKey
+	markerSeen     bool                 // the synced marker was enqueued
+	blockingSynced int                  // number of entries with blocksSynced
+	draining       bool
+	idle           chan struct{} // closed when the crew is draining and no event waits
+	// abandonedAt is the log position before the first event that gets no retry because the
+	// informer stops.
+	abandonedAt int64
 }
 
 func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
 	c := &crew[T]{
-		listener: l,
-		waiting:  newMerged[T](),
-		busy:     map[string]*entry[T]{},
-		idle:     make(chan struct{}),
-		missed:   math.MaxInt64,
+		listener:    l,
+		waiting:     newMergeQueue[T](),
+		busy:        map[string]*entry[T]{},
+		idle:        make(chan struct{}),
+		abandonedAt: math.MaxInt64,
 	}
 	c.waiting.end = l.cursor.Position()
 	return c
 }
 
-// run takes what there is and lets the workers handle it. It returns when they
-// have, or when the listener is removed and their calls have returned.
+// run takes the listener's events and lets the workers handle them. It returns when every
+// event is handled and none can follow, or when the listener is removed and the calls of its
+// watcher have returned.
 func (c *crew[T]) run(ctx context.Context) {
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
 	var workers sync.WaitGroup
@@ -58,7 +61,7 @@ func (c *crew[T]) run(ctx context.Context) {
 		workers.Go(func() { c.work(ctx) })
 	}
 	for s, ok := c.listener.take(); ok; s, ok = c.listener.take() {
-		c.listener.countMerged(c.add(s))
+		c.listener.countMerged(c.enqueue(s))
 	}
 	c.drain()
 	select {
@@ -69,36 +72,24 @@ func (c *crew[T]) run(ctx context.Context) {
 	workers.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = newMerged[T]() // the Registration may be kept
+	c.waiting = newMergeQueue[T]() // releases the objects: the program may keep the Registration
 }
 
-// add adds a segment to what waits, and returns how many events were merged away.
-func (c *crew[T]) add(s segment[T]) (away int) {
+// enqueue adds a segment to the waiting events, and returns how many events were merged
+// away.
+func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.waiting.end // where s begins: one that was merged stands for more than its records
+	// Every event of s gets the position where s begins: s may be merged from more records
+	// than it has.
+	at := c.waiting.end
 	for i := range s.Records {
 		switch r := &s.Records[i]; {
 		case r.kind == recordMarker:
-			c.marked = true
+			c.markerSeen = true
 			c.checkSyncedLocked()
 		case r.isEvent():
-			var first Event[T]
-			if before := c.waiting.byKey[r.key]; before != nil {
-				first = before.events[0]
-			}
-			e, n := c.waiting.add(r, at)
-			away += n
-			e.follow(first)
-			if isNew := n == 0 && len(e.events) == 1; isNew && !c.marked {
-				e.initial = true
-				c.initial++
-			}
-			if len(e.events) == 0 {
-				c.attemptedLocked(e)
-			} else {
-				c.queue.Add(e.key)
-			}
+			away += c.enqueueEventLocked(r, at)
 		}
 	}
 	c.waiting.end = s.End
@@ -106,23 +97,46 @@ func (c *crew[T]) add(s segment[T]) (away int) {
 	return away
 }
 
-// attemptedLocked notes that e was attempted, or has gone.
-func (c *crew[T]) attemptedLocked(e *entry[T]) {
-	if e.initial {
-		e.initial = false
-		c.initial--
+// enqueueEventLocked adds one event to the waiting events, and returns how many were merged
+// away.
+func (c *crew[T]) enqueueEventLocked(r *record[T], at int64) (away int) {
+	var first Event[T]
+	if before := c.waiting.byKey[r.key]; before != nil {
+		first = before.events[0]
+	}
+	e, away := c.waiting.mergeRecord(r, at)
+	e.resetFailures(first)
+	if isNew := away == 0 && len(e.events) == 1; isNew && !c.markerSeen {
+		e.blocksSynced = true
+		c.blockingSynced++
+	}
+	if len(e.events) == 0 {
+		c.unblockSyncedLocked(e)
+	} else {
+		c.queue.Add(e.key)
+	}
+	return away
+}
+
+// unblockSyncedLocked notes that Synced does not wait for e any more, because an attempt was
+// made or no event is left.
+func (c *crew[T]) unblockSyncedLocked(e *entry[T]) {
+	if e.blocksSynced {
+		e.blocksSynced = false
+		c.blockingSynced--
 		c.checkSyncedLocked()
 	}
 }
 
-// checkSyncedLocked has a worker call OnSynced if the initial state has ended.
+// checkSyncedLocked makes a worker call OnSynced if every object of the initial state was
+// attempted.
 func (c *crew[T]) checkSyncedLocked() {
-	if c.marked && c.initial == 0 {
+	if c.markerSeen && c.blockingSynced == 0 {
 		c.queue.Add(syncedKey)
 	}
 }
 
-// work handles one object after the other.
+// work handles one object after the other, until the queue is shut down.
 func (c *crew[T]) work(ctx context.Context) {
 	for {
 		key, shutdown := c.queue.Get()
@@ -131,16 +145,16 @@ func (c *crew[T]) work(ctx context.Context) {
 		}
 		if key == syncedKey {
 			c.listener.sync(ctx)
-		} else if e := c.begin(key); e != nil {
-			c.handle(ctx, e)
+		} else if e := c.claim(key); e != nil {
+			c.attempt(ctx, e)
 		}
 		c.queue.Done(key)
 	}
 }
 
-// begin takes what waits under key into the caller's hands. It returns nil if
-// there is nothing, or not yet.
-func (c *crew[T]) begin(key string) *entry[T] {
+// claim gives the waiting events of an object to the caller, which must call release. It
+// returns nil if there are none, if their retry is not due, or if the listener is removed.
+func (c *crew[T]) claim(key string) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.waiting.byKey[key]
@@ -149,23 +163,20 @@ func (c *crew[T]) begin(key string) *entry[T] {
 	}
 	now := c.listener.processor.Now()
 	if early := e.notBefore - now; early > 0 {
-		c.queue.AddAfter(key, early) // it drops one if an earlier one of the key is about to come
+		c.queue.AddAfter(key, early) // the queue keeps only the earliest of several waits for a key
 		return nil
 	}
 	delete(c.waiting.byKey, key)
 	c.busy[key] = e
-	e.begun = now
+	e.callBegan = now
 	return e
 }
 
-// handle makes one attempt at the first event of e.
-func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
-	var none T
+// attempt calls the watcher for the first event of e, which the caller has claimed, and
+// releases e.
+func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 	l := c.listener
-	event := e.events[0]
-	if s, ok := l.watcher.(selection[T]); ok && e.tried != none {
-		event = s.after(e.tried, event)
-	}
+	event := c.eventToTell(e)
 	if e.failures > 0 {
 		l.counts.retried.Add(1)
 	}
@@ -173,22 +184,35 @@ func (c *crew[T]) handle(ctx context.Context, e *entry[T]) {
 	a.took, a.err = l.call(ctx, &event)
 	draining := channel.Closed(l.processor.draining)
 	var wait time.Duration
-	again := interrupted(ctx, a.err) // nobody will, but it is not over
-	if !again {
-		wait, again = c.again(&a)
+	retry := interrupted(ctx, a.err) // the event stays undelivered, although no attempt follows
+	if !retry {
+		wait, retry = c.decideRetry(&a)
 		l.settle(ctx, a)
 	}
-	l.countMerged(c.end(e, &a, wait, again, draining))
+	l.countMerged(c.release(e, &a, wait, retry, draining))
 }
 
-// again decides whether a failure is worth another attempt, and when. An attempt
-// that would come after the end of a drain is none.
-func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
-	retry := c.listener.opts.Retry
-	if a.gaveUp = true; a.err == nil || retry == nil || errors.Is(a.err, ErrPermanent) {
+// eventToTell returns the first event of e as the watcher must be told it. A failed attempt
+// may have taken effect. So if it has told the watcher of a Select an object that is not
+// selected any more, the event is the delete of that object. This is not decided when events
+// are merged, because selected is the program's code, which must not run under the lock, and
+// because the object may be selected again before the attempt.
+func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
+	var none T
+	if s, ok := c.listener.watcher.(selection[T]); ok && e.failedNew != none {
+		return s.after(e.failedNew, e.events[0])
+	}
+	return e.events[0]
+}
+
+// decideRetry decides whether a failed event is attempted again, and after what wait. During
+// a drain there is no further attempt after the drain's end.
+func (c *crew[T]) decideRetry(a *attempt[T]) (wait time.Duration, retry bool) {
+	policy := c.listener.opts.Retry
+	if a.gaveUp = true; a.err == nil || policy == nil || errors.Is(a.err, ErrPermanent) {
 		return 0, false
 	}
-	if wait, again = retry(a.failures, a.err); !again {
+	if wait, retry = policy(a.failures, a.err); !retry {
 		return 0, false
 	}
 	p := c.listener.processor
@@ -200,28 +224,27 @@ func (c *crew[T]) again(a *attempt[T]) (wait time.Duration, again bool) {
 	return wait, true
 }
 
-// reachedLocked returns the position up to which everything has been handled.
-func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.missed) }
+// reachedLocked returns the log position up to which every event has been handled.
+func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.abandonedAt) }
 
-// end puts back what is left of e after an attempt, with what has come meanwhile, and
-// returns how many events were merged away.
-// A wait that was decided before a drain has begun is cut short by it.
-func (c *crew[T]) end(e *entry[T], a *attempt[T], wait time.Duration, again, draining bool) (away int) {
+// release takes back e after an attempt, merges its remaining events with newer ones of the
+// object, and returns how many events were merged away. draining says whether the drain had
+// begun when the wait was decided. If the drain has begun only since, there is no wait.
+func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry, draining bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attemptedLocked(e)
+	c.unblockSyncedLocked(e)
 	delete(c.busy, e.key)
-	c.putBackLocked(e, a.event.New, again)
-	if newer := c.waiting.byKey[e.key]; newer != nil {
-		if len(e.events) > 0 { // else newer keeps its own place
-			c.attemptedLocked(newer)
-			away = c.joinLocked(newer, e)
-		}
+	e.noteAttempt(a.event.New, retry)
+	// If no event of e is left, newer keeps its own place in the order.
+	if newer := c.waiting.byKey[e.key]; newer != nil && len(e.events) > 0 {
+		c.unblockSyncedLocked(newer)
+		away = c.mergeNewerLocked(e, newer)
 	}
 	switch {
 	case len(e.events) == 0:
-		c.waiting.order.Remove(e.place) // but not newer
-	case again && wait > 0 && (draining || !c.draining):
+		c.waiting.order.Remove(e.place) // byKey may have newer
+	case retry && wait > 0 && (draining || !c.draining):
 		c.waiting.byKey[e.key] = e
 		e.notBefore = c.listener.processor.Now() + wait
 		c.queue.AddAfter(e.key, wait)
@@ -230,47 +253,48 @@ func (c *crew[T]) end(e *entry[T], a *attempt[T], wait time.Duration, again, dra
 		c.queue.Add(e.key)
 	}
 	if a.stopped {
-		c.missed = min(c.missed, e.first)
+		c.abandonedAt = min(c.abandonedAt, e.position)
 	}
 	c.listener.finished(c.reachedLocked())
 	c.checkIdleLocked()
 	return away
 }
 
-// putBackLocked takes the first event off e, unless it is to be tried again.
-func (c *crew[T]) putBackLocked(e *entry[T], told T, again bool) {
+// noteAttempt notes that the watcher was called for the first event of e, with told as New. If
+// no retry follows, it drops the event.
+func (e *entry[T]) noteAttempt(told T, retry bool) {
 	var none T
 	e.notBefore = 0
-	if !again {
-		e.events, e.failures, e.tried = e.events[1:], 0, none
+	if !retry {
+		e.events, e.failures, e.failedNew = e.events[1:], 0, none
 		return
 	}
 	e.failures++
 	if told != none {
-		e.tried = told
+		e.failedNew = told
 	}
 }
 
-// joinLocked merges what came while e was in a worker's hands into e, and returns
-// how many events were merged away.
-func (c *crew[T]) joinLocked(newer, e *entry[T]) (away int) {
+// mergeNewerLocked merges the events of newer, which were enqueued while a worker had e, into
+// e. It returns how many events were merged away.
+func (c *crew[T]) mergeNewerLocked(e, newer *entry[T]) (away int) {
 	n, first := len(e.events)+len(newer.events), e.events[0]
 	for _, event := range newer.events {
-		c.waiting.join(e, event)
+		c.waiting.mergeEvent(e, event)
 	}
-	e.follow(first)
+	e.resetFailures(first)
 	c.waiting.remove(newer)
 	return n - len(e.events)
 }
 
-// follow has the failures counted anew if the first event is another one by now.
-func (e *entry[T]) follow(first Event[T]) {
+// resetFailures sets the count of failures to 0 if the first event of e is not first any more.
+func (e *entry[T]) resetFailures(first Event[T]) {
 	if len(e.events) == 0 || e.events[0] != first {
 		e.failures = 0
 	}
 }
 
-// drain has what waits for a retry tried once more, at once.
+// drain ends the wait of every retry.
 func (c *crew[T]) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,11 +312,11 @@ func (c *crew[T]) checkIdleLocked() {
 	}
 }
 
-// since returns since when the oldest event waits, or 0.
-func (c *crew[T]) since() time.Duration {
+// waitingSince returns when the oldest event was appended to the log, or 0 if none waits.
+func (c *crew[T]) waitingSince() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting.since()
+	return c.waiting.waitingSince()
 }
 
 // calling returns the keys for which the watcher is being called now.
@@ -306,27 +330,27 @@ func (c *crew[T]) calling() []string {
 	return keys
 }
 
-// troubleDepth is how many of the objects that wait are looked at for those that wait for
-// a retry: with the lock held, for which the workers wait.
-const troubleDepth = 1000
+// healthDepth is how many of the oldest objects health looks at. The workers wait for the
+// lock meanwhile.
+const healthDepth = 1000
 
-// trouble returns whether a call has lasted for too long, whether the oldest of what
-// waits waits for its retry, and the keys of the first that do, no more than most of
-// those among the oldest.
-func (c *crew[T]) trouble(most int) (hung, oldest bool, later []string) {
+// health returns whether a call has lasted for stopwatch.HungCall, whether the oldest waiting
+// event waits for a retry, and the keys of up to limit objects that wait for a retry, the
+// oldest first. It looks at the healthDepth oldest objects only.
+func (c *crew[T]) health(limit int) (hung, retrying bool, retries []string) {
 	now := c.listener.processor.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.busy {
-		hung = hung || now-e.begun >= stopwatch.HungCall
+		hung = hung || now-e.callBegan >= stopwatch.HungCall
 	}
 	at := c.waiting.order.Front()
-	for n := 0; n < troubleDepth && at != nil && len(later) < most; n++ {
+	for n := 0; n < healthDepth && at != nil && len(retries) < limit; n++ {
 		if e := at.Value.(*entry[T]); e.notBefore > now {
-			later = append(later, e.key)
-			oldest = oldest || n == 0
+			retries = append(retries, e.key)
+			retrying = retrying || n == 0
 		}
 		at = at.Next()
 	}
-	return hung, oldest, later
+	return hung, retrying, retries
 }

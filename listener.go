@@ -388,7 +388,7 @@ func (l *informerProcessorListener[T]) stats() WatcherStats {
 func (l *informerProcessorListener[T]) health() WatcherHealth {
 	s := WatcherHealth{WatcherStats: l.stats(), Calls: l.calling()}
 	if l.crew != nil {
-		s.Hung, s.Retrying, s.Retries = l.crew.trouble(retriesShown)
+		s.Hung, s.Retrying, s.Retries = l.crew.health(retriesShown)
 	}
 	return s
 }
@@ -396,7 +396,7 @@ func (l *informerProcessorListener[T]) health() WatcherHealth {
 func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	since := l.hand.since()
 	if l.crew != nil {
-		since = l.crew.since()
+		since = l.crew.waitingSince()
 	}
 	if since == 0 || channel.Closed(l.stopped) {
 		return 0

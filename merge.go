@@ -5,133 +5,132 @@ import (
 	"time"
 )
 
-// merged is what waits for one watcher, with the events of each object merged
-// into one, or into two where it was deleted and created again. Entries stand in
-// the order of their first events. It owns no goroutine.
-type merged[T Object] struct {
+// mergeQueue holds the events that wait for one watcher. The events of each object are
+// merged into one, or into a delete and an add if the object was created again. Entries are
+// in the order of their first events. A mergeQueue owns no goroutine and has no lock.
+type mergeQueue[T Object] struct {
 	byKey map[string]*entry[T]
 	order list.List // of *entry[T]
-	end   int64     // the position that is reached when nothing is left
-	// inherits says that the watcher may know what it is told at first from the time
-	// before.
+	end   int64     // the log position that is reached when the queue is empty
+	// inherits says that the watcher may know objects from before it was added: it is told
+	// the deletes that a durable store has kept.
 	inherits bool
 }
 
-// entry is what waits of one object. One without a key is the synced marker.
+// entry holds the waiting events of one object. An entry without a key is the synced marker.
 type entry[T Object] struct {
-	key    string
-	events []Event[T] // one, or a delete and an add
-	first  int64      // the position before the first of them
-	since  time.Duration
-	place  *list.Element
+	key      string
+	events   []Event[T]    // one, or a delete and an add
+	position int64         // the log position before the first event
+	since    time.Duration // when the first event was appended to the log
+	place    *list.Element // in the order of the queue
 
-	// Of a crew.
-	failures  int           // of events[0]
-	tried     T             // what a failed attempt has told, as New
-	initial   bool          // Synced waits for the first attempt
-	begun     time.Duration // the call that it is in the hands of
-	notBefore time.Duration // when it may be tried again
+	// The rest is used by a crew only.
+	failures     int           // failed attempts at events[0]
+	failedNew    T             // New of the last failed attempt that had one; zero before
+	blocksSynced bool          // Synced waits for the first attempt
+	callBegan    time.Duration // when a worker claimed the entry
+	notBefore    time.Duration // when the next attempt may begin
 }
 
-func newMerged[T Object]() *merged[T] { return &merged[T]{byKey: map[string]*entry[T]{}} }
+func newMergeQueue[T Object]() *mergeQueue[T] {
+	return &mergeQueue[T]{byKey: map[string]*entry[T]{}}
+}
 
-// add takes in a record that is an event or the marker, the position before which
-// is at. It returns the entry, which is gone if nothing is left of it, and how
-// many events were merged away.
-func (m *merged[T]) add(r *record[T], at int64) (e *entry[T], away int) {
-	e = m.byKey[r.key]
+// mergeRecord adds a record that is an event or the marker. at is the log position before
+// the record. mergeRecord returns the entry of the record, and how many events were merged
+// away. If no event of the object remains, the entry is not in the queue any more.
+func (q *mergeQueue[T]) mergeRecord(r *record[T], at int64) (e *entry[T], away int) {
+	e = q.byKey[r.key]
 	if e == nil || r.kind == recordMarker {
-		e = &entry[T]{key: r.key, first: at, since: r.since}
-		e.place = m.order.PushBack(e)
+		e = &entry[T]{key: r.key, position: at, since: r.since}
+		e.place = q.order.PushBack(e)
 		if r.kind == recordMarker {
 			return e, 0
 		}
-		m.byKey[r.key] = e
+		q.byKey[r.key] = e
 	}
-	return e, m.fold(e, r.event)
-}
-
-// fold merges an event into e and returns how many were merged away.
-func (m *merged[T]) fold(e *entry[T], event Event[T]) int {
 	before := len(e.events) + 1
-	m.join(e, event)
+	q.mergeEvent(e, r.event)
 	if len(e.events) == 0 {
-		m.remove(e)
+		q.remove(e)
 	}
-	return before - len(e.events)
+	return e, before - len(e.events)
 }
 
-// join adds an event to those of e. The end of an object that the watcher may know from
-// the time before is told in any case, after the add that it was to begin with.
-func (m *merged[T]) join(e *entry[T], event Event[T]) {
+// mergeEvent adds an event to those of e. An add and a delete that follows it usually cancel
+// each other out. If the watcher may know the object from before it was added, both are
+// kept: only the delete tells the watcher that the object is gone.
+func (q *mergeQueue[T]) mergeEvent(e *entry[T], event Event[T]) {
 	var none T
 	n := len(e.events)
-	tried := n == 1 && e.tried != none
-	if m.inherits && !tried && n > 0 && event.Type == EventDeleted {
+	attempted := n == 1 && e.failedNew != none
+	if q.inherits && !attempted && n > 0 && event.Type == EventDeleted {
 		if last := e.events[n-1]; last.Type == EventAdded && last.Origin == OriginInitial {
 			e.events = append(e.events, event)
 			return
 		}
 	}
-	e.events = fold(e.events, event, tried)
+	e.events = fold(e.events, event, attempted)
 }
 
-// remove takes e out.
-func (m *merged[T]) remove(e *entry[T]) {
-	m.order.Remove(e.place)
-	if m.byKey[e.key] == e {
-		delete(m.byKey, e.key)
+// remove removes e from the queue.
+func (q *mergeQueue[T]) remove(e *entry[T]) {
+	q.order.Remove(e.place)
+	if q.byKey[e.key] == e {
+		delete(q.byKey, e.key)
 	}
 }
 
 // oldest returns the first entry, or nil.
-func (m *merged[T]) oldest() *entry[T] {
-	if front := m.order.Front(); front != nil {
+func (q *mergeQueue[T]) oldest() *entry[T] {
+	if front := q.order.Front(); front != nil {
 		return front.Value.(*entry[T])
 	}
 	return nil
 }
 
-// since returns since when the oldest waits, or 0.
-func (m *merged[T]) since() time.Duration {
-	if e := m.oldest(); e != nil {
+// waitingSince returns when the oldest event was appended to the log, or 0 if none waits.
+func (q *mergeQueue[T]) waitingSince() time.Duration {
+	if e := q.oldest(); e != nil {
 		return e.since
 	}
 	return 0
 }
 
-// reached returns the position up to which nothing is left.
-func (m *merged[T]) reached() int64 {
-	if e := m.oldest(); e != nil {
-		return e.first
+// reached returns the log position before which no event waits.
+func (q *mergeQueue[T]) reached() int64 {
+	if e := q.oldest(); e != nil {
+		return e.position
 	}
-	return m.end
+	return q.end
 }
 
-// take removes up to n events from the front, and returns them as a segment.
-func (m *merged[T]) take(n int) segment[T] {
-	s := segment[T]{Records: make([]record[T], 0, min(n, m.order.Len()))}
-	for e := m.oldest(); e != nil && s.Events < n; e = m.oldest() {
+// pop removes up to n of the oldest events and returns them as a segment.
+func (q *mergeQueue[T]) pop(n int) segment[T] {
+	s := segment[T]{Records: make([]record[T], 0, min(n, q.order.Len()))}
+	for e := q.oldest(); e != nil && s.Events < n; e = q.oldest() {
 		if e.key == "" {
 			s.Records = append(s.Records, record[T]{kind: recordMarker, since: e.since})
-			m.remove(e)
+			q.remove(e)
 			continue
 		}
 		s.Records = append(s.Records, record[T]{key: e.key, event: e.events[0], since: e.since})
 		s.Events++
 		if e.events = e.events[1:]; len(e.events) == 0 {
-			m.remove(e)
+			q.remove(e)
 		}
 	}
-	s.End = m.reached()
+	s.End = q.reached()
 	return s
 }
 
-// fold adds an event to what waits of an object, so that a watcher who has seen
-// none of it ends in the same state, and returns what waits then. Old stays what
-// that watcher knows. Of an object that was created again, the delete is kept: it
-// is another one. An add that has been attempted is not taken back, because its
-// failure may have left something behind.
+// fold adds an event to the waiting events of its object, and returns the events that wait
+// then. A watcher that is told only these ends in the same state, and the Old of each event
+// is the object as that watcher knows it. The delete of an object that was created again is
+// kept, because the new object is another one. attempted says that the first waiting event
+// was told and failed: an add is then not taken back, because the attempt may have left
+// something behind.
 func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	var none T
 	if len(waiting) == 0 {
@@ -140,9 +139,9 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	last := &waiting[len(waiting)-1]
 	switch {
 	case last.Type == EventDeleted && e.Type == EventDeleted && last.Old.GetUID() == e.Old.GetUID():
-		return waiting // the store has lost it twice
+		return waiting // the store has lost the object twice
 	case last.Type == EventDeleted && e.Type == EventDeleted:
-		return append(waiting, e) // what was kept of several of that name
+		return append(waiting, e) // a durable store has kept deletes of several objects of this name
 	case last.Type == EventDeleted:
 		e.Type, e.Old = EventAdded, none
 		return append(waiting, e)

@@ -258,7 +258,7 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	defer c.queue.ShutDown()
 	add := func(key string, end int64) {
 		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: key}}
-		c.add(segment[pod]{Records: []record[pod]{{key: key, event: Event[pod]{Type: EventAdded, New: obj}}}, End: end})
+		c.enqueue(segment[pod]{Records: []record[pod]{{key: key, event: Event[pod]{Type: EventAdded, New: obj}}}, End: end})
 	}
 	handled := func(want int64) {
 		t.Helper()
@@ -266,7 +266,7 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 			t.Errorf("handled up to %d, want %d", got, want)
 		}
 	}
-	finish := func(key string) { c.end(c.begin(key), &attempt[pod]{}, 0, false, false) }
+	finish := func(key string) { c.release(c.claim(key), &attempt[pod]{}, 0, false, false) }
 	add("a", 1)
 	add("b", 5) // merged from four records
 	add("c", 6)
@@ -275,9 +275,9 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	handled(0)
 	finish("a")
 	handled(5)
-	e := c.begin("c")
+	e := c.claim("c")
 	add("c", 7) // keeps a position of its own while the earlier event is handled
-	c.end(e, &attempt[pod]{}, 0, false, false)
+	c.release(e, &attempt[pod]{}, 0, false, false)
 	handled(6)
 	finish("c")
 	handled(7)
@@ -299,7 +299,7 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 		}
 		return away
 	}
-	if away := push(EventAdded, OriginInitial, objects); away != 0 || b.merged != nil {
+	if away := push(EventAdded, OriginInitial, objects); away != 0 || b.byObject != nil {
 		t.Errorf("%d adds were merged away", away)
 	}
 	if away := push(EventUpdated, OriginWatch, limit); away != 0 || b.room() != 0 {
@@ -338,7 +338,7 @@ func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 		}
 	}
 	kept := len(b.last.Records)
-	for s, ok := b.oldest(); ok; s, ok = b.oldest() {
+	for s, ok := b.popSegment(); ok; s, ok = b.popSegment() {
 		kept += len(s.Records)
 	}
 	if kept > 2*maxChunk {

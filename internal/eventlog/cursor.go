@@ -1,17 +1,18 @@
 package eventlog
 
-// Cursor is one reader's place in the log. It belongs to one goroutine at a time, but
-// for Poke and Wake.
+// Cursor is one reader's place in the log. It keeps alive the chunk that it stands in and
+// all later ones. Its methods, except Poke and Wake, must not be called by two goroutines at
+// once.
 type Cursor[R any] struct {
 	Sleeper
 	log    *Log[R]
 	chunk  *chunk[R]
 	offset int64
-	events int64 // how many events come before the next record
+	events int64 // number of events before the next record
 }
 
-// Cursor returns a cursor at the end of the log. It does not stand in the midst of what
-// is appended at once.
+// Cursor returns a cursor at the end of the log, which is never between two records of one
+// call of Append.
 func (l *Log[R]) Cursor() *Cursor[R] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,17 +32,17 @@ func (c *Cursor[R]) Clone() *Cursor[R] {
 // Position returns the position of the next record.
 func (c *Cursor[R]) Position() int64 { return c.chunk.first + c.offset }
 
-// Events returns how many events come before the next record.
+// Events returns the number of events before the next record.
 func (c *Cursor[R]) Events() int64 { return c.events }
 
-// Next takes up to so many records, no more than the rest of the chunk or of the
-// log. It returns false if there are none.
-func (c *Cursor[R]) Next(most int) (Segment[R], bool) {
+// Next moves the cursor over up to limit records and returns them. They are all of one
+// chunk. Next does not block: it returns false if the cursor stands at the end of the log.
+func (c *Cursor[R]) Next(limit int) (Segment[R], bool) {
 	for {
 		if filled := c.chunk.filled.Load(); filled > c.offset {
-			to := min(filled, c.offset+int64(most))
+			to := min(filled, c.offset+int64(limit))
 			s := Segment[R]{Records: c.chunk.records[c.offset:to], End: c.chunk.first + to}
-			if s.Events = len(s.Records); c.chunk.others.Load() > 0 {
+			if s.Events = len(s.Records); c.chunk.nonEvents.Load() > 0 {
 				s.Events = c.log.count(s.Records)
 			}
 			c.offset = to
@@ -52,38 +53,39 @@ func (c *Cursor[R]) Next(most int) (Segment[R], bool) {
 		if next == nil {
 			return Segment[R]{}, false
 		}
-		// The chunk may have been filled further between the two loads, but
-		// not after the second.
+		// The chunk may have been filled further between the loads of filled and next. It
+		// does not change after next is set.
 		if c.chunk.filled.Load() == c.offset {
 			c.chunk, c.offset = next, 0
 		}
 	}
 }
 
-// Sleep asks for a token in Wake at the next append. It returns false if there
-// is something to read already.
+// Sleep arranges that the cursor gets a token with the next record, or when its chunk was
+// sealed. It does not block. It returns false if the caller must call Next instead.
 func (c *Cursor[R]) Sleep() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	// A chunk that was sealed must be left, and not be slept on.
+	// A cursor that slept in a sealed chunk would keep it alive.
 	return c.chunk.next.Load() == nil && c.log.sleepLocked(&c.Sleeper, c.Position()+1)
 }
 
-// Close lets go of the log. The cursor must not be used afterwards.
+// Close releases the log. The cursor must not be used afterwards.
 func (c *Cursor[R]) Close() {
 	c.log.Forget(&c.Sleeper)
 	c.chunk = nil
 }
 
-// Segment is a run of records that one reader handles in one go. The records
-// belong to the log and are never written again.
+// Segment is a run of records that a reader handles together. The records belong to the log
+// and are never written again.
 type Segment[R any] struct {
-	Records []R   // with the capacity of the chunk behind it
-	Events  int   // how many of them are events
-	End     int64 // the position that is reached with the last record
+	Records []R   // the capacity reaches to the end of the chunk: see Extend
+	Events  int   // how many of the records are events
+	End     int64 // the position after the last record
 }
 
-// Extend takes in next if it follows in the same chunk.
+// Extend appends next to s without copying, and returns true, if next follows s in the same
+// chunk. Otherwise it returns false and changes nothing. Neither may be empty.
 func (s *Segment[R]) Extend(next Segment[R]) bool {
 	n, more := len(s.Records), len(next.Records)
 	if cap(s.Records) < n+more || &s.Records[:n+1][n] != &next.Records[0] {

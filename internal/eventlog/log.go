@@ -1,6 +1,3 @@
-// Package eventlog is a log that one goroutine writes and any number read, each at its
-// own pace. Appending never waits for a reader, and what nobody reads any more is
-// garbage. It knows nothing of Kubernetes, and owns no goroutine.
 package eventlog
 
 import (
@@ -10,43 +7,42 @@ import (
 	"sync/atomic"
 )
 
-// The chunks of a log start small, so that one with little to say keeps little alive,
-// and double up to MaxChunk, at which one hand-over to a reader is paid for by many
-// records.
+// Chunks start small, so that a log with few records keeps little memory alive. They double
+// in size up to MaxChunk, so that many records share the cost of one hand-over to a reader.
 const (
 	minChunk = 16
-	// MaxChunk is the most that a Segment holds.
+	// MaxChunk is the largest number of records in a Segment.
 	MaxChunk = 256
 )
 
-// Log holds every record once. It is made by New, and must not be copied.
+// Log holds every record once. The position of a record is the number of records before it.
+// A Log is made by New and must not be copied. Its methods may be called from any goroutine.
 type Log[R any] struct {
-	count  func([]R) int
-	tail   atomic.Pointer[chunk[R]]
-	events atomic.Int64 // how many of the records are events
-	// stirred gets a token when the first record of a chunk is written.
-	stirred chan struct{}
+	count   func([]R) int
+	tail    atomic.Pointer[chunk[R]]
+	events  atomic.Int64  // how many of the records are events
+	stirred chan struct{} // gets a token when the first record of a chunk is written
 
 	mu       sync.Mutex // orders appending, sealing and going to sleep
 	sleepers []*Sleeper
-	earliest int64 // what the first of sleepers waits for
+	earliest int64 // no sleeper waits for a lower position
 }
 
-// chunk is a part of the log. Only records[:filled] may be read; once next is
-// set, filled does not change any more. Chunks point forward only, so that the garbage
-// collector takes a chunk as soon as the last cursor has left it.
+// chunk is a part of the log. Only records[:filled] may be read. Once next is set, filled
+// does not change any more. Chunks point forward only, so the garbage collector frees a
+// chunk as soon as the last cursor has left it.
 type chunk[R any] struct {
-	first   int64 // the position of records[0]
-	events  int64 // how many events come before
-	records []R
-	others  atomic.Int64 // 0 if all of records[:filled] are events
-	filled  atomic.Int64
-	next    atomic.Pointer[chunk[R]]
+	first     int64 // the position of records[0]
+	events    int64 // number of events before records[0]
+	records   []R
+	nonEvents atomic.Int64 // how many of records[:filled] are no events
+	filled    atomic.Int64
+	next      atomic.Pointer[chunk[R]]
 }
 
-// New returns an empty log. Some of its records may be no events for its readers, but
-// notes to them: count says how many of a run of records are events. It is called once
-// for what is appended at once, and for what is read where there are notes.
+// New returns an empty log. Some records may be notes to the readers instead of events:
+// count returns how many of the given records are events. The log calls count for every
+// run of records that is appended, and for every run that is read from a chunk with notes.
 func New[R any](count func([]R) int) *Log[R] {
 	l := &Log[R]{count: count, stirred: make(chan struct{}, 1), earliest: math.MaxInt64}
 	l.tail.Store(&chunk[R]{records: make([]R, minChunk)})
@@ -62,12 +58,12 @@ func (l *Log[R]) End() int64 {
 // Events returns how many of the records are events.
 func (l *Log[R]) Events() int64 { return l.events.Load() }
 
-// Stirred returns a channel that gets a token when the log has begun a chunk: some time
-// after that, it may be idle.
+// Stirred returns a channel that gets a token when the first record of a chunk is written.
+// From then on the log holds records that SealIfIdle can release.
 func (l *Log[R]) Stirred() <-chan struct{} { return l.stirred }
 
-// Append publishes records and wakes those that sleep until there are so many. The
-// records are copied.
+// Append copies records to the end of the log, and wakes the sleepers whose position is
+// reached. It does not wait for readers.
 func (l *Log[R]) Append(records []R) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +76,7 @@ func (l *Log[R]) Append(records []R) {
 		n := copy(c.records[filled:], records)
 		events := l.count(records[:n])
 		if events < n {
-			c.others.Add(int64(n - events))
+			c.nonEvents.Add(int64(n - events))
 		}
 		c.filled.Store(filled + int64(n))
 		l.events.Add(int64(events))
@@ -97,9 +93,9 @@ func (l *Log[R]) Append(records []R) {
 	}
 }
 
-// SealIfIdle ends the current chunk if nothing was appended since the log ended
-// at position since, and returns where it ends now. Otherwise the last records of
-// a log that has gone quiet would stay alive until the next.
+// SealIfIdle ends the current chunk if nothing was appended since the log ended at position
+// since, and returns the end of the log. Without it, the last chunk of a quiet log would
+// keep its records alive until more records have filled it.
 func (l *Log[R]) SealIfIdle(since int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,11 +103,12 @@ func (l *Log[R]) SealIfIdle(since int64) int64 {
 	end := c.first + c.filled.Load()
 	if end == since && end > c.first {
 		l.growLocked(c, minChunk)
-		l.wakeLocked(end + 1) // who waits for the next record holds on to the old chunk
+		l.wakeLocked(end + 1) // a cursor that waits for the next record must leave the old chunk
 	}
 	return end
 }
 
+// growLocked appends an empty chunk of a size after c, which is the last one.
 func (l *Log[R]) growLocked(c *chunk[R], size int) *chunk[R] {
 	next := &chunk[R]{first: c.first + c.filled.Load(), events: l.events.Load(), records: make([]R, size)}
 	c.next.Store(next)
@@ -119,7 +116,7 @@ func (l *Log[R]) growLocked(c *chunk[R], size int) *chunk[R] {
 	return next
 }
 
-// wakeLocked wakes those that wait for a position up to end.
+// wakeLocked wakes the sleepers that wait for a position up to end.
 func (l *Log[R]) wakeLocked(end int64) {
 	still := l.sleepers[:0]
 	l.earliest = math.MaxInt64
@@ -136,8 +133,9 @@ func (l *Log[R]) wakeLocked(end int64) {
 	l.sleepers = still
 }
 
-// Sleep asks for a token in s.Wake once the log ends at position until. It returns
-// false if it does already.
+// Sleep arranges that s gets a token once the log has reached the position until. It does
+// not block. It returns false if the log has reached the position already. A second call
+// replaces the position of the first. SealIfIdle wakes s one record early.
 func (l *Log[R]) Sleep(s *Sleeper, until int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,33 +155,34 @@ func (l *Log[R]) sleepLocked(s *Sleeper, until int64) bool {
 	return true
 }
 
-// Forget takes s off those that sleep.
+// Forget cancels Sleep: s is not woken by the log any more.
 func (l *Log[R]) Forget(s *Sleeper) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.sleepers, s); i >= 0 {
 		l.sleepers = slices.Delete(l.sleepers, i, i+1)
+		s.asleep = false
 	}
 }
 
-// Sleeper is woken when the log has reached a position. It is made by NewSleeper, and
-// must not be copied after that.
+// Sleeper is woken when the log has reached a position: see [Log.Sleep]. It is made by
+// NewSleeper and must not be copied after its first use.
 type Sleeper struct {
 	wake   chan struct{}
-	until  int64 // the position; protected by the log's mu
-	asleep bool  // among the log's sleepers; protected by the log's mu
+	until  int64 // the position to wait for; protected by the log's mu
+	asleep bool  // s is one of the log's sleepers; protected by the log's mu
 }
 
 // NewSleeper returns a Sleeper that is awake.
 func NewSleeper() Sleeper { return Sleeper{wake: make(chan struct{}, 1)} }
 
-// Wake returns a channel that gets a token when it is time to look again.
+// Wake returns a channel that gets a token when the log or Poke wakes s.
 func (s *Sleeper) Wake() <-chan struct{} { return s.wake }
 
-// Poke leaves a token.
+// Poke wakes s. It may be called from any goroutine and does not block.
 func (s *Sleeper) Poke() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it has not looked since the last time
+	default: // s still has a token
 	}
 }

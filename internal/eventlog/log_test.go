@@ -8,8 +8,8 @@ import (
 	"weak"
 )
 
-// numbered is a record whose place in the log is known. It is a pointer, so that a test
-// can see when the log lets go of it.
+// numbered is a record that knows its position. It is a pointer, so that a test can see when
+// the log releases it.
 type numbered = *int64
 
 func number(n int64) numbered { return &n }
@@ -48,7 +48,7 @@ func TestEveryCursorReadsEveryRecordOnceAndInOrder(t *testing.T) {
 		c := l.Cursor()
 		wg.Go(func() { read(c) })
 	}
-	wg.Go(func() { // the processor's part
+	wg.Go(func() { // seals whenever the log pauses
 		for last := int64(-1); last < total; {
 			last = l.SealIfIdle(last)
 			runtime.Gosched()
@@ -63,7 +63,7 @@ func TestEveryCursorReadsEveryRecordOnceAndInOrder(t *testing.T) {
 		}
 		l.Append(batch)
 		if r.IntN(10) == 0 {
-			c := l.Cursor() // one that joins late
+			c := l.Cursor() // begins in the midst of the log
 			wg.Go(func() { read(c) })
 		}
 	}
@@ -74,20 +74,20 @@ func TestACursorThatSleepsIsWokenByTheNextAppend(t *testing.T) {
 	l := New(all)
 	c := l.Cursor()
 	if !c.Sleep() {
-		t.Fatal("there is nothing to read, and sleep returned false")
+		t.Fatal("Sleep returned false with nothing to read")
 	}
 	l.Append([]numbered{number(0)})
 	<-c.Wake()
 	if c.Sleep() {
-		t.Fatal("there is a record to read, and sleep returned true")
+		t.Fatal("Sleep returned true with a record to read")
 	}
 	c.Next(MaxChunk)
 	if !c.Sleep() {
-		t.Fatal("all is read, and sleep returned false")
+		t.Fatal("Sleep returned false after the last record")
 	}
 	c.Close()
 	if len(l.sleepers) != 0 {
-		t.Fatal("a closed cursor is still among the sleepers")
+		t.Fatal("a closed cursor is still one of the sleepers")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAChunkIsCollectedWhenTheLastCursorHasLeftIt(t *testing.T) {
 	runtime.KeepAlive(slow)
 }
 
-func TestAnIdleLogLetsGoOfItsLastEvents(t *testing.T) {
+func TestASealedLogReleasesItsLastRecords(t *testing.T) {
 	l := New(all)
 	c := l.Cursor()
 	obj := number(0)
@@ -129,12 +129,12 @@ func TestAnIdleLogLetsGoOfItsLastEvents(t *testing.T) {
 	obj = nil
 	c.Next(MaxChunk)
 	if !c.Sleep() {
-		t.Fatal("all is read, and sleep returned false")
+		t.Fatal("Sleep returned false after the last record")
 	}
 	end := l.SealIfIdle(-1)
 	runtime.GC()
 	if last.Value() == nil {
-		t.Fatal("sealed although the log has moved")
+		t.Fatal("the chunk was sealed although the log was not idle")
 	}
 	if got := l.SealIfIdle(end); got != end {
 		t.Fatalf("the log ends at %d after sealing, at %d before", got, end)
@@ -155,7 +155,7 @@ func TestASleeperIsWokenAtItsPositionAndNotBefore(t *testing.T) {
 	l := New(all)
 	early, late := NewSleeper(), NewSleeper()
 	if !l.Sleep(&late, 5) || !l.Sleep(&early, 2) {
-		t.Fatal("there is nothing in the log, and sleep returned false")
+		t.Fatal("Sleep returned false in an empty log")
 	}
 	for n := range int64(6) {
 		l.Append([]numbered{number(n)})
@@ -176,6 +176,6 @@ func TestASleeperIsWokenAtItsPositionAndNotBefore(t *testing.T) {
 		}
 	}
 	if l.Sleep(&early, 6) {
-		t.Error("the log has reached the position, and sleep returned true")
+		t.Error("Sleep returned true at a position that the log has reached")
 	}
 }

@@ -92,7 +92,7 @@ func TestAServerThatHasFailedIsProbedOnceAndGoesOn(t *testing.T) {
 func TestAServerThatWasUnreachableIsProbedOnceAndNothingIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unreachable := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} // the reflector asks again by itself
-		p := start(t, options(), "",
+		p := startAlone(t, aloneOptions(), "",
 			lists("5"), fails(unreachable), lists("8"), ends(modified("a", "8")), ends(modified("a", "9")), sends())
 		p.after(time.Minute,
 			lines("list as of 0", "watch from 5", "probe", "watch from 5", "watch from 8", "watch from 9"),

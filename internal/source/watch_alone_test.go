@@ -292,7 +292,7 @@ func TestBeforeRunASourceHasSeenNothing(t *testing.T) {
 func TestASlowStreamIsNoSilentOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := open()
-		p := start(t, streaming(), "", watches(slow))
+		p := startAlone(t, streaming(), "", watches(slow))
 		for _, e := range []watch.Event{added("a", "1"), added("b", "2"), added("c", "3"), complete("5")} {
 			time.Sleep(9 * time.Second)
 			if !slow.send(e) {
@@ -309,7 +309,7 @@ func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
 		for range 5 {
 			script = append(script, ends(added("a", "1")), fails(errForbidden))
 		}
-		p := start(t, streaming(), "", script...)
+		p := startAlone(t, streaming(), "", script...)
 		time.Sleep(time.Minute)
 		if len(p.asked) != 11 || len(p.told) != 2 {
 			t.Errorf("asked: %q\ntold: %q", p.asked, p.told)
@@ -321,7 +321,7 @@ func TestAWatchThatIsOpenedIsALiveContact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := open(modified("a", "6"))
 		time.AfterFunc(time.Hour, long.Stop)
-		p := start(t, options(), "", lists("5"), watches(long), sends())
+		p := startAlone(t, aloneOptions(), "", lists("5"), watches(long), sends())
 		time.Sleep(time.Hour + time.Second)
 		synctest.Wait()
 		if got := time.Since(p.source.Status().LastContact); got > time.Second || len(p.asked) != 3 {
