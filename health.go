@@ -6,107 +6,131 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// deadStore is how long an operation on the store may take before Live says
-// that only a restart can help.
+// deadStore is how long an operation on the store may take before Live says that only a
+// restart can help.
 const deadStore = 5 * time.Minute
 
-// Health is how an informer is doing at one moment, as [CustomCacheInformer.Health]
-// returns it. It is a value; its zero value is that of no informer.
+// Health says how an informer is doing at one moment, as [CustomCacheInformer.Health]
+// returns it. It is a value. Its zero value stands for no informer.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
-	// Started says whether Run has been called and the watchers' goroutines are
-	// live, Stopped whether its ctx has ended.
+	// Started says that Run has been called and the watchers' goroutines are live.
 	Started bool `json:"started"`
+	// Stopped says that the ctx of Run has ended.
 	Stopped bool `json:"stopped"`
-	// Synced says whether the first list is in the store.
+	// Synced says that the first list is in the store.
 	Synced bool `json:"synced"`
-	// Watching says whether a watch is open.
+	// Watching says that a watch is open.
 	Watching bool `json:"watching"`
-	// LastList is when the last list, or stream of the first state, was complete,
-	// LastContact when the source last answered, other than with an error, or sent
-	// anything. A quiet watch brings a bookmark about once a minute. Zero is never.
-	LastList    time.Time `json:"lastList,omitzero"`
+	// LastList is when the last list, or the last stream of the first state, was complete.
+	// Zero is never.
+	LastList time.Time `json:"lastList,omitzero"`
+	// LastContact is when the source last sent anything other than an error. A quiet watch
+	// brings a bookmark about once a minute. Zero is never.
 	LastContact time.Time `json:"lastContact,omitzero"`
-	// ResourceVersion is the version up to which everything is in the store,
-	// LastProgress when that was last found, by a change, a list or a bookmark that was
-	// applied, as they come about once a minute. Zero is never.
-	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	LastProgress    time.Time `json:"lastProgress,omitzero"`
-	// Store is the type of Options.Store, "in memory" if there is none.
+	// ResourceVersion is the version up to which the store has every change.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// LastProgress is when ResourceVersion was last confirmed, by a change, a list or a
+	// bookmark that was applied. A quiet watch does that about once a minute. Zero is never.
+	LastProgress time.Time `json:"lastProgress,omitzero"`
+	// Store is the type of Options.Store, and "in memory" if that is nil.
 	Store string `json:"-"`
-	// Objects is how many objects the store has, as far as the informer has put them
-	// there and found them at the start. It is -1 over a Durable that has indexes of
-	// its own and was not empty: it is not read through.
+	// Objects is the number of objects in the store, as far as the informer has found them
+	// there at the start or stored them. It is -1 over a Durable that has indexes of its
+	// own and was not empty, because the informer does not read such a store through.
 	Objects int `json:"objects"`
-	// Queued is how many changes, and bookmarks, have arrived and are not in the store yet.
+	// Queued is the number of changes and bookmarks that have arrived and are not in the
+	// store yet.
 	Queued int `json:"queued"`
-	// SourceError is what listing or watching fails with now, SourceFailures how
-	// often in a row it has. Nil and 0 once it works again.
-	SourceError    error `json:"-"`
-	SourceFailures int   `json:"sourceFailures,omitempty"`
-	// StoreError is the operation on the store that fails now, or that has not
-	// returned for more than 10 s, else nil.
+	// SourceError is the error with which lists or watches fail now, nil if they work.
+	SourceError error `json:"-"`
+	// SourceFailures is how often in a row they have failed, 0 if they work.
+	SourceFailures int `json:"sourceFailures,omitempty"`
+	// StoreError is the operation on the store that fails now, or that has not returned for
+	// more than 10 s. Otherwise it is nil.
 	StoreError error `json:"-"`
-	// StoreBusy is for how long the operation on the store that is under way
-	// has taken, 0 if there is none.
+	// StoreBusy is how long the present operation on the store has been under way, 0 if
+	// there is none.
 	StoreBusy time.Duration `json:"-"`
 	// Refused is how many changes the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
-	// Tombstones is how many deleted objects a Durable store keeps because some watcher
-	// has not handled their end.
+	// Tombstones is how many deleted objects a Durable keeps because a watcher has not
+	// handled their delete.
 	Tombstones int `json:"tombstones,omitempty"`
-	// Watchers are figures about the watchers that are registered, or were when the
-	// informer stopped, sorted by name, and those of one name in the order in which they
-	// were added.
+	// Watchers has the registered watchers, or after the stop those that were registered
+	// then. They are sorted by name, and by the order in which they were added.
 	Watchers []WatcherHealth `json:"watchers"`
 }
 
-// Health returns how the informer is doing. It does not block, also while the
-// store, the source or a watcher hangs, and may be called at any time.
-func (i *CustomCacheInformer[T]) Health() Health {
-	s := i.source.Status()
-	failing := i.applier.access.trouble() // before StoreBusy, which then is of no operation that has returned
-	h := Health{
-		Name:            i.opts.Name,
-		Started:         i.running.Load() && channel.Closed(i.processor.startedCh),
-		Stopped:         channel.Closed(i.stopped),
-		Synced:          i.HasSynced(),
-		Watching:        s.Watching,
-		LastList:        s.LastList,
-		LastContact:     s.LastContact,
-		ResourceVersion: i.ResourceVersion(),
-		LastProgress:    i.inlet.progress.Time(i.clock),
-		Objects:         int(i.applier.access.objects.Load()),
-		Queued:          i.inlet.queuedUp(),
-		SourceError:     watchError(i.opts.Name, s.Failure),
-		SourceFailures:  s.Failures,
-		StoreBusy:       i.applier.access.call.Lasts(),
-		Refused:         int(i.applier.access.refused.Load()),
-		Tombstones:      i.processor.tombstones.Count(),
-		Watchers:        []WatcherHealth{},
-	}
-	if h.Store = "in memory"; i.opts.Store != nil {
-		h.Store = fmt.Sprintf("%T", i.store)
-	}
-	if failing != nil {
-		h.StoreError = failing
-	}
-	for _, l := range i.processor.shown() {
-		h.Watchers = append(h.Watchers, l.health())
-	}
-	return h
+// WatcherStats has figures about one registration of a watcher. Every event for the watcher
+// is in exactly one of Pending, Delivered, Failed and Merged. It is a value. Its zero value
+// means nothing.
+type WatcherStats struct {
+	// Name is WatcherOptions.Name.
+	Name string `json:"name"`
+	// Synced says that Registration.Synced is closed.
+	Synced bool `json:"synced"`
+	// Pending is how many events wait for the watcher now, including the event of a call
+	// that is under way. After Stopped it is how many were never delivered. It is not exact
+	// at two moments: while the watcher gets a state, it may be too high, or too low by the
+	// objects that a Scanner has not been asked for yet; and in a burst it may be too high
+	// by 15, because events are then counted in steps of 16.
+	Pending int `json:"pending"`
+	// Delivered is how many events the watcher has handled without an error.
+	Delivered int `json:"delivered"`
+	// Failed is how many events were given up after an error.
+	Failed int `json:"failed"`
+	// Retried is how many calls repeated a call that had failed.
+	Retried int `json:"retried"`
+	// Merged is how many events were merged into others, or have undone each other, beyond
+	// WatcherOptions.MaxBacklog or because of Workers or Retry.
+	Merged int `json:"merged"`
+	// Lagging says that the watcher has fallen behind by more than
+	// WatcherOptions.MaxBacklog and has not caught up yet, see Observer.Lagging.
+	Lagging bool `json:"lagging"`
+	// OldestWaiting is how long the oldest event that is not handled has been waiting. It is
+	// 0 if there is none, and after Stopped.
+	OldestWaiting time.Duration `json:"-"`
 }
 
-// Ready returns nil if what the informer knows can be relied on: it has synced,
-// is not stopped, and its store takes writes at this moment: a probe should fail more
-// than once before it counts. Single changes that the store has refused do not count; see
-// Refused. An API server that cannot be
-// reached afterwards, or a slow watcher, does not count.
+// MarshalJSON encodes the figures with names in camel case, and OldestWaiting in seconds as
+// "oldestWaitingSeconds".
+func (s WatcherStats) MarshalJSON() ([]byte, error) {
+	type fields WatcherStats // has the tags, but not this method
+	return json.Marshal(struct {
+		fields
+		OldestWaitingSeconds float64 `json:"oldestWaitingSeconds"`
+	}{fields(s), s.OldestWaiting.Seconds()})
+}
+
+// WatcherHealth says how a watcher is doing: its figures, and its calls that are under way.
+// Its JSON has the figures alone.
+type WatcherHealth struct {
+	WatcherStats
+	// Calls has the keys for which the watcher is being called now, and "OnSynced" while
+	// that runs. In a burst of events it names a range of keys.
+	Calls []string
+	// Retries has the keys that wait for another attempt, at most ten.
+	Retries []string
+	// Hung says that a call has lasted for more than 10 s. It is only known of a watcher
+	// with Workers or Retry.
+	Hung bool
+	// Retrying says that the oldest event waits for another attempt. It is only known of a
+	// watcher with Workers or Retry.
+	Retrying bool
+}
+
+// retriesShown is the largest number of keys in WatcherHealth.Retries.
+const retriesShown = 10
+
+// Ready returns nil if a program can rely on what the informer knows: the informer has
+// synced, is not stopped, and its store takes writes at this moment. A store may fail for a
+// moment, so a probe should fail more than once before it counts. The following do not
+// count: single changes that the store has refused (see Refused), an API server that cannot
+// be reached after the sync, and a slow watcher.
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -126,9 +150,9 @@ func (h Health) Ready() error {
 	return fmt.Errorf("informer %s: %w", h.Name, err)
 }
 
-// Live returns an error only if a restart of the process would help: an operation
-// on the store has not returned for five minutes. An API server that is down, a
-// store that returns errors and a watcher that blocks are not cured that way.
+// Live returns an error only if a restart of the process would help: an operation on the
+// store has not returned for five minutes. A restart does not help against an API server
+// that is down, a store that returns errors, or a watcher that blocks.
 func (h Health) Live() error {
 	if h.StoreBusy < deadStore {
 		return nil
@@ -166,14 +190,14 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encoded)
 }
 
-// ProbeHandler returns a handler that answers 200 while check returns nil and 503
-// with the text of its error otherwise, as a probe of a kubelet wants it. check is
-// called for each request, from any goroutine:
+// ProbeHandler returns a handler for the probes of a kubelet. It answers 200 if check returns
+// nil, and otherwise 503 with the text of the error. It calls check for each request, from
+// any goroutine, and blocks as long as check does:
 //
 //	http.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
 //
-// inf.Health().Ready, without the function around it, would answer for the moment at
-// which it was passed. A nil check is answered with 503.
+// Without the function around it, inf.Health().Ready would answer for the moment at which
+// it was passed. With a nil check, the handler answers 503.
 func ProbeHandler(check func() error) http.Handler {
 	if check == nil {
 		check = func() error { return errors.New("informer: ProbeHandler was given no check") }

@@ -24,10 +24,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its state in a store,
-// and tells any number of watchers what changes, each at its own pace. It is made
-// by [New]. Its methods may be called from any goroutine and in any order; the
-// package documentation has the contract. It must not be copied.
+// CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells
+// any number of watchers the changes, each at its own pace. It is made by [New]. Its methods
+// may be called from any goroutine and in any order. The package documentation has the
+// contract. It must not be copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
@@ -49,19 +49,17 @@ type CustomCacheInformer[T Object] struct {
 
 	watchErrorHandler cache.WatchErrorHandlerWithContext // nil unless set through the view
 
-	settings sync.Mutex // held to change what may change until Run
+	settings sync.Mutex // protects the settings that may change until Run, and running
 	running  atomic.Bool
 }
 
-// New returns an informer over the resource that lw lists and watches; see
-// [ListWatch] for how to get one of a client. It makes no request: that begins
-// with Run.
+// New returns an informer over the resource that lw lists and watches. [ListWatch] makes an
+// lw from a client. New makes no request; Run does.
 //
-// T must be a pointer to an API type, or AnyObject. New checks whatever it can
-// and returns an error that names the argument or the field; it does not keep or
-// change opts. The one thing it changes is an Options.Store that is a
-// cache.Indexer: it adds Indexers to it, and an index by namespace if there is
-// none.
+// T must be a pointer to an API type, or AnyObject. New checks its arguments, and returns an
+// error that names the argument or the field. It does not keep or change opts. If
+// Options.Store is a cache.Indexer, New adds the Indexers to it, and an index by namespace if
+// it has none.
 func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
@@ -74,10 +72,10 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	return newInformer(lw, object.As[T], bareObject[T], indexers, opts)
 }
 
-// newInformer returns an informer over objects that accept lets pass. Of one that is
-// gone and of which only the key is known, tombstone makes an object. What opts say
-// of indexers does not count.
-func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), tombstone func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
+// newInformer returns an informer over the objects that accept does not refuse. When the
+// informer knows only the key and the UID of a deleted object, bareObject makes an object of
+// these. The indexers replace Options.Indexers.
+func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if err := checkSource(lw); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
@@ -99,18 +97,17 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.store, i.clock, opts)
 	i.inlet = newInlet(i.queue, i.clock, accept, opts)
-	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, tombstone, opts)
+	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, bareObject, opts)
 	i.source = newSource(lw, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
 		}
 	})
-	i.applier.inlet = i.inlet
 	return i, nil
 }
 
-// set changes something that is fixed once the informer runs. It returns
-// ErrAlreadyRun if it does.
+// set calls change, which changes a setting that is fixed once the informer runs. It returns
+// ErrAlreadyRun if the informer runs or has run.
 func (i *CustomCacheInformer[T]) set(change func()) error {
 	i.settings.Lock()
 	defer i.settings.Unlock()
@@ -121,8 +118,8 @@ func (i *CustomCacheInformer[T]) set(change func()) error {
 	return nil
 }
 
-// adopt sets the handler and the observer of a Group, or the defaults if it has none,
-// where the user has set none.
+// adopt sets the handler and the observer of a Group, unless the user has set others. A nil
+// handler or observer stands for the default.
 func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
 	_ = i.set(func() {
 		if !i.ownHandler {
@@ -144,13 +141,12 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// AddWatcher registers w. It does not block. The watcher is told the state as of
-// this call, as added events with OriginInitial, and then every change after it:
-// none is left out and none comes twice. Calls begin once the informer runs.
+// AddWatcher registers w. It does not block. The watcher is told the state as of this call,
+// as added events with OriginInitial, and then every change after it. No change is left out
+// and none comes twice. Calls of the watcher begin once the informer runs.
 //
-// It may be called before and during Run, from a watcher's callback too; it
-// returns ErrStopped once Run's ctx has ended, and another error if an argument
-// is not usable.
+// AddWatcher may be called before and during Run, also in a watcher's callback. It returns
+// ErrStopped once Run's ctx has ended, and another error if an argument cannot be used.
 func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOptions) (*Registration, error) {
 	if err := checkWatcher(w); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
@@ -166,16 +162,15 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	return l.registration(), nil
 }
 
-// Run lists and watches, feeds the store and calls the watchers, until ctx ends.
-// Then it stops the source first and the watchers after it, which may go on for
-// Options.DrainTimeout, and returns nil when every goroutine that it started has
-// returned: it waits for calls of the user's (source, store, watchers) that are
-// under way, and names them in the log after 10 s. Events that wait for a watcher
-// then are dropped; how many is logged, and told to Observer.Undelivered.
+// Run lists and watches, writes to the store and calls the watchers, until ctx ends. Then it
+// stops the source first and the watchers after it. The watchers may go on for
+// Options.DrainTimeout. Run returns nil when every goroutine that it started has returned. It
+// waits for calls of your source, store and watchers that are under way, and logs their names
+// after 10 s. Events that still wait for a watcher are dropped. Their number is logged, and
+// given to Observer.Undelivered.
 //
-// If ctx has ended already, no request is made and no watcher is called. A
-// second Run returns ErrAlreadyRun at once. Do not wait for Run to return in a
-// watcher's callback.
+// If ctx has ended already, Run makes no request and calls no watcher. A second Run returns
+// ErrAlreadyRun at once. Do not wait for Run to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	if err := i.set(func() { i.running.Store(true) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
@@ -207,8 +202,8 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// await calls wait, and names the calls of the user's that it waits for if they
-// do not return.
+// await calls wait, and logs the names of the user's calls that it waits for if they do not
+// return within HungCall.
 func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	done := make(chan struct{})
 	var naming sync.WaitGroup
@@ -224,7 +219,7 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	naming.Wait()
 }
 
-// underWay names the calls of the user's that have not returned.
+// underWay names the user's calls that have not returned.
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
 	for _, op := range i.source.UnderWay() {
@@ -240,14 +235,14 @@ func (i *CustomCacheInformer[T]) underWay() []string {
 	return calls
 }
 
-// stop makes it known that the informer will not get any further.
+// stop refuses new watchers, and ends all waiting for the informer.
 func (i *CustomCacheInformer[T]) stop() {
 	i.processor.refuse()
 	close(i.stopped)
 }
 
-// control runs the way in, from the source to the log, once the listeners are
-// live, and returns when ctx has ended and all of it has stopped.
+// control runs everything from the source to the log, once the listeners are live. It returns
+// when ctx has ended and all of that has stopped.
 func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	select {
 	case <-i.processor.startedCh:
@@ -280,9 +275,9 @@ func (i *CustomCacheInformer[T]) mayForget() {
 	}
 }
 
-// Synced returns a channel that is closed once everything of the first list is
-// in the store, or could not be put there and was reported. The watchers may
-// still be behind; their registrations have a Synced of their own.
+// Synced returns a channel that is closed once every object of the first list is in the
+// store, or could not be stored and was reported. The watchers may still be behind; their
+// registrations have a Synced of their own.
 func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
 
 // HasSynced reports whether Synced is closed. It does not block.
@@ -292,13 +287,12 @@ func (i *CustomCacheInformer[T]) HasSynced() bool {
 
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
-// WaitForSync blocks until the informer has synced, and with it every watcher
-// that is registered now and not removed meanwhile. What has synced stays so, also when
-// the informer has stopped: see Health. If ctx or the informer ends
-// first, it returns a *SyncError that says who is late and, if something is
-// failing, what. It may be called before Run. In the callback of a watcher that has
-// not synced it cannot succeed: there it returns an error, if it is given the
-// callback's ctx.
+// WaitForSync blocks until the informer has synced, and every watcher that is registered now
+// and not removed meanwhile. An informer that has synced stays synced, even when it has
+// stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
+// with the parts that are late and the failure that stands in the way, if one is known.
+// WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
+// has not synced: there it returns an error if it is given the callback's ctx.
 func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 	listeners := i.processor.all()
 	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
@@ -315,7 +309,8 @@ func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// wait blocks until either channel is closed, and returns why it could not.
+// wait blocks until one of the channels is closed. It returns an error if the informer stops
+// or ctx ends first.
 func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
 	select {
 	case <-done:
@@ -339,7 +334,7 @@ func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan 
 	}
 }
 
-// ended returns why there is no use in waiting any longer, or nil.
+// ended returns an error if the informer has stopped or ctx has ended.
 func (i *CustomCacheInformer[T]) ended(ctx context.Context) error {
 	select {
 	case <-i.stopped:
@@ -363,11 +358,11 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		case <-l.synced:
 		case <-l.removed:
 		default:
-			who := fmt.Sprintf("watcher %q", l.opts.Name)
+			name := fmt.Sprintf("watcher %q", l.opts.Name)
 			if calls := l.calling(); len(calls) > 0 {
-				who += " (called for " + strings.Join(calls, ", ") + ")"
+				name += " (called for " + strings.Join(calls, ", ") + ")"
 			}
-			late = append(late, who)
+			late = append(late, name)
 		}
 	}
 	slices.Sort(late[watchers:])
@@ -382,7 +377,44 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
 	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
 }
 
-// keyFunc is cache.DeletionHandlingMetaNamespaceKeyFunc, which is slower.
+// Health returns how the informer is doing. It may be called at any time and does not
+// block, even while the store, the source or a watcher hangs.
+func (i *CustomCacheInformer[T]) Health() Health {
+	s := i.source.Status()
+	version, _ := i.inlet.resourceVersion()
+	failing := i.applier.access.trouble() // read before StoreBusy, so that the two are about the same operation
+	h := Health{
+		Name:            i.opts.Name,
+		Started:         i.running.Load() && channel.Closed(i.processor.startedCh),
+		Stopped:         channel.Closed(i.stopped),
+		Synced:          i.HasSynced(),
+		Watching:        s.Watching,
+		LastList:        s.LastList,
+		LastContact:     s.LastContact,
+		ResourceVersion: version,
+		LastProgress:    i.inlet.progress.Time(i.clock),
+		Objects:         int(i.applier.access.objects.Load()),
+		Queued:          i.inlet.queuedUp(),
+		SourceError:     watchError(i.opts.Name, s.Failure),
+		SourceFailures:  s.Failures,
+		StoreBusy:       i.applier.access.call.Lasts(),
+		Refused:         int(i.applier.access.refused.Load()),
+		Tombstones:      i.processor.tombstones.Count(),
+		Watchers:        []WatcherHealth{},
+	}
+	if h.Store = "in memory"; i.opts.Store != nil {
+		h.Store = fmt.Sprintf("%T", i.store)
+	}
+	if failing != nil {
+		h.StoreError = failing
+	}
+	for _, l := range i.processor.shown() {
+		h.Watchers = append(h.Watchers, l.health())
+	}
+	return h
+}
+
+// keyFunc returns the same key as cache.DeletionHandlingMetaNamespaceKeyFunc, but faster.
 func keyFunc[T Object](obj any) (string, error) {
 	if t, ok := obj.(T); ok {
 		return object.Key(t), nil

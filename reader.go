@@ -91,11 +91,11 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	}
 }
 
-// WaitFor blocks until cond holds for the object of that key: for what the store
-// has now, or for any state that a later change brings, deletes included (cond
-// then gets the zero T and false). It returns a *SyncError if ctx or the informer
-// ends first, and a *StoreError if the store cannot be read. It may be called
-// before Run, but not in a watcher's callback; cond is called from the caller's
+// WaitFor blocks until cond returns true for the object of that key. It calls cond for the
+// object that the store has now, and for every state that a later change brings. For a
+// deleted or missing object cond gets the zero T and false. WaitFor returns a *SyncError if
+// ctx or the informer ends first, and a *StoreError if the store cannot be read. It may be
+// called before Run, but not in a watcher's callback. cond is called from the caller's
 // goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	if cond == nil {
@@ -135,20 +135,19 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	}
 }
 
-// WaitForResourceVersion blocks until the store has everything that the source
-// delivered up to rv. With the resourceVersion that a write returned, what Get
-// and List return afterwards includes that write. It returns a *SyncError if ctx
-// or the informer ends first, and another error if rv, or what the source
-// delivers, is no resourceVersion that can be compared.
+// WaitForResourceVersion blocks until the store has every change up to rv. If rv is the
+// resourceVersion that a write of yours returned, Get and List then return the result of
+// that write, or a later state. WaitForResourceVersion returns a *SyncError if ctx or the
+// informer ends first, and another error if rv, or the versions of the source, cannot be
+// compared. It may be called before Run, but not in a watcher's callback.
 //
-// Changes for which Transform fails are reported and count as seen, although they
-// are not in the store. A version that the source never shows to this informer, because a selector
-// hides the write, is only passed with the next event or bookmark, which may take
-// a minute, or for ever where there are no bookmarks. It may be called before
-// Run, but not in a watcher's callback.
+// A change for which Transform has failed was reported, and counts although it is not in the
+// store. If a selector hides the write from this informer, only the next event or bookmark
+// shows that rv has passed. That may take a minute, or forever if the server sends no
+// bookmarks.
 func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
 	if rv == "" {
-		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, as that of objects of a fake is", i.opts.Name)
+		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
 	}
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
 		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
@@ -168,10 +167,9 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 	}
 }
 
-// ResourceVersion returns the version up to which the store has everything that
-// the source delivered, or "" before the first list is applied. With client-go's
-// fakes, whose objects have no versions, it stays at that of the last list. It does
-// not block.
+// ResourceVersion returns the version up to which the store has every change, or "" before
+// the first list is applied. The objects of client-go's fakes have no versions, so with a fake
+// it stays at the version of the last list. It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.inlet.resourceVersion()
 	return rv
