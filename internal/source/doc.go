@@ -7,15 +7,17 @@
 //	                    inspected)
 //
 // So every failure is reported, and every change reaches the Sink with the version that it
-// leads to. One Run passes through these states; each arrow is a request or an answer:
+// leads to. One Run passes through these states:
 //
-//	          a version to resume from
-//	Run ─┬──────────────► probe ──► empty list ──► watch from that version ─┐
-//	     │                  │                          │                    │ not refused
-//	     │     server older │             version gone │                    ▼
-//	     └───► stream or ◄──┴──────────────────────────┴─── 410 ──────── watching ◄─┐
-//	           list                                                    ▲    │ ended │
-//	             └──────────────── complete ───────────────────────────┘    └───────┘
+//	probing   a version to resume from is given: is the server at least that far?
+//	              yes ──► resuming        no, or it cannot be compared ──► listing
+//	resuming  the reflector gets an empty list and watches from the version
+//	              accepted ──► watching   the version is gone ──► listing
+//	listing   a list, or a stream of the first state; a stream that stays silent or is cut
+//	          is replaced by a list
+//	              complete ──► watching   failed ──► listing, after a back-off
+//	watching  changes come
+//	              ended ──► watching      the version is gone ──► listing
 //
 // After a failed request the server is suspect: it may come back with an older state, as
 // after a restore of etcd. Then a probe for one object comes before the next request that

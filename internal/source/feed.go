@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-
-	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // feed is the cache.ReflectorStore that the reflector writes into. It tells the sink which
@@ -47,7 +46,7 @@ func (f *feed) Delete(obj any) error {
 
 // reach returns the version that the watch has reached with obj, and "" if that is unknown.
 func (f *feed) reach(obj any) string {
-	m, err := object.Meta(obj)
+	m, err := meta.Accessor(obj) // relay has checked that obj is not nil
 	if err != nil || !f.ordered {
 		return ""
 	}

@@ -108,7 +108,7 @@ func TestAFailureIsReportedOnceOfEachKindUntilItWorks(t *testing.T) {
 		if s := p.source.Status(); s.Failures != 5 || s.Failure.Op != "list" || !s.LastContact.IsZero() {
 			t.Errorf("after five failures: %+v", s)
 		}
-		p.script = []answer{lists("5"), fails(errForbidden), lists("5"), fails(errForbidden)}
+		p.goOn(lists("5"), fails(errForbidden), lists("5"), fails(errForbidden))
 		p.after(time.Minute,
 			lines("list as of 0", "watch from 5", "probe", "list as of 5", "probe"),
 			lines(`list [] at "5"`),

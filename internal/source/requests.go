@@ -115,17 +115,17 @@ func (r *requests) listComplete() (wentBack bool) {
 // state.
 func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	r.stopRelay()
-	phase := phaseLive
+	p := phaseLive
 	switch {
 	case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
-		phase = phaseStreaming
+		p = phaseStreaming
 	case r.resumption.from() != "":
-		phase = phaseResuming
+		p = phaseResuming
 	}
-	if phase == phaseStreaming && (r.resumption.from() != "" || r.streamless.Load()) {
+	if p == phaseStreaming && (r.resumption.from() != "" || r.streamless.Load()) {
 		return nil, errStreamless // the reflector then lists
 	}
-	if err := r.prepareWatch(ctx, phase, &opts); err != nil {
+	if err := r.prepareWatch(ctx, p, &opts); err != nil {
 		if !isExpired(err) {
 			r.failed(ctx, "watch", err)
 		}
@@ -136,28 +136,28 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	}
 	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
-	w, err := r.source.lister.WatchWithContext(ctx, opts)
-	if err == nil && object.IsNil(w) {
+	inner, err := r.source.lister.WatchWithContext(ctx, opts)
+	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
 	}
 	if err != nil {
 		r.source.calls.leave("watch")
-		r.watchOver(Watch{Streaming: phase == phaseStreaming, Err: err}, begun)
-		return nil, r.watchRefused(ctx, phase, opts.ResourceVersion, err)
+		r.watchOver(Watch{Streaming: p == phaseStreaming, Err: err}, begun)
+		return nil, r.watchRefused(ctx, p, opts.ResourceVersion, err)
 	}
 	r.source.lastContact.Set(r.source.clock)
-	relay := newRelay(r, withoutLimit(w), begun, phase)
-	r.relay.Store(relay)
+	w := newRelay(r, withoutLimit(inner), begun, p)
+	r.relay.Store(w)
 	go func() {
 		defer r.source.calls.leave("watch")
-		relay.run(ctx)
+		w.run(ctx)
 	}()
-	return relay, nil
+	return w, nil
 }
 
 // prepareWatch waits for the time of the next watch and mends the request.
-func (r *requests) prepareWatch(ctx context.Context, phase phase, opts *metav1.ListOptions) error {
-	if phase == phaseStreaming {
+func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListOptions) error {
+	if p == phaseStreaming {
 		return r.askForNewest(ctx, opts)
 	}
 	r.pace(ctx)
@@ -166,14 +166,14 @@ func (r *requests) prepareWatch(ctx context.Context, phase phase, opts *metav1.L
 
 // watchRefused returns the error that the reflector gets for a watch that failed with err. It
 // reports err unless a list follows.
-func (r *requests) watchRefused(ctx context.Context, phase phase, version string, err error) error {
-	if phase == phaseStreaming {
+func (r *requests) watchRefused(ctx context.Context, p phase, version string, err error) error {
+	if p == phaseStreaming {
 		err = withoutVersion(err, version)
 	}
-	if phase == phaseResuming && isExpired(err) {
+	if p == phaseResuming && isExpired(err) {
 		r.resumption.finish()
 	}
-	listFollows := isExpired(err) || phase == phaseStreaming && cannotStream(err)
+	listFollows := isExpired(err) || p == phaseStreaming && cannotStream(err)
 	if !listFollows {
 		r.failed(ctx, "watch", err)
 	}
@@ -195,8 +195,8 @@ func (r *requests) pace(ctx context.Context) {
 // stopRelay stops the last watch. The reflector itself does not stop a stream whose first
 // state its store has refused.
 func (r *requests) stopRelay() {
-	if relay := r.relay.Swap(nil); relay != nil {
-		relay.Stop()
+	if last := r.relay.Swap(nil); last != nil {
+		last.Stop()
 	}
 }
 

@@ -131,9 +131,8 @@ type play struct {
 	callbacks source.Callbacks
 	tellsAll  bool // with the callbacks that may be nil
 
-	block chan struct{} // the sink blocks until it is closed; nil for never
-
-	mu     sync.Mutex // protects the rest
+	mu     sync.Mutex    // protects the rest
+	block  chan struct{} // the sink blocks until it is closed; nil for never
 	script []answer
 	asked  []string // each request
 	log    []string // everything that the sink has received
@@ -207,6 +206,31 @@ func (p *play) after(d time.Duration, asked, log, told []string) {
 	p.expect(asked, log, told)
 }
 
+// counts returns the number of requests, of the sink's calls and of the callbacks since the
+// last call of expect.
+func (p *play) counts() (asked, received, told int) {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.asked), len(p.log), len(p.told)
+}
+
+// goOn appends answers to the script.
+func (p *play) goOn(answers ...answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.script = append(p.script, answers...)
+}
+
+// blockSink has the sink block from now on until release is called.
+func (p *play) blockSink() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	block := make(chan struct{})
+	p.block = block
+	return func() { close(block) }
+}
+
 // next takes an answer from the script.
 func (p *play) next(ctx context.Context, request string) answer {
 	p.mu.Lock()
@@ -253,9 +277,10 @@ func (p *play) Watch(metav1.ListOptions) (watch.Interface, error) { panic("not c
 func (p *play) receive(format string, args ...any) {
 	p.mu.Lock()
 	p.log = append(p.log, fmt.Sprintf(format, args...))
+	block := p.block
 	p.mu.Unlock()
-	if p.block != nil {
-		<-p.block
+	if block != nil {
+		<-block
 	}
 }
 

@@ -113,8 +113,8 @@ func TestAWatchThatLastsBetweenShortOnesMakesThemNoFailure(t *testing.T) {
 		p := startAlone(t, aloneOptions(), "",
 			lists("5"), ends(), lists("5"), ends(), lists("5"), watches(long), ends(), lists("5"), ends(), lists("5"))
 		time.Sleep(5 * time.Minute)
-		if len(p.asked) != 11 || len(p.told) != 0 {
-			t.Errorf("asked: %q\ntold: %q", p.asked, p.told)
+		if asked, _, told := p.counts(); asked != 11 || told != 0 {
+			t.Errorf("%d requests, %d reports", asked, told)
 		}
 	})
 }
@@ -150,11 +150,11 @@ func TestAReaderThatIsBehindLosesNoEventOfALongBurst(t *testing.T) {
 		for range cap(burst.events) {
 			burst.events <- modified("a", "6")
 		}
-		p := &play{t: t, script: []answer{lists("5"), watches(burst)}, block: make(chan struct{})}
+		p := &play{t: t, script: []answer{lists("5"), watches(burst)}}
+		release := p.blockSink()
 		p.run(aloneOptions(), "")
-		close(p.block)
-		synctest.Wait()
-		if got := len(p.log); got != 1001 {
+		release()
+		if _, got, _ := p.counts(); got != 1001 {
 			t.Errorf("the sink has received %d calls", got)
 		}
 	})
@@ -193,14 +193,13 @@ func TestRunWaitsForCallsThatDoNotHeedTheirContext(t *testing.T) {
 
 func TestStopEndsAWatchWhoseReaderIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &play{t: t, script: []answer{lists("5"), {}}, block: make(chan struct{})}
 		busy := &stream{events: make(chan watch.Event, 1000)}
 		for range cap(busy.events) {
 			busy.events <- modified("a", "6")
 		}
-		p.script[1] = watches(busy)
+		p := &play{t: t, script: []answer{lists("5"), watches(busy)}}
+		time.AfterFunc(time.Second, p.blockSink())
 		p.run(aloneOptions(), "")
-		time.AfterFunc(time.Second, func() { close(p.block) })
 		p.stop()
 	})
 }
@@ -210,15 +209,14 @@ func TestAFakesWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
 		fake := watch.NewRaceFreeFake()
 		p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
 		p.run(aloneOptions(), "")
-		p.block = make(chan struct{})
+		release := p.blockSink()
 		for range 1000 {
 			fake.Modify(versioned("a", "6")) // would panic if 100 waited
 			synctest.Wait()
 		}
-		close(p.block)
+		release()
 		fake.Stop()
-		synctest.Wait()
-		if got := len(p.log); got != 1001 {
+		if _, got, _ := p.counts(); got != 1001 {
 			t.Errorf("the sink has received %d calls", got)
 		}
 	})
@@ -311,8 +309,8 @@ func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
 		}
 		p := startAlone(t, streaming(), "", script...)
 		time.Sleep(time.Minute)
-		if len(p.asked) != 11 || len(p.told) != 2 {
-			t.Errorf("asked: %q\ntold: %q", p.asked, p.told)
+		if asked, _, told := p.counts(); asked != 11 || told != 2 {
+			t.Errorf("%d requests, %d reports", asked, told)
 		}
 	})
 }
@@ -323,9 +321,9 @@ func TestAWatchThatIsOpenedIsALiveContact(t *testing.T) {
 		time.AfterFunc(time.Hour, long.Stop)
 		p := startAlone(t, aloneOptions(), "", lists("5"), watches(long), sends())
 		time.Sleep(time.Hour + time.Second)
-		synctest.Wait()
-		if got := time.Since(p.source.Status().LastContact); got > time.Second || len(p.asked) != 3 {
-			t.Errorf("the last contact was %v ago; asked: %q", got, p.asked)
+		asked, _, _ := p.counts()
+		if got := time.Since(p.source.Status().LastContact); got > time.Second || asked != 3 {
+			t.Errorf("the last contact was %v ago, after %d requests", got, asked)
 		}
 	})
 }
