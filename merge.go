@@ -20,7 +20,7 @@ type mergeQueue[T Object] struct {
 // entry holds the waiting events of one object. An entry without a key is the synced marker.
 type entry[T Object] struct {
 	key      string
-	events   []Event[T]    // one, or a delete and an add
+	events   []Event[T]    // oldest first: mostly one, or a delete and an add
 	position int64         // the log position before the first event
 	since    time.Duration // when the first event was appended to the log
 	place    *list.Element // in the order of the queue
