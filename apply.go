@@ -68,7 +68,8 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 	return a
 }
 
-// newQueue returns a queue of the kind that opts ask for.
+// newQueue returns client-go's queue of a kind. A new kind also needs a case in pop, and its
+// name and checks in options.go.
 func newQueue[T Object](kind QueueKind) cache.Queue {
 	if kind == RealFIFO {
 		return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})

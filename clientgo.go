@@ -101,7 +101,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 			example = reflect.New(t.Elem()).Interface().(runtime.Object)
 		}
 		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, object.TypeName(reflect.TypeOf(example)))
-		accept, tombstone = acceptLike(example), tombstoneLike(example)
+		accept, tombstone = acceptLike(example), bareObjectLike(example)
 	}
 	all := index.Untyped(opts.Indexers)
 	for name, f := range indexers {
@@ -147,8 +147,9 @@ func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	}
 }
 
-// tombstoneLike returns a function that makes tombstones, as tombstone does, for objects of the example's type and kind.
-func tombstoneLike(example runtime.Object) func(string, types.UID) AnyObject {
+// bareObjectLike returns a function that makes objects with only a key and a UID, as
+// bareObject does, but of the example's type and kind.
+func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 	t, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
 	return func(key string, uid types.UID) AnyObject {
 		obj, ok := AnyObject(&metav1.PartialObjectMetadata{}), false
@@ -158,7 +159,7 @@ func tombstoneLike(example runtime.Object) func(string, types.UID) AnyObject {
 			}
 		}
 		obj.GetObjectKind().SetGroupVersionKind(kind)
-		nameTombstone(obj, key, uid)
+		identify(obj, key, uid)
 		return obj
 	}
 }
@@ -305,7 +306,7 @@ func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {
 	return s.core.WaitForSync(ctx)
 }
 
-// GetController returns a controller that cannot be run. client-go calls it of no use too.
+// GetController returns a controller that cannot be run. client-go documents it as useless, too.
 func (s *sharedIndexInformer[T]) GetController() cache.Controller { return sharedController[T]{s} }
 
 type sharedController[T Object] struct{ of *sharedIndexInformer[T] }

@@ -109,8 +109,8 @@ func (d *durableStore[T]) pass(it *item[T]) {
 	d.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 }
 
-// commit gives the batch to the store, with retry. After it has returned stopped once it
-// commits nothing more: the next batch would stand for the changes that are missing.
+// commit gives the batch to the store, with retry. Once it has returned stopped it never
+// calls Apply again: a later bookmark would claim the changes that this batch has lost.
 func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	if d.over {
 		return stopped

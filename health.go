@@ -89,7 +89,8 @@ type WatcherStats struct {
 	// WatcherOptions.MaxBacklog or because of Workers or Retry.
 	Merged int `json:"merged"`
 	// Lagging says that the watcher has fallen behind by more than
-	// WatcherOptions.MaxBacklog and has not caught up yet, see Observer.Lagging.
+	// WatcherOptions.MaxBacklog, so that events were merged, and has not caught up yet. See
+	// Observer.Lagging.
 	Lagging bool `json:"lagging"`
 	// OldestWaiting is how long the oldest event that is not handled has been waiting. It is
 	// 0 if there is none, and after Stopped.

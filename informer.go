@@ -428,11 +428,11 @@ func bareObject[T Object](key string, uid types.UID) T {
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		obj = reflect.New(t.Elem()).Interface().(AnyObject)
 	}
-	nameTombstone(obj, key, uid)
+	identify(obj, key, uid)
 	return obj.(T)
 }
 
-func nameTombstone(obj AnyObject, key string, uid types.UID) {
+func identify(obj AnyObject, key string, uid types.UID) {
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)

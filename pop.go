@@ -91,7 +91,7 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	}
 }
 
-// makeRoom returns how many events were merged away, and whether no merged event waits.
+// makeRoom returns how many events were merged away, and whether the backlog is empty.
 func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (g *lag[T]) log(ctx context.Context) {
 	klog.FromContext(ctx).Info("A watcher is behind: events that wait for it are merged by object", "pending", g.listener.stats().Pending)
 }
 
-// end notes that no event waits any more.
+// end notes that the backlog is empty.
 func (g *lag[T]) end(ctx context.Context) {
 	if g.lasting == nil {
 		return

@@ -46,7 +46,7 @@ type informerProcessor[T Object] struct {
 	stopwatch.Stopwatch
 
 	// startedCh is closed once the pop and run goroutines of every listener
-	// registered so far are live. The controller waits for it.
+	// registered so far are live. CustomCacheInformer.control waits for it.
 	startedCh chan struct{}
 	// begun is the log position up to which changes of the store may have begun. The apply
 	// loop raises it before it touches the store; see state for how a join uses it.
@@ -351,9 +351,10 @@ func (p *informerProcessor[T]) forgettable() map[string][]types.UID {
 	return p.tombstones.Passed(p.handled())
 }
 
-// handled returns which tombstones can be removed: those after one log position and up to
-// another, which every registered listener has handled, or every listener that was
-// registered when the informer stopped. Without a listener no tombstone can be removed.
+// handled returns two log positions: tombstones of deletes after the first and up to the
+// second can be removed. upTo is the position that all listeners have handled, or after the
+// stop all that were registered then; it is -1 if there is none. after is inheritUpTo as long
+// as a new listener would inherit deletes, and otherwise -1.
 func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

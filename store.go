@@ -42,10 +42,10 @@ type Scanner interface {
 // informer makes the same call again until it succeeds.
 //
 // A crash may lose the last calls. Then objects, bookmark and tombstones must all be those of
-// one moment, after some earlier call. This has a limit: if only the lost calls had an object,
-// and the object was deleted meanwhile, its delete is not delivered if the next start has to
-// list. If the next start watches from the older bookmark, watchers get its add and its
-// delete.
+// one moment, after some earlier call. This has a limit: an object that only the lost calls
+// had stored, and that was deleted before the next start, gets no delete event if that start
+// has to list. If the next start watches from the older bookmark, watchers get its add and
+// its delete.
 //
 // Package storetest checks all of this, except the effect of killing the process in the middle
 // of a call.

@@ -63,8 +63,9 @@ type pace struct {
 	immediate bool          // a change is in the store when write returns
 }
 
-// access is the part of the two kinds of storage that they have in common: attempts at
-// operations on the store, with retry, and the indexes and figures that follow them.
+// access is what plainStore and durableStore share: attempts at operations on the store,
+// with retry, and the indexes and figures that follow a change. The writes themselves are in
+// plain.go and durable.go.
 type access[T Object] struct {
 	name     string // Options.Name
 	store    cache.Store
@@ -242,8 +243,8 @@ func (a *access[T]) take(ctx context.Context, stored any, visit func(key string,
 	a.seeded = true
 }
 
-// wrote follows a change that was made with the indexes and the number of objects.
-// missing says that the object is not there any more: a later change has deleted it.
+// wrote updates the indexes and the number of objects after a change was stored. missing
+// says that the store does not have the object any more: a later change has deleted it.
 func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
 	switch c.write {
 	case writeNothing:

@@ -1,4 +1,6 @@
-// Package retry repeats an operation on a store until it succeeds or its caller gives up.
+// Package retry repeats an operation on a store until it succeeds or its caller gives up. The
+// caller waits between two attempts, with its own reasons to stop: see access.repeat in
+// write.go for writes and readStore in join.go for watchers that join.
 package retry
 
 import (

@@ -72,8 +72,9 @@ func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
 	return r.probe(ctx, version)
 }
 
-// askForNewest makes a list ask for the newest state if the server went back in time. As of
-// a version that the server has lost, the list would wait until there is one again.
+// askForNewest makes a list ask for the newest state if the server went back in time. A
+// list that must not be older than a version that the server has lost would block until the
+// server reaches that version again.
 //
 // A list in pages asks for the newest state too. Otherwise the API server answers the first
 // such list in one piece and, after a restart of the server, with a state that is too old to

@@ -1,4 +1,5 @@
-// Package stopwatch counts the time since an informer was made.
+// Package stopwatch measures an informer's times: since it was made, and of a call into the
+// user's code that may hang.
 package stopwatch
 
 import (

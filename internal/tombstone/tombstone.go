@@ -1,5 +1,7 @@
-// Package tombstone keeps track of the tombstones in a durable store, and of when each of
-// them can be removed.
+// Package tombstone knows when the tombstones of a durable store can be removed. A tombstone
+// is a deleted object that the store keeps until every watcher has handled the delete, so that
+// the delete survives a crash. The store keeps the objects; this package keeps only their log
+// positions, in memory.
 package tombstone
 
 import (
