@@ -19,6 +19,15 @@ test: ## run the tests of all modules under the race detector
 	go test -race -timeout=20m $(TESTFLAGS) $(MODULES:%=./%/...)
 	cd tools && GOWORK=off go test ./...
 
+# Measures the root package and the internal packages that users' programs contain, also with
+# the tests of other packages. Packages that only tests use are not measured.
+COVERED = go list . ./internal/... | grep -vE '/internal/(demo|migrating|model|parity|restart|scrape|testkit)$$' | paste -sd,
+.PHONY: cover
+cover: ## print the statement coverage of the root and internal packages; TESTFLAGS=-short takes less time
+	@mkdir -p bin; go test -timeout=20m $(TESTFLAGS) -coverpkg="$$($(COVERED))" -coverprofile=bin/cover.out ./... \
+		>bin/cover.log || { cat bin/cover.log; exit 1; }
+	@go tool cover -func bin/cover.out | tail -1
+
 .PHONY: lint
 lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences, walls between files
 	@set -e; for m in $(MODULES); do echo "== $$m"; \
