@@ -127,7 +127,18 @@ func Run[K comparable](
 		}
 		return fmt.Errorf("enqueue: Run: %s: %w", opts.Name, err)
 	}
+	work(ctx, queue, reconcile, opts)
+	return nil
+}
 
+// work runs the workers until ctx ends or queue is shut down, and then until every call has
+// returned.
+func work[K comparable](
+	ctx context.Context,
+	queue workqueue.TypedRateLimitingInterface[K],
+	reconcile func(ctx context.Context, key K) (time.Duration, error),
+	opts Options,
+) {
 	calls, cancel := context.WithCancel(ctx)
 	if opts.DrainTimeout > 0 {
 		calls, cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -147,7 +158,7 @@ func Run[K comparable](
 
 	select {
 	case <-finished: // the queue was shut down
-		return nil
+		return
 	case <-ctx.Done():
 	}
 	queue.ShutDown()
@@ -156,10 +167,9 @@ func Run[K comparable](
 	}
 	cancel()
 	if !await(finished, grace) {
-		logger.Info("The workers cannot stop until calls return", "keys", busy(workers))
+		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", busy(workers))
 		<-finished
 	}
-	return nil
 }
 
 // await waits until done is closed, but at most d, and reports whether done is closed.

@@ -49,6 +49,7 @@ import (
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -102,6 +103,7 @@ func (s *Server) started(ctx context.Context, dir string) (*Server, error) {
 	return s, nil
 }
 
+// start starts etcd and the API server. If it fails, Stop stops the parts that run.
 func (s *Server) start(ctx context.Context, dir string) (err error) {
 	if err := setUpLogs(); err != nil {
 		return err
@@ -141,13 +143,17 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	s.lister = server.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
+	return s.serve(ctx, server.GenericAPIServer, gate)
+}
 
+// serve runs the API server until Stop, and blocks until it reports that it is ready.
+func (s *Server) serve(ctx context.Context, server *genericapiserver.GenericAPIServer, gate *gate) error {
 	run, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	var runErr error
 	go func() {
 		defer close(ended)
-		runErr = server.GenericAPIServer.PrepareRun().RunWithContext(run)
+		runErr = server.PrepareRun().RunWithContext(run)
 	}()
 	s.onStop(func() {
 		cancel()

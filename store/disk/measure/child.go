@@ -83,22 +83,25 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 		return nil, fmt.Errorf("the watcher was told of %d objects, want %d", n, s.Objects)
 	}
 	got[when+"peak of anonymous memory"] = mebibytes(peak())
-	after := "steady state: anonymous memory"
-	if s.Warm {
-		after = when + "anonymous memory afterwards"
-	}
-	// The runtime would return this memory within some minutes.
-	debug.FreeOSMemory()
-	got[after] = mebibytes(anonymous())
-	if !s.Warm {
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		got["steady state: of which heap"] = mebibytes(int64(stats.HeapAlloc))
-	}
+	got.addMemory(s)
 	if !s.Short {
 		err = use(inf, store, s, got)
 	}
 	return got, err
+}
+
+// addMemory adds the memory that the informer takes after its start.
+func (f figures) addMemory(s setup) {
+	// The runtime would return this memory within some minutes.
+	debug.FreeOSMemory()
+	if s.Warm {
+		f["warm start: anonymous memory afterwards"] = mebibytes(anonymous())
+		return
+	}
+	f["steady state: anonymous memory"] = mebibytes(anonymous())
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	f["steady state: of which heap"] = mebibytes(int64(stats.HeapAlloc))
 }
 
 func openStore(s setup) (cache.Indexer, error) {
@@ -122,7 +125,7 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 		got["file"] = mebibytes(stat.Blocks * 512)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	any := func() pod { return newPod(random.IntN(s.Objects), s.Size) }
+	anyPod := func() pod { return newPod(random.IntN(s.Objects), s.Size) }
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
 	got["gets per second"] = perSecond(1, func() {
@@ -140,16 +143,16 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 		note(e)
 	})
 	for _, n := range []int{1, 100, 1000} {
-		got["writes per second, "+strconv.Itoa(n)+" at a time"] = perSecond(n, func() { note(write(store, n, any)) })
+		got["writes per second, "+strconv.Itoa(n)+" at a time"] = perSecond(n, func() { note(write(store, n, anyPod)) })
 	}
 	return err
 }
 
-// write writes n objects, in one step if the store can.
-func write(store cache.Indexer, n int, any func() pod) error {
+// write writes n objects that next returns, in one step if the store can.
+func write(store cache.Indexer, n int, next func() pod) error {
 	changes := make([]cache.Transaction, n)
 	for i := range changes {
-		p := any()
+		p := next()
 		p.ResourceVersion = "2" + p.ResourceVersion
 		changes[i] = cache.Transaction{Type: cache.TransactionTypeUpdate, Object: p}
 	}

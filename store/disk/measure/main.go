@@ -112,7 +112,7 @@ func compare(common setup, dir string, without bool) (err error) {
 		}
 		columns, all[side.name] = append(columns, side.name), got
 	}
-	print(common, columns, all)
+	printTable(common, columns, all)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func run(s setup, got figures) error {
 	return json.Unmarshal(out, &got)
 }
 
-func print(common setup, columns []string, all map[string]figures) {
+func printTable(common setup, columns []string, all map[string]figures) {
 	how := "streamed"
 	if common.List {
 		how = "listed"
