@@ -238,6 +238,25 @@ func TestAFakesWatchEndsWithTheSource(t *testing.T) {
 	})
 }
 
+// The bubble fails if the goroutine that reads the fake's watch is left behind.
+func TestAFakesWatchEndsWithTheSourceThoughEventsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := watch.NewRaceFreeFake()
+		p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
+		p.run(aloneOptions(), "")
+		release := p.blockSink()
+		for range 1000 {
+			fake.Modify(versioned("a", "6"))
+			synctest.Wait()
+		}
+		time.AfterFunc(time.Second, release)
+		p.stop()
+		if !fake.IsStopped() {
+			t.Error("the fake's watch goes on")
+		}
+	})
+}
+
 func TestEachRequestIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := open(modified("a", "6"), modified("a", "7"))
