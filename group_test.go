@@ -293,7 +293,7 @@ func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
 	})
 }
 
-// What a group lends its members it does not leave with those that it removes.
+// A group takes its ErrorHandler and its Observer away from a member that it removes.
 func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var first, second errorLog

@@ -176,7 +176,7 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 	})
 }
 
-// What one object does to a watcher is seen, however much else it is told.
+// The page shows an object that holds up a watcher, however many other events the watcher gets.
 func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
@@ -293,7 +293,7 @@ func TestThePageFollowsForAMinute(t *testing.T) {
 		if w := watcher(); w.EventsPerSecond == nil || *w.EventsPerSecond < 1.9 || *w.EventsPerSecond > 2.1 {
 			t.Errorf("60 events in 30 s are %v a second", w.EventsPerSecond)
 		}
-		// Another of its name begins anew.
+		// Another watcher of the same name starts with a rate of its own.
 		reg.Remove()
 		<-reg.Stopped()
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
@@ -400,7 +400,8 @@ func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
 	}
 }
 
-// What waits behind the end of the first state may be in the same hands.
+// A watcher may take the last event of the first state and the event after it together. The
+// page must name the object of the call that runs.
 func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))

@@ -88,7 +88,8 @@ func (p *pupil) judgeLocked(c *call) {
 		p.beliefs[c.key] = b
 	}
 	if b.failing != nil {
-		// What has left a selection, failed, and came back into it is an update.
+		// The delete of an object that left a selection failed, and the object came back:
+		// the watcher gets an update.
 		left := p.chooses && b.failing.Type == informer.EventDeleted
 		if err := supersedes(&c.event, b.failing); err != nil && !left {
 			p.wrong(&c.event, "%v", err) // WatcherOptions.Retry

@@ -44,7 +44,7 @@ type life struct {
 	alive map[types.UID]bool // what was stored at some time
 }
 
-// crash ends the process. What the watchers are told from now on does not count.
+// crash ends the process. Events that its watchers get from now on do not count.
 func (l *life) crash() {
 	l.store.Crash()
 	l.crashed.Store(true)

@@ -118,8 +118,8 @@ func play(t *testing.T, seed uint64, steps []step) (h *history) {
 	return h
 }
 
-// shrink drops the steps without which the history is wrong all the same. What the
-// goroutines do is not the same each time, so that each is tried a few times.
+// shrink drops each step that the history does not need to be wrong. The goroutines run in
+// another order each time, so shrink tries a few times without the step.
 func shrink(t *testing.T, seed uint64, steps []step, h *history) *history {
 	for i := len(steps) - 1; i >= 0; i-- {
 		fewer := slices.Delete(slices.Clone(steps), i, i+1)
@@ -250,8 +250,9 @@ func (h *history) compact(*rand.Rand) {
 	h.moved("compact")
 }
 
-// restore makes the source another one of the past. What follows must not bring it up
-// to a version that the informer has seen before that has noticed: then nobody can.
+// restore sets the source back to a state of the past. Until the informer has noticed, the
+// source must not reach a version that the informer has seen: after that, nothing could tell
+// the informer of the restore.
 func (h *history) restore(r *rand.Rand) {
 	now := h.version()
 	to := now - 1 - r.Uint64N(6)

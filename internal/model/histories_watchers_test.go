@@ -223,7 +223,7 @@ func (k *keeper) check(want string) {
 	if got := words(seen); got != want {
 		k.history.problem("%s believes\n    %s\n  and the source is\n    %s", k.name, got, want)
 	}
-	// What has failed was not recorded, so that it may be missing.
+	// The recorder keeps no event that failed, so an object may be missing.
 	if err := k.recorder.Err(); err != nil && k.opts.Retry == nil {
 		k.history.problem("%s: %v", k.name, err)
 	}

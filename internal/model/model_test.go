@@ -74,9 +74,8 @@ func FuzzModel(f *testing.F) {
 // program is a sequence: a setting and deeds.
 type program []byte
 
-// deed is something that happens. What else there is to say of it is in a and b. After
-// most, everything that follows from it may happen before the next; not so after one that
-// is at once.
+// deed is something that happens; a and b are its parameters. Before the next deed, the
+// goroutines run until all of them wait, unless atOnce is set.
 type deed struct {
 	what   int // of deeds
 	a, b   byte
@@ -138,9 +137,9 @@ func (p program) play(t *testing.T) (w *torture) {
 	return w
 }
 
-// shrink drops the deeds without which something is broken all the same, and makes the
-// setting plainer, for as long as somebody may want to wait. What the goroutines do is not
-// the same each time, so that each is tried a few times.
+// shrink drops each deed that the failure does not need, and makes the setting plainer. It
+// stops after 20 s. The goroutines run in another order each time, so shrink tries each
+// change a few times.
 func (p program) shrink(t *testing.T, w *torture) (program, *torture) {
 	begun := time.Now()
 	try := func(next program) {

@@ -314,7 +314,7 @@ func (l *incarnation) release() {
 	}
 }
 
-// crash ends it at once. What its watchers are told from now on does not count.
+// crash ends the process at once. Events that its watchers get from now on do not count.
 func (w *torture) crash(deed) {
 	l := w.life
 	w.say("crash")

@@ -76,7 +76,8 @@ type belief struct {
 	tried   presence // what it, or one before it, has told
 }
 
-// newBelief is that of a watcher which joined when the ledger had so many entries.
+// newBelief returns the belief of a watcher. joined is the number of entries that the ledger
+// had when the watcher joined.
 func newBelief(entries []presence, joined int) *belief {
 	at := max(joined, 1) - 1
 	if at < len(entries) && entries[at] != nothing {

@@ -95,7 +95,7 @@ func (s *shelf) open(l *incarnation) cache.Store {
 	l.faults.trouble = front
 	switch s.t.store {
 	case indexedStore:
-		// What the process before had of indexes is not for this one.
+		// This process must not find the indexes of the process before it.
 		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 		for _, obj := range kept.List() {
 			_ = s.indexer.Add(obj)

@@ -22,8 +22,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// What the client-go view has beyond client-go's informer. What they have in common
-// is in cases_test.go and the files that use it.
+// This file tests the client-go view where it has more than client-go's informer. The tests
+// of the behaviour that both have use cases_test.go.
 
 // anyOptions are the options of an informer whose type is known at run time.
 type anyOptions = informer.Options[informer.AnyObject]
@@ -191,7 +191,7 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 			t.Error("a store that has the index that is asked for does not do")
 		}
 		var none configMap
-		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // a nil pointer says the type all the same
+		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // a nil pointer says the type anyway
 		runShared(t, inf)
 		for _, alike := range []any{object("a", "1"), cache.ExplicitKey("default/a"), &object("a", "1").ObjectMeta, cache.DeletedFinalStateUnknown{Key: "default/a"}} {
 			if _, exists, err := inf.GetStore().Get(alike); err != nil || !exists {

@@ -139,8 +139,8 @@ func panicOfOneHandler(t *testing.T, s shared) {
 	calm.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4", "update a@4->a@5", "update a@5->a@6")
 	checkSynced(t, "the other handler", true, calmReg)
 	sleepBubble(time.Minute)
-	// With ours a call that panics is a call: who waits for the handler need not wait
-	// for ever.
+	// Our informer counts a call that panics as done, so that a wait for the handler's
+	// sync ends.
 	checkSynced(t, "the handler that panics", s.ours(), panicsReg)
 	if n := len(panics.take()); n != 6 {
 		t.Errorf("the handler that panics got %d calls", n)

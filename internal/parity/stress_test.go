@@ -156,7 +156,7 @@ func loadOfJoins(t *testing.T, s shared) {
 }
 
 func loadOfRelists(t *testing.T, s shared) {
-	// Who never sleeps holds up the time of a bubble.
+	// The time of a bubble stands still while any of its goroutines can run.
 	checkJoins(t, s, func() { time.Sleep(100 * time.Millisecond) }, func(src *source, i int) {
 		if i%50 == 0 {
 			src.Expire()

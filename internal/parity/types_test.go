@@ -220,7 +220,7 @@ func fakeWithResyncs(t *testing.T, s shared) {
 func fakeWithResyncsOfOthers(t *testing.T, s shared) {
 	handlers := runFake(t, s, 10*time.Minute, byDefault, 0)
 	if s.ours() {
-		// What a watch delivers is a change, whatever its resourceVersion.
+		// Every event of a watch is a change, even if the resourceVersion is the same.
 		handlers[1].expect(t, "update a@->a@", "update a@->a@", "update a@->a@")
 	} else {
 		handlers[1].expect(t)

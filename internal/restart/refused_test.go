@@ -191,9 +191,9 @@ func (tr *trial) last(n int) event {
 	return events[len(events)-n]
 }
 
-// reported fails the test unless the errors since the last time are these, such
-// as "add a failed" or "add a refused at 2", and, by Health, so many changes have
-// been refused so far.
+// reported fails the test unless the errors since its last call are those of want, such as
+// "add a failed" or "add a refused at 2". Health must count as many refused changes so far as
+// refused says.
 func (tr *trial) reported(refused int, want ...string) {
 	tr.t.Helper()
 	var got []string

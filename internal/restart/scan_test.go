@@ -122,8 +122,8 @@ func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
 }
 
 // TestJoiningOverPagesIsExact has watchers join while the store is written to between
-// any two pages, with a backlog that merges. What each is told must be consistent and
-// add up to the state of the source.
+// any two pages, with a backlog that merges. The events of each watcher must be consistent
+// and add up to the state of the source.
 func TestJoiningOverPagesIsExact(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
@@ -352,7 +352,7 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 	})
 }
 
-// stuckScanner returns the same page for ever.
+// stuckScanner returns the same page each time.
 type stuckScanner struct{ cache.Store }
 
 func (s stuckScanner) Scan(context.Context, string, int) ([]any, error) {

@@ -338,7 +338,8 @@ func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 	})
 }
 
-// What cannot be taken in whole leaves no bookmark, and the next start lists.
+// If the informer cannot take in a list or a watch whole, the store keeps no bookmark, and the
+// next start lists.
 func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
 	broken := func(obj configMap) (configMap, error) {
 		if obj.Data["value"] == "bad" {

@@ -140,8 +140,8 @@ func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 	})
 }
 
-// TestAServerThatHasComePastWhatIsKnownIsNoticedByAList: but for what has the very version
-// of a state that was lost, which the next event puts right.
+// The list leaves one object wrong: its version is that of a state that was lost. The next
+// event of the object puts it right.
 func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))

@@ -124,7 +124,7 @@ func TestAStreamThatStaysSilentIsReplacedByLists(t *testing.T) {
 
 func TestAWatchThatNeverSpeaksOfTheEndOfTheFirstStateIsReplacedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// What client-go's documentation shows, and what never syncs with it.
+		// client-go's documentation shows such a watch, and client-go's informer never syncs with it.
 		w := watch.NewFake()
 		defer w.Stop()
 		inf := newInformer(t, &cache.ListWatch{

@@ -24,7 +24,7 @@
 //
 // # For whom it is
 //
-// Use it for a program that has so many objects that their memory counts, for one that must
+// Use it for a program whose objects take much memory, for one that must
 // not miss a delete that happens while it is down, or for one whose restarts burden the API
 // server. For all others client-go's indexer in memory, the default, is simpler and faster to
 // read: every Get here decodes the object, in some 20 µs, and every List decodes all objects.
