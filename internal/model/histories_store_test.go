@@ -35,7 +35,7 @@ type storeFault struct {
 	kind         faultKind
 	after        bool // it has its effect
 	first, times int64
-	last         int64 // if not 0, the process crashes at the Apply of this number, counted from the first fault
+	last         int64 // if not 0, the process crashes at this Apply, counted from the first fault
 }
 
 func (f *storeFault) String() string {

@@ -24,10 +24,10 @@
 //
 // # For whom it is
 //
-// Use it for a program whose objects take much memory, for one that must
-// not miss a delete that happens while it is down, or for one whose restarts burden the API
-// server. For all others client-go's indexer in memory, the default, is simpler and faster to
-// read: every Get here decodes the object, in some 20 µs, and every List decodes all objects.
+// Use it for a program whose objects take much memory, for one that must not miss a delete
+// that happens while it is down, or for one whose restarts burden the API server. For all
+// others client-go's indexer in memory, the default, is simpler and faster to read: every Get
+// here decodes the object, in some 20 µs, and every List decodes all objects.
 //
 // With a million Pods of 2 KiB, a process that has started warm has 40 MiB of memory of its
 // own at most, where client-go's indexer takes 5.3 GiB (go run ./measure -objects 1000000).
