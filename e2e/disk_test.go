@@ -25,7 +25,7 @@ import (
 )
 
 // The API server needs more than a minute to store 20,000 objects under the race detector.
-var diskObjects = flag.Int("objects", 2000, "how many objects a disk store has")
+var diskObjects = flag.Int("objects", 2000, "how many objects a disk store has; a fifth of that with -short")
 
 // wire counts the requests and the bytes of their responses.
 type wire struct {
@@ -141,9 +141,9 @@ func newWorldOf(t *testing.T, group string) *world {
 }
 
 func TestADiskStoreOnARealServer(t *testing.T) {
-	w := newWorldOf(t, "disk.example.com")
+	w, objects := newWorldOf(t, "disk.example.com"), sized(*diskObjects)
 	spec := strings.Repeat("0123456789abcdef", 64) // about 2 KiB with the managed fields
-	w.inParts(func(n int) {
+	inParts(objects, func(n int) {
 		obj := w.widget(name(n), n)
 		obj.Object["spec"].(map[string]any)["text"] = spec
 		_, err := w.writers[n%clients].Create(t.Context(), obj, metav1.CreateOptions{})
@@ -152,13 +152,13 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "widgets.db")
 	cold := w.liveOnDisk(path)
 	cold.stop()
-	if got := len(cold.events.View()); got < *diskObjects || cold.asked != "stream" {
+	if got := len(cold.events.View()); got < objects || cold.asked != "stream" {
 		t.Fatalf("the cold start told of %d objects and made the requests %q", got, cold.asked)
 	}
 
 	before := cold.events.View()
 	gone, changed := map[types.UID]bool{}, map[types.NamespacedName]bool{}
-	for n := 0; n < *diskObjects; n += 20 {
+	for n := 0; n < objects; n += 20 {
 		key := types.NamespacedName{Namespace: namespace, Name: name(n)}
 		switch n % 60 {
 		case 0:
@@ -186,19 +186,19 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	}{{"cold", cold}, {"warm", warm}} {
 		t.Logf("%s: Synced after %v, the watcher had everything after %v; requests: %s, which brought %d bytes", l.name, l.synced, l.having, l.asked, l.bytes)
 	}
-	t.Logf("%d objects: Synced is %.1f times as fast", *diskObjects, cold.synced.Seconds()/warm.synced.Seconds())
+	t.Logf("%d objects: Synced is %.1f times as fast", objects, cold.synced.Seconds()/warm.synced.Seconds())
 	// Times are not checked: on a busy machine they mean little.
 	if warm.bytes > cold.bytes/5 {
 		t.Errorf("a twentieth of the objects changed, and %d bytes came; the whole list takes %d", warm.bytes, cold.bytes)
 	}
 }
 
-// inParts calls f once for each object number, from several goroutines.
-func (w *world) inParts(f func(n int)) {
+// inParts calls f once for each number below end, from several goroutines.
+func inParts(end int, f func(n int)) {
 	var all sync.WaitGroup
 	for part := range clients {
 		all.Go(func() {
-			for n := part; n < *diskObjects; n += clients {
+			for n := part; n < end; n += clients {
 				f(n)
 			}
 		})

@@ -27,12 +27,16 @@ import (
 )
 
 const (
-	objects   = 5000
 	clients   = 4
 	watchers  = 10 // how many watchers of each informer stay: some register before the start, the others later
 	lastName  = "zz-last"
 	namespace = "default"
 )
+
+// objects returns how many objects the clients create. outages returns how many of them they
+// change while no informer can watch.
+func objects() int { return sized(5000) }
+func outages() int { return sized(300) }
 
 type object = *unstructured.Unstructured
 
@@ -123,7 +127,7 @@ func (w *world) churn(after func(name int)) {
 	for n, client := range w.writers {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(n), 1))
-			for i := n; i < objects; i += clients {
+			for i := n; i < objects(); i += clients {
 				w.create(client, name(i), 0)
 				if earlier := n + clients*r.IntN(i/clients+1); earlier%10 >= 5 {
 					w.update(client, name(earlier), i)
@@ -222,13 +226,13 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 
 	// Clients write while watchers come and go and connections are cut.
 	w.churn(func(n int) {
-		if n%250 == 7 {
+		if n%(objects()/20) == 7 {
 			each(func(f *follower) { f.comeAndGo(t) })
 		}
-		if n%1000 == 500 {
+		if n%(objects()/5) == objects()/10 {
 			each(func(f *follower) { f.stay(t) })
 		}
-		if n%1250 == 1000 {
+		if n%(objects()/4) == objects()/5 {
 			w.proxy.Cut()
 		}
 	})
@@ -237,7 +241,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	// watch with 410.
 	w.proxy.Refuse()
 	c := w.writers[0]
-	for n := range 300 {
+	for n := range outages() {
 		switch obj := name(10*n + 5); n % 3 { // these objects have not been deleted
 		case 0:
 			w.update(c, obj, -1)
@@ -270,7 +274,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 		for i, r := range f.staying {
 			select {
 			case <-r.complete:
-			case <-time.After(2 * time.Minute):
+			case <-time.After(patience):
 				t.Fatalf("%s: watcher %d was not told of the last object", queue, i)
 			}
 			f.check(t, fmt.Sprintf("%s: watcher %d", queue, i), want, r)
@@ -309,7 +313,7 @@ func checkRelist(t *testing.T, queue string, events []informer.Event[object]) {
 			told[e.Key().Name] += e.Type.String() + " "
 		}
 	}
-	for n := range 300 {
+	for n := range outages() {
 		want := [...]string{"updated ", "deleted ", "deleted added "}[n%3]
 		if got := told[name(10*n+5)]; got != want {
 			t.Errorf("%s: %s was %sduring the outage, and the watcher was told %q", queue, name(10*n+5), want, got)
@@ -355,9 +359,11 @@ func TestAServerThatCannotBeReachedIsNamed(t *testing.T) {
 	w := &world{t: t, gvr: schema.GroupVersionResource{Group: "e2e.example.com", Version: "v1", Resource: "nothings"}}
 	for name, config := range map[string]*rest.Config{"refused": proxy.Config(), "not found": server.Config()} {
 		t.Run(name, func(t *testing.T) {
+			failed := make(chan struct{})
+			reported := sync.OnceFunc(func() { close(failed) })
 			inf, err := informer.New(informer.ListWatch(w.client(config)), informer.Options[object]{
 				Name:         "nothings",
-				ErrorHandler: func(context.Context, error) {},
+				ErrorHandler: func(context.Context, error) { reported() },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -365,7 +371,8 @@ func TestAServerThatCannotBeReachedIsNamed(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- inf.Run(ctx) }()
-			wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+			<-failed
+			wait, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			err = inf.WaitForSync(wait)
 			t.Log(err)

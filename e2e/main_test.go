@@ -5,11 +5,23 @@ import (
 	"log"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
+// patience limits every wait. It is long because machines may be busy.
+const patience = 5 * time.Minute
+
 var server *apiserver.Server
+
+// sized returns n, or a fifth of n with -short.
+func sized(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(livesVariable); text != "" {

@@ -188,7 +188,7 @@ func (l *life) converge() {
 	l.do(err)
 	select {
 	case <-l.last:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		l.t.Fatal("the watcher was not told of the last object")
 	}
 	got := map[types.NamespacedName]string{}
@@ -235,7 +235,7 @@ func (w *warmWorld) checkAsked(when, want string) {
 // change changes objects while no informer runs, and returns the UIDs of those it deletes.
 func (w *warmWorld) change(round int) map[types.UID]bool {
 	gone := map[types.UID]bool{}
-	for n := round; n < warmObjects; n += 10 {
+	for n := round; n < warmObjects(); n += 10 {
 		switch n % 3 {
 		case 0:
 			w.update(n, 1000+round)
@@ -251,13 +251,13 @@ func (w *warmWorld) change(round int) map[types.UID]bool {
 	return gone
 }
 
-const warmObjects = 1000
+func warmObjects() int { return sized(1000) }
 
 func TestAWarmStartOnARealServer(t *testing.T) {
 	for name, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
 		t.Run(name, func(t *testing.T) {
 			w := newWarmWorld(t, mode)
-			for n := range warmObjects {
+			for n := range warmObjects() {
 				w.create(n)
 			}
 			l := w.live()
@@ -319,10 +319,10 @@ func (w *warmWorld) crash(l *life) map[types.UID]bool {
 	_, err := l.inf.AddWatcher(stuck, informer.WatcherOptions{})
 	w.do(err)
 	gone := map[types.UID]bool{}
-	for n := 0; n < warmObjects; n += 10 {
+	for n := 0; n < warmObjects(); n += 10 {
 		gone[w.uid(n)] = true
 		w.remove(n)
-		if n == warmObjects/2 {
+		if n == warmObjects()/2 {
 			w.store.Crash()
 		}
 	}

@@ -15,6 +15,10 @@ func TestChaos(t *testing.T) {
 	if *chaosFor == 0 {
 		t.Skip("set -chaos to the time for which to play faults; see make soak")
 	}
+	length := *chaosFor
+	if testing.Short() {
+		length = min(length, 10*time.Second)
+	}
 	begin, from := time.Now(), *seed
 	if from == 0 {
 		from = begin.UnixNano()
@@ -26,13 +30,13 @@ func TestChaos(t *testing.T) {
 	begin = time.Now()
 	figures := tally{}
 	figures.add(w.play(fault{"none: the start", func(*episode) {}, nil}, random))
-	for time.Since(begin) < *chaosFor {
+	for time.Since(begin) < length {
 		bag := pick(random)
 		if len(bag) == 0 {
 			t.Fatalf("there is no fault %q", *onlyFault)
 		}
 		for _, f := range bag {
-			if time.Since(begin) >= *chaosFor || t.Failed() {
+			if time.Since(begin) >= length || t.Failed() {
 				break
 			}
 			figures.add(w.play(f, random))
@@ -41,7 +45,7 @@ func TestChaos(t *testing.T) {
 			break
 		}
 	}
-	length := time.Since(begin).Round(time.Second)
+	length = time.Since(begin).Round(time.Second)
 	publish(t, fmt.Sprintf("chaos for %v, seed %d, %d writes, %d informers", length, from, w.written.Load(), len(w.followers)), figures.String())
 }
 
