@@ -59,7 +59,7 @@ func TestNoRetryIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		heals.Store(true)
-		patience := time.After(30 * time.Second)
+		patience := time.After(5 * time.Minute)
 		for n := 0; n < objects; {
 			select {
 			case <-failed: // these calls had begun before

@@ -41,7 +41,7 @@ type child struct {
 }
 
 // patience is the time that the child gets to clean up after ctx has ended.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // startChild starts an API server and returns when it is ready. The child ends when ctx ends.
 func startChild(ctx context.Context) (c *child, err error) {

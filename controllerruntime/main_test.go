@@ -43,7 +43,7 @@ func (l *lines) String() string {
 }
 
 // patience limits how long a test waits for something that must happen.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // follow runs an informer over a source for the length of the test, and returns a channel of
 // the events of its watcher.

@@ -29,7 +29,9 @@ import (
 func newManager(t *testing.T, options config.Controller) manager.Manager {
 	t.Helper()
 	options.SkipNameValidation = ptr.To(true) // tests may run more than once
-	mgr, err := manager.New(exampleConfig, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Controller: options})
+	mgr, err := manager.New(exampleConfig, manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: options, GracefulShutdownTimeout: ptr.To(patience),
+	})
 	ok(t, err)
 	return mgr
 }
@@ -81,7 +83,7 @@ func TestARunnableOutlivesTheReconciles(t *testing.T) {
 			if err := c.Create(context.Background(), pod("default", "late", nil)); err != nil {
 				seen <- err
 			}
-			waiting, cancel := context.WithTimeout(context.WithoutCancel(reconciling), 20*time.Second)
+			waiting, cancel := context.WithTimeout(context.WithoutCancel(reconciling), patience/2)
 			defer cancel()
 			late := types.NamespacedName{Namespace: "default", Name: "late"}
 			seen <- pods.WaitFor(waiting, late, func(_ *corev1.Pod, exists bool) bool { return exists })

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long Expect and Run wait. In a synctest bubble that takes no time.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Recorder is a watcher that records its events and checks each of them against the informer's
 // contract. Its zero value is ready to use; it must not be copied. Its methods may be called
@@ -145,7 +145,7 @@ func (r *Recorder[T]) Err() error {
 // An event is written as its type and its key, such as "added default/web" or "deleted
 // node-1". The order counts only among the events of one object, which is all that an informer
 // promises. Expect also fails the test if the events contradict each other, see Err, or do not
-// come within 30 s, which takes no time in a synctest bubble. The next Expect begins after
+// come within two minutes, which takes no time in a synctest bubble. The next Expect begins after
 // these events.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()

@@ -31,7 +31,7 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 // Run runs an informer that the test has made, with its watchers, and waits until all of them
 // have synced. It returns a function that stops the informer and waits for it, for tests of
 // the time after the stop; the end of the test calls that function too. Run fails the test if
-// they do not sync within 30 s, which takes no time in a synctest bubble.
+// they do not sync within two minutes, which takes no time in a synctest bubble.
 func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -19,6 +19,9 @@ import (
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
+// patience limits every wait. It is long because machines may be busy.
+const patience = 5 * time.Minute
+
 var server *apiserver.Server
 
 func TestMain(m *testing.M) {
@@ -102,7 +105,7 @@ func next(t testing.TB, w watch.Interface) watch.Event {
 			t.Fatal("watch ended")
 		}
 		return event
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no event")
 	}
 	panic("unreachable")

@@ -30,7 +30,7 @@ import (
 const namespace = "default"
 
 // patience limits every wait.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // newInformer is the type of cache.Options.NewInformer.
 type newInformer = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer

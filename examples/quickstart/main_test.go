@@ -32,7 +32,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 		t.Fatalf("it begins with %q, %v", first, err)
 	}
 	said := make(chan string)
-	synced := make(chan struct{})
+	synced, looked := make(chan struct{}), make(chan struct{})
 	go func() { // the quickstart blocks if its output is not read
 		var all strings.Builder
 		for {
@@ -40,6 +40,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 			all.WriteString(line)
 			if strings.Contains(line, "late") && strings.Contains(line, "initial state") {
 				close(synced)
+				<-looked // the quickstart cannot print that it ends before this
 			}
 			if err != nil {
 				said <- all.String()
@@ -65,6 +66,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 			t.Errorf("%s is not there", watcher)
 		}
 	}
+	close(looked)
 	if all := <-said; strings.Count(all, "equal") != 3 {
 		t.Errorf("it says:\n%s", all)
 	}
@@ -76,7 +78,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 
 func fetch(t *testing.T, url string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

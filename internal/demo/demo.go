@@ -17,8 +17,9 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// settle is how long the watchers may take at the end to catch up.
-const settle = 10 * time.Second
+// settle is how long the watchers may take at the end to catch up, and how long the informer
+// may take at least to sync.
+const settle = 30 * time.Second
 
 // Run adds inf to group and runs group for d with three watchers: a quick one, one that takes
 // its time over each event, and one that joins halfway. It writes their events to out, and in
@@ -50,7 +51,7 @@ func Run[T informer.Object](ctx context.Context, out io.Writer, group *informer.
 		err = errors.Join(err, <-stopped)
 	}()
 
-	first, stopWaiting := context.WithTimeout(ctx, d)
+	first, stopWaiting := context.WithTimeout(ctx, max(d, settle))
 	defer stopWaiting()
 	if err := inf.WaitForSync(first); err != nil {
 		return err
