@@ -38,8 +38,11 @@ type handling struct {
 	handled atomic.Int64
 }
 
-// waitingFor makes 10,000 events wait for a watcher that takes a millisecond for each. It
-// returns when the watcher has begun.
+// waiting is the number of events that wait for a watcher that takes eventTime for each, 10 s
+// for all.
+const waiting, eventTime = 2000, 5 * time.Millisecond
+
+// waitingFor makes events wait for a slow watcher. It returns when the watcher has begun.
 func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opts informer.WatcherOptions) (r *handling, src *source, u *undelivered, stop func()) {
 	t.Helper()
 	src = informertest.NewSource[configMap]()
@@ -48,7 +51,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 	r = &handling{}
 	r.Hook = func(ctx context.Context, _ event) error {
 		select {
-		case <-time.After(time.Millisecond):
+		case <-time.After(eventTime):
 			r.handled.Add(1)
 			return nil
 		case <-ctx.Done():
@@ -59,7 +62,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 	addWatcher(t, inf, r, opts)
 	stop = start(t, inf)
 	<-inf.Synced()
-	for n := range 10_000 {
+	for n := range waiting {
 		src.Apply(object(fmt.Sprint("o", n), ""))
 	}
 	// No time passes here in the bubble, so nearly all events still wait.
@@ -75,7 +78,7 @@ func TestWhatWaitsIsDeliveredWithinTheDrainTimeout(t *testing.T) {
 			r, src, u, stop := waitingFor(t, queue, time.Minute, informer.WatcherOptions{Workers: workers})
 			before, begun := r.handled.Load(), time.Now()
 			stop()
-			if before > 10 || r.handled.Load() != 10_000 {
+			if before > 10 || r.handled.Load() != waiting {
 				t.Errorf("%d events before and %d after the stop", before, r.handled.Load())
 			}
 			if took := time.Since(begun); took > 11*time.Second || took < 4*time.Second {
@@ -102,8 +105,8 @@ func TestWhatIsLeftAtTheStopIsCounted(t *testing.T) {
 				if calls, most := len(r.Events()), int(r.handled.Load())+max(1, workers); calls > most {
 					t.Errorf("%s, %d workers: called again after the calls under way were interrupted: %d times, at most %d", name, workers, calls, most)
 				}
-				if handled := int(r.handled.Load()); u.told["slow"] != 10_000-handled {
-					t.Errorf("%s, %d workers: of 10,000 events %d were handled, and %v are said not to be", name, workers, handled, u.told)
+				if handled := int(r.handled.Load()); u.told["slow"] != waiting-handled {
+					t.Errorf("%s, %d workers: of %d events %d were handled, and %v are said not to be", name, workers, waiting, handled, u.told)
 				}
 			}
 		}
