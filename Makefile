@@ -15,9 +15,16 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: ## run the tests of all modules under the race detector
-	go test -race -timeout=20m $(TESTFLAGS) $(MODULES:%=./%/...)
-	cd tools && GOWORK=off go test ./...
+test: ## run the quick tests of all modules under the race detector; takes about 5 minutes
+	go test -race -short -timeout=60m $(TESTFLAGS) $(MODULES:%=./%/...)
+	cd tools && GOWORK=off go test -short -timeout=60m $(TESTFLAGS) ./...
+
+# Searches the packages in which -short makes a difference. The suite of storetest is such a
+# difference in the packages that run it.
+.PHONY: test-long
+test-long: ## run all tests that "make test" skips or shortens, at full length; takes about 15 minutes
+	go test -race -timeout=60m $(TESTFLAGS) $$(grep -rlE --include='*.go' --exclude-dir=tools \
+		'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u)
 
 # Measures the root package and the internal packages that users' programs contain, also with
 # the tests of other packages. Packages that only tests use are not measured.

@@ -116,7 +116,7 @@ func TestABlockedWatcherTakesLittleMemoryAndDelaysNobody(t *testing.T) {
 	const objects, backlog, limit = 1000, 1024, 8 << 20
 	updates := 1_000_000
 	if testing.Short() {
-		updates = 50_000
+		updates = 20_000
 	}
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestANegativeMaxBacklogKeepsEveryEvent(t *testing.T) {
 	const objects = 1000
 	updates := 1_000_000
 	if testing.Short() {
-		updates = 50_000
+		updates = 20_000
 	}
 	synctest.Test(t, func(t *testing.T) {
 		src := newFlood(objects)

@@ -22,7 +22,11 @@ func quiet(context.Context, error) {}
 // TestNoRetryIsForgotten runs on real goroutines and real time. client-go's delaying queue
 // drops a delay if an earlier one for the same key is about to end.
 func TestNoRetryIsForgotten(t *testing.T) {
-	const objects, rounds = 500, 10
+	const objects = 500
+	rounds := 10
+	if testing.Short() {
+		rounds = 3
+	}
 	src := informertest.NewSource[configMap]()
 	inf := newInformer(t, src, options{ErrorHandler: quiet})
 	var heals atomic.Bool

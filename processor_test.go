@@ -60,7 +60,7 @@ func TestStartedChIsClosedAtOnceWithoutListeners(t *testing.T) {
 func TestStartUpUnderFire(t *testing.T) {
 	rounds := 500
 	if testing.Short() {
-		rounds = 50
+		rounds = 20
 	}
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 func TestNoWakeUpIsLost(t *testing.T) {
 	rounds := 5000
 	if testing.Short() {
-		rounds = 1000
+		rounds = 400
 	}
 	d := newDistribution()
 	var handled sync.WaitGroup

@@ -127,7 +127,7 @@ func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
 func TestJoiningOverPagesIsExact(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
-		rounds = 30
+		rounds = 10
 	}
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(uint64(round), 7))
