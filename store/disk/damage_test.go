@@ -130,10 +130,7 @@ const steps = 30
 func TestAWrongByteIsNoticed(t *testing.T) {
 	t.Parallel()
 	file, _ := whole(t, steps)
-	random, noticed, n := rand.New(rand.NewPCG(1, 1)), 0, 200
-	if !*thorough {
-		n = 40
-	}
+	random, noticed, n := rand.New(rand.NewPCG(1, 1)), 0, often(40, 200)
 	used := usedPages(t, file)
 	for range n {
 		wrong, i := slices.Clone(file), used[random.IntN(len(used))]*disk.PageSize+random.IntN(disk.PageSize)
@@ -166,6 +163,9 @@ func TestAWrongByteInTheStructureIsNoticed(t *testing.T) {
 		if page += 5 * disk.PageSize; !*thorough {
 			page += 16 * disk.PageSize
 		}
+		if testing.Short() {
+			page += 40 * disk.PageSize
+		}
 	}
 	t.Logf("%d of %d wrong bytes were noticed", noticed, n)
 }
@@ -174,10 +174,7 @@ func TestAPageInThePlaceOfAnotherIsNoticed(t *testing.T) {
 	t.Parallel()
 	file, _ := whole(t, steps)
 	random, pages := rand.New(rand.NewPCG(3, 1)), len(file)/disk.PageSize
-	n, noticed := 100, 0
-	if !*thorough {
-		n = 15
-	}
+	n, noticed := often(15, 100), 0
 	for i := range n {
 		wrong := slices.Clone(file)
 		to := wrong[random.IntN(pages)*disk.PageSize:][:disk.PageSize]
@@ -269,6 +266,9 @@ func TestAPageThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
 		if page += 2 * disk.PageSize; !*thorough {
 			page += 4 * disk.PageSize
 		}
+		if testing.Short() {
+			page += 12 * disk.PageSize
+		}
 		if page+disk.PageSize > min(len(older), len(last)) || bytes.Equal(older[page:page+disk.PageSize], last[page:page+disk.PageSize]) {
 			continue
 		}
@@ -287,10 +287,7 @@ func TestATruncatedFileIsNoticed(t *testing.T) {
 	file, _ := whole(t, steps)
 	random := rand.New(rand.NewPCG(4, 1))
 	sizes := []int{1, 100, disk.PageSize - 1, disk.PageSize, 2 * disk.PageSize, 4 * disk.PageSize, len(file) - 1}
-	n := 60
-	if !*thorough {
-		n = 15
-	}
+	n := often(15, 60)
 	for range n {
 		sizes = append(sizes, 1+random.IntN(len(file)-1))
 	}
@@ -328,10 +325,7 @@ func TestATornWriteIsTheStateBefore(t *testing.T) {
 	for step := range steps + 2 {
 		earlier = append(earlier, step)
 	}
-	n := 40
-	if !*thorough {
-		n = 6
-	}
+	n := often(6, 40)
 	for range n {
 		steps := 2 + random.IntN(steps)
 		after, before := whole(t, steps)
@@ -358,10 +352,7 @@ func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
 	h, random := newHistory(), rand.New(rand.NewPCG(7, 1))
-	n := 150
-	if !*thorough {
-		n = 40
-	}
+	n := often(40, 150)
 	for range n {
 		changes := h.next()
 		if random.IntN(10) == 0 {

@@ -54,10 +54,7 @@ func indexed(random *rand.Rand, version int) *corev1.ConfigMap {
 
 // The reference is client-go's indexer.
 func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
-	rounds := 400
-	if !*thorough {
-		rounds = 100
-	}
+	rounds := often(100, 400)
 	path := newPath(t)
 	opts := disk.Options{Durability: disk.SurviveProcess, Indexers: cache.Indexers{"one": byValues("one"), "two": byValues("two")}}
 	s, reference := open(t, path, &corev1.ConfigMap{}, opts), cache.NewIndexer(cache.MetaNamespaceKeyFunc, opts.Indexers)
@@ -149,7 +146,7 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 	if err := s.Apply(t.Context(), first, "1"); err != nil {
 		t.Fatal(err)
 	}
-	for round := range 3 {
+	for round := range often(3, 3) {
 		var all sync.WaitGroup
 		added := make(chan struct{})
 		all.Go(func() {

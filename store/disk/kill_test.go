@@ -99,10 +99,7 @@ func writeUntilKilled(args []string) {
 const begins, done = "begins", "done"
 
 func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
-	rounds := 40
-	if !*thorough {
-		rounds = 8
-	}
+	rounds := often(8, 40)
 	for name, durability := range map[string]disk.Durability{"power loss": disk.SurvivePowerLoss, "process": disk.SurviveProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +183,7 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
 	path, opened := newPath(t), make(chan error, 1)
 	go func() {
-		for range 300 {
+		for range often(300, 300) {
 			s, err := disk.Open(path, newConfigMap("", ""), disk.Options{})
 			if err == nil {
 				err = s.Close()
