@@ -55,6 +55,9 @@ func TestEverySectionYieldsAFigureForEverySideAndRow(t *testing.T) {
 }
 
 func TestTheBenchmarkOfTheRootModuleIsUnderstood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the tests of the root module: make test-long")
+	}
 	for _, side := range []string{"client-go", "informer"} {
 		output, err := goTest(t.Context(), side, tinySizes.benchtime)
 		if err != nil {
