@@ -256,6 +256,9 @@ func warmObjects() int { return sized(1000) }
 func TestAWarmStartOnARealServer(t *testing.T) {
 	for name, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name == "list" {
+				t.Skip("another server takes seconds: make test-long")
+			}
 			w := newWarmWorld(t, mode)
 			for n := range warmObjects() {
 				w.create(n)
@@ -347,6 +350,9 @@ func checkGone(t *testing.T, want, got map[types.UID]bool) {
 func TestARestoredEtcdIsNoticedAtAWarmStart(t *testing.T) {
 	for name, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name == "stream" {
+				t.Skip("two more servers take seconds: make test-long")
+			}
 			w := newWarmWorld(t, mode)
 			for n := range 100 {
 				w.create(n)

@@ -44,6 +44,14 @@ func TestMain(m *testing.M) {
 // patience limits every wait. The work should take seconds, but the machine may be busy.
 const patience = 5 * time.Minute
 
+// sized returns n, or a quarter of n with -short.
+func sized(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
+}
+
 // begin starts an operator with flags, in a namespace of the test's own. The returned ctx ends
 // long after all work should be done.
 func begin(t *testing.T, flags ...string) (context.Context, *world) {

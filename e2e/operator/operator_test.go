@@ -14,7 +14,7 @@ import (
 
 func TestManyConvergeInNoMoreWritesThanItTakes(t *testing.T) {
 	ctx, w := begin(t)
-	const n = 200
+	n := sized(200)
 	if err := w.converge(ctx, names(n)...); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestAnIngressThatIsDeletedComesBack(t *testing.T) {
 
 func TestWhatACrashLeavesUndoneIsDoneAfterIt(t *testing.T) {
 	ctx, w := begin(t)
-	const n = 200
+	n := sized(200)
 	done, err := w.crash(ctx, names(n))
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestStoppingInTheMiddleIsQuickAndLosesNothing(t *testing.T) {
 
 func TestConflictsOverwriteNothing(t *testing.T) {
 	ctx, w := begin(t)
-	const n = 50
+	n := sized(50)
 	if err := w.CreateSites(ctx, w.keys(names(n))); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +100,9 @@ func TestAWebsiteIsTakenDownWhenItExpires(t *testing.T) {
 }
 
 func TestTheDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays the scenarios of the other tests again: make test-long")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	w, err := newWorld(shared, program, "demo")
