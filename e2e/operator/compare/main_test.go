@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestASmallRunHasEveryFigure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs several operators: make test-long")
+	}
 	const n = 30
 	c := config{sites: n, workers: 2, rounds: 1}
 	found, err := measureAll(t.Context(), c)
