@@ -38,7 +38,7 @@ func managerAfter(config *rest.Config) (manager.Manager, error) {
 	})
 }
 
-// observedManager returns a manager whose informers are members of group.
+// observedManager returns a manager whose informers the Health of group includes.
 func observedManager(config *rest.Config, group *informer.Group) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
 		Cache: cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)},
@@ -87,7 +87,7 @@ func TestTheCodeInTheMigrationGuideIsTested(t *testing.T) {
 }
 
 func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
-	for name, make := range map[string]func(*rest.Config) (manager.Manager, error){
+	for name, start := range map[string]func(*rest.Config) (manager.Manager, error){
 		"before": managerBefore, "after": managerAfter,
 		"observed": func(config *rest.Config) (manager.Manager, error) {
 			return observedManager(config, &informer.Group{})
@@ -98,7 +98,7 @@ func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
 			})
 		},
 	} {
-		if _, err := make(exampleConfig); err != nil {
+		if _, err := start(exampleConfig); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
