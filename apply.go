@@ -256,7 +256,9 @@ func (a *applier[T]) tell(ctx context.Context) {
 	case refused:
 		a.voidFinished()
 	case split:
-		a.splitUp(ctx)
+		if !a.splitUp(ctx) {
+			return
+		}
 	}
 	version := a.release()
 	if a.justSynced {
@@ -298,18 +300,21 @@ func (a *applier[T]) release() string {
 }
 
 // splitUp applies the items of a batch that the store has refused one by one. The
-// records of the batch have not happened.
-func (a *applier[T]) splitUp(ctx context.Context) {
+// records of the batch have not happened. It returns false if ctx ended before it was done.
+func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
 	a.finished = a.finished[:0]
 	a.voidFinished()
 	a.distribute("")
 	for _, it := range items {
 		if !a.apply(ctx, it) {
-			return
+			return false
 		}
-		a.tell(ctx)
+		if a.tell(ctx); len(a.finished) > 0 { // the store does not have the item
+			return false
+		}
 	}
+	return true
 }
 
 // voidFinished turns the records of finished items into records without meaning: the

@@ -173,3 +173,49 @@ func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 		}
 	})
 }
+
+func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("slow", "1"))
+		store := informertest.NewDurable()
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, DrainTimeout: time.Minute})
+		r := &recorder{}
+		addWatcher(t, inf, r, informer.WatcherOptions{})
+		stop := start(t, inf)
+		synctest.Wait()
+		hold, held := make(chan struct{}), true
+		answers := []error{nil, errRefuses, errRefuses} // slow, the batch, and bad alone
+		store.Fail(func(op, _ string) error {
+			if op != "apply" {
+				return nil
+			}
+			if held {
+				held = false
+				<-hold
+			}
+			if len(answers) == 0 {
+				return errDown
+			}
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		})
+		src.Apply(object("slow", "2"))
+		synctest.Wait()
+		src.Apply(object("bad", "1"))
+		src.Apply(object("b", "1"))
+		src.Apply(object("c", "1"))
+		synctest.Wait()
+		close(hold)
+		synctest.Wait()
+		before := inf.ResourceVersion()
+		stop()
+		if got := inf.ResourceVersion(); got != before {
+			t.Errorf("the informer stops at version %s, after %s, which is all that its store has", got, before)
+		}
+		if diff := cmp.Diff([]string{"initial added slow", "watch updated slow"}, told(r)); diff != "" {
+			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+		}
+	})
+}
