@@ -175,7 +175,9 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
 	a.records = a.decider.decide(c, a.processor.hasSynced(), a.records)
-	a.processor.begun.Add(int64(len(a.records) - a.done))
+	if a.pace.immediate {
+		a.processor.begun.Add(int64(len(a.records) - a.done))
+	}
 	switch a.storage.write(ctx, c, now) {
 	case stopped:
 		return false
@@ -218,7 +220,9 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	endsList := it.kind == itemListed || it.kind == itemResumed
 	if endsList && !a.processor.hasSynced() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
-		a.processor.begun.Add(1)
+		if a.pace.immediate {
+			a.processor.begun.Add(1)
+		}
 		a.processor.willSync()
 		a.records = append(a.records, record[T]{kind: recordMarker})
 		a.done, a.justSynced = 1, true
@@ -250,6 +254,9 @@ func (a *applier[T]) observe(it *item[T]) {
 // tell commits the finished items to the store, and tells of them whoever waits for a
 // version or for Synced, the watchers, the observer, and the store.
 func (a *applier[T]) tell(ctx context.Context) {
+	if !a.pace.immediate { // not earlier: a watcher that joins would wait for the rest of the batch
+		a.processor.begun.Add(int64(a.done))
+	}
 	switch a.storage.commit(ctx) {
 	case stopped:
 		return

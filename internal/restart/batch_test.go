@@ -15,6 +15,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
@@ -217,5 +218,36 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		if diff := cmp.Diff([]string{"initial added slow", "watch updated slow"}, told(r)); diff != "" {
 			t.Errorf("the watcher was told (-want +got):\n%s", diff)
 		}
+	})
+}
+
+func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("slow", "1"))
+		store := informertest.NewDurable()
+		inf, _ := watched(t, src, options{Store: store})
+		release, hang := holdApply(store), make(chan struct{})
+		src.Apply(object("slow", "2"))
+		synctest.Wait()
+		src.Apply(object("a", "1"))
+		src.Apply(object("b", "1"))
+		synctest.Wait()
+		store.Fail(func(op, key string) error {
+			if op == "get" && key == "default/b" {
+				<-hang
+			}
+			return nil
+		})
+		release()
+		synctest.Wait()
+		r := &recorder{}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{})
+		synctest.Wait()
+		if !channel.Closed(reg.Synced()) {
+			t.Error("it waits for the store")
+		}
+		close(hang)
+		synctest.Wait()
+		checkView(t, r, src)
 	})
 }
