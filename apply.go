@@ -59,7 +59,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
-	a.access = newAccess(store, x, p.Stopwatch, a.tell, opts)
+	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, opts)
 	if d, ok := store.(Durable); ok {
 		a.storage, a.pace = newDurableStore(a.access, d, p.tombstones, p.forgettable), durablePace
 	} else {
@@ -251,20 +251,21 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 }
 
-// tell commits the finished items to the store, and tells of them whoever waits for a
-// version or for Synced, the watchers, the observer, and the store.
-func (a *applier[T]) tell(ctx context.Context) {
-	if !a.pace.immediate { // not earlier: a watcher that joins would wait for the rest of the batch
+// tell commits the finished items to the store. Then it tells everyone of them: callers that
+// wait for a version or for Synced, the watchers, the observer, and the store. It returns
+// false, and tells nobody, if ctx ended before the store had the items.
+func (a *applier[T]) tell(ctx context.Context) bool {
+	if !a.pace.immediate { // any earlier, and a watcher that joins would wait for the rest of the batch
 		a.processor.begun.Add(int64(a.done))
 	}
 	switch a.storage.commit(ctx) {
 	case stopped:
-		return
+		return false
 	case refused:
 		a.voidFinished()
 	case split:
 		if !a.splitUp(ctx) {
-			return
+			return false
 		}
 	}
 	version := a.release()
@@ -283,6 +284,7 @@ func (a *applier[T]) tell(ctx context.Context) {
 	}
 	a.bookmark = false
 	a.distribute(version)
+	return true
 }
 
 // distribute tells the watchers and the observer of the finished items, and the store of
@@ -314,10 +316,7 @@ func (a *applier[T]) splitUp(ctx context.Context) bool {
 	a.voidFinished()
 	a.distribute("")
 	for _, it := range items {
-		if !a.apply(ctx, it) {
-			return false
-		}
-		if a.tell(ctx); len(a.finished) > 0 { // the store does not have the item
+		if !a.apply(ctx, it) || !a.tell(ctx) {
 			return false
 		}
 	}
