@@ -37,7 +37,9 @@ func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
 var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
 
 func (p *plainStore[T]) open(ctx context.Context) (version string, ok bool) {
-	return "", p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
+	ok = p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
+	p.countKnown()
+	return "", ok
 }
 
 func (p *plainStore[T]) find(ctx context.Context, key string, now time.Duration) (stored found[T], err error) {
@@ -71,10 +73,16 @@ func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Durati
 		p.note(c.key, c.obj.GetUID())
 	}
 	p.wrote(ctx, c, false)
-	if p.known != nil { // the store may have lost objects
+	p.countKnown()
+	return written
+}
+
+// countKnown corrects the number of objects: the store of a user may have lost some, or
+// have listed some twice.
+func (p *plainStore[T]) countKnown() {
+	if p.known != nil {
 		p.objects.Store(int64(len(p.known)))
 	}
-	return written
 }
 
 func (p *plainStore[T]) note(key string, uid types.UID) {

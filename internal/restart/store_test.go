@@ -369,3 +369,26 @@ func TestAStoreThatHoldsSomethingElseIsReported(t *testing.T) {
 		}
 	})
 }
+
+// doubled is a store that lists every object twice.
+type doubled struct{ *plainStore }
+
+func (s doubled) List() []any {
+	objs := s.plainStore.List()
+	return append(objs, objs...)
+}
+
+func TestAnObjectThatAStoreListsTwiceIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.Fail(informertest.VerbList, errDown, -1)
+		src.Fail(informertest.VerbWatch, errDown, -1)
+		var errs errorLog
+		inf := newInformer(t, src, options{Store: doubled{newPlainStore(object("a", "1"))}, ErrorHandler: errs.Handle})
+		start(t, inf)
+		synctest.Wait()
+		if got := inf.Health().Objects; got != 1 {
+			t.Errorf("there are %d objects", got)
+		}
+	})
+}
