@@ -396,7 +396,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 		var group, own, handler, observer count
 		var g informer.Group
 		g.ErrorHandler, g.Observer = counted(&group)
-		make := func(set func(*options)) *ci {
+		member := func(set func(*options)) *ci {
 			src := informertest.NewSource(object("a", "1"))
 			src.Fail(informertest.VerbList, forbidden("configmaps"), 1)
 			opts := options{WatchList: informer.WatchListOff}
@@ -408,11 +408,11 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 			return inf
 		}
 		add(t, &g,
-			make(func(*options) {}),
-			make(func(o *options) { o.ErrorHandler, o.Observer = counted(&own) }),
-			make(func(o *options) { o.ErrorHandler, _ = counted(&handler) }))
+			member(func(*options) {}),
+			member(func(o *options) { o.ErrorHandler, o.Observer = counted(&own) }),
+			member(func(o *options) { o.ErrorHandler, _ = counted(&handler) }))
 		stop := startGroup(t, &g)
-		add(t, &g, make(func(o *options) { _, o.Observer = counted(&observer) })) // while it runs
+		add(t, &g, member(func(o *options) { _, o.Observer = counted(&observer) })) // while it runs
 		mustSync(t, &g)
 		mustStop(t, stop)
 		// Each informer has reported one error and listed twice.

@@ -38,6 +38,5 @@ var (
 	start         = testkit.Start
 	startWith     = testkit.StartWith
 	unreachable   = testkit.Unreachable
-	watched       = testkit.Watched
 	within        = testkit.Within
 )

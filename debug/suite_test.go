@@ -15,23 +15,16 @@ type (
 	event     = testkit.Event
 	options   = testkit.Options
 	recorder  = testkit.Recorder
-	source    = testkit.Source
-	ci        = testkit.Informer
 )
-
-const hour = testkit.Hour
 
 var (
 	addWatcher    = testkit.AddWatcher
 	eachQueue     = testkit.EachQueue
 	ignore        = testkit.Ignore
-	keyOf         = testkit.KeyOf
 	newInformer   = testkit.NewInformer
 	newPlainStore = testkit.NewPlainStore
 	object        = testkit.Object
 	opened        = testkit.Opened
-	queues        = testkit.Queues
 	sleepBubble   = testkit.SleepBubble
 	unreachable   = testkit.Unreachable
-	within        = testkit.Within
 )

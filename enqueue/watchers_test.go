@@ -59,17 +59,18 @@ func owner(version, kind, name string, controller bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, Controller: &controller}
 }
 
-// tell calls w with an add, an update or a delete, depending on which of old and new is nil.
-func tell(t *testing.T, w informer.ResourceWatcher[*corev1.Pod], old, new *corev1.Pod) {
+// tell calls w with an add if before is nil, with a delete if after is nil, and otherwise with
+// an update.
+func tell(t *testing.T, w informer.ResourceWatcher[*corev1.Pod], before, after *corev1.Pod) {
 	t.Helper()
 	var err error
 	switch {
-	case old == nil:
-		err = w.Add(t.Context(), informer.Event[*corev1.Pod]{New: new, Type: informer.EventAdded})
-	case new == nil:
-		err = w.Delete(t.Context(), informer.Event[*corev1.Pod]{Old: old, Type: informer.EventDeleted})
+	case before == nil:
+		err = w.Add(t.Context(), informer.Event[*corev1.Pod]{New: after, Type: informer.EventAdded})
+	case after == nil:
+		err = w.Delete(t.Context(), informer.Event[*corev1.Pod]{Old: before, Type: informer.EventDeleted})
 	default:
-		err = w.Update(t.Context(), informer.Event[*corev1.Pod]{Old: old, New: new, Type: informer.EventUpdated})
+		err = w.Update(t.Context(), informer.Event[*corev1.Pod]{Old: before, New: after, Type: informer.EventUpdated})
 	}
 	if err != nil {
 		t.Error(err)
@@ -273,7 +274,7 @@ func TestChanges(t *testing.T) {
 		"deletion":   changed(func(p *corev1.Pod) { p.DeletionTimestamp = &now }),
 		"resync":     base,
 	}
-	running := func(_, new metav1.Object) bool { return new.(*corev1.Pod).Status.Phase == "Running" }
+	running := func(_, after metav1.Object) bool { return after.(*corev1.Pod).Status.Phase == "Running" }
 	kind := schema.GroupKind{Kind: "Node"}
 	base.OwnerReferences = []metav1.OwnerReference{owner("v1", "Node", "n", true)}
 	for _, state := range states {

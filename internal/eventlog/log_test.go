@@ -97,7 +97,6 @@ func TestAChunkIsCollectedWhenTheLastCursorHasLeftIt(t *testing.T) {
 	obj := number(0)
 	first := weak.Make(obj)
 	l.Append([]numbered{obj})
-	obj = nil
 	for n := range int64(3 * MaxChunk) {
 		l.Append([]numbered{number(n + 1)})
 	}
@@ -126,7 +125,6 @@ func TestASealedLogReleasesItsLastRecords(t *testing.T) {
 	obj := number(0)
 	last := weak.Make(obj)
 	l.Append([]numbered{obj})
-	obj = nil
 	c.Next(MaxChunk)
 	if !c.Sleep() {
 		t.Fatal("Sleep returned false after the last record")

@@ -30,7 +30,7 @@ import (
 func TestAFactorysInformerOverAFakeLosesNothingOfABurst(t *testing.T) {
 	const burst = 1000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	client := fake.NewSimpleClientset() //nolint:staticcheck // NewClientset takes 5 ms for each write
+	client := fake.NewSimpleClientset() // NewClientset takes 5 ms for each write
 	watching, written := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(written) })
 	client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {

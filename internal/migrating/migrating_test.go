@@ -149,12 +149,12 @@ func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
 }
 
 func TestBothConstructorsTellHandlersTheSame(t *testing.T) {
-	for name, make := range map[string]func(cache.ListerWatcher) cache.SharedIndexInformer{
+	for name, construct := range map[string]func(cache.ListerWatcher) cache.SharedIndexInformer{
 		"before": sharedBefore, "after": sharedAfter,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var told []string
-			inf := make(informertest.NewSource(pod("web", "web")))
+			inf := construct(informertest.NewSource(pod("web", "web")))
 			if _, err := inf.AddEventHandler(recordIn(&told)); err != nil {
 				t.Fatal(err)
 			}

@@ -125,7 +125,7 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 	none := func(runtime.Object) (anyOptions, error) { return anyOptions{}, nil }
 	var noSource *source
-	for name, make := range map[string]func(){
+	for name, construct := range map[string]func(){
 		"no source":                  func() { informer.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
 		"a source that is a nil":     func() { informer.NewSharedIndexInformer(noSource, &corev1.Pod{}, 0, nil) },
 		"a source without functions": func() { informer.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
@@ -138,7 +138,7 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 					t.Errorf("panicked with %q", msg)
 				}
 			}()
-			make()
+			construct()
 			t.Error("did not panic")
 		})
 	}

@@ -87,12 +87,12 @@ func fitsAFactory(t *testing.T, s shared) {
 	src := two()
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 10*time.Minute)
 	calls := 0
-	make := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	construct := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		calls++
 		return s.new(src, resync)
 	}
-	inf := factory.InformerFor(&corev1.ConfigMap{}, make)
-	if again := factory.InformerFor(&corev1.ConfigMap{}, make); again != inf || calls != 1 {
+	inf := factory.InformerFor(&corev1.ConfigMap{}, construct)
+	if again := factory.InformerFor(&corev1.ConfigMap{}, construct); again != inf || calls != 1 {
 		t.Errorf("the factory made %d informers", calls)
 	}
 	var h heard

@@ -54,16 +54,16 @@ func metadataOf(kind schema.GroupVersionKind, name, value string) *metav1.Partia
 
 // checkFollowsType makes an informer of a source with an object a, which change gives
 // a new value, and returns the source and the handler that followed it.
-func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime.Object, make func(name, value string) T) (*informertest.Source[T], *heard, cache.SharedIndexInformer) {
+func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime.Object, newObject func(name, value string) T) (*informertest.Source[T], *heard, cache.SharedIndexInformer) {
 	t.Helper()
-	src := informertest.NewSource(make("a", "1"))
+	src := informertest.NewSource(newObject("a", "1"))
 	inf := s.make(src, example, 0, cache.Indexers{})
 	h := &heard{}
 	handle(t, inf, h)
 	runShared(t, inf)
 	h.expect(t, "add a@1 initial")
-	src.Apply(make("a", "2"))
-	src.Apply(make("b", "1"))
+	src.Apply(newObject("a", "2"))
+	src.Apply(newObject("b", "1"))
 	h.expect(t, "update a@1->a@2", "add b@3")
 	if _, err := src.Delete(keyOf("b")); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime
 	if _, err := src.Delete(keyOf("a")); err != nil {
 		t.Fatal(err)
 	}
-	src.Apply(make("c", "1"))
+	src.Apply(newObject("c", "1"))
 	src.Expire()
 	src.Mute(false)
 	sleepBubble(time.Minute)

@@ -89,20 +89,20 @@ type Failure struct {
 	Err error
 }
 
-// List describes one LIST request, and Watch one watch.
-type (
-	List struct {
-		Objects int
-		Took    time.Duration
-		Err     error
-	}
-	Watch struct {
-		Streaming bool
-		Events    int
-		Took      time.Duration
-		Err       error
-	}
-)
+// List describes one LIST request.
+type List struct {
+	Objects int
+	Took    time.Duration
+	Err     error
+}
+
+// Watch describes one watch.
+type Watch struct {
+	Streaming bool
+	Events    int
+	Took      time.Duration
+	Err       error
+}
 
 // New returns a Source over lister. It makes no request.
 func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, callbacks Callbacks) *Source {
