@@ -57,13 +57,13 @@ func faults() []fault {
 func (e *episode) hold() { pass(e.ctx, time.Duration(300+e.random.IntN(1200))*time.Millisecond) }
 
 // under plays a plan for a while.
-func under(make func() *plan) func(*episode) {
-	return func(e *episode) { e.under(make(), e.hold) }
+func under(newPlan func() *plan) func(*episode) {
+	return func(e *episode) { e.under(newPlan(), e.hold) }
 }
 
 // until plays a plan until every follower that must notice it has noticed it.
-func until(make func() *plan) func(*episode) {
-	return func(e *episode) { e.under(make(), e.awaitNoticed) }
+func until(newPlan func() *plan) func(*episode) {
+	return func(e *episode) { e.under(newPlan(), e.awaitNoticed) }
 }
 
 func (e *episode) under(p *plan, last func()) {
