@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,22 +108,22 @@ func TestFollowLooksOnceASecondWhileThereAreTombstones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := New(store{})
-		looks := 0
+		var looks atomic.Int64
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			s.Follow(ctx, func() {
-				if looks++; looks%3 == 0 {
+				if looks.Add(1)%3 == 0 {
 					s.Remove(s.Passed(-1, 9))
 				}
 			})
 		}()
-		check := func(after time.Duration, want int) {
+		check := func(after time.Duration, want int64) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if looks != want {
-				t.Errorf("it has looked %d times, want %d", looks, want)
+			if got := looks.Load(); got != want {
+				t.Errorf("it has looked %d times, want %d", got, want)
 			}
 		}
 		check(time.Hour, 0)
