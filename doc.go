@@ -173,7 +173,8 @@
 //	       by LogError, if there is no ErrorHandler: an operation has begun to fail,
 //	       or is given up
 //	INFO   The source works again
-//	       a LIST or a watch has brought something after it had failed
+//	       a LIST or a watch has brought something after it had failed; one line for each of
+//	       the two, and a stream of the first state that works ends the failures of both
 //	INFO   The stream of the first state brought nothing, listing from now on
 //	       once, see WatchListAuto
 //	INFO   The store works again

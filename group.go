@@ -160,7 +160,8 @@ func (g *Group) Remove(m Member) error {
 // Run runs the members until ctx ends, also those that are added while it runs. It returns when
 // the Run of each member has returned, also of those that are being removed. If ctx has already
 // ended, Run still runs the members with that ctx: an informer then makes no request and is
-// stopped. A second Run returns ErrAlreadyRun at once.
+// stopped. All members stop at the same time, and each drains for its own DrainTimeout. A
+// second Run returns ErrAlreadyRun at once.
 //
 // A member does not stop the others if its Run returns an error, or returns before its ctx has
 // ended. ErrorHandler is called once for it, WaitForSync returns an error from then on, and

@@ -34,7 +34,8 @@ type Health struct {
 	// ResourceVersion is the version up to which the store has every change.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// LastProgress is when ResourceVersion was last confirmed, by a change, a list or a
-	// bookmark that was applied. A quiet watch does that about once a minute. Zero is never.
+	// bookmark that was applied. A quiet watch does that about once a minute. With client-go's
+	// fakes, whose objects have no versions, only a list does. Zero is never.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 	// Store is the type of Options.Store, and "in memory" if that is nil.
 	Store string `json:"-"`
@@ -131,7 +132,8 @@ const retriesShown = 10
 // synced, is not stopped, and its store takes writes at this moment. A store may fail for a
 // moment, so a probe should fail more than once before it counts. The following do not
 // count: single changes that the store has refused (see Refused), an API server that cannot
-// be reached after the sync, and a slow watcher.
+// be reached after the sync, and a slow watcher. An informer that stops is not ready, also
+// while its watchers drain.
 func (h Health) Ready() error {
 	var err error
 	switch {

@@ -56,7 +56,8 @@ type CustomCacheInformer[T Object] struct {
 // New returns an informer over the resource that lw lists and watches. [ListWatch] makes an
 // lw from a client. New makes no request; Run does.
 //
-// T must be a pointer to an API type, or AnyObject. New checks its arguments, and returns an
+// T must be a pointer to an API type, or AnyObject. An lw that delivers objects of another type
+// is an error of its first list. New checks its arguments, and returns an
 // error that names the argument or the field. It does not keep or change opts. If
 // Options.Store is a cache.Indexer, New adds the Indexers to it, and an index by namespace if
 // it has none.

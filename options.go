@@ -290,7 +290,7 @@ func (o WatcherOptions) check() error {
 // Backoff returns a WatcherOptions.Retry that waits for base after the first failure and
 // twice as long after each further one, but no longer than limit. It adds up to a tenth at
 // random, so that events that failed together do not come back together. It gives up after
-// that many attempts in all. 0 attempts means that it never gives up. The function that it
+// that many calls of the watcher, the first included. 0 attempts means that it never gives up. The function that it
 // returns may be called from any goroutine and used for several watchers.
 //
 // Backoff panics if base is not positive, limit is less than base, or attempts is negative:

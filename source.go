@@ -26,8 +26,8 @@ import (
 // cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
 // sync unless Options.WatchList is WatchListOff. Fakes have further limits that no reader can
 // mend:
-//   - Their objects have no resourceVersions, so WaitForResourceVersion and ResourceVersion are
-//     of no use.
+//   - Their objects have no resourceVersions, only their lists do, so WaitForResourceVersion and
+//     ResourceVersion are of no use.
 //   - A delete between the LIST and the WATCH is lost.
 //   - A fake's watch holds 100 events. A writer that makes more changes without letting other
 //     goroutines run may panic inside the fake.

@@ -21,6 +21,9 @@ const patience = 2 * time.Minute
 // Recorder is a watcher that records its events and checks each of them against the informer's
 // contract. Its zero value is ready to use; it must not be copied. Its methods may be called
 // from any goroutine.
+//
+// A Recorder is not for a watcher with Retry whose Hook fails: an event that comes again
+// contradicts the one before it. Count the calls of such a watcher instead.
 type Recorder[T informer.Object] struct {
 	// Hook, if set before the recorder is added to an informer, is called for every event
 	// after it has been recorded, with nothing locked. It may block, and the recorder returns
@@ -149,6 +152,11 @@ func (r *Recorder[T]) Err() error {
 // these events.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
+	for _, event := range want {
+		if verb, _, _ := strings.Cut(event, " "); verb != "added" && verb != "updated" && verb != "deleted" {
+			t.Fatalf("Expect: %q does not begin with added, updated or deleted", event)
+		}
+	}
 	got, err := r.take(t.Context(), len(want))
 	byKey := func(a, b string) int {
 		_, keyA, _ := strings.Cut(a, " ")
@@ -159,7 +167,11 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	want = slices.Clone(want)
 	slices.SortStableFunc(want, byKey)
 	if !slices.Equal(got, want) {
-		t.Fatalf("expected the events %q, got %q (%v)", want, got, err)
+		late := ""
+		if err != nil {
+			late = fmt.Sprintf(" (%v)", err)
+		}
+		t.Fatalf("expected the events %q, in the order of their keys, got %q%s", want, got, late)
 	}
 	if err := r.Err(); err != nil {
 		t.Fatalf("the events contradict each other: %v", err)

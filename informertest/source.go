@@ -33,7 +33,9 @@ const firstVersion = 1000
 //     watch is added to it; an object that a change takes out is deleted from it.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
-// An informer streams its first state, and then sends no LIST at all. To test faults of a
+// An informer streams its first state, and sends no LIST while its requests succeed. After a
+// request that has failed it asks for one object (a LIST with limit 1), and may list. Those
+// requests count like any other, also for Fail. To test faults of a
 // LIST, make the informer list: let SetWatchList reject streams, or turn streams off in the
 // informer's options.
 //

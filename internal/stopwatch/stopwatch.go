@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// Stopwatch counts the time since an informer was made. It is monotonic, and to look at it
-// costs half of what time.Now does.
+// Stopwatch measures the time since an informer was made. It is monotonic, and reading it
+// costs half of what time.Now does. It may be copied and used from any goroutine.
 type Stopwatch struct{ born time.Time }
 
-// New returns a Stopwatch that begins now.
+// New returns a Stopwatch that starts now.
 func New() Stopwatch { return Stopwatch{time.Now()} }
 
-// Now is never 0, which stands for never.
+// Now returns the time since the start. It is never 0, which stands for never.
 func (s Stopwatch) Now() time.Duration { return time.Since(s.born) + 1 }
 
-// Moment is a time on a stopwatch that is set often and read seldom.
+// Moment is a time on a stopwatch that is set often and read rarely. Its zero value stands
+// for never. Its methods may be called from any goroutine.
 type Moment struct{ at atomic.Int64 }
 
-// Set notes that it is now.
+// Set sets m to the present time of s.
 func (m *Moment) Set(s Stopwatch) { m.at.Store(int64(s.Now())) }
 
-// Time returns the time of day, or the zero time if it was never set.
+// Time returns m as a time of day, or the zero time if it was never set. s must be the
+// Stopwatch that was given to Set.
 func (m *Moment) Time(s Stopwatch) time.Time {
 	at := m.at.Load()
 	if at == 0 {
