@@ -10,10 +10,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// What TestModel checks when nothing happens. Each check names the promise of doc.go, or
-// the comment, that it comes from.
+// The checks that TestModel makes between operations. Each check names the promise of doc.go,
+// or the documented name, that it comes from.
 
-// audit looks at all that watchers were told since the last time.
+// audit checks all events that the watchers got since the last audit.
 func (l *incarnation) audit() {
 	if l.crashed.Load() {
 		return
@@ -25,7 +25,7 @@ func (l *incarnation) audit() {
 	if l.well() && !l.stopping.Load() {
 		for _, p := range l.pupils {
 			if p.isWell() {
-				p.checkCaughtUp() // promise 7: whatever others do
+				p.checkCaughtUp() // promise 7: no watcher waits for another
 			}
 		}
 	}
@@ -50,23 +50,23 @@ func (p *pupil) audit() {
 	}
 	p.checkFigures()
 	if p.removed && len(p.open) == 0 && !p.life.faults.active() && !isClosed(p.reg.Stopped()) {
-		p.t.problem("%s is removed, and not stopped", p.name) // Registration.Stopped
+		p.t.problem("%s is removed, but not stopped", p.name) // Registration.Stopped
 	}
 	if isClosed(p.reg.Synced()) && !p.marked {
-		p.t.problem("%s has synced before OnSynced", p.name) // WatcherOptions.OnSynced
+		p.t.problem("%s has synced before OnSynced was called", p.name) // WatcherOptions.OnSynced
 	}
 	if p.never && isClosed(p.reg.Synced()) {
 		p.t.problem("%s has synced after Remove", p.name) // promise 4
 	}
 	if p.synced > 0 && !p.removed && !p.life.stopping.Load() && !isClosed(p.reg.Synced()) {
-		p.t.problem("%s has not synced after OnSynced", p.name) // promise 4
+		p.t.problem("%s has not synced although OnSynced was called", p.name) // promise 4
 	}
 }
 
 // judgeLocked compares a call with the ledger.
 func (p *pupil) judgeLocked(c *call) {
 	p.heard = append(p.heard, fmt.Sprintf("%v %v %v (%v)", c.Origin, c.Type, presenceOf(c.Object()), c.err))
-	if c.cut { // nor is it delivered
+	if c.cut { // an interrupted call does not count as a delivery
 		if before := p.last[c.key]; before != nil && before.retried {
 			p.again++
 		}
@@ -88,8 +88,8 @@ func (p *pupil) judgeLocked(c *call) {
 		p.beliefs[c.key] = b
 	}
 	if b.failing != nil {
-		// The delete of an object that left a selection failed, and the object came back:
-		// the watcher gets an update.
+		// If an object leaves the selection, its delete fails and the object comes back, the
+		// watcher gets an update.
 		left := p.chooses && b.failing.Type == informer.EventDeleted
 		if err := supersedes(&c.event, b.failing); err != nil && !left {
 			p.wrong(&c.event, "%v", err) // WatcherOptions.Retry
@@ -109,7 +109,7 @@ func (p *pupil) judgeLocked(c *call) {
 	}
 }
 
-// entries is the ledger of a key as this watcher sees it.
+// entries returns the ledger of a key as this watcher sees it.
 func (p *pupil) entries(key string) []presence {
 	all := p.life.entries(key)
 	if p.chooses {
@@ -118,9 +118,9 @@ func (p *pupil) entries(key string) []presence {
 	return all
 }
 
-// newBelief is what it knows of a key before it was told anything.
+// newBelief returns the watcher's belief about a key before the first event.
 func (p *pupil) newBelief(entries []presence, c *call) *belief {
-	if !p.exact { // it may have joined anywhere
+	if !p.exact { // the watcher may have joined at any entry
 		at := find(entries, -1, presenceOf(c.New)) - 1
 		return &belief{at: at, from: at}
 	}
@@ -131,7 +131,8 @@ func (p *pupil) newBelief(entries []presence, c *call) *belief {
 	return newBelief(entries, joined)
 }
 
-// asTold is the event as the ledger has it: client-go's handlers are told the final state.
+// asTold returns the event as the ledger has it. A client-go handler gets the final state as
+// Old, not the last state that the handler knew.
 func (p *pupil) asTold(c *call, b *belief) *event {
 	e := c.event
 	if p.handler && e.Type == informer.EventDeleted && e.Old.UID == b.knows.uid {
@@ -141,8 +142,8 @@ func (p *pupil) asTold(c *call, b *belief) *event {
 	return &e
 }
 
-// inheritsLocked says whether c tells of what was deleted before the process began.
-// Promise 5: it is told before all else.
+// inheritsLocked reports whether c is the delete of an object that was deleted before the
+// process began. Promise 5: such deletes come before all other events.
 func (p *pupil) inheritsLocked(c *call) bool {
 	if c.Type != informer.EventDeleted || !c.FinalStateUnknown || p.t.store != durableStore ||
 		c.Origin != informer.OriginInitial && !p.handler {
@@ -155,7 +156,7 @@ func (p *pupil) inheritsLocked(c *call) bool {
 	return true
 }
 
-// settleLocked notes what came of an attempt. Promise: WatcherOptions.Retry.
+// settleLocked records the result of a call. Promise: WatcherOptions.Retry.
 func (p *pupil) settleLocked(c *call, b *belief) {
 	p.checkAttempt(c, b)
 	p.last[c.key] = c
@@ -182,15 +183,15 @@ func (p *pupil) settleLocked(c *call, b *belief) {
 	}
 }
 
-// checkAttempt checks whether Retry was asked about a failure, and told how often it was.
+// checkAttempt checks that Retry was called for a failure, with the right number of failures.
 func (p *pupil) checkAttempt(c *call, b *belief) {
 	permanent := errors.Is(c.err, informer.ErrPermanent)
 	switch {
 	case c.err != nil && p.opts.Retry != nil && !permanent && !c.judged && !p.life.stopping.Load():
-		p.wrong(&c.event, "it has failed, and Retry was not asked")
+		p.wrong(&c.event, "the call failed, but Retry was not called")
 	case b.failing == nil:
 		if c.judged && c.failures != 1 {
-			p.wrong(&c.event, "it has failed once, and Retry was told %d", c.failures)
+			p.wrong(&c.event, "the call failed once, but Retry got %d failures", c.failures)
 		}
 		return
 	}
@@ -202,27 +203,27 @@ func (p *pupil) checkAttempt(c *call, b *belief) {
 	}
 	if before := p.last[c.key].failures; c.judged && c.failures != 1 && (!same || c.failures != before+1) ||
 		c.judged && c.failures == 1 && same && strictly {
-		p.wrong(&c.event, "it is the same as before %v, and Retry was told %d after %d", same, c.failures, before)
+		p.wrong(&c.event, "the same event again: %v; Retry got %d failures, and %d the time before", same, c.failures, before)
 	}
 }
 
-// checkMerging checks that nothing is left out but by merging, and that this is said.
+// checkMerging checks that states are left out only by merging, and that Merged says so.
 // Promise 8, Event.Merged.
 func (p *pupil) checkMerging(c *call, b *belief, merged, hidden int) {
 	switch {
 	case p.strict() && (merged > 0 || hidden > 0 && !p.unsure(b) || c.Merged):
-		p.wrong(&c.event, "%d and %d states were left out", merged, hidden)
+		p.wrong(&c.event, "%d states of the object, and %d before it, were left out", merged, hidden)
 	case p.chooses || p.opts.ResyncPeriod > 0 || p.strict() || p.unsure(b):
-	case b.failing != nil && c.Merged: // maybe because of what was tried before
+	case b.failing != nil && c.Merged: // Merged may come from an earlier attempt
 	case c.Merged != (merged > 0):
-		p.wrong(&c.event, "%d states were merged into it", merged)
+		p.wrong(&c.event, "Merged is wrong: %d states were merged into the event", merged)
 	}
 }
 
-// unsure says whether it is not known where a watcher has begun.
+// unsure reports whether the watcher's starting point in the ledger is unknown.
 func (p *pupil) unsure(b *belief) bool { return !p.exact && b.at == b.from }
 
-// checkOrigin checks how the informer says it came to know.
+// checkOrigin checks the Origin of an event.
 func (p *pupil) checkOrigin(c *call) {
 	if p.handler || c.Merged && c.Origin != informer.OriginInitial {
 		return
@@ -231,14 +232,14 @@ func (p *pupil) checkOrigin(c *call) {
 	switch c.Origin {
 	case informer.OriginInitial:
 		if p.marked && !p.crew() {
-			p.wrong(&c.event, "it has synced") // promises 3 and 4
+			p.wrong(&c.event, "the watcher has synced already") // promises 3 and 4
 		}
 	case informer.OriginWatch:
 		if !p.marked && p.strict() {
-			p.wrong(&c.event, "it has not synced")
+			p.wrong(&c.event, "the watcher has not synced yet")
 		}
 		if c.New != nil && !p.chooses && !l.tap.watched(presenceOf(c.New)) {
-			p.wrong(&c.event, "no watch has brought it")
+			p.wrong(&c.event, "no watch delivered the object")
 		}
 		p.checkOrder(c)
 	case informer.OriginRelist:
@@ -247,7 +248,7 @@ func (p *pupil) checkOrigin(c *call) {
 		}
 	case informer.OriginResync:
 		if !p.marked || c.Old != c.New && p.t.store.same() {
-			p.wrong(&c.event, "it has not synced, or Old is not New") // ResyncPeriod, Event.Old
+			p.wrong(&c.event, "the watcher has not synced, or Old is not New") // ResyncPeriod, Event.Old
 		}
 	}
 }
@@ -270,17 +271,17 @@ func (p *pupil) checkOrder(c *call) {
 	p.newest = version
 }
 
-// checkSame checks that Old is the very New of before, if the store returns that.
-// Promise 3, Options.Store.
+// checkSame checks that Old is the same pointer as the New before, if the store returns the
+// objects it was given. Promise 3, Options.Store.
 func (p *pupil) checkSame(c *call, b *belief) {
 	if before := p.last[c.key]; before != nil && b.failing == nil && c.Old != nil && before.New != nil && !p.handler && !p.chooses &&
 		p.t.store.same() && presenceOf(before.New) == presenceOf(c.Old) && before.New != c.Old {
-		p.wrong(&c.event, "Old is not the very object that was New before")
+		p.wrong(&c.event, "Old equals the New before, but is another object")
 	}
 }
 
-// checkSyncedLocked checks, when OnSynced is called, that all of the initial state was told.
-// Promise 4.
+// checkSyncedLocked checks, when OnSynced is called, that the watcher got all of its initial
+// state. Promise 4.
 func (p *pupil) checkSyncedLocked() {
 	if !p.strict() || p.handler || !p.exact {
 		return
@@ -290,7 +291,7 @@ func (p *pupil) checkSyncedLocked() {
 			return
 		}
 		if b := p.beliefs[key]; b == nil && !p.life.everExcused(key) && (!p.chooses || p.t.chosen(what)) {
-			p.t.problem("%s has synced, and was not told of %s\n    heard: %v", p.name, key, p.heard)
+			p.t.problem("%s has synced without an event for %s\n    heard: %v", p.name, key, p.heard)
 		}
 	}
 	for key, n := range p.born {
@@ -307,44 +308,44 @@ func (p *pupil) checkSyncedLocked() {
 	}
 }
 
-// checkFigures compares Stats with what was told: what the watcher was to be told is in
-// exactly one of Pending, Delivered, Failed and Merged. See WatcherStats.
+// checkFigures compares Stats with the calls. Each event for the watcher counts in exactly one
+// of Pending, Delivered, Failed and Merged. See WatcherStats.
 func (p *pupil) checkFigures() {
 	s, f := p.reg.Stats(), p.life.figuresOf(p.name)
 	if !p.chooses && (s.Delivered != p.delivered || s.Failed != p.gaveUp) && len(p.open) == 0 || s.Pending < 0 {
-		p.t.problem("%s has handled %d and given up %d, and its Stats are %+v", p.name, p.delivered, p.gaveUp, s)
+		p.t.problem("%s has handled %d events and given up %d, but its Stats are %+v", p.name, p.delivered, p.gaveUp, s)
 	}
 	if s.Retried < p.same || !p.chooses && s.Retried > p.again+len(p.open) {
-		p.t.problem("%s was called again %d times, %d of them for the same, and its Stats are %+v\n    heard: %v", p.name, p.again, p.same, s, p.heard)
+		p.t.problem("%s had %d calls after failures, %d of them for the same event, but its Stats are %+v\n    heard: %v", p.name, p.again, p.same, s, p.heard)
 	}
 	if f.gaveUp != s.Failed && !p.life.stopping.Load() {
-		p.t.problem("%s has given up %d, and as often as %d was reported", p.name, s.Failed, f.gaveUp) // promise 11
+		p.t.problem("%s has given up %d events, but %d were reported", p.name, s.Failed, f.gaveUp) // promise 11
 	}
 	if p.t.observed && (f.merged != s.Merged || f.handled != s.Delivered || f.failed != s.Failed && !p.life.stopping.Load()) {
-		p.t.problem("%s: its Stats are %+v, and the Observer was told %+v", p.name, s, f) // Observer
+		p.t.problem("%s: its Stats are %+v, but the Observer got %+v", p.name, s, f) // Observer
 	}
 	if due, known := p.due(); known && !p.removed && due != s.Pending+s.Delivered+s.Failed+s.Merged {
-		p.t.problem("%s (%v) was to be told %d events, and its Stats are %+v", p.name, p.pupilKind, due, s)
+		p.t.problem("%s (%v) is owed %d events in all, but its Stats are %+v", p.name, p.pupilKind, due, s)
 	}
 	if n := s.Pending; p.opts.MaxBacklog > 0 && !p.removed && isClosed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
 		p.t.problem("%d events wait for %s (%v)", n, p.name, p.pupilKind) // promise 8
 	}
 	if p.strict() && s.Merged > 0 {
-		p.t.problem("%s (%v) merges", p.name, p.pupilKind) // MaxBacklog
+		p.t.problem("%s (%v) merges events", p.name, p.pupilKind) // MaxBacklog
 	}
 	if (len(p.open) > 0) != (s.OldestWaiting > 0) && len(p.open) > 0 && !isClosed(p.reg.Stopped()) && time.Since(p.calm) > hour {
 		p.t.problem("%s: its Stats are %+v", p.name, s)
 	}
 }
 
-// due returns how many events it was to be told in all, if that is known.
+// due returns how many events the watcher is owed since it joined, if that is known.
 func (p *pupil) due() (n int, known bool) {
 	l := p.life
 	if !p.exact || p.opts.ResyncPeriod > 0 || l.faults.active() || l.cancel == nil || !l.inf.HasSynced() || !isClosed(p.reg.Synced()) && !p.removed {
 		return 0, false
 	}
 	if p.t.store == durableStore && (len(l.tombs) > 0 || p.inherited > 0 || p.chooses) {
-		return 0, false // which of them come twice is not promised
+		return 0, false // which tombstones are delivered twice is not promised
 	}
 	for _, key := range l.keys() {
 		entries := l.entries(key)
@@ -353,7 +354,7 @@ func (p *pupil) due() (n int, known bool) {
 	return n, true
 }
 
-// isWell says whether it has been called without trouble for long enough.
+// isWell reports whether the watcher has been free of trouble for long enough.
 func (p *pupil) isWell() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -369,7 +370,7 @@ func (p *pupil) isSynced() bool {
 	return p.reg != nil && isClosed(p.reg.Synced())
 }
 
-// checkCaughtUp checks that it was told everything. Promises 1 and 7.
+// checkCaughtUp checks that the watcher got every change. Promises 1 and 7.
 func (p *pupil) checkCaughtUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -382,33 +383,33 @@ func (p *pupil) checkCaughtUp() {
 		now := entries[len(entries)-1]
 		switch {
 		case b != nil && b.failing != nil:
-			p.t.problem("%s was not called again for %s, of which the store has had %v\n    heard: %v", p.name, key, entries, p.heard) // Retry
+			p.t.problem("%s was not called again for %s, whose states in the store were %v\n    heard: %v", p.name, key, entries, p.heard) // Retry
 		case known != now:
-			p.t.problem("%s (%v) believes that %s is %v, and the store has %v\n    heard: %v", p.name, p.pupilKind, key, known, now, p.heard)
+			p.t.problem("%s (%v) believes that %s is %v, but the store has %v\n    heard: %v", p.name, p.pupilKind, key, known, now, p.heard)
 		case p.strict() && b != nil && b.at != len(entries)-1:
-			p.t.problem("%s was told up to entry %d of %v", p.name, b.at, entries)
+			p.t.problem("%s got events only up to entry %d of %v", p.name, b.at, entries)
 		}
 	}
 }
 
-// checkLeft checks that whatever it knows is in the store still, or a tombstone of it.
-// Promise 5, of a Durable.
+// checkLeft checks that each object the watcher knows is still in the store, or has a
+// tombstone there. Promise 5, for a Durable.
 func (p *pupil) checkLeft(left map[types.UID]bool) {
 	p.audit()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, b := range p.beliefs {
 		if b.knows != nothing && !left[b.knows.uid] && !p.removed && !p.chooses && !p.handler {
-			p.t.problem("%s knows %s as %v, of which nothing is left: %v", p.name, key, b.knows, p.heard)
+			p.t.problem("%s knows %s as %v, but the store has neither the object nor a tombstone: %v", p.name, key, b.knows, p.heard)
 		}
 	}
 }
 
-// checkTombstone checks that one is kept until it was told.
+// checkTombstone checks that a tombstone is kept until the watcher got the delete.
 func (p *pupil) checkTombstone(uid types.UID, kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !kept && !p.ends[uid] && p.early && !p.removed && !p.handler && !p.chooses {
-		p.t.problem("%s was not told of the end of %s, of which nothing is left", p.name, idOf(uid))
+		p.t.problem("%s did not get the delete of %s, but the tombstone is gone", p.name, idOf(uid))
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// deeds are what can happen, and how often it does. The corpus of FuzzModel knows them by
-// their places.
+// deeds are the possible operations. A higher weight makes an operation more frequent. The
+// corpus of FuzzModel refers to them by index, so their order must not change.
 var deeds []struct {
 	name   string
 	weight int
 	do     func(*torture, deed)
 }
 
-func init() { // because some of them come back to the table
+func init() { // in init, because some deeds refer to the table
 	deeds = []struct {
 		name   string
 		weight int
@@ -98,7 +98,7 @@ func (w *torture) recreate(d deed) {
 	w.say("delete and create %s: %v is %v", nameOf(i), before, w.now(i))
 }
 
-// relist lets the informer miss some changes, and find that its version is gone.
+// relist makes the informer miss some changes and then get a 410 for its version.
 func (w *torture) relist(d deed) {
 	w.say("410, and %d changes are missed from %s", d.a%5, nameOf(int(d.b)))
 	w.troubled.Store(true)

@@ -1,14 +1,15 @@
-// Package model has no code. Its tests play random operations against an informer, and
-// compare each result with a reference that knows only the promises of the documentation.
+// Package model has no code. Its tests play random operations against an informer and compare
+// each result with a reference model. The model knows only the promises of the documentation.
 //
-// TestModel plays programs: a setting (queue, store, options of the watchers) and some dozens
-// of operations of a source, a store and watchers, such as update, relist, block, fail, crash
-// and restart. A failure prints the shortest program that still fails and the command that
-// plays it again. FuzzModel plays programs that the fuzzer makes up, and those of the corpus in
-// testdata, which are of a kind that has broken something before, or could.
+// TestModel plays programs. A program is a setting (queue, store, options of the watchers) and
+// a few dozen operations of a source, a store and watchers, such as update, relist, block,
+// fail, crash and restart. A failure prints the shortest program that still fails, and the
+// command that plays the program again. FuzzModel plays programs that the fuzzer makes up and
+// those of the corpus in testdata. Each program of the corpus has broken something before, or
+// resembles one that has.
 //
-// TestHistories plays restarts: processes follow one source over one durable store, and each
-// of them is stopped or crashes somewhere.
+// TestHistories plays restarts: several processes, one after the other, follow one source with
+// one durable store, and each of them stops or crashes at some point.
 //
 //	go test -run 'TestModel$' ./internal/model -model-operations 1000000
 //	go test -run 'TestModel$' ./internal/model -model-seed 17

@@ -21,33 +21,33 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// What TestHistories knows of the source, and where a store must stand.
+// The model of TestHistories: the states of the source, and the state that a store must have.
 
 var errInjected = errors.New("on purpose")
 
-// history is what the model knows.
+// history is one play of TestHistories.
 type history struct {
 	seed   uint64
 	src    *source
 	server *restarting
 	mode   informer.WatchListMode
-	kinds  []kind // of the watchers that each process has from its start
+	kinds  []kind // the watchers that each process has from its start
 
-	states map[string]string   // of the source, by its version
-	undone []map[string]string // those that a Restore has made void, of each
-	since  uint64              // what is older is expired
-	most   uint64              // if not 0, the version must stay below, see restore
-	count  int                 // gives each write another value
-	wrote  map[uint64]string   // what was stored last at a version
+	states map[string]string   // states of the source, by version
+	undone []map[string]string // for each Restore, the states that it undid
+	since  uint64              // older versions are expired
+	most   uint64              // if not 0, the version must stay below this, see restore
+	count  int                 // makes the value of each write unique
+	wrote  map[uint64]string   // the name of the object last stored at a version
 
-	store   *durable // what a process has left; nil while one runs
-	life    *life    // nil while none does
-	calm    bool     // nothing has happened since it settled
-	settled bool     // the step at hand has settled it
-	wiped   int      // how many stores were thrown away, see bound
+	store   *durable // as the last process left it; nil while a process runs
+	life    *life    // nil while no process runs
+	calm    bool     // nothing has happened since the history settled
+	settled bool     // the current step settled the history
+	wiped   int      // number of stores thrown away, see bound
 
-	said     []string   // what has happened
-	last     []*keeper  // of the process that was the last to end
+	said     []string   // what has happened, for the report
+	last     []*keeper  // the watchers of the process that ended last
 	mu       sync.Mutex // protects problems
 	problems []string
 }
@@ -84,7 +84,7 @@ func (h *history) broken() bool {
 	return len(h.problems) > 0
 }
 
-// restarting is a source that refuses some watches as a server does that is being started.
+// restarting is a source that refuses some watches, like a server during its start.
 type restarting struct {
 	*source
 	refuses atomic.Int32
@@ -109,10 +109,10 @@ func versionNumber(version string) uint64 {
 	return n
 }
 
-// idOf returns the part of a UID that tells it from others.
+// idOf returns the part of a UID that differs from object to object.
 func idOf(uid types.UID) string { return strings.TrimLeft(string(uid[24:]), "0") }
 
-// words puts what objects are into words.
+// words returns objects as text.
 func words(objs []configMap) string {
 	var all []string
 	for _, obj := range objs {
@@ -122,7 +122,7 @@ func words(objs []configMap) string {
 	return strings.Join(all, "; ")
 }
 
-// moved notes the state of the source after a step of its own.
+// moved records the state of the source after a step of the source.
 func (h *history) moved(format string, args ...any) {
 	h.states[h.src.ResourceVersion()] = words(h.src.Objects())
 	h.say("%s: version %s", fmt.Sprintf(format, args...), h.src.ResourceVersion())
@@ -131,7 +131,7 @@ func (h *history) moved(format string, args ...any) {
 // mayMove reports whether the source may move on by n versions.
 func (h *history) mayMove(n uint64) bool { return h.most == 0 || h.version()+n < h.most }
 
-// undo forgets what has happened after a version.
+// undo removes the states after a version and keeps them as undone.
 func (h *history) undo(version uint64) {
 	void := map[string]string{}
 	for v, state := range h.states {
@@ -143,18 +143,17 @@ func (h *history) undo(version uint64) {
 	h.undone = append(h.undone, void)
 }
 
-// standing is where a store stands: what there is, and whether that is a state that the
-// source has had.
+// standing is the state of a store, and whether the source had that state.
 type standing struct {
 	bookmark   string
 	state      string
 	objects    map[types.UID]bool
 	tombstones map[types.UID]bool
-	current    bool // the source has had it and has not gone back behind it
-	undone     bool // it has gone back
+	current    bool // the source had this state and has not gone back behind it
+	undone     bool // the source had this state and has gone back behind it
 }
 
-// look returns where a store stands, and checks that the source was there too.
+// look returns the standing of a store, and checks that the source had that state too.
 func (h *history) look(store *durable) (s standing) {
 	s.objects, s.tombstones = map[types.UID]bool{}, map[types.UID]bool{}
 	var objs []configMap
@@ -182,19 +181,20 @@ func (h *history) look(store *durable) (s standing) {
 		s.undone = s.undone || there && state == s.state
 	}
 	if !s.current && !s.undone {
-		h.problem("the store has the bookmark %s, at which the source had\n    %s\n  and not\n    %s", bookmark, state, s.state)
+		h.problem("the store has the bookmark %s, but the source had then\n    %s\n  and the store has\n    %s", bookmark, state, s.state)
 	}
 	return s
 }
 
-// bound keeps the source from coming up to the bookmark of a store that has what was
-// undone since: until then the start of an informer notices it, and then nobody can. Where
-// it is too late, the store is thrown away, and what was owed with it.
+// bound keeps the source below the bookmark of a store that holds undone changes. Below it,
+// the start of an informer notices that the source went back. Above it, nothing can notice
+// that. If the source is there already, bound throws the store away, with the events it still
+// owed.
 func (h *history) bound() {
 	h.most = 0
 	if s := h.look(h.store); s.bookmark != "" && !s.current {
 		h.most = versionNumber(s.bookmark)
-		if h.version() >= h.most { // it can not, any more
+		if h.version() >= h.most { // too late
 			h.say("the store is thrown away")
 			h.store, h.most = informertest.NewDurable(), 0
 			h.wiped++

@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The processes of TestHistories, and what is checked of them.
+// The processes of TestHistories, and their checks.
 
 // life is one process.
 type life struct {
@@ -25,23 +25,23 @@ type life struct {
 	informer *ci
 	cancel   context.CancelFunc
 	done     chan error
-	before   standing // of the store, at the start
-	lose     int      // how many writes a crash takes along
+	before   standing // the state of the store at the start
+	lose     int      // number of writes that a crash loses
 	indexed  bool
 
 	keepers     []*keeper
-	opened      time.Time          // since when somebody listens
-	inheritance map[types.UID]bool // the tombstones that there were then
+	opened      time.Time          // time of the first watcher
+	inheritance map[types.UID]bool // the tombstones at that time
 
 	errs     errorLog
 	crashed  atomic.Bool
-	refused  atomic.Bool // a change was, which only a list brings again
-	doubtful atomic.Bool // an Apply may have had its effect, so that it cannot be refused any more
-	digests  atomic.Bool // Transform does not fail any more
+	refused  atomic.Bool // a change was refused; only a list brings it again
+	doubtful atomic.Bool // an Apply may have taken effect, so it cannot be refused any more
+	digests  atomic.Bool // Transform no longer fails
 
 	mu    sync.Mutex         // protects the rest
-	kept  map[types.UID]bool // tombstones that somebody may not have handled
-	alive map[types.UID]bool // what was stored at some time
+	kept  map[types.UID]bool // tombstones that some watcher may not have handled
+	alive map[types.UID]bool // objects that were in the store at some time
 }
 
 // crash ends the process. Events that its watchers get from now on do not count.
@@ -50,7 +50,7 @@ func (l *life) crash() {
 	l.crashed.Store(true)
 }
 
-// ensure lets a process run, and something happen to its store.
+// ensure makes sure that a process runs, and applies f to its store.
 func (h *history) ensure(r *rand.Rand, f *storeFault) {
 	if h.life != nil {
 		if f != nil {
@@ -115,7 +115,7 @@ func (l *life) digest(obj configMap) (configMap, error) {
 	return obj, nil
 }
 
-// checkStart checks what a process asks the source for where nothing is in its way.
+// checkStart checks the requests to the source after a start without faults.
 func (h *history) checkStart(requests int) {
 	l := h.life
 	sleepBubble(20 * time.Second)
@@ -149,7 +149,7 @@ func (h *history) reap() {
 	}
 }
 
-// end stops the process and looks at what it leaves.
+// end stops the process and checks the state it leaves.
 func (h *history) end() {
 	l := h.life
 	h.last = l.keepers
@@ -184,8 +184,9 @@ func (h *history) checkError(l *life, err error) {
 	}
 }
 
-// checkDeletes fails unless each object that there was, or that somebody was told of,
-// and of which nothing is left, was told as deleted to everybody who may have known it.
+// checkDeletes checks the objects of which the store has neither the object nor a tombstone,
+// and which the store had at the start or some watcher was told of. Every watcher that may
+// have known such an object must have got its delete.
 func (h *history) checkDeletes(l *life, left standing) {
 	gone := map[types.UID]bool{}
 	note := func(uids map[types.UID]bool) {
@@ -206,14 +207,14 @@ func (h *history) checkDeletes(l *life, left standing) {
 		for _, k := range l.keepers {
 			k.mu.Lock()
 			if !k.removed && k.owedLocked(uid) && !k.ended[uid] {
-				h.problem("%s was not told of the end of %s, of which nothing is left", k.name, idOf(uid))
+				h.problem("%s did not get the delete of %s, but the store has no tombstone of it", k.name, idOf(uid))
 			}
 			k.mu.Unlock()
 		}
 	}
 }
 
-// settle heals everything, and checks that in the end all are as the source is.
+// settle heals everything, and checks that the watchers and the store then match the source.
 func (h *history) settle(r *rand.Rand) {
 	h.ensure(r, nil)
 	l := h.life
@@ -249,7 +250,7 @@ func (h *history) checkSettled(want string) {
 	l := h.life
 	objs, err := l.informer.List("", nil)
 	if got := words(objs); got != want || err != nil {
-		h.problem("the store (%v) is not what the source is:\n    %s\n    %s", err, got, want)
+		h.problem("the store (%v) has\n    %s\n  but the source has\n    %s", err, got, want)
 	}
 	for _, obj := range h.src.Objects() {
 		found, err := l.informer.ByIndex("name", obj.Name)
@@ -259,14 +260,14 @@ func (h *history) checkSettled(want string) {
 	}
 	s := h.look(l.store)
 	if s.bookmark == "" || !s.current {
-		h.problem("the store has the bookmark %q, of what was undone: %v", s.bookmark, s.undone)
+		h.problem("the store has the bookmark %q, which is missing or not a current state of the source; undone: %v", s.bookmark, s.undone)
 	}
 	if n := l.informer.Health().Tombstones; l.listened() && (n > 0 || len(s.tombstones) > 0) {
-		h.problem("%d tombstones are left, of which the informer knows %d", len(s.tombstones), n)
+		h.problem("%d tombstones are left; the informer counts %d", len(s.tombstones), n)
 	}
 }
 
-// finish lets everything come to a good end, unless something is wrong already.
+// finish settles and ends the history, unless something is wrong already.
 func (h *history) finish() {
 	h.reap()
 	if h.broken() {

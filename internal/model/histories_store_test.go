@@ -13,9 +13,9 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The stores of TestHistories, and what goes wrong with them.
+// The stores of TestHistories, and their faults.
 
-// faultKind is what goes wrong.
+// faultKind is the effect of a fault.
 type faultKind int
 
 const (
@@ -29,11 +29,11 @@ func (k faultKind) String() string {
 	return [...]string{"the process crashes", "it is refused", "it fails"}[k]
 }
 
-// storeFault is what goes wrong with some of the next operations of a name.
+// storeFault is a fault of some of the next store operations with the name op.
 type storeFault struct {
 	op           string
 	kind         faultKind
-	after        bool // it has its effect
+	after        bool // the operation takes effect first
 	first, times int64
 	last         int64 // if not 0, the process crashes at this Apply, counted from the first fault
 }
@@ -50,7 +50,7 @@ func (f *storeFault) String() string {
 	return text
 }
 
-// arm lets it happen, in the place of another one.
+// arm applies the fault to the store of l, instead of any earlier fault.
 func (f *storeFault) arm(l *life) {
 	var calls atomic.Int64
 	fail := func(op, _ string) error {
@@ -65,7 +65,7 @@ func (f *storeFault) arm(l *life) {
 			l.crash()
 		case faultRefuse:
 			if l.doubtful.Load() {
-				return nil // it would say that nothing has happened
+				return nil // a refusal would say that the write did not take effect
 			}
 			l.refused.Store(true)
 			return fmt.Errorf("%w: %w", errInjected, informer.ErrPermanent)
@@ -88,8 +88,8 @@ func (f *storeFault) arm(l *life) {
 	}
 }
 
-// modest is a store that is read in small pages, and that may take no notice of a ctx
-// once it has begun to write.
+// modest is a store that returns small pages, and that may ignore the end of a ctx once it has
+// begun to write.
 type modest struct {
 	*durable
 	page int
@@ -115,14 +115,14 @@ func (s modest) Forget(ctx context.Context, tombstones map[string][]types.UID) e
 	s.life.mu.Lock()
 	for _, uids := range tombstones {
 		for _, uid := range uids {
-			delete(s.life.kept, uid) // whether or not it succeeds: all that there were have handled it
+			delete(s.life.kept, uid) // even if Forget fails: every watcher has handled them
 		}
 	}
 	s.life.mu.Unlock()
 	return s.durable.Forget(ctx, tombstones)
 }
 
-// note notes the tombstones that an Apply may have left, and what it has stored.
+// note records the tombstones that an Apply may have left, and the objects that it stored.
 func (l *life) note(changes []cache.Transaction, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *life) note(changes []cache.Transaction, err error) {
 	}
 }
 
-// tombstones returns what nobody may have been told of.
+// tombstones returns the tombstones that no watcher may have been told of.
 func (l *life) tombstones() map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

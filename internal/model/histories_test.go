@@ -13,20 +13,26 @@ import (
 	"time"
 )
 
-// Random histories of a source, and of the processes that follow it over one durable
-// store: each is stopped or crashes somewhere, and the next goes on from what it has
-// left. The model is in histories_model_test.go.
+// TestHistories plays random histories of a source and of the processes that follow it with
+// one durable store. Each process stops or crashes at some point, and the next process
+// continues with the store. The model is in histories_model_test.go.
 
 var (
-	histories   = flag.Int("histories", 3000, "how many histories are played; a tenth of that with -short")
-	historySeed = flag.Int("history-seed", -1, "the only history that is played")
+	histories   = flag.Int("histories", 3000, "number of histories to play; a tenth of it with -short")
+	historySeed = flag.Int("history-seed", -1, "play only the history with this seed")
 )
 
-// TestHistories checks, whenever a process has stopped or crashed, that the store is what
-// the source was at its bookmark, or has none, and that each object of which nothing is
-// left there was told as deleted to everybody who may have known it; and when all is well
-// and quiet, that all that watch believe what the source has, that the store has it too
-// and keeps no tombstone, and what the source was asked for.
+// TestHistories makes two kinds of checks. Each time a process has stopped or crashed:
+//
+//   - The store equals the state of the source at the store's bookmark, or has no bookmark.
+//   - For each object of which the store has neither the object nor a tombstone, every watcher
+//     that may have known the object got its delete.
+//
+// When all is well and quiet:
+//
+//   - The watchers and the store agree with the source.
+//   - The store has no tombstones.
+//   - The source got only the expected requests.
 func TestHistories(t *testing.T) {
 	first, n := 0, *histories
 	switch {
@@ -36,34 +42,34 @@ func TestHistories(t *testing.T) {
 		n /= 10
 	}
 	var failed, wiped atomic.Int64
-	t.Cleanup(func() { t.Logf("%d histories, %d stores that nobody could know to be wrong", n, wiped.Load()) })
+	t.Cleanup(func() { t.Logf("%d histories, %d stores thrown away as wrong beyond notice", n, wiped.Load()) })
 	for seed := first; seed < first+n; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()
 			if failed.Load() > 3 {
-				t.Skip("enough have failed")
+				t.Skip("enough histories have failed")
 			}
 			steps := randomSteps(uint64(seed))
 			h := play(t, uint64(seed), steps)
 			wiped.Add(int64(h.wiped))
 			if len(h.problems) > 0 {
 				failed.Add(1)
-				t.Errorf("as it came:\n%s", h)
-				t.Errorf("with as few steps as fail:\n%s", shrink(t, uint64(seed), steps, h))
+				t.Errorf("the original history:\n%s", h)
+				t.Errorf("the shortest history that fails:\n%s", shrink(t, uint64(seed), steps, h))
 			}
 		})
 	}
 }
 
-// step is something that happens, and the seed of what it leaves to chance, so that a
-// history with a step less has the others as they were.
+// step is an operation and the seed of its random choices. Each step has a seed of its own, so
+// removing one step does not change the others.
 type step struct {
 	op   int
 	seed uint64
 }
 
-// ops are the steps there are, and how often they come. Those that need a process
-// start one if none runs, so that every sequence makes sense.
+// ops are the possible steps. A higher weight makes a step more frequent. A step that needs a
+// process starts one if none runs, so every sequence makes sense.
 var ops = []struct {
 	weight int
 	do     func(*history, *rand.Rand)
@@ -100,7 +106,7 @@ func randomSteps(seed uint64) []step {
 	return steps
 }
 
-// play lets a history happen, until something is wrong.
+// play plays a history until something is wrong.
 func play(t *testing.T, seed uint64, steps []step) (h *history) {
 	synctest.Test(t, func(*testing.T) {
 		h = newHistory(seed)
@@ -118,8 +124,8 @@ func play(t *testing.T, seed uint64, steps []step) (h *history) {
 	return h
 }
 
-// shrink drops each step that the history does not need to be wrong. The goroutines run in
-// another order each time, so shrink tries a few times without the step.
+// shrink removes each step that the failure does not need. The goroutines run in another order
+// each time, so shrink tries four times without each step.
 func shrink(t *testing.T, seed uint64, steps []step, h *history) *history {
 	for i := len(steps) - 1; i >= 0; i-- {
 		fewer := slices.Delete(slices.Clone(steps), i, i+1)
@@ -133,8 +139,8 @@ func shrink(t *testing.T, seed uint64, steps []step, h *history) *history {
 	return h
 }
 
-// say adds a line to what is shown of a history that fails. One that is played alone
-// says it at once, as what it leads to may be a panic.
+// say adds a line to the report of a failing history. If only one history is played, say also
+// prints the line at once, because the next operation may panic.
 func (h *history) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	h.said = append(h.said, line)
@@ -179,7 +185,7 @@ func (h *history) change(r *rand.Rand) {
 		if what > 1 {
 			break
 		}
-		fallthrough // and create it again
+		fallthrough // create it again
 	default:
 		stored := h.src.Apply(obj)
 		h.wrote[h.version()] = obj.Name
@@ -187,8 +193,8 @@ func (h *history) change(r *rand.Rand) {
 	}
 }
 
-// again changes what was changed when the source had come so far before: a version of an
-// object may then stand for two states of it.
+// again changes the object that was changed at the next version before the source went back. A
+// version of an object may then stand for two different states.
 func (h *history) again(r *rand.Rand) {
 	name, there := h.wrote[h.version()+1]
 	if _, err := h.src.Get(keyOf(name)); !there || err != nil || !h.mayMove(1) {
@@ -216,7 +222,7 @@ func (h *history) bookmark(*rand.Rand) {
 	h.src.Bookmark()
 }
 
-// expire makes a run list again. If nothing else is going on, it lists once.
+// expire makes the informer list again. If nothing else is going on, it must list once.
 func (h *history) expire(r *rand.Rand) {
 	calm, before := h.calm && h.life != nil, len(h.src.Requests())
 	if !calm && r.IntN(2) == 0 {
@@ -259,7 +265,7 @@ func (h *history) restore(r *rand.Rand) {
 	if to < h.since {
 		return
 	}
-	most := to + 1 // it is not known what it has seen
+	most := to + 1 // the version that the informer has seen is not known
 	switch {
 	case h.life == nil:
 		most = 0
@@ -297,8 +303,8 @@ func (h *history) pause(r *rand.Rand) {
 	sleepBubble(d)
 }
 
-// fault lets an operation of the store fail, be refused, or be the last thing that the
-// process does.
+// fault makes an operation of the store fail, makes the store refuse it, or crashes the
+// process in it.
 func (h *history) fault(r *rand.Rand) {
 	f := &storeFault{
 		op:    []string{"apply", "apply", "apply", "apply", "forget", "forget", "scan", "resume", "tombstones", "get"}[r.IntN(10)],
@@ -308,7 +314,7 @@ func (h *history) fault(r *rand.Rand) {
 		times: 1 + r.Int64N(3),
 	}
 	if f.kind == faultRefuse {
-		f.after = false // it has no effect
+		f.after = false // a refused operation has no effect
 		f.last = r.Int64N(4)
 	}
 	h.ensure(r, f)
@@ -321,7 +327,7 @@ func (h *history) slowStore(r *rand.Rand) {
 	h.life.store.Delay(d)
 }
 
-// trouble makes a watcher block, or fail if it is called again then.
+// trouble makes a watcher block, or makes it fail if its events are retried.
 func (h *history) trouble(r *rand.Rand) {
 	h.ensure(r, nil)
 	if k := h.anyKeeper(r); k != nil {
@@ -343,7 +349,7 @@ func (h *history) relieve(r *rand.Rand) {
 
 func (h *history) join(r *rand.Rand) {
 	h.ensure(r, nil)
-	synctest.Wait() // who is added before Run has begun is no late one
+	synctest.Wait() // a watcher added before Run has begun would not be a late one
 	h.life.add(h, kinds[r.IntN(len(kinds))])
 }
 

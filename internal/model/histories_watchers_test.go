@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The watchers of TestHistories, and what is owed to them.
+// The watchers of TestHistories, and the events they are owed.
 
 // kind is a kind of watcher.
 type kind struct {
@@ -41,18 +41,18 @@ type keeper struct {
 	history      *history
 	recorder     recorder
 	registration *informer.Registration
-	founder      bool               // there from the start
-	heir         bool               // told first of the tombstones that nobody was there to be told of,
-	inherits     map[types.UID]bool // which are these, and maybe others
+	founder      bool               // added before the process started
+	heir         bool               // gets first the deletes that happened while there was no watcher
+	inherits     map[types.UID]bool // the tombstones of these deletes; there may be more
 	removed      bool
 
-	mu      sync.Mutex // protects the rest
-	heard   []string   // for whoever reads of a failure
-	told    map[types.UID]bool
-	ended   map[types.UID]bool // told as deleted, and handled
+	mu      sync.Mutex         // protects the rest
+	heard   []string           // the events so far, for the report
+	told    map[types.UID]bool // objects it got an event of
+	ended   map[types.UID]bool // objects whose delete it handled
 	blocked chan struct{}      // nil unless it is in trouble
-	fails   bool               // rather than blocks
-	deletes bool               // and only these
+	fails   bool               // the watcher in trouble fails instead of blocking
+	deletes bool               // the watcher is in trouble with deletes only
 }
 
 func (l *life) add(h *history, what kind) *keeper {
@@ -71,11 +71,12 @@ func (l *life) add(h *history, what kind) *keeper {
 	return k
 }
 
-// patience is for how long after the first watcher others are told what nobody was there
-// to be told of.
+// patience is how long after the first watcher a new watcher still gets the deletes that
+// happened while there was no watcher.
 const patience = time.Minute
 
-// inherit says what a watcher is told that is added now of what nobody was told.
+// inherit reports whether a watcher added now gets the deletes that happened while there was
+// no watcher, and returns their tombstones.
 func (l *life) inherit() (heir bool, of map[types.UID]bool) {
 	if !l.listened() {
 		l.opened, l.inheritance = time.Now(), l.tombstones()
@@ -86,12 +87,12 @@ func (l *life) inherit() (heir bool, of map[types.UID]bool) {
 	return false, nil
 }
 
-// listened says whether there is a watcher.
+// listened reports whether there is a watcher.
 func (l *life) listened() bool {
 	return slices.ContainsFunc(l.keepers, func(k *keeper) bool { return !k.removed })
 }
 
-// tell takes an event. After the process has crashed there is nobody to take it.
+// tell is called for each event. It ignores events after the process has crashed.
 func (k *keeper) tell(ctx context.Context, e event) error {
 	if k.life.crashed.Load() {
 		return nil
@@ -113,7 +114,7 @@ func (k *keeper) tell(ctx context.Context, e event) error {
 	return k.recorder.Delete(ctx, e)
 }
 
-// end notes that a delete is handled.
+// end records that a delete is handled.
 func (k *keeper) end(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,8 +123,8 @@ func (k *keeper) end(uid types.UID) {
 	}
 }
 
-// begin takes as long as the watcher does, and returns whether it is to fail, or that
-// the informer stops.
+// begin takes as long as the watcher does. It reports whether the watcher must fail. The error
+// says that the informer stops.
 func (k *keeper) begin(ctx context.Context, e event) (fails bool, err error) {
 	blocked, fails := k.note(e)
 	if fails {
@@ -144,7 +145,7 @@ func (k *keeper) begin(ctx context.Context, e event) (fails bool, err error) {
 	return false, ctx.Err()
 }
 
-// note notes that a call has begun, and says what is to come of it.
+// note records the start of a call, and returns how the call must behave.
 func (k *keeper) note(e event) (blocked chan struct{}, fails bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,16 +155,16 @@ func (k *keeper) note(e event) (blocked chan struct{}, fails bool) {
 	}
 	if e.Type == informer.EventDeleted {
 		if known := k.told[uid] || k.heir || k.founder && before.objects[uid]; !known {
-			k.history.problem("%s was told of the end of %s, which it never saw", k.name, idOf(uid))
+			k.history.problem("%s got the delete of %s, which it never saw", k.name, idOf(uid))
 		}
 	} else {
 		for tomb := range k.inherits {
 			if !k.crew() && len(k.told) == 0 && !k.ended[tomb] && !k.life.wasAlive(tomb) {
-				k.history.problem("%s was told of %s before it was told of the end of %s", k.name, idOf(uid), idOf(tomb))
+				k.history.problem("%s got an event of %s before the delete of %s", k.name, idOf(uid), idOf(tomb))
 			}
 		}
 		k.told[uid] = true
-		if k.life.lose == 0 { // else a crash may undo that it has come back
+		if k.life.lose == 0 { // otherwise a crash may undo that the object came back
 			delete(k.ended, uid)
 		}
 	}
@@ -173,19 +174,19 @@ func (k *keeper) note(e event) (blocked chan struct{}, fails bool) {
 	return k.blocked, k.fails
 }
 
-// crew says whether it may be called for several objects at once.
+// crew reports whether the watcher may be called for several objects at once.
 func (k *keeper) crew() bool { return k.opts.Workers > 1 || k.opts.Retry != nil }
 
-// owedLocked reports whether it is to be told of the end of an object. That it was told
-// that there is one does not count if a crash may have taken that along.
+// owedLocked reports whether the watcher is owed the delete of an object. An event that told
+// it of the object does not count if a crash may have lost the object.
 func (k *keeper) owedLocked(uid types.UID) bool {
 	return k.told[uid] && k.life.lose == 0 || k.founder && k.life.before.objects[uid] ||
 		k.inherits[uid] && (k.founder || !k.life.wasAlive(uid))
 }
 
-// wasAlive reports whether an object was stored. If there is a tombstone too, it has come
-// back, because the source was restored. When it is deleted again that is news to those
-// who are there, and need not be told first, nor to who registers later.
+// wasAlive reports whether an object was stored. If it has a tombstone too, the object came
+// back because the source was restored. Its next delete is then an ordinary event: watchers
+// need not get it first, and later watchers need not get it.
 func (l *life) wasAlive(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +210,7 @@ func (k *keeper) relieve() {
 	}
 }
 
-// check fails unless what it was told adds up to what there is.
+// check fails unless the watcher's events add up to want.
 func (k *keeper) check(want string) {
 	select {
 	case <-k.registration.Synced():
@@ -221,7 +222,7 @@ func (k *keeper) check(want string) {
 		seen = append(seen, obj)
 	}
 	if got := words(seen); got != want {
-		k.history.problem("%s believes\n    %s\n  and the source is\n    %s", k.name, got, want)
+		k.history.problem("%s believes\n    %s\n  but the source has\n    %s", k.name, got, want)
 	}
 	// The recorder keeps no event that failed, so an object may be missing.
 	if err := k.recorder.Err(); err != nil && k.opts.Retry == nil {
@@ -229,7 +230,7 @@ func (k *keeper) check(want string) {
 	}
 }
 
-// anyKeeper returns one that is not removed, or nil.
+// anyKeeper returns a watcher that is not removed, or nil.
 func (h *history) anyKeeper(r *rand.Rand) *keeper {
 	var all []*keeper
 	for _, k := range h.life.keepers {

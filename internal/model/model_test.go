@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// Random sequences of everything that can happen to an informer, its source, its store
-// and its watchers, and what was promised of it. A sequence is a string of bytes: a
-// setting, and three bytes for each deed. So the fuzzer plays what TestModel plays. The
-// promises are in reference_test.go, the checks in audit_test.go.
+// TestModel plays random sequences of everything that can happen to an informer, its source,
+// its store and its watchers, and checks the promises of the documentation. A sequence is a
+// string of bytes: a setting, and three bytes for each deed. The fuzzer can therefore play the
+// same sequences. The reference is in reference_test.go, the checks are in audit_test.go.
 
 var (
-	modelOperations = flag.Int("model-operations", 60_000, "how many operations are played; a tenth of that with -short")
-	modelSeed       = flag.Int64("model-seed", -1, "the only sequence that is played")
+	modelOperations = flag.Int("model-operations", 60_000, "number of operations to play; a tenth of it with -short")
+	modelSeed       = flag.Int64("model-seed", -1, "play only the sequence with this seed")
 )
 
-// TestModel plays random sequences. One that breaks a promise is shown with as few deeds,
-// in as plain a setting, as still do.
+// TestModel plays random sequences. If one breaks a promise, TestModel removes deeds and
+// simplifies the setting as long as the sequence still fails, and shows the result.
 func TestModel(t *testing.T) {
 	left := *modelOperations
 	switch {
@@ -44,22 +44,22 @@ func TestModel(t *testing.T) {
 		t.Run(strconv.FormatInt(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			if failed.Load() > 2 {
-				t.Skip("enough have failed")
+				t.Skip("enough sequences have failed")
 			}
 			w := program.play(t)
 			played.add(program)
 			if len(w.problems) > 0 {
 				failed.Add(1)
-				t.Errorf("as it came:\n%s", w)
+				t.Errorf("the original sequence:\n%s", w)
 				least, w := program.shrink(t, w)
-				t.Errorf("with as little as fails:\n%s\nto play what came again:\n  go test -run 'TestModel$' ./internal/model -model-seed %d\nas an input of FuzzModel:\n  []byte(%q)", w, seed, least)
+				t.Errorf("the shortest sequence that fails:\n%s\nto play the original sequence again:\n  go test -run 'TestModel$' ./internal/model -model-seed %d\nas an input of FuzzModel:\n  []byte(%q)", w, seed, least)
 			}
 		})
 	}
 }
 
-// FuzzModel plays sequences that a fuzzer makes up. Those under testdata are of the kind
-// that has broken something before, or could.
+// FuzzModel plays sequences that a fuzzer makes up. The sequences under testdata have broken
+// something before, or resemble ones that have.
 func FuzzModel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > settingSize+3*200 {
@@ -74,10 +74,10 @@ func FuzzModel(f *testing.F) {
 // program is a sequence: a setting and deeds.
 type program []byte
 
-// deed is something that happens; a and b are its parameters. Before the next deed, the
-// goroutines run until all of them wait, unless atOnce is set.
+// deed is one operation; a and b are its parameters. After a deed the test waits until all
+// goroutines are blocked, unless atOnce is set.
 type deed struct {
-	what   int // of deeds
+	what   int // index in deeds
 	a, b   byte
 	atOnce bool
 }
@@ -116,10 +116,10 @@ func randomProgram(seed uint64) program {
 	return p
 }
 
-// play lets everything happen, until a promise is broken.
+// play plays the sequence until a promise is broken.
 func (p program) play(t *testing.T) (w *torture) {
 	defer func() {
-		// Goroutines that are left in a bubble, or wait for each other, are a panic of it.
+		// synctest panics if goroutines are left in the bubble or wait for each other.
 		if stuck := recover(); stuck != nil {
 			w.problem("%v", stuck)
 		}
@@ -137,9 +137,9 @@ func (p program) play(t *testing.T) (w *torture) {
 	return w
 }
 
-// shrink drops each deed that the failure does not need, and makes the setting plainer. It
-// stops after 20 s. The goroutines run in another order each time, so shrink tries each
-// change a few times.
+// shrink removes each deed that the failure does not need, and simplifies the setting. It
+// stops after 20 s. The goroutines run in another order each time, so shrink tries each change
+// four times.
 func (p program) shrink(t *testing.T, w *torture) (program, *torture) {
 	begun := time.Now()
 	try := func(next program) {

@@ -15,44 +15,44 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The processes of TestModel: each has an informer.
+// The processes of TestModel. Each has one informer.
 
 // incarnation is one process.
 type incarnation struct {
 	t       *torture
 	inf     *ci
-	store   cache.Store // nil for the default
+	store   cache.Store // nil for the default store
 	faults  modelFaults
 	tap     *tap
-	cancel  context.CancelFunc // nil until it runs
+	cancel  context.CancelFunc // nil until Run is called
 	done    chan error
 	began   time.Time
 	pupils  []*pupil
 	readers sync.WaitGroup
-	tombs   map[types.UID]string // that the store had at the start, and of which key
+	tombs   map[types.UID]string // the tombstones in the store at the start, each with its key
 
 	crashed  atomic.Bool
 	stopping atomic.Bool
-	digests  atomic.Bool // Transform does not fail any more
+	digests  atomic.Bool // Transform no longer fails
 
-	mu      sync.Mutex // protects the rest; nobody waits for anything while it is held
+	mu      sync.Mutex // protects the rest; never held while waiting
 	ledger  ledger
-	writes  int // that the ledger has taken, as events
-	applied int // events, by the Observer
+	writes  int // events that the ledger's changes make
+	applied int // events that the Observer's Apply counted
 	figures map[string]*figures
-	refused int             // changes, as reported
+	refused int             // refused changes that were reported
 	bad     map[string]bool // keys for which Transform has failed since the last list
 	everBad map[string]bool
-	found   map[presence]string // what WaitFor has found since the last audit, by name
+	found   map[presence]string // versions that WaitFor has found since the last audit, with the object's name
 }
 
-// figures are what the Observer and the ErrorHandler were told of one watcher.
+// figures count the calls of the Observer and the ErrorHandler about one watcher.
 type figures struct {
 	merged, undelivered, handled, failed, gaveUp int
 	lagging                                      bool
 }
 
-// begin begins a process over what the one before has left. Its informer does not run yet.
+// begin starts a process with the store that the process before it left. It does not call Run.
 func (w *torture) begin() {
 	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
@@ -122,7 +122,7 @@ func lastDigit(obj configMap) string {
 	return value[len(value)-1:]
 }
 
-// digest is a Transform.
+// digest is a Transform that marks each object and fails for bad ones.
 func (l *incarnation) digest(obj configMap) (configMap, error) {
 	if obj.Annotations["mark"] != "" {
 		l.t.problem("Transform was called twice for %v", presenceOf(obj)) // Options.Transform: once for every object
@@ -137,7 +137,7 @@ func (l *incarnation) digest(obj configMap) (configMap, error) {
 	return obj, nil
 }
 
-// run lets the informer run.
+// run calls the informer's Run.
 func (l *incarnation) run() {
 	l.t.say("Run")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -145,7 +145,7 @@ func (l *incarnation) run() {
 	go func() { l.done <- l.inf.Run(ctx) }()
 }
 
-// take notes what the store has taken.
+// take records a change that the store has taken.
 func (l *incarnation) take(obj configMap, now presence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *incarnation) observer() *informer.Observer {
 		Lagging: func(i informer.LaggingInfo) {
 			l.note(i.Watcher, func(f *figures) {
 				if f.lagging == i.Lagging {
-					l.t.problem("%s was said twice to lag, or not to: %v", i.Watcher, i.Lagging)
+					l.t.problem("%s: Lagging was called twice with %v", i.Watcher, i.Lagging)
 				}
 				f.lagging = i.Lagging
 			})
@@ -221,8 +221,8 @@ func (l *incarnation) observer() *informer.Observer {
 	}
 }
 
-// report is the ErrorHandler. Promise 11: errors are typed, and come when something begins
-// to fail and when it is given up.
+// report is the ErrorHandler. Promise 11: errors are typed, and are reported when something
+// begins to fail and when it is given up.
 func (l *incarnation) report(_ context.Context, err error) {
 	var (
 		store  *informer.StoreError
@@ -230,7 +230,8 @@ func (l *incarnation) report(_ context.Context, err error) {
 		told   *informer.EventError
 		object *informer.ObjectError
 	)
-	injected := strings.Contains(err.Error(), errInjected.Error()) // which may not be seen by errors.Is
+	// errors.Is may not find an injected error, so its text decides.
+	injected := strings.Contains(err.Error(), errInjected.Error())
 	switch {
 	case l.crashed.Load():
 	case errors.As(err, &store):
@@ -244,7 +245,7 @@ func (l *incarnation) report(_ context.Context, err error) {
 		}
 	case errors.As(err, &watch):
 		if !l.t.troubled.Load() {
-			l.t.problem("reported though the source is well: %v", err)
+			l.t.problem("a source error was reported, but the source is well: %v", err)
 		}
 	case errors.As(err, &told):
 		if !injected || told.Failures != 1 && !told.GaveUp {
@@ -262,13 +263,13 @@ func (l *incarnation) report(_ context.Context, err error) {
 	}
 }
 
-// well says whether nothing is wrong but with watchers, so that those which are well are
-// told at once of what the source delivers.
+// well reports whether the source and the store are in order, so that healthy watchers get
+// each change at once.
 func (l *incarnation) well() bool {
 	return l.cancel != nil && !l.faults.active() && l.inf.HasSynced()
 }
 
-// stop ends the process as a program does.
+// stop ends the process in the normal way: the ctx of Run ends.
 func (w *torture) stop(deed) {
 	l := w.life
 	w.say("stop, quiet %v", w.quiet)
@@ -285,7 +286,7 @@ func (w *torture) stop(deed) {
 	w.leave()
 }
 
-// wait waits for the end of Run. Promise 9: it returns nil, when all has returned.
+// wait waits for the end of Run. Promise 9: Run returns nil after all its work has ended.
 func (l *incarnation) wait() bool {
 	select {
 	case err := <-l.done:
@@ -296,12 +297,12 @@ func (l *incarnation) wait() bool {
 	case <-time.After(3 * hour):
 		l.t.problem("Run has not returned for three hours")
 		l.t.life = nil
-		return false // and the bubble says what has not
+		return false // the panic of the bubble will show which goroutines hang
 	}
 }
 
-// release ends what a stop would wait for: a store that hangs, and handlers of client-go,
-// whose calls have no ctx.
+// release ends the waits that would hold up a stop: those of a store that hangs, and those of
+// client-go handlers, whose calls have no ctx.
 func (l *incarnation) release() {
 	l.faults.unhang()
 	l.stopping.Store(true)
@@ -336,7 +337,7 @@ func (w *torture) crash(deed) {
 	w.leave()
 }
 
-// leave looks at what a process leaves.
+// leave ends the process in the test and checks the state of its store.
 func (w *torture) leave() {
 	l := w.life
 	if l.faults.trouble != nil {
@@ -369,8 +370,8 @@ func (w *torture) leave() {
 	}
 }
 
-// checkBookmark checks that a durable store is what the source was at its bookmark. See
-// Durable.
+// checkBookmark checks that a durable store equals the state of the source at the store's
+// bookmark. See Durable.
 func (w *torture) checkBookmark() {
 	bookmark, _ := w.shelf.durable.Resume(context.Background())
 	if bookmark == "" {
@@ -380,11 +381,11 @@ func (w *torture) checkBookmark() {
 	for _, obj := range w.shelf.contents() {
 		key := "default/" + obj.(configMap).Name
 		if now := presenceOf(obj.(configMap)); then[key] != now {
-			w.problem("the bookmark is %s, %s is %v, and was %v then", bookmark, key, now, then[key])
+			w.problem("the bookmark is %s: in the store %s is %v, but in the source it was %v", bookmark, key, now, then[key])
 		}
 		delete(then, key)
 	}
 	if len(then) > 0 {
-		w.problem("the bookmark is %s, and this is missing: %v", bookmark, then)
+		w.problem("the bookmark is %s, but the store lacks these objects: %v", bookmark, then)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// What TestModel knows of what a watcher is to be told: the changes of each object, in the
-// order in which the store took them, each once, from the state at the join. Nothing in
-// this file knows how an informer does that.
+// This file is the reference for TestModel: which events a watcher must get. These are the
+// changes of each object since the watcher joined, each once, in the order in which the store
+// took them. Nothing in this file depends on how an informer works.
 
-// presence is what there is under a key at some time: a version of an object, or nothing.
+// presence is the state of a key at some time: a version of an object, or nothing.
 type presence struct {
 	uid     types.UID
 	version uint64
@@ -35,8 +35,9 @@ func (p presence) String() string {
 	return fmt.Sprintf("uid %s version %d", idOf(p.uid), p.version)
 }
 
-// ledger is what a store has taken of each key since an informer began: first what it
-// held then. An object that was created again is nothing in between.
+// ledger lists, by key, the states that a store has taken since an informer began. The first
+// entry is the state at that time. If an object was deleted and created again, the entry
+// nothing is between the two objects.
 type ledger map[string][]presence
 
 func (l ledger) take(key string, p presence) {
@@ -45,7 +46,7 @@ func (l ledger) take(key string, p presence) {
 	}
 	last := l[key][len(l[key])-1]
 	if last == p {
-		return // the same was written again, because it had failed
+		return // a failed write was repeated
 	}
 	if p != nothing && last != nothing && last.uid != p.uid {
 		l[key] = append(l[key], nothing)
@@ -53,7 +54,7 @@ func (l ledger) take(key string, p presence) {
 	l[key] = append(l[key], p)
 }
 
-// narrowed is what the ledger is to a watcher that sees only some versions.
+// narrowed returns the ledger as a watcher sees it that gets only some versions.
 func narrowed(entries []presence, sees func(presence) bool) []presence {
 	var seen []presence
 	for i, p := range entries {
@@ -67,48 +68,48 @@ func narrowed(entries []presence, sees func(presence) bool) []presence {
 	return seen
 }
 
-// belief is how far a watcher has been told what the ledger has of one key.
+// belief is how much of one key's ledger a watcher knows from its events.
 type belief struct {
-	at      int      // the entry that was told last, or that there was before the first
-	from    int      // what at was at first
-	knows   presence // what was told last; at first nothing
-	failing *event   // an attempt that failed and is to come again
-	tried   presence // what it, or one before it, has told
+	at      int      // the entry of the last event; before the first event, the entry to start after
+	from    int      // the first value of at
+	knows   presence // the state after the last event; nothing before the first
+	failing *event   // an event that failed and will be delivered again
+	tried   presence // the New of the failing event, or of a failed event before it
 }
 
-// newBelief returns the belief of a watcher. joined is the number of entries that the ledger
-// had when the watcher joined.
+// newBelief returns the belief of a watcher before its first event. joined is the number of
+// entries that the ledger had when the watcher joined.
 func newBelief(entries []presence, joined int) *belief {
 	at := max(joined, 1) - 1
 	if at < len(entries) && entries[at] != nothing {
-		at-- // it is still to be told
+		at-- // the watcher still has to get the current object
 	}
 	return &belief{at: at, from: at}
 }
 
-// follow returns the entry that e tells, and how many it leaves out: of the life of that
-// object, and before it.
+// follow returns the entry that e leads to. It also returns how many entries e skips: merged
+// counts those of the same object, hidden those before that object.
 func (b *belief) follow(entries []presence, e *event) (to, merged, hidden int, err error) {
 	known, at := b.knows, b.at
 	if b.failing != nil && known == nothing && e.Type == informer.EventDeleted {
-		known = b.tried // an add that has failed counts as seen
+		known = b.tried // a failed add counts as seen
 		at = find(entries, at, known)
 	}
 	now := presenceOf(e.New)
 	switch {
 	case e.Type == informer.EventAdded && known != nothing:
-		return 0, 0, 0, fmt.Errorf("it was there already, as %v", known)
+		return 0, 0, 0, fmt.Errorf("the watcher already knows the object, as %v", known)
 	case e.Type != informer.EventAdded && known == nothing:
-		return 0, 0, 0, fmt.Errorf("it was not there")
+		return 0, 0, 0, fmt.Errorf("the watcher does not know the object")
 	case e.Type != informer.EventAdded && known.uid != e.Old.UID:
-		return 0, 0, 0, fmt.Errorf("Old is %v, and what was told before %v", presenceOf(e.Old), known)
+		return 0, 0, 0, fmt.Errorf("Old is %v, but the last event left %v", presenceOf(e.Old), known)
 	case e.Type != informer.EventAdded && b.failing == nil && presenceOf(e.Old) != known:
-		return 0, 0, 0, fmt.Errorf("Old is %v, and what was told before %v", presenceOf(e.Old), known)
+		return 0, 0, 0, fmt.Errorf("Old is %v, but the last event left %v", presenceOf(e.Old), known)
 	case e.Origin == informer.OriginResync && now == known:
 		return b.at, 0, 0, nil
 	}
 	if to = find(entries, at, now); to < 0 {
-		return 0, 0, 0, fmt.Errorf("the store has not taken %v after %v: %v", now, known, entries)
+		return 0, 0, 0, fmt.Errorf("the store never changed to %v after %v: %v", now, known, entries)
 	}
 	first := to
 	for e.Type == informer.EventAdded && first > at+1 && entries[first-1].uid == now.uid {
@@ -129,8 +130,8 @@ func find(entries []presence, at int, p presence) int {
 	return at + 1 + i
 }
 
-// supersedes returns an error if e cannot be what comes after an attempt that failed: the
-// same again, or what came of it and of newer changes.
+// supersedes returns an error if e cannot follow an event that failed. e must be the same
+// event again, or the result of merging it with newer changes.
 func supersedes(e, failed *event) error {
 	ok := false
 	switch failed.Type {
@@ -142,7 +143,7 @@ func supersedes(e, failed *event) error {
 		ok = e.Type == informer.EventDeleted && e.Old.UID == failed.Old.UID
 	}
 	if !ok {
-		return fmt.Errorf("%s %v has failed and was to come again", failed.Type, presenceOf(failed.Object()))
+		return fmt.Errorf("%s %v has failed and must be delivered again before other events", failed.Type, presenceOf(failed.Object()))
 	}
 	return nil
 }

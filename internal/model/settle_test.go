@@ -15,12 +15,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// What TestModel checks when all is well and quiet, when readers have read, and when an
-// informer has stopped.
+// The checks that TestModel makes when all is well and quiet, when readers have read, and when
+// an informer has stopped.
 
 var informertestResource = schema.GroupResource{Resource: "configmaps"}
 
-// settle heals everything, and checks that in the end all are as the source is.
+// settle heals everything, and checks that the informer, its store and its watchers then match
+// the source.
 func (w *torture) settle(deed) {
 	if w.life == nil {
 		w.begin()
@@ -46,7 +47,9 @@ func (w *torture) settle(deed) {
 		w.src.Expire()
 		sleepBubble(enough)
 	}
-	for range 2 { // as a watch may have ended, whose version is too old: a silent stream takes its time
+	// Twice: a watch may have ended because its version was too old, and a silent stream delays
+	// the next watch.
+	for range 2 {
 		w.src.Bookmark()
 		sleepBubble(2 * time.Second) // a Durable forgets once a second
 		if l.inf.ResourceVersion() == w.src.ResourceVersion() {
@@ -59,11 +62,11 @@ func (w *torture) settle(deed) {
 	l.checkSettled()
 }
 
-// unhappy says whether something may be missing until the next list. All else that a watch
-// has brought must be in the ledger. Promises 1 and 6.
+// unhappy reports whether a change may be missing until the next list. Every other change that
+// a watch has delivered must be in the ledger. Promises 1 and 6.
 func (l *incarnation) unhappy() bool {
 	if missing := l.tap.missing(l); len(missing) > 0 && !l.crashed.Load() {
-		l.t.problem("a watch has brought, and the store was not given: %s", sortedNames(missing))
+		l.t.problem("a watch delivered these versions, but the store was not given them: %s", sortedNames(missing))
 	}
 	l.faults.mu.Lock()
 	refused := len(l.faults.refusals) > 0
@@ -76,7 +79,7 @@ func (l *incarnation) unhappy() bool {
 	return refused || bad
 }
 
-// excused says whether the store need not have the latest of a key.
+// excused reports whether the store may lack the latest version of a key.
 func (l *incarnation) excused(key string) bool {
 	l.faults.mu.Lock()
 	refused := l.faults.refusals[key]
@@ -86,7 +89,7 @@ func (l *incarnation) excused(key string) bool {
 	return refused || l.bad[key]
 }
 
-// everExcused says whether that was ever so.
+// everExcused reports whether the store was allowed at any time to lack a version of a key.
 func (l *incarnation) everExcused(key string) bool {
 	l.faults.mu.Lock()
 	refused := l.faults.refused[key]
@@ -103,14 +106,14 @@ func (l *incarnation) checkSettled() {
 	}
 	objs, err := l.inf.List("", nil)
 	if got := words(objs); got != w.wanted() || err != nil {
-		w.problem("the store (%v) has\n    %s\n  and the source\n    %s", err, got, w.wanted()) // promises 5 and 6
+		w.problem("the store (%v) has\n    %s\n  but the source has\n    %s", err, got, w.wanted()) // promises 5 and 6
 	}
 	if !h.Started || h.Stopped || !h.Synced || !h.Watching || h.SourceError != nil || h.SourceFailures != 0 || h.StoreError != nil ||
 		h.StoreBusy != 0 || h.Queued != 0 || h.Ready() != nil || h.Live() != nil {
-		w.problem("all is well, and Health is %+v", h) // Health
+		w.problem("all is well, but Health is %+v", h) // Health
 	}
 	if h.Objects != len(objs) && h.Objects != -1 || h.ResourceVersion != w.src.ResourceVersion() {
-		w.problem("there are %d objects at version %s, and Health is %+v", len(objs), w.src.ResourceVersion(), h)
+		w.problem("there are %d objects at version %s, but Health is %+v", len(objs), w.src.ResourceVersion(), h)
 	}
 	l.checkCounts(h)
 	l.checkIndex()
@@ -138,20 +141,20 @@ func (l *incarnation) checkSettled() {
 	}
 }
 
-// checkCounts compares figures of the informer with what has happened.
+// checkCounts compares the informer's counts with those of the test.
 func (l *incarnation) checkCounts(h informer.Health) {
 	l.mu.Lock()
 	refused, applied, writes := l.refused, l.applied, l.writes
 	l.mu.Unlock()
 	if h.Refused != refused {
-		l.t.problem("%d changes were refused, and Health says %d", refused, h.Refused) // promise 11, Health.Refused
+		l.t.problem("%d changes were refused, but Health says %d", refused, h.Refused) // promise 11, Health.Refused
 	}
 	if l.t.observed && applied != writes {
-		l.t.problem("the store has taken what makes %d events, and the Observer was told of %d", writes, applied) // Observer.Apply
+		l.t.problem("the store has taken changes that make %d events, but the Observer got %d", writes, applied) // Observer.Apply
 	}
 }
 
-// checkIndex checks that each object is found by its values alone.
+// checkIndex checks that each object is found under its index values and under no other.
 func (l *incarnation) checkIndex() {
 	all := map[string][]configMap{}
 	for _, obj := range l.t.src.Objects() {
@@ -163,7 +166,7 @@ func (l *incarnation) checkIndex() {
 		}
 		found, err := l.inf.ByIndex("last", digit)
 		if words(found) != words(all[digit]) || err != nil {
-			l.t.problem("the index has under %s (%v)\n    %s\n  and not\n    %s", digit, err, words(found), words(all[digit])) // Options.Indexers
+			l.t.problem("the index has under %s (%v)\n    %s\n  want\n    %s", digit, err, words(found), words(all[digit])) // Options.Indexers
 		}
 	}
 	if found, err := l.inf.List("default", nil); words(found) != l.t.wanted() || err != nil {
@@ -171,8 +174,8 @@ func (l *incarnation) checkIndex() {
 	}
 }
 
-// checkTombstones checks that those are told that were there at the start, and forgotten.
-// Promise 5.
+// checkTombstones checks that the watchers got the deletes of all tombstones that the store
+// had at the start, and that the tombstones are gone. Promise 5.
 func (l *incarnation) checkTombstones(h informer.Health) {
 	listened := false
 	for _, p := range l.pupils {
@@ -180,29 +183,29 @@ func (l *incarnation) checkTombstones(h informer.Health) {
 		listened = listened || !p.removed
 		for uid, key := range l.tombs {
 			if p.early && !p.removed && !p.handler && !p.chooses && !p.ends[uid] && p.opts.Retry == nil {
-				l.t.problem("%s was not told of the end of %s, %s", p.name, idOf(uid), key)
+				l.t.problem("%s did not get the delete of %s, %s", p.name, idOf(uid), key)
 			}
 		}
 		p.mu.Unlock()
 	}
 	if durable := l.t.shelf.durable; listened && durable != nil {
 		if tombs, err := durable.Tombstones(context.Background()); len(tombs) > 0 || h.Tombstones > 0 || err != nil {
-			l.t.problem("%d tombstones are left (%v), and Health says %d", len(tombs), err, h.Tombstones)
+			l.t.problem("%d tombstones are left (%v); Health says %d", len(tombs), err, h.Tombstones)
 		}
 	}
 }
 
-// checkQuiet checks that nothing waits for it.
+// checkQuiet checks that no event waits for the watcher.
 func (p *pupil) checkQuiet() {
 	if p.reg == nil {
 		return
 	}
 	s := p.reg.Stats()
 	if s.Pending != 0 || s.Lagging || s.OldestWaiting != 0 || !s.Synced {
-		p.t.problem("%s is well, and its Stats are %+v", p.name, s) // WatcherStats
+		p.t.problem("%s is well, but its Stats are %+v", p.name, s) // WatcherStats
 	}
 	if p.life.figuresOf(p.name).lagging {
-		p.t.problem("%s is well, and the Observer was told that it lags", p.name)
+		p.t.problem("%s is well, but the Observer was told that it lags", p.name)
 	}
 	if p.synced != 1 {
 		p.t.problem("%s: OnSynced was called %d times", p.name, p.synced)
@@ -226,7 +229,7 @@ func (l *incarnation) ledgerNow() ledger {
 	return now
 }
 
-// checkResyncs checks that nobody is resynced too often.
+// checkResyncs checks that no watcher is resynced too often.
 func (l *incarnation) checkResyncs() {
 	for _, p := range l.pupils {
 		p.mu.Lock()
@@ -239,8 +242,8 @@ func (l *incarnation) checkResyncs() {
 	}
 }
 
-// checkStopped looks at what the watchers were not told. exact says that nothing was under
-// way when ctx ended. Promise 9.
+// checkStopped checks the events that the watchers did not get before the stop. exact says
+// that nothing was happening when ctx ended. Promise 9.
 func (l *incarnation) checkStopped(exact bool) {
 	w := l.t
 	synctest.Wait()
@@ -277,17 +280,17 @@ func (p *pupil) checkLast(exact bool) {
 		return
 	}
 	if w.observed && f.undelivered != s.Pending {
-		w.problem("%s was not told %d events, and the Observer was told %d", p.name, s.Pending, f.undelivered)
+		w.problem("%s did not get %d events, but the Observer counted %d", p.name, s.Pending, f.undelivered)
 	}
 	if due, known := p.due(); exact && known && s.Pending != due-p.delivered-p.gaveUp-s.Merged && !p.chooses {
-		w.problem("%s (%v) was to be told %d, has handled %d and failed %d: %+v", p.name, p.pupilKind, due, p.delivered, p.gaveUp, s)
+		w.problem("%s (%v) was owed %d events, has handled %d and given up %d: %+v", p.name, p.pupilKind, due, p.delivered, p.gaveUp, s)
 	}
 	if w.drain > 0 && p.isSynced() && p.isWilling() && s.Pending > 0 {
-		w.problem("%s (%v) was not told %d events, though there was time: %+v", p.name, p.pupilKind, s.Pending, s) // Options.DrainTimeout
+		w.problem("%s (%v) did not get %d events, although DrainTimeout left time: %+v", p.name, p.pupilKind, s.Pending, s) // Options.DrainTimeout
 	}
 }
 
-// isWilling says whether it takes all that waits for it within DrainTimeout.
+// isWilling reports whether the watcher can take all waiting events within DrainTimeout.
 func (p *pupil) isWilling() bool {
 	quick := p.trouble
 	if quick.slow = 0; p.t.drain < time.Minute {
@@ -308,18 +311,19 @@ func (p *pupil) hasFailing() bool {
 
 // The readers.
 
-// reader lets read happen beside everything else, for a while.
+// reader runs read in its own goroutine, with a time limit.
 func (l *incarnation) reader(read func(context.Context)) {
 	l.readers.Go(func() {
-		// Nothing else happens at the end of it, which would leave it open what came first.
+		// The limit is an odd time, at which nothing else happens. Otherwise the order of the
+		// two would be left to chance.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second-7)
 		defer cancel()
 		read(ctx)
 	})
 }
 
-// waitForVersion writes, waits for that, and gets it. WaitForResourceVersion: what Get
-// returns afterwards includes that write.
+// waitForVersion writes, waits for that version, and reads the object. Promise of
+// WaitForResourceVersion: Get then includes the write.
 func (w *torture) waitForVersion(d deed) {
 	w.write(int(d.a), false)
 	l, name, p := w.life, nameOf(int(d.a)), w.now(int(d.a))
@@ -333,7 +337,7 @@ func (w *torture) waitForVersion(d deed) {
 		if err != nil {
 			at := l.inf.ResourceVersion()
 			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
-				w.problem("WaitForResourceVersion(%s) goes on waiting at %s", version, at)
+				w.problem("WaitForResourceVersion(%s) still waits at version %s", version, at)
 			}
 			return
 		}
@@ -342,13 +346,13 @@ func (w *torture) waitForVersion(d deed) {
 		switch got := presenceOf(obj); {
 		case err != nil || l.excused("default/"+name) || l.crashed.Load():
 		case !exists && !ended, exists && got.uid == p.uid && got.version < p.version, exists && got.uid != p.uid && !ended:
-			w.problem("after WaitForResourceVersion(%s), %s is %v, and not %v", version, name, got, p)
+			w.problem("after WaitForResourceVersion(%s), %s is %v, want %v", version, name, got, p)
 		}
 	})
 }
 
-// waitForObject waits for what it writes. WaitFor: what the store has now, or any state
-// that a later change brings.
+// waitForObject writes an object and waits for it. Promise of WaitFor: its condition sees the
+// state that the store has now, and every state that a later change brings.
 func (w *torture) waitForObject(d deed) {
 	l, name := w.life, nameOf(int(d.a))
 	w.write(int(d.a), false)
@@ -361,7 +365,7 @@ func (w *torture) waitForObject(d deed) {
 			begun()
 			got := presenceOf(obj)
 			if _, known := w.fact(got); exists != (obj != nil) || exists && !known {
-				w.problem("WaitFor %s was shown %v, which the source never had", name, got)
+				w.problem("WaitFor %s saw %v, which the source never had", name, got)
 			}
 			return got == p || got.version > p.version
 		})
@@ -373,17 +377,17 @@ func (w *torture) waitForObject(d deed) {
 			defer l.mu.Unlock()
 			l.found[p] = name
 		case errors.Is(err, context.DeadlineExceeded) && taken && !l.faults.active():
-			w.problem("WaitFor %s has not found %v, which the store has taken: %v", name, p, l.entries("default/"+name))
+			w.problem("WaitFor %s has not found %v, although the store has taken it: %v", name, p, l.entries("default/"+name))
 		}
 	})
-	select { // what has come and gone before it looks, it does not find
+	select { // WaitFor cannot find a state that is gone before its first look
 	case <-looks:
-	case <-time.After(1): // the store hangs, or is slow
+	case <-time.After(1): // the store hangs or is slow
 	}
 }
 
-// checkFound checks that the store has taken what WaitFor has found, or something newer:
-// of that, the ledger may be a little late.
+// checkFound checks that the store has taken each version that WaitFor has found, or a newer
+// version. The ledger may not have the found version itself yet.
 func (l *incarnation) checkFound() {
 	l.mu.Lock()
 	found := l.found
@@ -392,12 +396,12 @@ func (l *incarnation) checkFound() {
 	for p, name := range found {
 		entries := l.entries("default/" + name)
 		if !slices.ContainsFunc(entries, func(other presence) bool { return other.version >= p.version }) && !l.stopping.Load() {
-			l.t.problem("WaitFor %s has found %v, which the store has not: %v", name, p, entries)
+			l.t.problem("WaitFor %s has found %v, which the store does not have: %v", name, p, entries)
 		}
 	}
 }
 
-// look reads all that can be read: nothing that the source never had.
+// look reads in every way and checks that the source had each object that was read.
 func (w *torture) look(d deed) {
 	l, name := w.life, nameOf(int(d.a))
 	w.say("look at %s", name)
@@ -414,13 +418,13 @@ func (w *torture) look(d deed) {
 		}
 		for _, obj := range all {
 			if _, known := w.fact(presenceOf(obj)); !known {
-				w.problem("%v was read, which the source never had (%v)", presenceOf(obj), err)
+				w.problem("%v was read, but the source never had it (%v)", presenceOf(obj), err)
 			}
 		}
 	})
 }
 
-// at returns what the source had at a version.
+// at returns the state of the source at a version.
 func (w *torture) at(version uint64) map[string]presence {
 	w.mu.Lock()
 	defer w.mu.Unlock()

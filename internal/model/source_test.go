@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// tap is the source of one process, and notes what it delivers.
+// tap is the source of one process. It records the versions that it delivers.
 type tap struct {
 	*source
-	synced func() bool // of the informer
+	synced func() bool // reports whether the informer has synced
 
-	mu      sync.Mutex // protects the rest
-	lists   int        // that were complete
-	first   uint64     // the version of the first of them, if the informer had not synced
-	offered map[presence]bool
-	taken   map[presence]string // of which key; what a watch has delivered
-	gone    map[types.UID]bool  // deleted, as a watch has delivered
+	mu      sync.Mutex          // protects the rest
+	lists   int                 // number of complete lists
+	first   uint64              // the version of the first list, if the informer had not synced before it
+	offered map[presence]bool   // versions that a watch was about to deliver
+	taken   map[presence]string // versions that a watch has delivered, each with its key
+	gone    map[types.UID]bool  // objects whose delete a watch has delivered
 }
 
 func (s *tap) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -61,7 +61,7 @@ type tapped struct {
 	out       chan watch.Event
 	stop      chan struct{}
 	once      sync.Once
-	streaming bool // the first state
+	streaming bool // the watch is still sending its initial objects
 }
 
 func (t *tapped) ResultChan() <-chan watch.Event { return t.out }
@@ -94,7 +94,7 @@ func (t *tapped) run() {
 	}
 }
 
-// note notes what a watch is about to deliver, or has delivered.
+// note records an event that a watch is about to deliver, or has delivered.
 func (s *tap) note(what watch.EventType, obj configMap, delivered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *tap) note(what watch.EventType, obj configMap, delivered bool) {
 	}
 }
 
-// watched says whether a watch has delivered a version of an object, or offered it.
+// watched reports whether a watch delivered a version of an object, or tried to.
 func (s *tap) watched(p presence) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,8 @@ func (s *tap) end(uid types.UID) bool {
 	return s.gone[uid]
 }
 
-// missing returns what a watch has delivered since the last time, and a ledger has not.
+// missing returns the versions that watches delivered since the last call and that the ledger
+// does not have.
 func (s *tap) missing(l *incarnation) (missing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// The stores of TestModel. All but the default one note in a ledger what they take, and
+// The stores of TestModel. All except the default store record in a ledger what they take, and
 // fail on demand.
 
 type storeKind int
 
 const (
 	defaultStore storeKind = iota
-	storeOfOurs            // client-go's, without indexes
+	storeOfOurs            // client-go's store, without indexes
 	copyingStore           // returns copies
 	projectedStore
 	indexedStore
@@ -34,13 +34,13 @@ const (
 
 func (k storeKind) String() string {
 	return [...]string{"the default store", "a plain store", "a store that copies", "a projection", "a store with indexes",
-		"a store of before", "a store that is read in pages", "a durable store"}[k]
+		"a store of the old interface", "a store that is read in pages", "a durable store"}[k]
 }
 
-// same says whether the store returns the very object that it was given.
+// same reports whether the store returns the object it was given, not a copy.
 func (k storeKind) same() bool { return k != copyingStore && k != projectedStore }
 
-// storeTrouble is what stores have in common that go wrong on demand.
+// storeTrouble is the set of faults that all stores of the test can simulate.
 type storeTrouble interface {
 	Fail(func(op, key string) error)
 	FailAfter(func(op, key string) error)
@@ -49,7 +49,7 @@ type storeTrouble interface {
 	Err() error
 }
 
-// shelf is what outlives a process: what is in the store.
+// shelf holds the contents of the store. It outlives a process.
 type shelf struct {
 	t       *torture
 	indexer cache.Indexer
@@ -73,7 +73,7 @@ func newShelf(t *torture) *shelf {
 	return s
 }
 
-// contents returns what there is, past all that is wrong with the store.
+// contents returns the objects in the store. No fault affects it.
 func (s *shelf) contents() []any {
 	if s.durable != nil {
 		return s.durable.List()
@@ -81,7 +81,7 @@ func (s *shelf) contents() []any {
 	return s.indexer.List()
 }
 
-// open returns the store for a process, nil for the default.
+// open returns the store for a process, or nil for the default store.
 func (s *shelf) open(l *incarnation) cache.Store {
 	if s.t.store == defaultStore {
 		return nil
@@ -95,7 +95,7 @@ func (s *shelf) open(l *incarnation) cache.Store {
 	l.faults.trouble = front
 	switch s.t.store {
 	case indexedStore:
-		// This process must not find the indexes of the process before it.
+		// The indexes of the previous process must not be there for this one.
 		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 		for _, obj := range kept.List() {
 			_ = s.indexer.Add(obj)
@@ -113,7 +113,7 @@ func (s *shelf) open(l *incarnation) cache.Store {
 	return front
 }
 
-// indexesOnly is what a cache.Indexer has beside a cache.Store.
+// indexesOnly has the methods that cache.Indexer adds to cache.Store.
 type indexesOnly interface {
 	Index(indexName string, obj any) ([]any, error)
 	IndexKeys(indexName, indexedValue string) ([]string, error)
@@ -123,7 +123,7 @@ type indexesOnly interface {
 	AddIndexers(newIndexers cache.Indexers) error
 }
 
-// taking notes what is written.
+// taking is a store that records its writes in the ledger.
 type taking struct {
 	cache.Store
 	life   *incarnation
@@ -189,7 +189,7 @@ func compareText(a, b string) int {
 	return 1
 }
 
-// takingDurable notes what is written.
+// takingDurable is a Durable that records its writes in the ledger.
 type takingDurable struct {
 	*informertest.Durable
 	life *incarnation
@@ -224,7 +224,7 @@ func (s *takingDurable) Apply(ctx context.Context, changes []cache.Transaction, 
 	return err
 }
 
-// took is called when an Apply has had its effect.
+// took is called when an Apply has taken effect.
 func (s *takingDurable) took() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *takingDurable) took() {
 	s.noted = true
 }
 
-// modelFaults is what is wrong with the store of one process.
+// modelFaults are the faults of the store of one process.
 type modelFaults struct {
 	trouble storeTrouble // nil for the default store
 
@@ -250,16 +250,16 @@ type modelFaults struct {
 	cut      bool            // the process has crashed
 	unsure   bool            // a write may have taken effect
 	refusals map[string]bool // by key: a change may be missing until the next list
-	refused  map[string]bool // by key: one was, at some time
+	refused  map[string]bool // by key: a change was refused at some time
 	ever     bool
-	since    time.Time // of the last trouble
+	since    time.Time // when the last trouble began or ended
 	release  func()
 	slow     bool
 }
 
-// modelFault goes wrong with some of the next operations of a name.
+// modelFault makes some of the next store operations fail.
 type modelFault struct {
-	op           string // any that writes or reads one object, if empty
+	op           string // name of the operation; if empty, any that writes or reads one object
 	after        bool
 	refuse       bool
 	first, times int
@@ -325,8 +325,8 @@ func (m *modelFaults) doubt(obj configMap) {
 	m.refusals["default/"+obj.Name], m.refused["default/"+obj.Name] = true, true
 }
 
-// active says whether anything is or was wrong a moment ago, or whether the last write has
-// failed after it had its effect: nobody may have been told of that.
+// active reports whether the store is in trouble now or was a moment ago, or whether the last
+// write failed after it had taken effect. In that case no watcher may have got the change.
 func (m *modelFaults) active() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,19 +21,19 @@ import (
 
 const settingSize = 8
 
-// setting is what stays the same in all of a sequence. All zero is the plainest.
+// setting does not change during a sequence. The zero bytes give the simplest setting.
 type setting struct {
 	queue     informer.QueueKind
 	source    sourceKind
 	store     storeKind
 	transform transformKind
-	indexed   bool // there is an index of our own
+	indexed   bool // the informer has an index of the test
 	observed  bool
-	refuses   bool // a watch from a version that is gone
+	refuses   bool // the source refuses a watch from an expired version at once
 	drain     time.Duration
-	objects   int    // at first
-	early     int    // deeds before Run
-	pupils    []byte // that are there from the start, see newKind
+	objects   int    // number at the start
+	early     int    // number of deeds before Run
+	pupils    []byte // the watchers that a process has from its start, see newKind
 }
 
 func newSetting(b [settingSize]byte) setting {
@@ -56,15 +56,15 @@ func newSetting(b [settingSize]byte) setting {
 	return s
 }
 
-// sourceKind is how the source is read, and what kind of server it is.
+// sourceKind says how the source is read, and what kind of server it is.
 type sourceKind int
 
 const (
 	streamed sourceKind = iota
 	listed
-	paged     // listed, in pages of two
-	rejecting // the server does not know streams, and says so
-	silent    // it does not, and says nothing
+	paged     // lists in pages of two
+	rejecting // the server rejects streams
+	silent    // the server ignores that a stream was asked for
 )
 
 func (k sourceKind) String() string {
@@ -75,8 +75,8 @@ type transformKind int
 
 const (
 	noTransform transformKind = iota
-	marking                   // leaves a mark
-	failing                   // leaves a mark, and fails for some objects
+	marking                   // marks each object
+	failing                   // marks each object, and fails for some
 	transformKinds
 )
 
@@ -87,28 +87,28 @@ func (s setting) String() string {
 		queue, s.source, s.store, transform, s.indexed, s.observed, s.refuses, s.drain, s.early)
 }
 
-// torture is what TestModel knows while it plays one sequence.
+// torture is the state of TestModel while it plays one sequence.
 type torture struct {
 	setting
 	src    *source
-	shelf  *shelf // what outlives a process
+	shelf  *shelf // outlives a process
 	life   *incarnation
 	lives  int
-	early  int // deeds until Run
+	early  int // number of deeds left before Run
 	quiet  bool
-	serial int // gives each version another value
+	serial int // makes the value of each version unique
 	said   []string
 
-	troubled atomic.Bool // there was trouble with the source
+	troubled atomic.Bool // the source was in trouble
 
-	mu       sync.Mutex // protects the rest; nobody waits for anything while it is held
+	mu       sync.Mutex // protects the rest; never held while waiting
 	facts    map[presence]fact
 	current  map[string]presence
-	ended    map[types.UID]uint64 // the version of the end
+	ended    map[types.UID]uint64 // the version of the delete
 	problems []string
 }
 
-// fact is what the source had in a version of an object.
+// fact is the name and the value of a version of an object in the source.
 type fact struct{ name, value string }
 
 func newTorture(s setting) *torture {
@@ -146,8 +146,8 @@ func (w *torture) broken() bool {
 	return len(w.problems) > 0
 }
 
-// say adds a line to what is shown of a sequence that fails. One that is played alone says
-// it at once, as what it leads to may be a panic.
+// say adds a line to the report of a failing sequence. If only one sequence is played, say
+// also prints the line at once, because the next operation may panic.
 func (w *torture) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	w.said = append(w.said, line)
@@ -162,7 +162,7 @@ func (w *torture) String() string {
 	return fmt.Sprintf("  %s\nbut:\n  %s", strings.Join(w.said, "\n  "), strings.Join(w.problems, "\n  "))
 }
 
-// do lets a deed happen, and looks at what came of it.
+// do performs a deed and checks the result.
 func (w *torture) do(d deed) {
 	if w.life == nil {
 		w.begin()
@@ -184,13 +184,13 @@ func (w *torture) do(d deed) {
 	}
 }
 
-// hush waits until nothing happens any more, where that is so without the passing of time.
+// hush waits until all goroutines are blocked, without letting time pass.
 func (w *torture) hush() {
 	synctest.Wait()
 	w.quiet = true
 }
 
-// finish lets everything come to a good end, unless something is wrong already.
+// finish settles and stops the process, unless a promise is broken already.
 func (w *torture) finish() {
 	if !w.broken() {
 		w.settle(deed{})
@@ -211,7 +211,7 @@ func thing(name, value string) configMap {
 
 func nameOf(i int) string { return "o" + strconv.Itoa(i%6) }
 
-// write creates or changes an object. A bad one is not liked by a Transform that may fail.
+// write creates or changes an object. A Transform that may fail does so for a bad object.
 func (w *torture) write(i int, bad bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,7 +248,8 @@ func (w *torture) end(uid types.UID) (version uint64, ended bool) {
 	return version, ended
 }
 
-// chosen is what watchers with Select select: two thirds of all versions.
+// chosen reports whether watchers with Select select a version: they select two thirds of all
+// versions.
 func (w *torture) chosen(p presence) bool {
 	f, _ := w.fact(p)
 	return chosenValue(f.value)
@@ -259,7 +260,7 @@ func chosenValue(value string) bool {
 	return n%3 > 0
 }
 
-// wanted returns what the source has, in words.
+// wanted returns the objects of the source as text.
 func (w *torture) wanted() string { return words(w.src.Objects()) }
 
 func sortedNames(names []string) string {

@@ -14,16 +14,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The watchers of TestModel, and what is checked of each call.
+// The watchers of TestModel, and the checks of each call.
 
 // pupilKind is a kind of watcher.
 type pupilKind struct {
 	name    string
 	opts    informer.WatcherOptions
-	most    int  // attempts at an event; 0 for any number
-	chooses bool // only what chosen says
-	handler bool // client-go's
-	witness bool // tells of the default store what it has taken
+	most    int  // maximum number of attempts at an event; 0 for no limit
+	chooses bool // it selects the versions that chosen selects
+	handler bool // it is a handler of client-go
+	witness bool // it records in the ledger the changes of the default store
 }
 
 func newKind(b byte) pupilKind {
@@ -32,7 +32,7 @@ func newKind(b byte) pupilKind {
 		k.opts.Workers = 4
 	}
 	if b/8%2 > 0 {
-		k.opts.Retry = func(int, error) (time.Duration, bool) { return 0, false } // the pupil's own takes its place
+		k.opts.Retry = func(int, error) (time.Duration, bool) { return 0, false } // register uses p.retry instead
 		k.most = int(b/128) * 3
 	}
 	switch b / 16 % 4 {
@@ -55,51 +55,52 @@ func (k pupilKind) String() string {
 		k.opts.MaxBacklog, k.opts.Workers, k.opts.Retry != nil, k.most, k.opts.ResyncPeriod, k.opts.RecoverPanics, k.chooses)
 }
 
-// crew says whether it may be called for several objects at once, or again.
+// crew reports whether the watcher may be called for several objects at once, or called again
+// for one event.
 func (k pupilKind) crew() bool { return k.opts.Workers > 1 || k.opts.Retry != nil }
 
-// strict says whether it is told everything.
+// strict reports whether the watcher gets every event, without merging.
 func (k pupilKind) strict() bool { return !k.crew() && (k.opts.MaxBacklog <= 0) }
 
-// pupil is a watcher.
+// pupil is a watcher whose calls the test checks.
 type pupil struct {
 	pupilKind
 	t      *torture
 	life   *incarnation
-	exact  bool           // it is known what there was when it joined
-	born   map[string]int // how many entries the ledger had then
-	early  bool           // before Run
+	exact  bool           // the state at the time of the join is known
+	born   map[string]int // number of ledger entries at the join, by key
+	early  bool           // added before Run
 	joined time.Time
 	handle cache.ResourceEventHandlerRegistration
 
-	mu      sync.Mutex // protects the rest; nobody waits for anything while it is held
+	mu      sync.Mutex // protects the rest; never held while waiting
 	reg     *informer.Registration
-	leaving bool             // Remove is called
-	removed bool             // and no call may begin
-	never   bool             // Synced was not closed by then
-	open    map[string]*call // under way, by key
-	over    []*call
+	leaving bool             // Remove was called
+	removed bool             // no new call may begin
+	never   bool             // Synced was not closed before the removal
+	open    map[string]*call // calls in progress, by key
+	over    []*call          // finished calls that are not audited yet
 	trouble trouble
-	calm    time.Time // when it was last in trouble
-	synced  int
+	calm    time.Time // time of the last trouble
+	synced  int       // number of calls of OnSynced
 
-	// Of audit.
+	// The fields below are used by audit.
 	beliefs   map[string]*belief
-	ghosts    map[types.UID]*belief // of tombstones
+	ghosts    map[types.UID]*belief // by UID of a tombstone
 	last      map[string]*call      // by key
-	delivered int                   // as it has answered
+	delivered int                   // calls that succeeded
 	gaveUp    int
-	again     int // calls that came after a failure,
-	same      int // and those for the same event
+	again     int // calls after a failure
+	same      int // calls after a failure for the same event
 	resynced  map[string]int
-	inherited int // tombstones
+	inherited int // number of tombstones from before the process
 	marked    bool
 	newest    uint64
-	ends      map[types.UID]bool // handled
+	ends      map[types.UID]bool // objects whose delete was handled
 	heard     []string
 }
 
-// trouble is what a watcher does with the next calls.
+// trouble says how a watcher behaves in the next calls.
 type trouble struct {
 	blocked   chan struct{}
 	slow      time.Duration
@@ -107,7 +108,7 @@ type trouble struct {
 	permanent bool
 	panics    int
 	leaves    bool
-	brings    bool // another watcher
+	brings    bool // adds another watcher
 }
 
 // call is one call of a watcher.
@@ -116,18 +117,18 @@ type call struct {
 	key      string
 	err      error
 	cut      bool // its ctx has ended
-	judged   bool // Retry was asked
+	judged   bool // Retry was called
 	failures int
 	retried  bool
-	marker   bool // OnSynced
+	marker   bool // stands for the call of OnSynced, not for an event
 }
 
-// wellFormed says whether Old and New are set as the type says.
+// wellFormed reports whether Old and New are set as the event's type requires.
 func (c *call) wellFormed() bool {
 	return (c.Type == informer.EventAdded) == (c.Old == nil) && (c.Type == informer.EventDeleted) == (c.New == nil)
 }
 
-// failure is what a watcher returns, or panics with.
+// failure is the error that a watcher returns, or the value it panics with.
 type failure struct {
 	call *call
 	wrap error
@@ -137,7 +138,7 @@ func (f *failure) Error() string { return "failed on purpose: " + f.call.key }
 
 func (f *failure) Unwrap() []error { return []error{errInjected, f.wrap} }
 
-// add adds a watcher. exactly says that nothing happens meanwhile.
+// add adds a watcher. exactly says that nothing happens at the same time.
 func (l *incarnation) add(kind pupilKind, exactly bool) *pupil {
 	p := &pupil{
 		pupilKind: kind, t: l.t, life: l, born: map[string]int{}, early: l.cancel == nil, joined: time.Now(),
@@ -186,13 +187,13 @@ func (p *pupil) register() {
 	p.reg = reg
 }
 
-// tell is the watcher.
+// tell is called for each event.
 func (p *pupil) tell(ctx context.Context, called informer.EventType, e event) error {
 	if p.life.crashed.Load() {
 		return nil
 	}
 	if called != e.Type {
-		p.wrong(&e, "it came to the method for %v", called)
+		p.wrong(&e, "it was delivered to the method for %v", called)
 	}
 	c, does := p.begin(ctx, &e)
 	if c.wellFormed() {
@@ -208,7 +209,7 @@ func (p *pupil) tell(ctx context.Context, called informer.EventType, e event) er
 	return p.end(ctx, c, does)
 }
 
-// wait takes as long as the call is to take.
+// wait makes the call slow or blocks it.
 func (d *trouble) wait(ctx context.Context) {
 	if d.slow > 0 {
 		timer := time.NewTimer(d.slow)
@@ -226,7 +227,7 @@ func (d *trouble) wait(ctx context.Context) {
 	}
 }
 
-// begin notes that a call has begun.
+// begin records the start of a call.
 func (p *pupil) begin(ctx context.Context, e *event) (*call, trouble) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +245,7 @@ func (p *pupil) begin(ctx context.Context, e *event) (*call, trouble) {
 	return c, does
 }
 
-// end notes that it is over, and returns what the watcher returns.
+// end records the end of a call, and returns the error that the watcher returns.
 func (p *pupil) end(ctx context.Context, c *call, does trouble) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,16 +275,16 @@ func (p *pupil) end(ctx context.Context, c *call, does trouble) error {
 	return c.err
 }
 
-// wrong notes that an event should not be as it is.
+// wrong reports that an event is wrong.
 func (p *pupil) wrong(e *event, format string, args ...any) {
-	p.t.problem("%s (%v) was told: %v %v %s, Old %v, New %v, FinalStateUnknown %v, Merged %v: %s\n    and before: %s", p.name, p.pupilKind, e.Origin, e.Type, e.Key().Name,
+	p.t.problem("%s (%v) got: %v %v %s, Old %v, New %v, FinalStateUnknown %v, Merged %v: %s\n    events before: %s", p.name, p.pupilKind, e.Origin, e.Type, e.Key().Name,
 		presenceOf(e.Old), presenceOf(e.New), e.FinalStateUnknown, e.Merged, fmt.Sprintf(format, args...), strings.Join(p.heard, "; "))
 }
 
-// checkCallLocked checks what can be said of a call when it begins.
+// checkCallLocked makes the checks that are possible at the start of a call.
 func (p *pupil) checkCallLocked(ctx context.Context, c *call) {
 	if p.removed || p.reg != nil && isClosed(p.reg.Stopped()) {
-		p.wrong(&c.event, "after Remove, or after Stopped") // Registration.Remove, Stopped
+		p.wrong(&c.event, "called after Remove, or after Stopped") // Registration.Remove, Stopped
 	}
 	if ctx.Err() != nil && !p.life.stopping.Load() && !p.leaving && !p.handler {
 		p.wrong(&c.event, "its ctx has ended") // ResourceWatcher
@@ -294,35 +295,36 @@ func (p *pupil) checkCallLocked(ctx context.Context, c *call) {
 	if obj := c.New; obj != nil {
 		f, known := p.t.fact(presenceOf(obj))
 		if !known || f.name != obj.Name || f.value != obj.Data["value"] {
-			p.wrong(&c.event, "the source never had that, but %v", f)
+			p.wrong(&c.event, "the source never had this version; known there: %v", f)
 		}
 		if marked := obj.Annotations["mark"] != ""; p.t.transform != noTransform && !marked {
 			p.wrong(&c.event, "Transform was not called for it") // Options.Transform
 		}
 	}
 	if !c.wellFormed() {
-		p.wrong(&c.event, "it has what it should not, or has not what it should") // Event, promise 5
+		p.wrong(&c.event, "Old and New do not fit the type") // Event, promise 5
 		return
 	}
 	if c.Type == informer.EventDeleted && !p.chooses {
 		p.checkDeleted(c)
 	}
 	if c.Origin == informer.OriginResync && p.opts.ResyncPeriod == 0 {
-		p.wrong(&c.event, "it has asked for no resync") // WatcherOptions.ResyncPeriod
+		p.wrong(&c.event, "the watcher did not ask for resyncs") // WatcherOptions.ResyncPeriod
 	}
 }
 
-// checkDeleted checks that a delete is true, and whether it was seen happening.
+// checkDeleted checks that the object is deleted, and that FinalStateUnknown is set if no
+// watch has delivered that.
 func (p *pupil) checkDeleted(c *call) {
 	if _, ended := p.t.end(c.Old.UID); !ended {
 		p.wrong(&c.event, "the source still has it")
 	}
 	if !c.FinalStateUnknown && !p.life.tap.end(c.Old.UID) {
-		p.wrong(&c.event, "no watch has said so") // promise 5
+		p.wrong(&c.event, "no watch has delivered the delete") // promise 5
 	}
 }
 
-// checkStored checks that the store had it first: promise 2.
+// checkStored checks promise 2: the store has a change before any watcher gets the event.
 func (p *pupil) checkStored(e *event) {
 	l, key := p.life, "default/"+e.Key().Name
 	switch {
@@ -346,7 +348,7 @@ func (p *pupil) retry(failures int, err error) (time.Duration, bool) {
 	var f *failure
 	if !errors.As(err, &f) {
 		if !p.life.stopping.Load() && !p.leaving {
-			p.t.problem("%s: Retry is asked about %v", p.name, err)
+			p.t.problem("%s: Retry was called with %v", p.name, err)
 		}
 		return 0, false
 	}
@@ -354,7 +356,7 @@ func (p *pupil) retry(failures int, err error) (time.Duration, bool) {
 	defer p.mu.Unlock()
 	c := f.call
 	if c.judged || errors.Is(err, informer.ErrPermanent) {
-		p.wrong(&c.event, "Retry is asked again, or about what is permanent") // WatcherOptions.Retry
+		p.wrong(&c.event, "Retry was called twice, or for a permanent error") // WatcherOptions.Retry
 	}
 	c.judged, c.failures = true, failures
 	c.retried = p.most == 0 || failures < p.most
@@ -374,7 +376,8 @@ func (p *pupil) onSynced(context.Context) {
 	}
 }
 
-// isSyncing notes that OnSynced is called, and says whether it is to leave in that.
+// isSyncing records a call of OnSynced, and reports whether the watcher must leave in the
+// call.
 func (p *pupil) isSyncing() (leaves bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -394,8 +397,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// leave removes it. From outside, that is done when nothing happens, so that no call can
-// be about to begin; but another worker may be about to call when one leaves in its call.
+// leave removes the watcher. A call from outside is made when nothing else happens, so no call
+// can be about to begin. But if a watcher with several workers leaves in a call, another
+// worker may be about to call.
 func (p *pupil) leave() {
 	p.mu.Lock()
 	reg, others := p.reg, p.opts.Workers > 1 && len(p.open) > 0
@@ -409,10 +413,10 @@ func (p *pupil) leave() {
 	}
 }
 
-// joinFromCall adds a watcher in a call of this one.
+// joinFromCall adds another watcher during a call of this one.
 func (p *pupil) joinFromCall() { p.life.addLater() }
 
-// adaptor makes it a handler of client-go.
+// adaptor makes a pupil a handler of client-go.
 type adaptor struct{ p *pupil }
 
 func (a adaptor) OnAdd(obj any, initial bool) {
@@ -425,7 +429,7 @@ func (a adaptor) OnAdd(obj any, initial bool) {
 
 func (a adaptor) OnUpdate(before, now any) {
 	if presenceOf(before.(configMap)) == presenceOf(now.(configMap)) {
-		return // a relist has found it unchanged
+		return // a relist found the object unchanged
 	}
 	_ = a.p.tell(context.Background(), informer.EventUpdated, event{Type: informer.EventUpdated, Old: before.(configMap), New: now.(configMap)})
 }
