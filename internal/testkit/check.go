@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CheckView fails the test unless the events of r are consistent and add up to the state
-// of src.
+// CheckView fails the test unless the events of r are consistent and result in the state of
+// src.
 func CheckView(t *testing.T, r *Recorder, src *Source) {
 	t.Helper()
 	if err := r.Err(); err != nil {
@@ -25,7 +25,7 @@ func CheckView(t *testing.T, r *Recorder, src *Source) {
 	}
 }
 
-// CheckStore fails the test unless inf reads the state of src.
+// CheckStore fails the test unless inf returns the state of src.
 func CheckStore(t *testing.T, inf *Informer, src *Source) {
 	t.Helper()
 	objs, err := inf.List("", nil)
@@ -40,8 +40,8 @@ func CheckStore(t *testing.T, inf *Informer, src *Source) {
 	}
 }
 
-// CheckKept fails the test unless store has that bookmark and tombstones of objects of
-// these names, which are in order.
+// CheckKept fails the test unless store has the bookmark, and has tombstones of exactly the
+// objects with these names. The names must be sorted.
 func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
 	t.Helper()
 	got, err := store.Resume(t.Context())
@@ -62,7 +62,7 @@ func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
 	}
 }
 
-// Told returns the events of r in words, such as "initial added a".
+// Told returns the events of r as text, such as "initial added a".
 func Told(r *Recorder) []string {
 	var events []string
 	for _, e := range r.Events() {

@@ -1,6 +1,6 @@
-// Package testkit is the ground that the tests of this module share: config maps as the
-// objects, informers over a simulated source, a plain store, and checks that compare what
-// watchers and stores have with what the source has. Only tests import it.
+// Package testkit has the helpers that the tests of this module share: config maps as objects,
+// informers over a simulated source, a plain store, and checks that compare the state of
+// watchers and stores with the state of the source. Only tests import it.
 //
-// A test package gives short names to the parts that it needs, in its suite_test.go.
+// In its suite_test.go, a test package gives short names to the helpers it needs.
 package testkit

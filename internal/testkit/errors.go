@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// ErrDown is the failure of a store that may work again later.
+// ErrDown is the error of a store that may work again later.
 var ErrDown = errors.New("the store is down")
 
-// Ignore is an ErrorHandler that drops the error.
+// Ignore is an ErrorHandler that does nothing.
 func Ignore(context.Context, error) {}
 
 // ErrorLog keeps the errors that an informer reports. Its zero value is ready.
@@ -18,14 +18,14 @@ type ErrorLog struct {
 	errs []error
 }
 
-// Handle is the ErrorHandler that writes into the log.
+// Handle is an ErrorHandler. It adds the error to the log.
 func (l *ErrorLog) Handle(_ context.Context, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errs = append(l.errs, err)
 }
 
-// Take returns the errors since the last call.
+// Take returns the errors since the last call of Take.
 func (l *ErrorLog) Take() []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

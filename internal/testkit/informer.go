@@ -13,10 +13,10 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Queues are both kinds of queue, by name.
+// Queues maps the name of each kind of queue to the kind.
 var Queues = map[string]informer.QueueKind{"DeltaFIFO": informer.DeltaFIFO, "RealFIFO": informer.RealFIFO}
 
-// EachQueue runs a test over both queues, each in a bubble of its own.
+// EachQueue runs a test with each kind of queue, each time in a bubble of its own.
 func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) {
 	t.Helper()
 	for name, queue := range Queues {
@@ -26,8 +26,9 @@ func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) 
 	}
 }
 
-// BothWays runs a test twice, each time in a bubble of its own: the first state comes as a
-// stream, and as a list. In full the test gets which of the two, as [Asked] names it.
+// BothWays runs a test twice, each time in a bubble of its own: with an informer that streams
+// the initial state, and with one that lists it. full is "stream" or "list", the words that
+// [Asked] uses.
 func BothWays(t *testing.T, test func(t *testing.T, opts Options, full string)) {
 	t.Helper()
 	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
@@ -37,7 +38,7 @@ func BothWays(t *testing.T, test func(t *testing.T, opts Options, full string)) 
 	}
 }
 
-// NewInformer makes an informer. Unless opts have an ErrorHandler, an error that the
+// NewInformer returns a new informer. Unless opts has an ErrorHandler, an error that the
 // informer reports fails the test.
 func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 	t.Helper()
@@ -51,7 +52,7 @@ func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 	return inf
 }
 
-// AddWatcher adds w to inf, and fails the test if that is an error.
+// AddWatcher adds w to inf. It fails the test if that returns an error.
 func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMap], opts informer.WatcherOptions) *informer.Registration {
 	t.Helper()
 	reg, err := inf.AddWatcher(w, opts)
@@ -61,8 +62,8 @@ func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMa
 	return reg
 }
 
-// Start runs inf and does not wait until it has synced. It returns a function that stops
-// inf and waits for it. The end of the test calls that function too.
+// Start starts inf, and does not wait until inf has synced. It returns a function that stops
+// inf and waits until Run has returned. The end of the test calls this function too.
 func Start(t *testing.T, inf *Informer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -78,8 +79,8 @@ func Start(t *testing.T, inf *Informer) (stop func()) {
 	return stop
 }
 
-// StartWith returns a synced informer over a new source of objs, and the source. The
-// informer runs until the end of the test.
+// StartWith returns a synced informer and its source, which has objs. The informer runs until
+// the end of the test.
 func StartWith(t *testing.T, queue informer.QueueKind, objs ...ConfigMap) (*Informer, *Source) {
 	t.Helper()
 	src := informertest.NewSource(objs...)
@@ -88,8 +89,8 @@ func StartWith(t *testing.T, queue informer.QueueKind, objs ...ConfigMap) (*Info
 	return inf, src
 }
 
-// RunWith returns a synced informer over src and store that drops the errors it reports.
-// It runs until the end of the test.
+// RunWith returns a synced informer with the given source and store. The informer drops the
+// errors that it reports, and runs until the end of the test.
 func RunWith(t *testing.T, queue informer.QueueKind, src *Source, store *informertest.Store) *Informer {
 	t.Helper()
 	inf := NewInformer(t, src, Options{Queue: queue, Store: store, ErrorHandler: Ignore})
@@ -98,8 +99,8 @@ func RunWith(t *testing.T, queue informer.QueueKind, src *Source, store *informe
 	return inf
 }
 
-// Watched runs an informer with one watcher until the end of the test, and waits until it
-// has synced.
+// Watched runs an informer with one watcher until the end of the test. It returns when the
+// informer has synced.
 func Watched(t *testing.T, lw cache.ListerWatcher, opts Options) (*Informer, *Recorder) {
 	t.Helper()
 	inf, r := NewInformer(t, lw, opts), &Recorder{}
@@ -108,8 +109,8 @@ func Watched(t *testing.T, lw cache.ListerWatcher, opts Options) (*Informer, *Re
 	return inf, r
 }
 
-// OneRun runs an informer with one watcher over store until it has synced and nothing
-// happens any more, checks the view of both, and stops it.
+// OneRun runs an informer with one watcher and the given store for a minute. Then it checks
+// the view of the watcher and the store, and stops the informer.
 func OneRun(t *testing.T, src *Source, store *Durable, opts Options) *Recorder {
 	t.Helper()
 	opts.Store = store

@@ -12,13 +12,13 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The library with config maps as its objects.
+// These types are those of the library for config maps.
 type (
-	// ConfigMap is the object of nearly all tests.
+	// ConfigMap is the object type of nearly all tests.
 	ConfigMap = *corev1.ConfigMap
 	// Event is an event of a config map.
 	Event = informer.Event[ConfigMap]
-	// Options are those of an [Informer].
+	// Options are the options of an [Informer].
 	Options = informer.Options[ConfigMap]
 	// Informer is an informer of config maps.
 	Informer = informer.CustomCacheInformer[ConfigMap]
@@ -26,11 +26,11 @@ type (
 	Recorder = informertest.Recorder[ConfigMap]
 	// Source is a simulated API server of config maps.
 	Source = informertest.Source[ConfigMap]
-	// Durable is a store that outlives the process, as a test says.
+	// Durable is a store that outlives the simulated process.
 	Durable = informertest.Durable
 )
 
-// Object returns a config map of the namespace "default" that holds value, as data and as
+// Object returns a config map in the namespace "default". It has value both in its data and as
 // a label.
 func Object(name, value string) ConfigMap {
 	return &corev1.ConfigMap{
@@ -39,20 +39,20 @@ func Object(name, value string) ConfigMap {
 	}
 }
 
-// Small returns a config map without labels or data, for tests with a great many objects.
-// Its name is made of n.
+// Small returns a config map without labels or data, for tests with very many objects. Its
+// name is "o" and n.
 func Small(n, generation int) ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("o", n), Generation: int64(generation)}}
 }
 
-// KeyOf returns the key of the object of that name in the namespace "default".
+// KeyOf returns the key of the object with that name in the namespace "default".
 func KeyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// ByValueFunc is an index function: the value that an [Object] holds.
+// ByValueFunc is an index function. It returns the value of an [Object].
 func ByValueFunc(obj any) ([]string, error) { return []string{obj.(ConfigMap).Data["value"]}, nil }
 
 // ByValue returns indexers with the index "value". Each call returns a new map, because
-// client-go's informer writes into the one it is given.
+// client-go's informer changes the map it is given.
 func ByValue() cache.Indexers { return cache.Indexers{"value": ByValueFunc} }

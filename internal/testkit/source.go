@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Opened waits until a watch of src is open.
+// Opened waits until src has an open watch.
 func Opened(t *testing.T, src *Source) {
 	t.Helper()
 	if err := src.WaitForWatches(Within(t, Hour), 1); err != nil {
@@ -26,15 +26,15 @@ func Opened(t *testing.T, src *Source) {
 	}
 }
 
-// Unreachable ends the watches of src and makes every request fail.
+// Unreachable ends the watches of src and makes every later request fail.
 func Unreachable(src *Source) {
 	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
 	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
 	src.Disconnect()
 }
 
-// Asked returns the requests to src after the first n, in words: "probe", "list", "stream"
-// or "watch", with "from" a version. "gone" is added to one that failed.
+// Asked returns the requests to src after the first n as text: "probe", "list", "stream", or
+// "watch from" and the version. A failed request has "gone" at its end.
 func Asked(src *Source, n int) string {
 	var requests []string
 	for _, r := range src.Requests()[n:] {
@@ -55,14 +55,14 @@ func Asked(src *Source, n int) string {
 	return strings.Join(requests, ", ")
 }
 
-// Away is a source that cannot be reached while Gone is true. Open watches go on.
+// Away is a source that refuses every request while Gone is true. Open watches continue.
 type Away struct {
 	*Source
 	Gone  atomic.Bool
-	Cause error // of the failure of each request meanwhile
+	Cause error // the error of each refused request
 }
 
-// WatchWithContext returns a watch of the source, or the cause.
+// WatchWithContext returns a watch of the source, or Cause while Gone is true.
 func (a *Away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if a.Gone.Load() {
 		return nil, a.Cause
@@ -70,7 +70,7 @@ func (a *Away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 	return a.Source.WatchWithContext(ctx, opts)
 }
 
-// ListWithContext returns a list of the source, or the cause.
+// ListWithContext returns a list of the source, or Cause while Gone is true.
 func (a *Away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if a.Gone.Load() {
 		return nil, a.Cause
@@ -78,7 +78,7 @@ func (a *Away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 	return a.Source.ListWithContext(ctx, opts)
 }
 
-// Dialing returns err as the failure to open a TCP connection.
+// Dialing returns err as the error of opening a TCP connection.
 func Dialing(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
 // Forbidden returns the answer of an API server that does not let the caller read resource.

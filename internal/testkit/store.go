@@ -8,25 +8,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// PlainStore is a store and nothing more: no Indexer, no upserts. It refuses tombstones, as
-// a user's store may. NewPlainStore makes one.
+// PlainStore is a store without indexes and without upserts. It refuses tombstones, as a
+// user's store may. NewPlainStore makes one.
 type PlainStore struct {
-	// Lenient makes an add of a key that is there, and an update or a delete of one that is
-	// not, do nothing. Without it, each is an error.
+	// Lenient ignores the add of a key that exists, and the update or delete of a key that
+	// does not exist. Without Lenient each of these is an error.
 	Lenient bool
 	// Decodes makes reads return copies.
 	Decodes bool
 
-	// Mu is held during every operation. It protects the fields below.
+	// Mu protects the fields below. Every operation holds it.
 	Mu sync.Mutex
-	// Objects has the contents by key, "namespace/name".
+	// Objects are the contents by key, "namespace/name".
 	Objects map[string]ConfigMap
-	// Fail, unless nil, is called at the beginning of each operation on a key, such as "add".
-	// Its error is returned, and the operation has no effect.
+	// Fail, if not nil, is called at the beginning of each operation on a key. op is "add",
+	// "update", "delete" or "get". If Fail returns an error, the operation returns it and has
+	// no effect.
 	Fail func(op, key string) error
-	// After, unless nil, is called once the operation has taken effect. Its error is returned.
+	// After, if not nil, is called once the operation has taken effect. The operation returns
+	// its error.
 	After func(op, key string) error
-	// Marks are the versions that [PlainStore.Bookmark] got.
+	// Marks are the versions that were passed to [PlainStore.Bookmark].
 	Marks []string
 }
 
@@ -83,22 +85,22 @@ func (s *PlainStore) write(op string, obj any, mustExist bool, f func(key string
 	})
 }
 
-// Add adds a config map whose key is not there.
+// Add adds a config map. Its key must not exist.
 func (s *PlainStore) Add(obj any) error {
 	return s.write("add", obj, false, func(key string) { s.Objects[key] = obj.(ConfigMap) })
 }
 
-// Update replaces a config map whose key is there.
+// Update replaces a config map. Its key must exist.
 func (s *PlainStore) Update(obj any) error {
 	return s.write("update", obj, true, func(key string) { s.Objects[key] = obj.(ConfigMap) })
 }
 
-// Delete removes a config map whose key is there.
+// Delete removes a config map. Its key must exist.
 func (s *PlainStore) Delete(obj any) error {
 	return s.write("delete", obj, true, func(key string) { delete(s.Objects, key) })
 }
 
-// GetByKey returns the config map of that key.
+// GetByKey returns the config map with that key.
 func (s *PlainStore) GetByKey(key string) (obj any, exists bool, err error) {
 	err = s.do("get", key, func() error {
 		if cm, ok := s.Objects[key]; ok {
@@ -127,7 +129,7 @@ func (s *PlainStore) decoded(obj ConfigMap) ConfigMap {
 	return obj
 }
 
-// Bookmark keeps the version in Marks.
+// Bookmark appends the version to Marks.
 func (s *PlainStore) Bookmark(rv string) { s.Marks = append(s.Marks, rv) }
 
 // Get returns the config map that has the key of obj.
@@ -139,7 +141,7 @@ func (s *PlainStore) Get(obj any) (any, bool, error) {
 // ListKeys returns nothing, like a remote store that fails.
 func (s *PlainStore) ListKeys() []string { return nil }
 
-// LastStoreSyncResourceVersion returns nothing.
+// LastStoreSyncResourceVersion returns "".
 func (s *PlainStore) LastStoreSyncResourceVersion() string { return "" }
 
 // Replace is not supported.

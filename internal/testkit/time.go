@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Hour is longer than anything in a bubble takes.
+// Hour is long enough for any wait in a bubble that should succeed.
 const Hour = time.Hour
 
 // Within returns a ctx for a wait that should succeed. It ends after d, or with the test.
@@ -18,13 +18,13 @@ func Within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// SleepBubble lets d of a bubble's time pass, and then waits until everything that is due
-// has happened.
+// SleepBubble sleeps for d of the bubble's time, and then waits until all goroutines of the
+// bubble are blocked.
 func SleepBubble(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// Ago returns how long ago t was. It rounds away the nanosecond that distinguishes a moment
-// that has happened from one that never has.
+// Ago returns how long ago t was. It rounds to microseconds, because Health moves a time by one
+// nanosecond so that it differs from the zero time.
 func Ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
