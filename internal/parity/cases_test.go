@@ -22,12 +22,11 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The tests of this package are one table of behaviour of
-// cache.SharedIndexInformer. Each case runs against client-go's own informer and
-// against ours, and what it expects holds for both. Where we differ on purpose the
-// case asks which one it has, and a comment says why.
+// The tests of this package are one table of the behaviour of cache.SharedIndexInformer. Each
+// case runs with client-go's informer and with ours, and usually expects the same of both.
+// Where ours differs on purpose, the case checks which one it has, and a comment says why.
 
-// newShared makes an informer as cache.NewSharedIndexInformer does.
+// newShared makes an informer. It has the signature of cache.NewSharedIndexInformer.
 type newShared func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer
 
 var sharedInformers = map[string]newShared{
@@ -42,14 +41,16 @@ const (
 	madeWithNew = "ours, made with New"
 )
 
-// otherOptions are a queue that is not the default, and a store that has no indexes.
+// otherOptions returns options with the queue that is not the default, and a store without
+// indexes.
 func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) {
 	store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
 	return informer.Options[informer.AnyObject]{Queue: informer.DeltaFIFO, Store: store}, nil
 }
 
-// newView makes a CustomCacheInformer as client-go's, where that is possible: it has a
-// type of its own, and no resyncs of its own.
+// newView returns the client-go view of a CustomCacheInformer. This is possible only for
+// config maps and without a resync period. In other cases newView calls
+// NewSharedIndexInformer.
 func newView(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	if _, ok := example.(configMap); !ok || resync != 0 {
 		return informer.NewSharedIndexInformer(lw, example, resync, indexers)
@@ -59,38 +60,38 @@ func newView(lw cache.ListerWatcher, example runtime.Object, resync time.Duratio
 		panic(err)
 	}
 	indexers = maps.Clone(indexers)
-	delete(indexers, cache.NamespaceIndex) // which it has
+	delete(indexers, cache.NamespaceIndex) // the informer has this index already
 	if err := inf.SharedIndexInformer().AddIndexers(indexers); err != nil {
 		panic(err)
 	}
 	return inf.SharedIndexInformer()
 }
 
-// shared is what a case is given: one of the implementations.
+// shared is one of the implementations, for a case to test.
 type shared struct {
 	name string
 	make newShared
 }
 
-// ours is false for client-go's informer.
+// ours reports whether s is one of our informers, not client-go's.
 func (s shared) ours() bool { return s.name != clientGo }
 
-// new makes an informer of config maps. client-go's panics if indexers are added to
-// none at all.
+// new returns an informer of config maps. The Indexers are not nil, because client-go's
+// informer panics when indexers are added to a nil map.
 func (s shared) new(lw cache.ListerWatcher, resync time.Duration) cache.SharedIndexInformer {
 	return s.make(lw, &corev1.ConfigMap{}, resync, cache.Indexers{})
 }
 
-// sharedCases maps a sentence to what proves it.
+// sharedCases maps the name of each case, a sentence, to its test.
 type sharedCases map[string]func(t *testing.T, s shared)
 
-// inBubbles runs each case against each implementation, each in a bubble of its own.
+// inBubbles runs each case with each implementation, each time in a bubble of its own.
 func (cases sharedCases) inBubbles(t *testing.T) {
 	t.Helper()
 	cases.run(t, func(t *testing.T, test func(*testing.T)) { synctest.Test(t, test) })
 }
 
-// inRealTime is for cases that cannot run in a bubble.
+// inRealTime runs each case with each implementation outside of a bubble.
 func (cases sharedCases) inRealTime(t *testing.T) {
 	t.Helper()
 	cases.run(t, func(t *testing.T, test func(*testing.T)) { test(t) })
@@ -110,8 +111,8 @@ func (cases sharedCases) run(t *testing.T, how func(*testing.T, func(*testing.T)
 	}
 }
 
-// runShared runs inf, and in a bubble waits until nothing is left to do. It returns
-// a function that stops inf and waits for it, which the end of the test calls too.
+// runShared runs inf, and waits until all goroutines of the bubble are blocked. It returns a
+// function that stops inf and waits for its end. The end of the test calls this function too.
 func runShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	t.Helper()
 	stop = goShared(t, inf)
@@ -119,7 +120,7 @@ func runShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	return stop
 }
 
-// goShared runs inf and does not wait.
+// goShared is like runShared, but does not wait.
 func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -136,7 +137,8 @@ func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	return stop
 }
 
-// settled runs an informer of two objects that a handler has heard of.
+// settled runs an informer of two objects with one handler, and drops the handler's first
+// events.
 func settled(t *testing.T, s shared) (*source, cache.SharedIndexInformer, *heard) {
 	t.Helper()
 	src := two()
@@ -150,13 +152,14 @@ func settled(t *testing.T, s shared) (*source, cache.SharedIndexInformer, *heard
 
 type sharedRegistration = cache.ResourceEventHandlerRegistration
 
-// handle adds h with the informer's own resync period.
+// handle adds h with the informer's resync period.
 func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) sharedRegistration {
 	t.Helper()
 	return handleEvery(t, inf, h, -1)
 }
 
-// handleEvery adds h with a resync period of its own, unless that is negative.
+// handleEvery adds h with the given resync period, or with the informer's if resync is
+// negative.
 func handleEvery(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler, resync time.Duration) sharedRegistration {
 	t.Helper()
 	var opts cache.HandlerOptions
@@ -170,16 +173,16 @@ func handleEvery(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHa
 	return reg
 }
 
-// heard is a handler that writes down what it is told. Its zero value is ready.
+// heard is a handler that records its calls. Its zero value is ready.
 type heard struct {
-	// hook, if set before the handler is added, is called for every event, with
-	// nothing locked.
+	// hook, if not nil, is called for every event, with no lock held. It must be set before
+	// the handler is added.
 	hook func(event string)
 
 	mu     sync.Mutex
-	events []string // not taken yet
-	news   []any    // the object of each of them
-	olds   []any    // the old one of an update
+	events []string // since the last take
+	news   []any    // the object of each event
+	olds   []any    // the old object of each update
 }
 
 func (h *heard) OnAdd(obj any, isInInitialList bool) {
@@ -222,7 +225,7 @@ func (h *heard) note(event string, oldObj, newObj any) {
 	}
 }
 
-// take returns the events since it was last called.
+// take returns the events since the last call of take.
 func (h *heard) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,26 +245,26 @@ func (h *heard) last(t *testing.T) (oldObj, newObj any) {
 	return h.olds[len(h.olds)-1], h.news[len(h.news)-1]
 }
 
-// expect waits for a bubble to come to rest and fails the test unless these are
-// the events since the last call. The order counts among the events of one object
-// only, which is what an informer promises.
+// expect waits until all goroutines of the bubble are blocked. Then it fails the test unless
+// the events since the last call are the ones in want. It compares the order of the events of
+// each object only, because an informer promises no other order.
 func (h *heard) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	if diff := cmp.Diff(byObject(want), byObject(h.take())); diff != "" {
-		t.Errorf("the handler was told (-want +got):\n%s", diff)
+		t.Errorf("the handler got (-want +got):\n%s", diff)
 	}
 }
 
-// resyncs returns how many of the events since the last call are resyncs, and
-// fails the test if there is any other.
+// resyncs returns the number of resyncs since the last call. It fails the test if there was
+// any other event.
 func (h *heard) resyncs(t *testing.T) int {
 	t.Helper()
 	synctest.Wait()
 	events := h.take()
 	for _, event := range events {
 		if !strings.HasPrefix(event, "resync ") {
-			t.Errorf("the handler was told %q", event)
+			t.Errorf("the handler got %q", event)
 		}
 	}
 	return len(events)
@@ -278,8 +281,7 @@ func byObject(events []string) []string {
 	return events
 }
 
-// stateOf renders an object as its name and its resourceVersion, which counts from
-// the source's first.
+// stateOf returns the name of an object and its resourceVersion, as [short] returns it.
 func stateOf(obj any) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -288,7 +290,7 @@ func stateOf(obj any) string {
 	return m.GetName() + "@" + short(m.GetResourceVersion())
 }
 
-// short renders a resourceVersion of a source: its first write is 1.
+// short returns a resourceVersion of a source, counted from its first write, which is 1.
 func short(version string) string {
 	n, err := strconv.Atoi(version)
 	if err != nil {
@@ -297,7 +299,7 @@ func short(version string) string {
 	return strconv.Itoa(n - 1000)
 }
 
-// gate is a hook that holds a handler up until it is opened.
+// gate has a hook that blocks a handler until the gate is open.
 type gate struct {
 	entered chan struct{} // gets a value for each call
 	open    chan struct{}
@@ -312,7 +314,7 @@ func (g *gate) wait(string) {
 	<-g.open
 }
 
-// missing lets the readers of src miss what change does: they find out by a list.
+// missing makes the readers of src miss the changes of change. They notice them by a list.
 func missing(src *source, change func()) {
 	src.Mute(true)
 	change()
@@ -337,11 +339,11 @@ func checkShared(t *testing.T, inf cache.SharedIndexInformer, want ...string) {
 		got = append(got, stateOf(obj))
 	}
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Errorf("the store holds (-want +got):\n%s", diff)
+		t.Errorf("the store has (-want +got):\n%s", diff)
 	}
 }
 
-// cached returns the object that the cache of inf has.
+// cached returns the object with that name from the cache of inf.
 func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
 	t.Helper()
 	obj, exists, err := inf.GetStore().GetByKey("default/" + name)
@@ -351,7 +353,7 @@ func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
 	return obj
 }
 
-// wantError fails the test unless err is what the sentence says.
+// wantError fails the test if err is nil and want is true, or the other way round.
 func wantError(t *testing.T, want bool, what string, err error) {
 	t.Helper()
 	if (err != nil) != want {

@@ -15,8 +15,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestDifferences has the single situations of docs/differences-from-client-go.md. The other
-// differences are in the cases of the other files, which compare both informers.
+// TestDifferences tests the single differences of docs/differences-from-client-go.md. The
+// cases of the other files, which compare both informers, test the other differences.
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": deleteOfAStranger,

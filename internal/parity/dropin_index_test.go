@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A store without indexes is an indexer in the view.
+// A store without indexes still gives the client-go view an indexer.
 func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "y"))
@@ -24,7 +24,7 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		var errs errorLog
 		inf := configured(src, anyOptions{Store: store, ErrorHandler: errs.Handle}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		indexer := inf.GetIndexer()
-		_ = indexer.Add(object("z", "y")) // before the start, as a test would
+		_ = indexer.Add(object("z", "y")) // before the start, as a user's test would do
 		byValue := cache.Indexers{"value": func(obj any) ([]string, error) { return []string{obj.(configMap).Data["value"]}, nil }}
 		if err := inf.AddIndexers(byValue); err != nil {
 			t.Fatal(err)
@@ -53,9 +53,9 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 			t.Errorf("reported %v", got)
 		}
 		if err := inf.AddIndexers(byValue); err == nil {
-			t.Error("an index of a name that is taken can be added")
+			t.Error("AddIndexers accepted an index name that exists already")
 		}
-		_ = indexer.Add(object("q", "z")) // behind the informer's back
+		_ = indexer.Add(object("q", "z")) // not by the informer
 		checkIndexed(t, indexer, "value", "z", "q")
 		_ = indexer.Delete(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: object("q", "z")})
 		checkIndexed(t, indexer, "value", "z")
@@ -70,7 +70,7 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		_ = indexer.Delete(object("r", "z"))
 		objs, err := indexer.Index("value", object("other", "x"))
 		if err != nil || len(objs) != 2 {
-			t.Errorf("like another object: %v, %v", objs, err)
+			t.Errorf("the values of another object: %v, %v", objs, err)
 		}
 		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x"}) {
 			t.Errorf("values: %v", got)
@@ -85,7 +85,7 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 			func() error { return indexer.Add("no object") },
 		} {
 			if ask() == nil {
-				t.Error("what cannot be answered is no error")
+				t.Error("an impossible request returned no error")
 			}
 		}
 		if err := store.Err(); err != nil {
@@ -94,8 +94,8 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 	})
 }
 
-// checkIndexed fails the test unless exactly the objects of these names have that
-// value.
+// checkIndexed fails the test unless exactly the objects named in want have that value in the
+// index.
 func checkIndexed(t *testing.T, indexer cache.Indexer, name, value string, want ...string) {
 	t.Helper()
 	objs, err := indexer.ByIndex(name, value)
@@ -115,8 +115,8 @@ func checkIndexed(t *testing.T, indexer cache.Indexer, name, value string, want 
 	}
 }
 
-// TestAnIndexMayBeAddedWhileTheStoreChanges ends with every object under its last
-// value, whatever it had while the new index was being filled.
+// TestAnIndexMayBeAddedWhileTheStoreChanges adds indexes during writes. In the end every
+// object must be found under its last value only.
 func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 	for round := range 20 {
 		src := informertest.NewSource[configMap]()
@@ -178,13 +178,13 @@ func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 		indexer := inf.GetIndexer()
 		store.SetFail(func(string, string) error { return down })
 		_, err := indexer.Index("value", object("other", "x"))
-		wantError(t, true, "Index, of what cannot be read,", err)
+		wantError(t, true, "Index while the store cannot be read", err)
 		wantError(t, true, "Add", indexer.Add(object("b", "y")))
 		wantError(t, true, "Delete", indexer.Delete(object("a", "x")))
 		wantError(t, true, "Replace", indexer.Replace([]any{object("b", "y")}, ""))
 		store.SetFail(nil)
 		if found, err := indexer.Index("value", object("bad", "x")); !errors.Is(err, down) {
-			t.Errorf("Index, of what has no values: %v, %v", found, err)
+			t.Errorf("Index of an object whose index function fails: %v, %v", found, err)
 		}
 		checkIndexed(t, indexer, "value", "x", "a")
 		if got := indexer.ListIndexFuncValues("value"); !slices.Equal(got, []string{"x"}) {
@@ -196,7 +196,7 @@ func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 	})
 }
 
-// A lister asks for a namespace with something that is no object of the informer's.
+// A lister asks for a namespace with a value that is not an object of the informer.
 func TestAnIndexMayBeAskedAboutAnything(t *testing.T) {
 	for name, store := range map[string]cache.Store{"indexer": nil, "plain": newPlainStore()} {
 		t.Run(name, func(t *testing.T) {

@@ -22,13 +22,13 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// This file tests the client-go view where it has more than client-go's informer. The tests
-// of the behaviour that both have use cases_test.go.
+// This file tests the features of the client-go view that client-go's informer does not have.
+// The tests of the common behaviour use cases_test.go.
 
-// anyOptions are the options of an informer whose type is known at run time.
+// anyOptions are the options of an informer whose object type is known only at run time.
 type anyOptions = informer.Options[informer.AnyObject]
 
-// configured returns an informer of config maps with these options.
+// configured returns an informer of config maps with the given options.
 func configured(lw cache.ListerWatcher, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
 	configure := func(runtime.Object) (anyOptions, error) { return opts, nil }
 	return informer.SharedIndexInformerFunc(configure)(lw, &corev1.ConfigMap{}, 0, indexers)
@@ -59,7 +59,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 			t.Errorf("configure was asked for (-want +got):\n%s", diff)
 		}
 		if len(applied) != 1 || applied[0].Informer != "ConfigMap" {
-			t.Errorf("the observer was told %v", applied)
+			t.Errorf("the observer got %v", applied)
 		}
 		if _, exists, err := store.GetByKey("default/a"); err != nil || !exists {
 			t.Errorf("the store has a: %t, %v", exists, err)
@@ -76,7 +76,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 	})
 }
 
-// annotate returns a transform that adds its name to an annotation.
+// annotate returns a transform that adds name to an annotation.
 func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) {
 	return func(obj informer.AnyObject) (informer.AnyObject, error) {
 		obj.SetAnnotations(map[string]string{"transformed": obj.GetAnnotations()["transformed"] + " " + name})
@@ -160,7 +160,7 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 		synctest.Wait()
 		watcher.Expect(t, "added default/a", "added default/b")
 		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
-			t.Errorf("the handler was told %v, want %v", got, want)
+			t.Errorf("the handler got %v, want %v", got, want)
 		}
 		checkSynced(t, "the handler", true, reg)
 
@@ -170,7 +170,7 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 		watcher.Expect(t, "updated default/a", "deleted default/b")
 		handler.expect(t, "update a@1->a@3", "delete b@4")
 		if e := watcher.Events()[3]; e.Old.ResourceVersion != "1002" || e.New != nil {
-			t.Errorf("the watcher was told that the deleted object was %v, now %v", e.Old, e.New)
+			t.Errorf("the delete event has Old %v and New %v", e.Old, e.New)
 		}
 		if err := watcher.Err(); err != nil {
 			t.Error(err)
@@ -188,10 +188,10 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 		inf := configured(src, anyOptions{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)}, byNamespace)
 		runShared(t, inf)
 		if !inf.HasSynced() {
-			t.Error("a store that has the index that is asked for does not do")
+			t.Error("the informer does not sync with a store that already has the requested index")
 		}
 		var none configMap
-		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // a nil pointer says the type anyway
+		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // even a nil pointer names the type
 		runShared(t, inf)
 		for _, alike := range []any{object("a", "1"), cache.ExplicitKey("default/a"), &object("a", "1").ObjectMeta, cache.DeletedFinalStateUnknown{Key: "default/a"}} {
 			if _, exists, err := inf.GetStore().Get(alike); err != nil || !exists {
@@ -204,11 +204,12 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 		}
 	})
 	if _, err := informer.New(informertest.NewSource[configMap](), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}); err == nil {
-		t.Error("a store that panics when it is given an index is no error")
+		t.Error("New returned no error for a store that panics when an index is added")
 	}
 }
 
-// While the store is behind, client-go's informers keep the order of different objects.
+// While the store is behind, the events of different objects still come in the order of their
+// versions, as with client-go's informer.
 func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
@@ -224,13 +225,13 @@ func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 		release()
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"add first@1", "add a@2", "add b@3", "update a@2->a@4"}, handler.take()); diff != "" {
-			t.Errorf("the handler was told (-want +got):\n%s", diff)
+			t.Errorf("the handler got (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A refused delete must not leave its final state behind, for a handler to take it
-// for that of the next one.
+// The final state of a refused delete must not be kept. Otherwise a handler would get it with
+// the next delete of the object.
 func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := informertest.NewSource(object("a", "1"), object("b", "2")), informertest.NewStore(nil)
@@ -239,7 +240,7 @@ func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 		handle(t, inf, &handler)
 		runShared(t, inf)
 		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
-			t.Errorf("the handler was told %v, want %v", got, want)
+			t.Errorf("the handler got %v, want %v", got, want)
 		}
 
 		store.Fail(func(op, key string) error {
@@ -260,8 +261,8 @@ func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 	})
 }
 
-// TestATombstoneOfWhichOnlyTheKeyIsKnown lets the store lose an object, so that a
-// relist finds nothing of it but that watchers know it.
+// TestATombstoneOfWhichOnlyTheKeyIsKnown makes the store lose an object. The relist then knows
+// only from the watchers that the object existed.
 func TestATombstoneOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 	kinds := map[string]struct {
 		example runtime.Object
@@ -320,7 +321,7 @@ func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
 			return anyOptions{Store: informertest.NewStore(inner)}, nil
 		})(src, example, 0, nil)
 		if name := inf.HasSyncedChecker().Name(); !strings.Contains(name, "Widget") {
-			t.Errorf("it is called %q", name)
+			t.Errorf("the informer is named %q", name)
 		}
 		var gone []any
 		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
@@ -349,7 +350,7 @@ func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 		inf := configured(src, anyOptions{ErrorHandler: errs.Handle, Transform: func(obj informer.AnyObject) (informer.AnyObject, error) {
 			switch obj.GetName() {
 			case "fails":
-				return nil, errors.New("no transform of it")
+				return nil, errors.New("cannot be transformed")
 			case "nothing":
 				return nil, nil
 			}
@@ -362,7 +363,7 @@ func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 		})
 		runShared(t, inf)
 		if diff := cmp.Diff([]string{"well"}, second); diff != "" {
-			t.Errorf("the second transform was given (-want +got):\n%s", diff)
+			t.Errorf("the second transform got (-want +got):\n%s", diff)
 		}
 		if got := errs.Take(); len(got) != 2 {
 			t.Errorf("reported %v", got)
@@ -374,7 +375,7 @@ func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 	})
 }
 
-// described has the metadata of an object and is none itself.
+// described has the metadata of an API object, but is not an API object itself.
 type described struct {
 	metav1.TypeMeta
 	meta metav1.ObjectMeta
@@ -398,7 +399,7 @@ func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 		var gone []any
 		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
 		runShared(t, inf)
-		_ = inner.Delete(object("before", "1")) // so that only its key is known
+		_ = inner.Delete(object("before", "1")) // now only the key is known
 		release()
 		opened(t, src)
 		inject(src, &described{meta: metav1.ObjectMeta{Namespace: "default", Name: "d"}})

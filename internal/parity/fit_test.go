@@ -28,7 +28,7 @@ func TestSharedFitsInto(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// typed renders what a typed handler is told.
+// typed returns a typed handler that records its calls in h.
 func typed(h *heard) cache.TypedResourceEventHandlerDetailedFuncs[configMap] {
 	return cache.TypedResourceEventHandlerDetailedFuncs[configMap]{
 		AddFunc:    func(obj configMap, initial bool) { h.OnAdd(obj, initial) },
@@ -111,7 +111,7 @@ func fitsAFactory(t *testing.T, s shared) {
 	cancel()
 	factory.Shutdown()
 	if !inf.IsStopped() {
-		t.Error("the factory has not stopped it")
+		t.Error("the factory has not stopped the informer")
 	}
 }
 
@@ -121,7 +121,7 @@ func fitsAFactoryBesideOthers(t *testing.T, s shared) {
 	inf := factory.InformerFor(&corev1.ConfigMap{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return s.make(src, &corev1.ConfigMap{}, resync, byNamespace())
 	})
-	lister := factory.Core().V1().ConfigMaps().Lister() // over what is there for the type
+	lister := factory.Core().V1().ConfigMaps().Lister() // a lister of the factory's informer for the type
 	secrets := factory.Core().V1().Secrets().Informer()
 	stop := make(chan struct{})
 	factory.Start(stop)
@@ -175,7 +175,7 @@ func fitsFunctions(t *testing.T, s shared) {
 		UpdateFunc: detailed.OnUpdate,
 		DeleteFunc: detailed.OnDelete,
 	})
-	handle(t, inf, cache.ResourceEventHandlerFuncs{}) // that wants nothing
+	handle(t, inf, cache.ResourceEventHandlerFuncs{}) // a handler without functions
 	runShared(t, inf)
 	src.Apply(object("a", "2"))
 	remove(t, src, "b")

@@ -115,12 +115,12 @@ func hearOfCachedObjects(t *testing.T, s shared) {
 	runShared(t, inf)
 	first := cached(t, inf, "a")
 	if _, got := early.last(t); got != first {
-		t.Error("what was added is not what the store has")
+		t.Error("the added object is not the object in the store")
 	}
 	handle(t, inf, &late)
 	synctest.Wait()
 	if _, got := late.last(t); got != first {
-		t.Error("what was added late is not what the store has")
+		t.Error("the object added to the late handler is not the object in the store")
 	}
 
 	src.Apply(object("a", "2"))
@@ -131,7 +131,7 @@ func hearOfCachedObjects(t *testing.T, s shared) {
 			t.Error("the old object of an update is not the one that was added")
 		}
 		if after != cached(t, inf, "a") {
-			t.Error("the new object of an update is not what the store has")
+			t.Error("the new object of an update is not the object in the store")
 		}
 	}
 }
@@ -169,11 +169,11 @@ func hearTheLastState(t *testing.T, s shared) {
 	synctest.Wait()
 	_, got := h.last(t)
 	if value := got.(configMap).Data["value"]; value != "last" {
-		t.Errorf("a delete brought the state %q", value)
+		t.Errorf("the delete has the value %q", value)
 	}
 	h.expect(t, "add a@1 initial", "update a@1->a@2", "delete a@3")
 	if got := inf.LastSyncResourceVersion(); short(got) != "3" {
-		t.Errorf("the last version is %s, not that of the delete", got)
+		t.Errorf("the last version is %s, not the version of the delete", got)
 	}
 }
 
@@ -192,7 +192,7 @@ func severalHandlers(t *testing.T, s shared) {
 	}
 }
 
-// A backlog has no bound: nothing that waits is left out.
+// The backlog of a handler has no bound, so no waiting event is merged.
 func hearAllStates(t *testing.T, s shared) {
 	src := informertest.NewSource(object("a", "1"))
 	inf := s.new(src, 0)
@@ -211,7 +211,7 @@ func hearAllStates(t *testing.T, s shared) {
 	close(g.open)
 	synctest.Wait()
 	if got := h.take(); !slices.Equal(got, want) {
-		t.Errorf("told %d events, not the %d that there were", len(got), len(want))
+		t.Errorf("the handler got %d events, want %d", len(got), len(want))
 	}
 }
 
@@ -231,8 +231,8 @@ func hearByTheCache(t *testing.T, s shared) {
 func hearNothingOfBookmarks(t *testing.T, s shared) {
 	src, _, h := settled(t, s)
 	src.Bookmark()
-	sleepBubble(time.Minute) // a watch that ends at once is taken for a fault
-	src.Disconnect()         // it is watched again from where it was
+	sleepBubble(time.Minute) // the reflector treats a watch that ends at once as a fault
+	src.Disconnect()         // the next watch starts at the last version
 	sleepBubble(hour)
 	src.Bookmark()
 	h.expect(t)
@@ -253,7 +253,7 @@ func TestSharedSyncing(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// checkSynced fails the test unless all ways to ask agree.
+// checkSynced fails the test unless all methods that report the sync return want.
 func checkSynced(t *testing.T, what string, want bool, of interface {
 	HasSynced() bool
 	HasSyncedChecker() cache.DoneChecker
@@ -281,7 +281,7 @@ func syncedInEveryWay(t *testing.T, s shared) {
 	checkSynced(t, "the controller", true, inf.GetController())
 	checkSynced(t, "the handler", true, reg)
 	if !cache.IsDone(informerDone) || !cache.IsDone(handlerDone) {
-		t.Error("checkers that were taken before are not done")
+		t.Error("the checkers obtained before the start are not done")
 	}
 	if name := informerDone.Name(); !strings.Contains(name, "ConfigMap") {
 		t.Errorf("the name of the informer's checker is %q", name)

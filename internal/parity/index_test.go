@@ -28,12 +28,14 @@ func TestSharedIndexes(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// byNamespace returns a new map each time: client-go's informer writes into the one it is given.
+// byNamespace returns a new map each time, because client-go's informer changes the map it is
+// given.
 func byNamespace() cache.Indexers {
 	return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 }
 
-// checkByIndex fails the test unless the index "value" has these objects.
+// checkByIndex fails the test unless the index "value" has exactly the objects in want under
+// value.
 func checkByIndex(t *testing.T, inf cache.SharedIndexInformer, value string, want ...string) {
 	t.Helper()
 	objs, err := inf.GetIndexer().ByIndex("value", value)
@@ -45,7 +47,7 @@ func checkByIndex(t *testing.T, inf cache.SharedIndexInformer, value string, wan
 		got = append(got, stateOf(obj))
 	}
 	if !slices.Equal(sorted(got), sorted(want)) {
-		t.Errorf("the index has %v of %q, not %v", got, value, want)
+		t.Errorf("the index has %v under %q, not %v", got, value, want)
 	}
 }
 
@@ -76,7 +78,8 @@ func indexesWhileItRuns(t *testing.T, s shared) {
 	}
 }
 
-// checkFollows is given an index that is to have the objects of two.
+// checkFollows checks that the index "value" follows changes of src, whose objects are those
+// of two.
 func checkFollows(t *testing.T, inf cache.SharedIndexInformer, src *source) {
 	t.Helper()
 	synctest.Wait()
@@ -141,7 +144,7 @@ func indexesConflict(t *testing.T, s shared) {
 	runShared(t, inf)
 	wantError(t, true, "AddIndexers while it runs", inf.AddIndexers(byValue()))
 	both := cache.Indexers{"value": byValueFunc, "other": byValueFunc}
-	wantError(t, true, "AddIndexers of which one is new", inf.AddIndexers(both))
+	wantError(t, true, "AddIndexers with one new and one existing index", inf.AddIndexers(both))
 	if got := inf.GetIndexer().GetIndexers(); got["value"] == nil || got["other"] != nil {
 		t.Errorf("the indexers are %v", slices.Collect(maps.Keys(got)))
 	}
@@ -183,10 +186,10 @@ func checkLister(t *testing.T, s shared, indexers cache.Indexers) {
 	}
 }
 
-// must returns the object of an answer of a store.
+// must returns the object that a store returned, and panics if there is none.
 func must(obj any, exists bool, err error) any {
 	if err != nil || !exists {
-		panic("not there")
+		panic("the store does not have the object")
 	}
 	return obj
 }
@@ -210,7 +213,7 @@ func storeAndIndexerAreOne(t *testing.T, s shared) {
 		t.Fatal(err)
 	}
 	if _, exists, err := inf.GetIndexer().GetByKey("default/s"); err != nil || !exists {
-		t.Errorf("the indexer has nothing of the store (%v)", err)
+		t.Errorf("the indexer does not have the object of the store (%v)", err)
 	}
 	checkByIndex(t, inf, "1", "s@")
 	if err := inf.GetIndexer().Update(object("s", "2")); err != nil {
@@ -224,13 +227,13 @@ func storeAndIndexerAreOne(t *testing.T, s shared) {
 	runShared(t, inf)
 	for _, name := range []string{"a", "b"} {
 		if obj, _, _ := inf.GetIndexer().GetByKey("default/" + name); obj != cached(t, inf, name) {
-			t.Errorf("store and indexer have not the same %s", name)
+			t.Errorf("the store and the indexer have different objects for %s", name)
 		}
 	}
 }
 
-// seed fills the store of an informer of two with a, of old, and with gone, which
-// the source has not.
+// seed fills the store of an informer with an old version of the object a, and with an object
+// that the source does not have.
 func seed(t *testing.T, inf cache.SharedIndexInformer) {
 	t.Helper()
 	for name, version := range map[string]string{"a": "1000", "gone": "999"} {
@@ -267,9 +270,9 @@ func seededStoreIsCorrected(t *testing.T, s shared) {
 	h.expect(t, "update a@1->a@3")
 }
 
-// toldOfSeed is what a handler that was added before the start hears of seed. Ours
-// tells it what the store holds, so that it hears of no update and no delete of what
-// it has not been told.
+// toldOfSeed returns the events of the seeded objects for a handler that was added before the
+// start. Our informer delivers the stored objects as adds, so the handler knows each object
+// before an update or a delete of it.
 func toldOfSeed(s shared) []string {
 	if s.ours() {
 		return []string{"add a@0 initial", "add gone@-1 initial"}
@@ -302,7 +305,7 @@ func lastVersionFollows(t *testing.T, s shared) {
 		synctest.Wait()
 		got, ofController := inf.LastSyncResourceVersion(), inf.GetController().LastSyncResourceVersion()
 		if short(got) != want || got != ofController {
-			t.Errorf("the last version is %q, and %q of the controller, not %q", got, ofController, want)
+			t.Errorf("the last version is %q, the controller's is %q, want %q", got, ofController, want)
 		}
 	}
 	expect("")
@@ -312,7 +315,7 @@ func lastVersionFollows(t *testing.T, s shared) {
 	expect("3")
 	remove(t, src, "b")
 	expect("4")
-	src.Compact() // takes a version, which only the bookmark brings
+	src.Compact() // uses up a version that only the bookmark has
 	src.Bookmark()
 	expect("5")
 	missing(src, func() { src.Apply(object("a", "3")) })
@@ -347,7 +350,7 @@ func storeVersionFollows(t *testing.T, s shared) {
 func controllerDoesNothing(t *testing.T, s shared) {
 	src := two()
 	inf := s.new(src, 0)
-	inf.GetController().Run(t.Context().Done()) // returns
+	inf.GetController().Run(t.Context().Done()) // returns at once
 	inf.GetController().RunWithContext(t.Context())
 	if n := len(src.Requests()); n != 0 {
 		t.Errorf("the controller made %d requests", n)

@@ -41,8 +41,8 @@ const childEnv = "INFORMER_SHARED_CHILD"
 
 func isChild() bool { return os.Getenv(childEnv) != "" }
 
-// child runs the calling test in a process of its own, where isChild is true, and
-// returns what it writes, and the error with which it ends.
+// child runs the calling test in a new process, in which isChild is true. It returns the
+// output of the process and the error with which it ended.
 func child(t *testing.T, env ...string) (string, error) {
 	t.Helper()
 	var pattern []string
@@ -59,7 +59,7 @@ func panicCrashes(t *testing.T, s shared, at string) {
 	if !isChild() {
 		out, err := child(t)
 		if err == nil || !strings.Contains(out, "panic: of the handler") {
-			t.Errorf("it did not crash of that (%v):\n%s", err, out)
+			t.Errorf("the panic did not crash the process (%v):\n%s", err, out)
 		}
 		if !strings.Contains(out, "the panic handler saw: of the handler") {
 			t.Errorf("the panic handlers were not called:\n%s", out)
@@ -79,7 +79,7 @@ func panicCrashes(t *testing.T, s shared, at string) {
 	})
 }
 
-// panicAt is a hook that panics at an event.
+// panicAt returns a hook that panics at the given event.
 func panicAt(at string) func(string) {
 	return func(event string) {
 		if event == at {
@@ -88,8 +88,8 @@ func panicAt(at string) func(string) {
 	}
 }
 
-// seePanics lets see be called for panics, instead of logging them, for the length
-// of the test.
+// seePanics makes see the only handler of panics until the end of the test, in place of the
+// one that logs them.
 func seePanics(t *testing.T, see func(p any)) {
 	t.Helper()
 	before := utilruntime.PanicHandlers
@@ -118,7 +118,7 @@ func panicIsSkipped(t *testing.T, s shared) {
 	sleepBubble(time.Minute)
 	h.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "update a@3->a@4", "delete b@5")
 	if len(seen) != 1 || <-seen != "of the handler" {
-		t.Error("the panic handlers were not called for it")
+		t.Error("the panic handlers were not called for the panic")
 	}
 	checkShared(t, inf, "a@4")
 }
@@ -139,8 +139,8 @@ func panicOfOneHandler(t *testing.T, s shared) {
 	calm.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4", "update a@4->a@5", "update a@5->a@6")
 	checkSynced(t, "the other handler", true, calmReg)
 	sleepBubble(time.Minute)
-	// Our informer counts a call that panics as done, so that a wait for the handler's
-	// sync ends.
+	// Our informer counts a call that panics as done. Otherwise a wait for the handler's sync
+	// would never end.
 	checkSynced(t, "the handler that panics", s.ours(), panicsReg)
 	if n := len(panics.take()); n != 6 {
 		t.Errorf("the handler that panics got %d calls", n)
@@ -151,7 +151,7 @@ func mutationIsFound(t *testing.T, s shared, of string) {
 	if !isChild() {
 		out, err := child(t, "KUBE_CACHE_MUTATION_DETECTOR=true")
 		if err == nil || !strings.Contains(out, "ConfigMap modified") || strings.Contains(out, "DATA RACE") {
-			t.Errorf("it did not crash of that (%v):\n%s", err, out)
+			t.Errorf("the change did not crash the process (%v):\n%s", err, out)
 		}
 		return
 	}
@@ -163,7 +163,7 @@ func mutationIsFound(t *testing.T, s shared, of string) {
 func mutationIsNot(t *testing.T, s shared) {
 	if !isChild() {
 		if out, err := child(t, "KUBE_CACHE_MUTATION_DETECTOR=true"); err != nil {
-			t.Errorf("it crashed (%v):\n%s", err, out)
+			t.Errorf("the process crashed (%v):\n%s", err, out)
 		}
 		return
 	}
@@ -182,7 +182,7 @@ func detect(t *testing.T, s shared, mutate func(cache.SharedIndexInformer)) {
 		remove(t, src, "c")
 		sleepBubble(time.Minute)
 		mutate(inf)
-		src.Apply(object("d", "1")) // it has to follow the change, or that is a race
+		src.Apply(object("d", "1")) // must come after mutate, to avoid a data race
 		sleepBubble(time.Minute)
 	})
 }

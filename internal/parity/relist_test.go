@@ -71,7 +71,7 @@ func relistKnowsTheLastState(t *testing.T, s shared) {
 	missMuch(t, src)
 	tomb, ok := (<-bare).(cache.DeletedFinalStateUnknown)
 	if !ok || tomb.Key != "default/b" || tomb.Obj != last {
-		t.Errorf("the tombstone is %v, with the object that was known: %t", tomb, tomb.Obj == last)
+		t.Errorf("the tombstone is %v, its object is the last known one: %t", tomb, tomb.Obj == last)
 	}
 }
 
@@ -93,7 +93,8 @@ func relistFindsAnother(t *testing.T, s shared) {
 		src.Apply(object("b", "2"))
 	})
 	if s.ours() {
-		// Another UID is another object: the delete of the first is not missed.
+		// An object with another UID is another object, so the delete of the first one is
+		// delivered.
 		h.expect(t, "tombstone a@1", "add a@4", "update b@2->b@5")
 	} else {
 		h.expect(t, "update a@1->a@4", "update b@2->b@5")
@@ -121,8 +122,9 @@ func relistAfterRefusals(t *testing.T, s shared) {
 	checkShared(t, inf, "a@4", "c@6")
 }
 
-// client-go tells objects that a list found unchanged to all handlers until it first looks
-// which handlers are due for a resync. Then it tells those that were due. Ours tells all.
+// client-go first delivers an unchanged object of a list to all handlers. Once it has checked
+// which handlers are due for a resync, it delivers such an object only to those that were due.
+// Ours delivers it to all handlers.
 func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 	sharedCases{
 		"to all if there are no resyncs":                 unchangedWithoutResyncs,
@@ -135,28 +137,29 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// unchanged lets the readers of src list it after d, when nothing has changed, and
-// returns whom of the handlers that was told. There must be no resync within a minute
-// of that.
+// unchanged waits for d and makes the readers of src list again, although nothing has changed.
+// It reports for each handler whether it got an event. No resync may be due within a minute
+// after d.
 func unchanged(t *testing.T, src *source, d time.Duration, handlers ...*heard) (told []bool) {
 	t.Helper()
 	sleepBubble(d)
 	for _, h := range handlers {
-		h.take() // resyncs
+		h.take() // drop the resyncs
 	}
 	missing(src, func() {})
 	for _, h := range handlers {
 		events := h.take()
 		told = append(told, len(events) > 0)
 		if len(events) > 1 || len(events) == 1 && !isUnchanged(events[0]) {
-			t.Errorf("a handler was told %q", events)
+			t.Errorf("a handler got %q", events)
 		}
 	}
 	return told
 }
 
-// isUnchanged reports whether an event says that a has not changed. With ours the old
-// and the new object are then the same, as ours does not replace it in the store.
+// isUnchanged reports whether an event says that the object a has not changed. With our
+// informer the old and the new object are the same, because it does not replace the object in
+// the store.
 func isUnchanged(event string) bool { return event == "update a@1->a@1" || event == "resync a@1" }
 
 func unchangedWithoutResyncs(t *testing.T, s shared) {
@@ -164,7 +167,7 @@ func unchangedWithoutResyncs(t *testing.T, s shared) {
 	handlers = append(handlers, late(byDefault), late(time.Minute))
 	for range 3 {
 		if told := unchanged(t, src, 10*time.Minute, handlers...); slices.Contains(told, false) {
-			t.Errorf("told: %v", told)
+			t.Errorf("handlers that got an event: %v", told)
 		}
 	}
 }
@@ -173,7 +176,7 @@ func unchangedBeforeTheFirst(t *testing.T, s shared) {
 	src, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 20*time.Minute, 0)
 	handlers = append(handlers, late(byDefault), late(0))
 	if told := unchanged(t, src, 5*time.Minute, handlers...); slices.Contains(told, false) {
-		t.Errorf("told: %v", told)
+		t.Errorf("handlers that got an event: %v", told)
 	}
 }
 
@@ -186,16 +189,16 @@ func unchangedAfterAResync(t *testing.T, s shared) {
 		want = []bool{true, true, true, true}
 	}
 	if told := unchanged(t, src, time.Minute, handlers...); !slices.Equal(told, want) {
-		t.Errorf("told: %v, want %v", told, want)
+		t.Errorf("handlers that got an event: %v, want %v", told, want)
 	}
 }
 
-// Each list starts client-go's time to the first look again.
+// With each list client-go's time until its first check starts again.
 func unchangedOften(t *testing.T, s shared) {
 	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 0)
 	for range 3 {
 		if told := unchanged(t, src, 6*time.Minute, handlers...); slices.Contains(told, false) {
-			t.Errorf("told: %v", told)
+			t.Errorf("handlers that got an event: %v", told)
 		}
 	}
 }
@@ -212,15 +215,15 @@ func unchangedAfterALateList(t *testing.T, s shared) {
 	release()
 	synctest.Wait()
 	if told := unchanged(t, src, 2*time.Minute, &h); !told[0] {
-		t.Error("not told")
+		t.Error("the handler got no event for the unchanged object")
 	}
 }
 
 func unchangedWatch(t *testing.T, s shared) {
 	src, handlers, _ := runResynced(t, s, 0, byDefault)
 	for range 3 {
-		// A watch that ends at once is taken for a fault, and none ends by itself so soon
-		// that it could have been opened just before.
+		// The reflector treats a watch that ends at once as a fault. After a minute the watch
+		// cannot have been opened just before the disconnect.
 		sleepBubble(time.Minute)
 		src.Disconnect()
 	}
@@ -241,6 +244,6 @@ func unchangedAmongChanges(t *testing.T, s shared) {
 	})
 	events := byObject(handlers[0].take())
 	if len(events) != 3 || !isUnchanged(events[0]) || !slices.Equal(events[1:], []string{"update b@2->b@4", "tombstone c@3"}) {
-		t.Errorf("told %q", events)
+		t.Errorf("the handler got %q", events)
 	}
 }

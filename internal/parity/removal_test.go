@@ -50,7 +50,7 @@ func removedWhileRunning(t *testing.T, s shared) {
 	src.Apply(object("a", "2"))
 	synctest.Wait()
 	wantError(t, false, "remove", inf.RemoveEventHandler(reg))
-	checkSynced(t, "the removed handler", true, reg) // as it was
+	checkSynced(t, "the removed handler", true, reg) // as before the removal
 	src.Apply(object("a", "3"))
 	stays.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3")
 	removed.expect(t, "add a@1 initial", "update a@1->a@2")
@@ -164,7 +164,7 @@ func addedAndRemovedFromACall(t *testing.T, s shared) {
 	other.expect(t, "add a@2 initial")
 	src.Apply(object("a", "3"))
 	synctest.Wait()
-	other.take() // it may or may not have heard of that
+	other.take() // the handler may or may not have got this update
 	src.Apply(object("a", "4"))
 	other.expect(t)
 	h.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4")

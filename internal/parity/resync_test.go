@@ -26,16 +26,17 @@ func TestSharedResyncs(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// about fails the test unless got is want or one off: the phase may differ.
+// about fails the test unless got is want, or one more or less: the phase may differ.
 func about(t *testing.T, who string, want, got int) {
 	t.Helper()
 	if got < want-1 || got > want+1 {
-		t.Errorf("%s was resynced %d times, not %d", who, got, want)
+		t.Errorf("%s was resynced %d times, want %d", who, got, want)
 	}
 }
 
-// runResynced makes an informer of the object a, lets add add handlers to it, runs
-// it and lets the handlers forget the first list.
+// runResynced runs an informer of the object a, with a handler for each of periods, and drops
+// the first events. It returns the source, the handlers, and a function that adds a late
+// handler.
 func runResynced(t *testing.T, s shared, resync time.Duration, periods ...time.Duration) (*source, []*heard, func(period time.Duration) *heard) {
 	t.Helper()
 	src := informertest.NewSource(object("a", "1"))
@@ -133,8 +134,8 @@ func resyncSooner(t *testing.T, s shared) {
 	about(t, "a late handler", 10, handlers[4].resyncs(t))
 }
 
-// client-go resyncs at whole periods of the informer only, and a late handler at most once in
-// each.
+// client-go resyncs only at whole multiples of the informer's period, and a late handler at
+// most once in each period.
 func resyncBetween(t *testing.T, s shared) {
 	_, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 25*time.Minute)
 	handlers = append(handlers, late(time.Minute))
@@ -156,13 +157,13 @@ func resyncOfALateHandler(t *testing.T, s shared) {
 	g := newGate()
 	h := heard{hook: g.wait}
 	handle(t, inf, &h)
-	sleepBubble(25 * time.Minute) // held up in the first call, with resyncs due
+	sleepBubble(25 * time.Minute) // blocked in the first call while resyncs are due
 	close(g.open)
 	sleepBubble(time.Second)
 	events := h.take()
 	for i, event := range events {
 		if initial := event == "add a@1 initial" || event == "add b@2 initial"; initial != (i < 2) {
-			t.Fatalf("the handler was told %q", events)
+			t.Fatalf("the handler got %q", events)
 		}
 	}
 	sleepBubble(10 * time.Minute)
@@ -180,7 +181,7 @@ func resyncNotBeforeTheList(t *testing.T, s shared) {
 	var h heard
 	handle(t, inf, &h)
 	runShared(t, inf)
-	h.take() // what becomes of a seeded object has a case of its own
+	h.take() // another case tests the events of seeded objects
 	sleepBubble(hour)
 	h.expect(t)
 	release()
@@ -198,7 +199,7 @@ func resyncWhileTheSourceIsAway(t *testing.T, s shared) {
 	handlers[0].take()
 	sleepBubble(hour + time.Second)
 	if s.ours() {
-		// It is the handler that is resynced, and not what reads the source.
+		// Our resync belongs to the handler, not to the reflector that reads the source.
 		about(t, "a handler", 60, handlers[0].resyncs(t))
 	} else {
 		handlers[0].expect(t)

@@ -47,7 +47,7 @@ func runEndsWithItsChannel(t *testing.T, s shared) {
 	if !inf.IsStopped() {
 		t.Error("not stopped")
 	}
-	checkSynced(t, "the informer", true, inf) // as it was
+	checkSynced(t, "the informer", true, inf) // as before the stop
 	checkSynced(t, "the handler", true, reg)
 	synctest.Wait()
 	if n := src.Watches(); n != 0 {
@@ -55,7 +55,7 @@ func runEndsWithItsChannel(t *testing.T, s shared) {
 	}
 	src.Apply(object("a", "2"))
 	h.expect(t)
-	checkShared(t, inf, "a@1", "b@2") // what was there can still be read
+	checkShared(t, inf, "a@1", "b@2") // the cache can still be read
 }
 
 func runWithAClosedChannel(t *testing.T, s shared) {
@@ -184,6 +184,6 @@ func stoppedInABackoff(t *testing.T, s shared) {
 	begun := time.Now()
 	stop()
 	if took := time.Since(begun); took > time.Second {
-		t.Errorf("to stop took %v", took)
+		t.Errorf("the stop took %v", took)
 	}
 }

@@ -28,8 +28,8 @@ func TestSharedTransform(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// mark is a transform that can be told from the object, and from being applied to
-// nothing it knows.
+// mark returns a transform that sets an annotation. It leaves any object that is not a config
+// map as it is.
 func mark(with string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if cm, ok := obj.(configMap); ok {
@@ -39,7 +39,7 @@ func mark(with string) cache.TransformFunc {
 	}
 }
 
-// marks is a handler that writes down the marks of what it is told.
+// marks returns a handler that records the mark of each object.
 func marks(into *heard) cache.ResourceEventHandler {
 	markOf := func(obj any) string {
 		if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -97,7 +97,7 @@ func transformLastWins(t *testing.T, s shared) {
 
 func transformsTheType(t *testing.T, s shared) {
 	if s.name == madeWithNew {
-		return // what it holds are config maps
+		return // its informer can hold only config maps
 	}
 	src := two()
 	inf := s.new(src, 0)
@@ -179,13 +179,13 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("not you"))
 
-// refuseLists lets src answer the next times attempts to list it 403.
+// refuseLists makes src answer the next lists with 403. A negative times is for all lists.
 func refuseLists(src *source, times int) {
 	src.SetWatchList(informertest.WatchListRejected)
 	src.Fail(informertest.VerbList, errForbidden, times)
 }
 
-// watchErrors makes an informer that collects what its watch error handler is told.
+// watchErrors returns an informer and the log of its watch error handler.
 func watchErrors(t *testing.T, s shared, src *source) (cache.SharedIndexInformer, *errorLog) {
 	t.Helper()
 	var errs errorLog
@@ -206,12 +206,12 @@ func watchErrorOfAList(t *testing.T, s shared) {
 	runShared(t, inf)
 	got := errs.Take()
 	if len(got) != 1 || !apierrors.IsForbidden(got[0]) || !errors.Is(got[0], errForbidden) {
-		t.Errorf("told %v", got)
+		t.Errorf("the handler got %v", got)
 	}
 	sleepBubble(time.Minute)
 	checkSynced(t, "the informer", true, inf)
 	if got := errs.Take(); len(got) != 0 {
-		t.Errorf("told %v of what succeeded", got)
+		t.Errorf("the handler got %v although the list succeeded", got)
 	}
 }
 
@@ -228,7 +228,7 @@ func watchErrorOfAWatch(t *testing.T, s shared) {
 		src.Disconnect()
 		sleepBubble(time.Minute)
 		if got := errs.Take(); len(got) != 1 || !errors.Is(got[0], err) {
-			t.Errorf("told %v of %s", got, name)
+			t.Errorf("the handler got %v for %s", got, name)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func watchErrorNot(t *testing.T, s shared) {
 		sleepBubble(hour)
 	}
 	if got := errs.Take(); len(got) != 0 {
-		t.Errorf("told %v", got)
+		t.Errorf("the handler got %v", got)
 	}
 }
 
@@ -264,7 +264,7 @@ func watchErrorOfEach(t *testing.T, s shared) {
 	runShared(t, inf)
 	sleepBubble(hour)
 	if got := errs.Take(); len(got) != 3 {
-		t.Errorf("told %v", got)
+		t.Errorf("the handler got %v", got)
 	}
 }
 
@@ -277,7 +277,7 @@ func watchErrorWithContext(t *testing.T, s shared) {
 	wantError(t, false, "SetWatchErrorHandlerWithContext", inf.SetWatchErrorHandlerWithContext(
 		func(ctx context.Context, r *cache.Reflector, err error) {
 			if r == nil || !apierrors.IsForbidden(err) || ctx.Err() != nil {
-				t.Errorf("told %v, with a reflector: %t, with the ctx %v", err, r != nil, ctx.Err())
+				t.Errorf("the handler got %v, with a reflector: %t, and a ctx with the error %v", err, r != nil, ctx.Err())
 			}
 			told <- ctx.Value(key{})
 		}))
@@ -303,10 +303,10 @@ func watchErrorLastWins(t *testing.T, s shared) {
 		func(ctx context.Context, _ *cache.Reflector, err error) { last.Handle(ctx, err) }))
 	runShared(t, inf)
 	if got := errs.Take(); len(got) != 0 {
-		t.Errorf("the first handler was told %v", got)
+		t.Errorf("the first handler got %v", got)
 	}
 	if got := last.Take(); len(got) != 1 {
-		t.Errorf("the last handler was told %v", got)
+		t.Errorf("the last handler got %v", got)
 	}
 }
 

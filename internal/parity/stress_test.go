@@ -24,16 +24,16 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 		"are not called after the informer stopped": loadAndStop,
 	}.inRealTime(t)
 	sharedCases{
-		"lose nothing across relists": loadOfRelists, // a back-off takes no time in a bubble
+		"lose nothing across relists": loadOfRelists, // in a bubble, because a back-off then takes no time
 	}.inBubbles(t)
 }
 
-// witness is a handler that checks each event against those before.
+// witness is a handler that checks each event against the events before it.
 type witness struct {
-	also func() // if set before the handler is added, is called in each call
+	also func() // if not nil, is called in each call; must be set before the handler is added
 
 	mu     sync.Mutex // protects the rest
-	called bool       // and has not returned
+	called bool       // a call is in progress
 	view   map[string]string
 	broken error
 	closed bool
@@ -85,11 +85,11 @@ func (w *witness) apply(what string, before, obj any) error {
 	case w.closed:
 		return errors.New("after the stop")
 	case there == (what == "add"):
-		return fmt.Errorf("there already: %t", there)
+		return fmt.Errorf("the object was known before: %t", there)
 	case m.GetResourceVersion() < known: // all have the same number of digits
 		return fmt.Errorf("after %s", known)
 	case what == "delete" && m.GetResourceVersion() == known:
-		return errors.New("with the version of the last state, not of the delete")
+		return errors.New("with the version of the last state, not with that of the delete")
 	case what == "tombstone" && m.GetResourceVersion() != known:
 		return fmt.Errorf("not the last known state, %s", known)
 	case what == "update" && stateOf(before) != m.GetName()+"@"+short(known):
@@ -105,7 +105,7 @@ func (w *witness) check() {
 	}
 }
 
-// await waits until w has heard of all that src has now, and no longer is in a call.
+// await waits until w has all events of the current state of src, and no call is in progress.
 func (w *witness) await(src *source) {
 	target := map[string]string{}
 	for _, obj := range src.Objects() {
@@ -128,8 +128,8 @@ func (w *witness) close(t *testing.T) {
 	}
 }
 
-// churn lets several goroutines write to src, each its own objects, and returns
-// when all are done.
+// churn lets four goroutines write to src, each to its own objects. It returns when all have
+// finished.
 func churn(src *source, each int, also func(i int)) {
 	var writers sync.WaitGroup
 	for w := range 4 {
@@ -138,7 +138,7 @@ func churn(src *source, each int, also func(i int)) {
 			for i := range each {
 				name := fmt.Sprintf("%d-%d", w, random.IntN(3))
 				if random.IntN(4) == 0 {
-					_, _ = src.Delete(keyOf(name)) // which may not exist
+					_, _ = src.Delete(keyOf(name)) // the object may not exist
 				} else {
 					src.Apply(object(name, fmt.Sprint(i)))
 				}

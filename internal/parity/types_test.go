@@ -52,8 +52,8 @@ func metadataOf(kind schema.GroupVersionKind, name, value string) *metav1.Partia
 	return m
 }
 
-// checkFollowsType makes an informer of a source with an object a, which change gives
-// a new value, and returns the source and the handler that followed it.
+// checkFollowsType runs an informer of a new source with an object a, makes changes, and
+// checks the handler's events. It returns the source, the handler and the informer.
 func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime.Object, newObject func(name, value string) T) (*informertest.Source[T], *heard, cache.SharedIndexInformer) {
 	t.Helper()
 	src := informertest.NewSource(newObject("a", "1"))
@@ -84,7 +84,7 @@ func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime
 	return src, h, inf
 }
 
-// inject sends an object as an added one to the watches of src.
+// inject sends obj to the watches of src, as an added object.
 func inject[T informer.Object](src *informertest.Source[T], obj runtime.Object) {
 	src.Inject(watch.Event{Type: watch.Added, Object: obj})
 }
@@ -168,8 +168,8 @@ func otherTypes(t *testing.T, s shared) {
 	checkShared(t, inf, "a@1", "b@2", "c@3")
 }
 
-// The objects of client-go's fakes have no resourceVersion, so that all their updates
-// look unchanged.
+// The objects of client-go's fakes have no resourceVersion, so every update looks like no
+// change.
 func TestSharedOverAFakeClientset(t *testing.T) {
 	sharedCases{
 		"hears of updates":                          fakeWithoutResyncs,
@@ -178,8 +178,9 @@ func TestSharedOverAFakeClientset(t *testing.T) {
 	}.inBubbles(t)
 }
 
-// runFake runs an informer over a fake clientset that has the object a, with a handler
-// of each period, and after some time updates a three times.
+// runFake runs an informer of a fake clientset that has the object a, with a handler for each
+// of periods. After 15 minutes it drops the handlers' events, and then updates the object
+// three times.
 func runFake(t *testing.T, s shared, resync time.Duration, periods ...time.Duration) []*heard {
 	t.Helper()
 	client := fake.NewClientset(object("a", "1")).CoreV1().ConfigMaps("default")
