@@ -175,7 +175,7 @@ func (w *torture) join(d deed) {
 			p.mu.Lock()
 			p.trouble.brings = true
 			p.mu.Unlock()
-			w.say("%s is to add another in its next call", p.name)
+			w.say("%s will add another watcher in its next call", p.name)
 			return
 		}
 	}
@@ -212,7 +212,7 @@ func (w *torture) removeOne(d deed) {
 	switch {
 	case p == nil:
 	case d.b%3 == 0:
-		w.say("%s is to leave in its next call", p.name)
+		w.say("%s will leave in its next call", p.name)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.trouble.leaves = true

@@ -187,7 +187,7 @@ func (h *history) look(store *durable) (s standing) {
 }
 
 // bound keeps the source below the bookmark of a store that holds undone changes. Below it,
-// the start of an informer notices that the source went back. Above it, nothing can notice
+// the start of an informer notices that the source went back. At or above it, nothing can notice
 // that. If the source is there already, bound throws the store away, with the events it still
 // owed.
 func (h *history) bound() {

@@ -184,9 +184,9 @@ func (h *history) checkError(l *life, err error) {
 	}
 }
 
-// checkDeletes checks the objects of which the store has neither the object nor a tombstone,
-// and which the store had at the start or some watcher was told of. Every watcher that may
-// have known such an object must have got its delete.
+// checkDeletes looks for objects that are gone without a trace. The store had such an object at
+// the start, or a watcher got an event of it, and now the store has neither the object nor a
+// tombstone. Every watcher that may have known the object must have got its delete.
 func (h *history) checkDeletes(l *life, left standing) {
 	gone := map[types.UID]bool{}
 	note := func(uids map[types.UID]bool) {

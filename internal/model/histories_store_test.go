@@ -136,7 +136,7 @@ func (l *life) note(changes []cache.Transaction, err error) {
 	}
 }
 
-// tombstones returns the tombstones that no watcher may have been told of.
+// tombstones returns the tombstones that some watcher may not have handled.
 func (l *life) tombstones() map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

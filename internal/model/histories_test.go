@@ -42,7 +42,7 @@ func TestHistories(t *testing.T) {
 		n /= 10
 	}
 	var failed, wiped atomic.Int64
-	t.Cleanup(func() { t.Logf("%d histories, %d stores thrown away as wrong beyond notice", n, wiped.Load()) })
+	t.Cleanup(func() { t.Logf("%d histories, %d stores with undetectable undone changes", n, wiped.Load()) })
 	for seed := first; seed < first+n; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()

@@ -252,7 +252,7 @@ type modelFaults struct {
 	refusals map[string]bool // by key: a change may be missing until the next list
 	refused  map[string]bool // by key: a change was refused at some time
 	ever     bool
-	since    time.Time // when the last trouble began or ended
+	since    time.Time // time of the last trouble
 	release  func()
 	slow     bool
 }

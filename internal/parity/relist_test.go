@@ -193,7 +193,7 @@ func unchangedAfterAResync(t *testing.T, s shared) {
 	}
 }
 
-// With each list client-go's time until its first check starts again.
+// Each list restarts the time until client-go's first check.
 func unchangedOften(t *testing.T, s shared) {
 	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault, 0)
 	for range 3 {

@@ -25,6 +25,6 @@ func SleepBubble(d time.Duration) {
 	synctest.Wait()
 }
 
-// Ago returns how long ago t was. It rounds to microseconds, because Health moves a time by one
-// nanosecond so that it differs from the zero time.
+// Ago returns how long ago t was, rounded to microseconds. The informer's stopwatch adds one
+// nanosecond to each time, so that no time is zero; rounding removes this nanosecond.
 func Ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
