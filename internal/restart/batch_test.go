@@ -251,3 +251,43 @@ func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
 		checkView(t, r, src)
 	})
 }
+
+// slowDurable takes 10 ms for each Apply, and notes whenever the informer shows a version that
+// the store does not have yet.
+type slowDurable struct {
+	*durable
+	inf      *ci // nil at first
+	bookmark string
+	calls    int
+	early    []string
+}
+
+func (s *slowDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	time.Sleep(10 * time.Millisecond)
+	if s.calls++; s.inf != nil && s.inf.ResourceVersion() != s.bookmark {
+		s.early = append(s.early, fmt.Sprintf("%s at %s", s.inf.ResourceVersion(), s.bookmark))
+	}
+	err := s.durable.Apply(ctx, changes, bookmark)
+	if err == nil {
+		s.bookmark = bookmark
+	}
+	return err
+}
+
+// The source sends more changes than the inlet has room for, while the store is slow.
+func TestUnderLoadAnInformerShowsNoVersionThatItsDurableDoesNotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		store := &slowDurable{durable: informertest.NewDurable()}
+		inf, r := watched(t, src, options{Store: store})
+		store.inf = inf
+		for i := range 5000 {
+			src.Apply(object(fmt.Sprintf("object-%d", i), "1"))
+		}
+		sleepBubble(hour)
+		checkView(t, r, src)
+		if len(store.early) > 0 || store.calls < 5 {
+			t.Errorf("%d calls of Apply; the informer showed a version of the next batch: %q", store.calls, store.early)
+		}
+	})
+}
