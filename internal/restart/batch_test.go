@@ -39,7 +39,7 @@ func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 		checkView(t, r, src)
 		checkStore(t, inf, src)
 		if got := store.Calls("apply") - n; got != 1 {
-			t.Errorf("applied in %d steps", got)
+			t.Errorf("the store was given the changes in %d batches, not in one", got)
 		}
 		if err := store.Err(); err != nil {
 			t.Error(err)
@@ -49,12 +49,12 @@ func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 			"watch deleted a", "watch added a", "watch added b", "watch updated a", "watch updated b", "watch deleted b",
 		}
 		if diff := cmp.Diff(want, told(r)[2:]); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// holdApply lets an Apply wait until release is called.
+// holdApply makes Apply block until release is called.
 func holdApply(store *durable) (release func()) {
 	hold := make(chan struct{})
 	store.Fail(func(op, _ string) error {
@@ -66,7 +66,8 @@ func holdApply(store *durable) (release func()) {
 	return func() { close(hold) }
 }
 
-// overtaken is a source that has passed a version again between two requests.
+// overtaken is a source that calls pass when it has answered a probe. pass makes changes that
+// bring a restored server past the version of the bookmark again.
 type overtaken struct {
 	*source
 	pass func()
@@ -92,7 +93,7 @@ func TestAServerThatWentBackIsNotTrustedThoughItIsAheadAgain(t *testing.T) {
 		}
 		var errs errorLog
 		inf := newInformer(t, &overtaken{src, func() {
-			src.Apply(object("a", "another 2")) // of the same version
+			src.Apply(object("a", "another 2")) // has the version of the lost update
 			src.Apply(object("b", "2"))
 			src.Apply(object("b", "3"))
 		}}, options{Store: store.Reopen(), ErrorHandler: errs.Handle})
@@ -132,16 +133,16 @@ func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
 		synctest.Wait()
 		checkKept(t, store, src.ResourceVersion(), "a", "b")
 		if diff := cmp.Diff([]string{"initial deleted a", "initial added c"}, told(soon)); diff != "" {
-			t.Errorf("who joined soon was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher that joined early (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"initial added c"}, told(late)); diff != "" {
-			t.Errorf("who joined late was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher that joined late (-want +got):\n%s", diff)
 		}
 		close(block)
 	})
 }
 
-// inOrder is a durable store that notes the keys it is given.
+// inOrder is a durable store that records the names of the objects that Apply is given.
 type inOrder struct {
 	*durable
 	keys []string
@@ -154,8 +155,8 @@ func (s *inOrder) Apply(ctx context.Context, changes []cache.Transaction, bookma
 	return s.durable.Apply(ctx, changes, bookmark)
 }
 
-// A reflector hands on what was streamed in the order of a map, which a store on disk
-// would be slow to take.
+// A reflector passes on a streamed list in the order of a map. A store on disk would be slow
+// to write the objects in that order.
 func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[*corev1.ConfigMap]()
@@ -186,7 +187,7 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		stop := start(t, inf)
 		synctest.Wait()
 		hold, held := make(chan struct{}), true
-		answers := []error{nil, errRefuses, errRefuses} // slow, the batch, and bad alone
+		answers := []error{nil, errRefuses, errRefuses} // for slow, for the batch, and for bad alone
 		store.Fail(func(op, _ string) error {
 			if op != "apply" {
 				return nil
@@ -213,10 +214,10 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		before := inf.ResourceVersion()
 		stop()
 		if got := inf.ResourceVersion(); got != before {
-			t.Errorf("the informer stops at version %s, after %s, which is all that its store has", got, before)
+			t.Errorf("the informer stops at version %s, but its store has reached only %s", got, before)
 		}
 		if diff := cmp.Diff([]string{"initial added slow", "watch updated slow"}, told(r)); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -244,7 +245,7 @@ func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{})
 		synctest.Wait()
 		if !channel.Closed(reg.Synced()) {
-			t.Error("it waits for the store")
+			t.Error("the join waits for the store")
 		}
 		close(hang)
 		synctest.Wait()

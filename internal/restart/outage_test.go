@@ -17,12 +17,15 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Stores that fail for a time, or at random.
+// Tests with stores that fail for a time or at random.
 
-// sequences returns a name for each way in which an object that is there at first
-// ("y") or not ("n") can change three times, by being written (w), deleted (d) or
-// written so that Transform fails (t), and for each subset of the first three
-// times that the store is asked for something: "y-wdw-5" is the first and the third.
+// sequences returns names of objects. Each name describes what happens to its object:
+//   - y or n: whether the object exists at first.
+//   - Three changes: w is a write, d a delete, t a write for which Transform fails.
+//   - A bit mask of the first three operations of the store at which the test may interfere.
+//
+// For example, y-wdw-5 exists at first, is written, deleted and written again, and the test
+// may interfere with the first and the third operation.
 func sequences() []string {
 	var names []string
 	for _, there := range "yn" {
@@ -36,8 +39,8 @@ func sequences() []string {
 	return names
 }
 
-// refusals are ways in which a store fails for the objects of sequences. asked
-// says whether it is one of the times that it should.
+// refusals are ways in which a store fails for the objects of sequences. Each call of asked
+// counts one operation, and reports whether the bit mask of the object includes it.
 var refusals = map[string]func() func(op, name string, asked func() bool) error{
 	"a write is refused": func() func(string, string, func() bool) error {
 		return func(op, _ string, asked func() bool) error {
@@ -47,7 +50,7 @@ var refusals = map[string]func() func(op, name string, asked func() bool) error{
 			return nil
 		}
 	},
-	"a look is refused": func() func(string, string, func() bool) error {
+	"a get is refused": func() func(string, string, func() bool) error {
 		return func(op, _ string, asked func() bool) error {
 			if op == "get" && asked() {
 				return errRefuses
@@ -55,13 +58,14 @@ var refusals = map[string]func() func(op, name string, asked func() bool) error{
 			return nil
 		}
 	},
-	"a write fails and is refused then":             failThen(errDown, "write", errRefuses),
-	"a write takes effect, fails and is refused":    failThen(afterwards{errDown}, "write", errRefuses),
-	"a write takes effect, fails and is invisible":  failThen(afterwards{errDown}, "get", errRefuses),
-	"a write takes effect and fails, and once more": failThen(afterwards{errDown}, "write", afterwards{errDown}),
+	"a write fails and is then refused":               failThen(errDown, "write", errRefuses),
+	"a write takes effect, fails and is then refused": failThen(afterwards{errDown}, "write", errRefuses),
+	"a write takes effect, fails and cannot be read":  failThen(afterwards{errDown}, "get", errRefuses),
+	"a write takes effect and fails, twice":           failThen(afterwards{errDown}, "write", afterwards{errDown}),
 }
 
-// failThen lets a write fail with first, and the next write, or look, with then.
+// failThen makes a write fail with first, and then the next operation of the kind next, a
+// write or a get, with then.
 func failThen(first error, next string, then error) func() func(string, string, func() bool) error {
 	return func() func(string, string, func() bool) error {
 		failed := map[string]bool{}
@@ -100,8 +104,9 @@ func TestWhateverIsRefusedOfManyChangesAtOnceStoreAndWatchersAgree(t *testing.T)
 	}
 }
 
-// sequencesThrough lets all sequences pile up in front of a store that refuses
-// some. Then each object is written or deleted.
+// sequencesThrough makes the changes of all sequences while the store is blocked, so that they
+// wait in the queue. The store then refuses some of them. At the end, each object is written
+// or deleted.
 func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, name string, asked func() bool) error, way, then string) {
 	all := sequences()
 	tr := newTrial(t, queue)
@@ -173,7 +178,7 @@ func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, na
 
 func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
 	for _, decodes := range []bool{false, true} {
-		for _, kind := range []string{"versioned", "plain"} { // as the objects of fakes
+		for _, kind := range []string{"versioned", "plain"} { // plain: no UID and no version, like the objects of fakes
 			t.Run(fmt.Sprintf("%s, decoding %v", kind, decodes), func(t *testing.T) {
 				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 					tr := runTrial(t, queue)
@@ -205,8 +210,8 @@ func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
 	}
 }
 
-// TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas lets everything happen
-// at random. The recorders check each event against those before it.
+// TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas makes random changes over a store
+// that fails at random. The recorders check each event against the earlier ones.
 func TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas(t *testing.T) {
 	runs := 8
 	if testing.Short() {
@@ -229,7 +234,7 @@ func atRandom(t *testing.T, queue informer.QueueKind, seed uint64) {
 		if rnd.IntN(2) == 0 {
 			name = fmt.Sprint("old", n)
 		}
-		old := object(name, "old") // the store has it from earlier
+		old := object(name, "old") // in the store before the start
 		old.UID, old.ResourceVersion = types.UID(name), "1"
 		_ = tr.store.Add(old)
 	}
@@ -287,10 +292,10 @@ func atRandom(t *testing.T, queue informer.QueueKind, seed uint64) {
 	tr.relist()
 }
 
-// moody returns what makes a store refuse a tenth of all operations, and fail for
-// a fifth, half of them after they took effect. It does not refuse a write that it
-// has left in doubt and refused to be looked at for: who writes, fails, does not
-// say what came of it, and then refuses for good, cannot be helped.
+// moody returns functions that make a store refuse a tenth of all operations and fail a fifth
+// of them, half of these after they took effect. It does not refuse a write if an earlier write
+// of the same object failed and the get that was to show its outcome was refused too. No
+// informer can cope with such a store.
 func moody(rnd *rand.Rand) (fail, after func(op, key string) error) {
 	doubt, unseen := map[string]bool{}, map[string]bool{}
 	failed := func(op, key string) error {
@@ -324,11 +329,11 @@ func moody(rnd *rand.Rand) (fail, after func(op, key string) error) {
 	return fail, after
 }
 
-// flaky lets three of ten operations fail, half of them after they took effect.
+// flaky makes three of ten operations fail, half of them after they took effect.
 func flaky() (fail, after func(op, key string) error) {
 	rnd := rand.New(rand.NewPCG(3, 30))
 	fail = func(string, string) error {
-		if rnd.IntN(1000) < 163 { // twice, that is 30 %
+		if rnd.IntN(1000) < 163 { // drawn before and after the operation: 30 % together
 			return errDown
 		}
 		return nil
@@ -336,7 +341,7 @@ func flaky() (fail, after func(op, key string) error) {
 	return fail, fail
 }
 
-// downAtFirst lets the first thousand operations fail.
+// downAtFirst makes the first thousand operations fail.
 func downAtFirst() (fail, after func(op, key string) error) {
 	n := 0
 	fail = func(string, string) error {
@@ -435,11 +440,11 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 			change(each / 20)
 		}
 		caughtUp()
-		src.Compact() // so that it does not keep them all
+		src.Compact() // otherwise the source keeps all events
 	}
 	synctest.Wait()
 	if lost := happened - len(first.Events()); lost < 0 || lost > relists*each/10 {
-		t.Errorf("told %d events of %d changes", len(first.Events()), happened)
+		t.Errorf("the watcher got %d events for %d changes", len(first.Events()), happened)
 	}
 	for _, r := range all {
 		checkView(t, &r.recorder, src)
@@ -452,8 +457,8 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 	checkStore(t, inf, src)
 }
 
-// growing is a recorder that counts the events whose object is not newer than that
-// of the event before.
+// growing is a recorder that counts the events whose object is not newer than in its previous
+// event.
 type growing struct {
 	recorder
 	back int
@@ -474,7 +479,7 @@ func newGrowing() *growing {
 	return g
 }
 
-// startQuietly runs inf, without a log, until the test ends.
+// startQuietly runs inf until the test ends and discards its log.
 func startQuietly(t *testing.T, inf *ci) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), klog.Logger{}))

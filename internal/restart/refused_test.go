@@ -17,15 +17,15 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Changes that a store refuses for good.
+// Tests with changes that a store refuses for good.
 
-var errRefuses = fmt.Errorf("the store will not have it: %w", informer.ErrPermanent)
+var errRefuses = fmt.Errorf("the store refuses it: %w", informer.ErrPermanent)
 
-// afterwards is a failure of an operation that has taken effect.
+// afterwards is the error of an operation that has taken effect nevertheless.
 type afterwards struct{ error }
 
-// trial is an informer over a store that answers as the test says. Watchers join
-// whenever the test looks at it, and each must know the state of the store.
+// trial is an informer over a store that gives the answers that the test defines. Whenever the
+// test compares states, more watchers join. Every watcher must know the state of the store.
 type trial struct {
 	*ci
 	t       *testing.T
@@ -35,11 +35,11 @@ type trial struct {
 	first   *recorder // registered before Run
 	all     []*recorder
 	answers map[string][]error // by "operation name", each used once; protected by store.mu
-	late    error              // of the operation under way
-	closed  bool               // the gate; protected by store.mu
+	late    error              // the error to return after the operation under way
+	closed  bool               // the store fails for the object "gate"; protected by store.mu
 }
 
-// newTrial returns a trial that does not run yet.
+// newTrial returns a trial whose informer does not run yet.
 func newTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial {
 	t.Helper()
 	tr := &trial{t: t, src: informertest.NewSource(objs...), store: newPlainStore(), answers: map[string][]error{}}
@@ -87,7 +87,7 @@ func (tr *trial) before(op, key string) error {
 	return tr.now(queue[0])
 }
 
-// now returns err unless it is to come afterwards.
+// now returns err, or nil if err is an afterwards: that one is returned after the operation.
 func (tr *trial) now(err error) error {
 	if late := (afterwards{}); errors.As(err, &late) {
 		tr.late, err = late.error, nil
@@ -95,21 +95,21 @@ func (tr *trial) now(err error) error {
 	return err
 }
 
-// answer lets the next times that op, such as "add a", is tried return errs.
+// answer makes the next attempts of op, such as "add a", return errs, one error each.
 func (tr *trial) answer(op string, errs ...error) {
 	tr.store.Mu.Lock()
 	defer tr.store.Mu.Unlock()
 	tr.answers[op] = append(tr.answers[op], errs...)
 }
 
-// pileUp lets the store fail for another object while changes are made, so that
-// the queue has all of them when it works again.
+// pileUp makes the store fail for the object "gate" while changes runs. All changes are in the
+// queue when the store works again.
 func (tr *trial) pileUp(changes func()) {
 	tr.shutGate(true)
 	tr.src.Apply(object("gate", tr.src.ResourceVersion()))
 	synctest.Wait()
 	changes()
-	sleepBubble(time.Minute) // a relist takes its time
+	sleepBubble(time.Minute) // time for a relist
 	tr.shutGate(false)
 	tr.agree()
 }
@@ -120,7 +120,7 @@ func (tr *trial) shutGate(shut bool) {
 	tr.closed = shut
 }
 
-// missed lets changes be made that no watch shows: a relist finds them.
+// missed makes changes that no watch reports, and then a relist that finds them.
 func (tr *trial) missed(changes func()) {
 	tr.src.Mute(true)
 	synctest.Wait()
@@ -140,18 +140,18 @@ func (tr *trial) join(opts informer.WatcherOptions) *recorder {
 	tr.t.Helper()
 	r := &recorder{}
 	if opts.MaxBacklog == 0 {
-		opts.MaxBacklog = -1 // to prove every event
+		opts.MaxBacklog = -1 // no merging: each event must come
 	}
 	addWatcher(tr.t, tr.ci, r, opts)
 	tr.all = append(tr.all, r)
 	return r
 }
 
-// agree lets everything happen that is due, and fails the test unless the store
-// and every watcher, one that joins now included, have the same state.
+// agree waits until the informer is idle. It fails the test unless every watcher, including the
+// two that join now, has the state of the store.
 func (tr *trial) agree() {
 	tr.t.Helper()
-	tr.join(informer.WatcherOptions{}) // may come in the middle of something
+	tr.join(informer.WatcherOptions{}) // may join while changes are being applied
 	sleepBubble(time.Minute)
 	tr.join(informer.WatcherOptions{})
 	synctest.Wait()
@@ -172,8 +172,8 @@ func (tr *trial) agree() {
 	}
 }
 
-// expect agrees, and fails the test unless exactly those events were told since the
-// last time.
+// expect calls agree, and fails the test unless the first watcher got exactly the wanted events
+// since the last call of expect.
 func (tr *trial) expect(want ...string) {
 	tr.t.Helper()
 	tr.agree()
@@ -191,16 +191,16 @@ func (tr *trial) last(n int) event {
 	return events[len(events)-n]
 }
 
-// reported fails the test unless the errors since its last call are those of want, such as
-// "add a failed" or "add a refused at 2". Health must count as many refused changes so far as
-// refused says.
+// reported fails the test unless the errors since its last call are want. For example,
+// "add a refused at 2" means that the second attempt to add a was refused. refused is the
+// number of refused changes that Health must show.
 func (tr *trial) reported(refused int, want ...string) {
 	tr.t.Helper()
 	var got []string
 	for _, err := range tr.errs.Take() {
 		var failed *informer.StoreError
 		if !errors.As(err, &failed) {
-			continue // a Transform's
+			continue // an error of Transform
 		}
 		s := failed.Op + " " + strings.TrimPrefix(failed.Key, "default/") + " failed"
 		if failed.GaveUp {
@@ -220,8 +220,8 @@ func (tr *trial) reported(refused int, want ...string) {
 	}
 }
 
-// relist lets the informer list, with a store that works, and fails the test
-// unless everybody then has what the source has.
+// relist makes the informer list over a store that works. It fails the test unless the store
+// and all watchers then have the state of the source.
 func (tr *trial) relist() {
 	tr.t.Helper()
 	tr.store.Mu.Lock()
@@ -240,7 +240,7 @@ func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
 		tr.expect()
 		tr.reported(1, "add a refused at 1")
 		if _, exists, err := tr.Get(keyOf("a")); exists || err != nil {
-			t.Errorf("Get of what was refused: %v, %v", exists, err)
+			t.Errorf("Get of a refused object: %v, %v", exists, err)
 		}
 		tr.src.Apply(object("a", "2"))
 		tr.expect("added a")
@@ -329,7 +329,7 @@ func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
 		tr.expect("deleted missed")
 		for n := range 2 {
 			if e := tr.last(n + 1); !e.FinalStateUnknown || e.Origin != informer.OriginRelist || e.Old.Data["value"] != "1" {
-				t.Errorf("a delete that only the relist could make came as %+v", e)
+				t.Errorf("the delete that the relist found came as %+v", e)
 			}
 		}
 		if got := tr.Health().Refused; got != 4 {
@@ -376,7 +376,7 @@ func TestWhatShouldBeGoneAndIsCreatedAgainIsADeleteAndAnAdd(t *testing.T) {
 		tr.expect("deleted a", "added a")
 		tr.reported(1, "delete a refused at 1")
 
-		tr.answer("update a", errRefuses) // of a delete and an add, neither
+		tr.answer("update a", errRefuses) // refuses the delete and the add together
 		tr.missed(func() {
 			tr.delete("a")
 			tr.src.Apply(object("a", "3"))
@@ -437,8 +437,7 @@ func TestWhatAStoreHeldBeforeRunAndWillNotGiveUpIsTriedAgain(t *testing.T) {
 	})
 }
 
-// ownKeys is a store that keys objects by UID. When it is first looked at after an
-// add, it fails.
+// ownKeys is a store with UIDs as keys. The first get after an add fails.
 type ownKeys struct {
 	cache.Store
 	added, failed bool
@@ -481,7 +480,7 @@ func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
 func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		tr := newTrial(t, queue, object("a", "1"))
-		tr.answer("get a", nil, errDown) // the second is the look
+		tr.answer("get a", nil, errDown) // the second get checks that the object can be found by its key
 		tr.answer("get b", nil, errRefuses)
 		tr.answer("add c", afterwards{errDown})
 		informertest.Run(t, tr.ci)

@@ -20,9 +20,9 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// What TestHistories has found, each by itself.
+// Faults that TestHistories has found, one test for each.
 
-// bury makes tombstones in a store, of objects of that name.
+// bury adds tombstones to store: one for each of uids, all of objects called name.
 func bury(t *testing.T, store *durable, name string, uids ...types.UID) {
 	t.Helper()
 	for _, uid := range uids {
@@ -48,7 +48,7 @@ func TestEachOfSeveralTombstonesOfANameIsTold(t *testing.T) {
 				informertest.Run(t, inf)
 				synctest.Wait()
 				if got := told(r); len(got) != 4 || got[3] != "initial added a" {
-					t.Errorf("the watcher was told %v", got)
+					t.Errorf("the watcher got %v", got)
 				}
 			})
 		})
@@ -69,7 +69,7 @@ func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 		r := &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}
 		addWatcher(t, inf, r, informer.WatcherOptions{Workers: 2})
 		start(t, inf)
-		sleepBubble(time.Second) // all is deleted, and the workers are at two of them
+		sleepBubble(time.Second) // all objects are deleted; both workers hang in the add of one
 		close(hold)
 		sleepBubble(time.Minute)
 		var deleted []string
@@ -79,15 +79,15 @@ func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 			}
 		}
 		if len(deleted) != 10 {
-			t.Errorf("told of the end of %v", sorted(deleted))
+			t.Errorf("the watcher got deletes only of %v", sorted(deleted))
 		}
 		checkView(t, r, src)
 		checkKept(t, store, src.ResourceVersion())
 	})
 }
 
-// TestWhatAStopKeepsFromBeingHandledIsToldAgain stops an informer while a watcher has
-// not handled a delete.
+// TestWhatAStopKeepsFromBeingHandledIsToldAgain stops an informer before a watcher has handled
+// a delete. The next process must deliver that delete.
 func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 	blocks := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }
 	fails := func(context.Context, event) error { return errors.New("not yet") }
@@ -96,11 +96,11 @@ func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 		drain time.Duration
 		hook  func(context.Context, event) error
 	}{
-		"a call is interrupted":                   {informer.WatcherOptions{}, 0, blocks},
-		"a call is interrupted that is recovered": {informer.WatcherOptions{RecoverPanics: true}, 0, blocks},
-		"a call is interrupted after a drain":     {informer.WatcherOptions{}, time.Minute, blocks},
-		"a worker is interrupted":                 {informer.WatcherOptions{Workers: 2}, 0, blocks},
-		"a retry is given up":                     {informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Second, 0)}, time.Minute, fails},
+		"a call is interrupted":                     {informer.WatcherOptions{}, 0, blocks},
+		"a call is interrupted, with RecoverPanics": {informer.WatcherOptions{RecoverPanics: true}, 0, blocks},
+		"a call is interrupted after a drain":       {informer.WatcherOptions{}, time.Minute, blocks},
+		"a worker is interrupted":                   {informer.WatcherOptions{Workers: 2}, 0, blocks},
+		"a retry is given up":                       {informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Second, 0)}, time.Minute, fails},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,15 +120,15 @@ func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 				stop()
 				checkKept(t, store, src.ResourceVersion(), "a")
 				if got := told(oneRun(t, src, store.Reopen(), options{})); !slices.Contains(got, "initial deleted a") {
-					t.Errorf("the next was told %v", got)
+					t.Errorf("the watcher of the next process got %v", got)
 				}
 			})
 		})
 	}
 }
 
-// stubbornStore refuses to take changes, but never a bookmark alone, whether or not its
-// caller still waits.
+// stubbornStore fails every batch of changes. A bookmark without changes it always takes, even
+// if ctx has ended.
 type stubbornStore struct{ *durable }
 
 func (s stubbornStore) Apply(_ context.Context, changes []cache.Transaction, bookmark string) error {
@@ -169,7 +169,7 @@ func TestAfterABatchThatAStopHasCutOffNothingIsAppliedOrTold(t *testing.T) {
 				stop()
 				checkKept(t, store, at)
 				if got := told(r); !slices.Equal(got, []string{"initial added a"}) {
-					t.Errorf("the watcher was told %v", got)
+					t.Errorf("the watcher got %v", got)
 				}
 			})
 		})
@@ -183,20 +183,20 @@ func TestWithoutABookmarkAContentIsNotJudgedByItsVersion(t *testing.T) {
 		_, _ = src.Update(object("a", "2"))
 		store := informertest.NewDurable()
 		oneRun(t, src, store, opts)
-		if err := store.Apply(t.Context(), nil, ""); err != nil { // as after a refusal
+		if err := store.Apply(t.Context(), nil, ""); err != nil { // removes the bookmark, as a refusal does
 			t.Fatal(err)
 		}
 		store = store.Reopen()
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = src.Update(object("a", "3")) // of the version that the store has
+		_, _ = src.Update(object("a", "3")) // gets the version that the object in the store has
 		r := oneRun(t, src, store, opts)
 		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
 			t.Errorf("a is %q", got)
 		}
 		if got := told(r); len(got) != 3 {
-			t.Errorf("what has not changed was told too: %v", got)
+			t.Errorf("the watcher got events without a change: %v", got)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestTombstonesThatCannotBeReadDoNotMoveTheState(t *testing.T) {
 		src := informertest.NewSource(numbered(5)...)
 		store := informertest.NewDurable()
 		store.Fail(func(op, _ string) error {
-			if op == "tombstones" && store.Calls(op) > 1 { // the first is of the informer itself
+			if op == "tombstones" && store.Calls(op) > 1 { // the first call is the informer's own at its start
 				return errors.New("cannot be read")
 			}
 			return nil
@@ -249,7 +249,7 @@ func TestAStoreThatCannotBeReadIsReportedWithItsError(t *testing.T) {
 						t.Errorf("reported: %v", err)
 					}
 				}
-				if diff := cmp.Diff(2, len(got)); diff != "" { // that it fails, and that it is given up
+				if diff := cmp.Diff(2, len(got)); diff != "" { // one for the failure, one when it is given up
 					t.Errorf("reports (-want +got):\n%s", diff)
 				}
 			})
@@ -281,7 +281,7 @@ func TestWithoutABookmarkAContentIsNotJudgedByItsVersionThoughAnotherIsRefused(t
 	})
 }
 
-// hasty is a source that moves on as soon as it has answered the probe.
+// hasty is a source that changes its state as soon as it has answered the probe.
 type hasty struct {
 	*source
 	probed func()
@@ -295,8 +295,9 @@ func (s hasty) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 	return list, err
 }
 
-// TestAServerThatWentBackIsAskedForWhatThereIsNow has a server that was restored come up
-// to the bookmark before it is listed, so that the list does not show what has happened.
+// TestAServerThatWentBackIsAskedForWhatThereIsNow restores a server, which then reaches the
+// version of the bookmark before it is listed. The version of the list alone does not show that
+// the server went back.
 func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
 	bothWays(t, func(t *testing.T, opts options, _ string) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
@@ -320,7 +321,7 @@ func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
 			}
 		}
 		if got := src.Requests()[n+1].Options; got.ResourceVersion != "" || got.ResourceVersionMatch != "" {
-			t.Errorf("it was listed as of %q (%s)", got.ResourceVersion, got.ResourceVersionMatch)
+			t.Errorf("the list was requested as of %q (%s)", got.ResourceVersion, got.ResourceVersionMatch)
 		}
 	})
 }

@@ -19,23 +19,23 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Stores that are read in pages.
+// Tests with stores that are read in pages.
 
-// pagedStore is a Scanner that is nothing else. Its pages are small, whatever it is
-// asked for, and it is never listed.
+// pagedStore is a store that can only be read with Scan: List and ListKeys panic. A page never
+// has more than size objects, whatever limit is requested.
 type pagedStore struct {
 	*informertest.Durable
 	size  int
 	pages atomic.Int64
 	fail  atomic.Bool
-	turn  func(after string) // is called before each page
+	turn  func(after string) // called before each page
 }
 
 func newPagedStore(size int) *pagedStore {
 	return &pagedStore{Durable: informertest.NewDurable(), size: size}
 }
 
-// notDurable hides what makes a Durable of it.
+// notDurable returns the store without the methods of a Durable.
 func (s *pagedStore) notDurable() cache.Store {
 	return struct {
 		cache.Store
@@ -103,7 +103,7 @@ func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
 		}
 		checkStore(t, inf, src)
 		if got := len(founder.Events()); got != 50+2+50 {
-			t.Errorf("told %d events", got)
+			t.Errorf("the first watcher got %d events", got)
 		}
 		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 50 {
 			t.Errorf("found %d by index (%v)", len(found), err)
@@ -116,14 +116,14 @@ func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
 			t.Errorf("All yielded %d", n)
 		}
 		if len(late.Events()) != 50 {
-			t.Errorf("who joined was told %d events", len(late.Events()))
+			t.Errorf("the watcher that joined got %d events", len(late.Events()))
 		}
 	})
 }
 
-// TestJoiningOverPagesIsExact has watchers join while the store is written to between
-// any two pages, with a backlog that merges. The events of each watcher must be consistent
-// and add up to the state of the source.
+// TestJoiningOverPagesIsExact adds watchers while objects change between any two pages. Some of
+// the backlogs merge. The events of each watcher must be consistent and lead to the state of the
+// source.
 func TestJoiningOverPagesIsExact(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
@@ -141,7 +141,7 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 			var mu sync.Mutex
 			over := false
 			paged.turn = func(string) {
-				mu.Lock() // the source and the numbers are in no order of their own
+				mu.Lock() // random is not safe for concurrent use
 				for range random.IntN(6) {
 					if over {
 						break
@@ -207,10 +207,10 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 		src.Apply(object("o001", "2"))
 		_, _ = src.Delete(keyOf("o008"))
 		sleepBubble(time.Minute)
-		checkView(t, early, src) // nobody else waits
+		checkView(t, early, src) // only the late watcher waits
 		select {
 		case <-reg.Synced():
-			t.Error("synced without the rest")
+			t.Error("synced although a page is missing")
 		default:
 		}
 		if _, err := inf.List("", nil); err == nil {
@@ -233,7 +233,8 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// Between attempts, which are up to 5 s apart, the log does not wait for the watcher either.
+// The informer retries the read with pauses of up to 5 s. Events must be merged in the meantime,
+// so that the log does not keep them all.
 func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
 		src := informertest.NewSource(numbered(10)...)
@@ -243,7 +244,7 @@ func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 		informertest.Run(t, inf)
 		<-reg.Synced()
 		paged.fail.Store(true)
-		sleepBubble(2 * time.Minute) // a resync is being tried again, every few seconds
+		sleepBubble(2 * time.Minute) // a resync is due, and is retried every few seconds
 		for i := range 1000 {
 			src.Apply(object("o001", strconv.Itoa(i+2)))
 		}
@@ -273,7 +274,7 @@ func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 		_, _ = src.Delete(keyOf("o008"))
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != 2 {
-			t.Errorf("it does not wait for a later page: %+v", s)
+			t.Errorf("the backlog does not wait for a later page: %+v", s)
 		}
 		stop()
 		checkView(t, r, src)
@@ -293,7 +294,7 @@ func TestWhatWaitsForPagesIsDrained(t *testing.T) {
 		stop()
 		checkView(t, r, src)
 		if got := len(r.Events()); got != 21 {
-			t.Errorf("told %d events", got)
+			t.Errorf("the watcher got %d events", got)
 		}
 	})
 }
@@ -316,7 +317,7 @@ func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
 	})
 }
 
-// indexing is what a cache.Indexer has beside a cache.Store.
+// indexing has the methods that a cache.Indexer adds to a cache.Store.
 type indexing interface {
 	Index(name string, obj any) ([]any, error)
 	IndexKeys(name, value string) ([]string, error)
@@ -338,16 +339,16 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		}{store, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
 		inf := newInformer(t, src, options{Store: indexed})
 		informertest.Run(t, inf)
-		if got := store.Calls("scan"); got != 1 { // whether there is anything
-			t.Errorf("read in %d parts", got)
+		if got := store.Calls("scan"); got != 1 { // one object, to learn whether the store is empty
+			t.Errorf("the store was scanned %d times", got)
 		}
 		if got := inf.Health().Objects; got != -1 {
-			t.Errorf("nobody has counted, and there are %d objects", got)
+			t.Errorf("Health counts %d objects although the store was not counted", got)
 		}
 		_, _ = src.Create(object("new", "1"))
 		synctest.Wait()
 		if got := inf.Health().Objects; got != -1 {
-			t.Errorf("one was added to a number that nobody knows, and there are %d objects", got)
+			t.Errorf("after an add to a store of unknown size Health counts %d objects", got)
 		}
 	})
 }
@@ -371,7 +372,7 @@ func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
 	}
 }
 
-// oddScanner returns a page of what is no object.
+// oddScanner returns a page that contains a string.
 type oddScanner struct{ cache.Store }
 
 func (s oddScanner) Scan(context.Context, string, int) ([]any, error) { return []any{"nothing"}, nil }
@@ -394,7 +395,7 @@ func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
 			}
 		}
 		if got := paged.pages.Load() - before; got != 2 {
-			t.Errorf("read %d pages, not those of the first three objects", got)
+			t.Errorf("read %d pages; the first three objects are on two", got)
 		}
 	})
 }
@@ -410,16 +411,16 @@ func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
 		}
 		paged.fail.Store(false)
 		if view.GetIndexer().GetIndexers()["value"] != nil {
-			t.Error("the index is there")
+			t.Error("the index exists although it could not be filled")
 		}
 		if found, err := inf.ByIndex("value", "1"); err == nil {
-			t.Errorf("found %d by it", len(found))
+			t.Errorf("found %d objects by the index", len(found))
 		}
 		if err := view.AddIndexers(byValue()); err != nil {
 			t.Errorf("AddIndexers, again: %v", err)
 		}
 		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
-			t.Errorf("found %d by it in the end (%v)", len(found), err)
+			t.Errorf("in the end found %d objects by the index (%v)", len(found), err)
 		}
 	})
 }
@@ -434,7 +435,7 @@ func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 		var find sync.WaitGroup
 		paged.turn = func(string) {
 			switch pages.Add(1) {
-			case 1: // of the filling, whose next page fails
+			case 1: // a page for filling the index; its next page fails
 				find.Go(func() {
 					if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
 						t.Errorf("found %d (%v)", len(found), err)
@@ -442,7 +443,7 @@ func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 				})
 				<-reading
 				paged.fail.Store(true)
-			case 2: // of the reading
+			case 2: // a page for ByIndex
 				close(reading)
 				<-dropped
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Stores that hold something, or do something, that one would not expect.
+// Tests with stores of unexpected contents or behaviour.
 
 func TestAnIndexOverAPlainStoreWorksBeforeRun(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{
@@ -28,7 +28,7 @@ func TestAnIndexOverAPlainStoreWorksBeforeRun(t *testing.T) {
 	checkNames(t, "namespace", "a b")(inf.List("default", nil))
 	checkNames(t, "index", "b")(inf.ByIndex("value", "y"))
 	if _, err := inf.ByIndex("unknown", "y"); err == nil {
-		t.Error("an index that does not exist is no error")
+		t.Error("reading by an unknown index returns no error")
 	}
 }
 
@@ -96,12 +96,12 @@ func TestAListingBelongsToTheStore(t *testing.T) {
 			r.Expect(t, "added default/a", "added default/b")
 		}
 		if store.listed == nil || slices.Contains(store.listed, nil) {
-			t.Errorf("the store's own list is %v now", store.listed)
+			t.Errorf("the store's own list was changed to %v", store.listed)
 		}
 	})
 }
 
-// cachingStore returns the same listing again and again once it has two objects.
+// cachingStore returns the same slice from each List once it has two objects.
 type cachingStore struct {
 	cache.Store
 	listed []any
@@ -132,7 +132,7 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 			if op == "get" {
 				return nil
 			}
-			return errors.New("and yet it was written")
+			return errors.New("the object was written, but an error is returned")
 		}
 		store.Mu.Unlock()
 		src.Apply(object("a", "y"))

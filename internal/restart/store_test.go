@@ -31,7 +31,7 @@ func TestAnyStoreWillDo(t *testing.T) {
 		synctest.Wait()
 		src.Mute(true)
 		src.Apply(object("a", "2"))
-		_, _ = src.Delete(keyOf("b")) // found by a relist: a tombstone in the queue
+		_, _ = src.Delete(keyOf("b")) // only the relist finds it: a cache.DeletedFinalStateUnknown in the queue
 		src.Expire()
 		src.Mute(false)
 		r.Expect(t, "updated default/a", "deleted default/b")
@@ -124,9 +124,9 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 			t.Errorf("waiting ended with %v", err)
 		}
 		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("in an hour reported %v", got)
+			t.Errorf("reported in an hour: %v", got)
 		}
-		for range 3 * 2000 { // more than fits between source and store
+		for range 3 * 2000 { // more changes than the informer holds between source and store
 			src.Apply(object("a", fmt.Sprint(len(src.Objects()))))
 		}
 		sleepBubble(time.Minute)
@@ -140,7 +140,7 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 		}
 		got := errs.Take()
 		if len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || !errors.Is(got[0], down) {
-			t.Errorf("when stopped it reported %v", got)
+			t.Errorf("reported at the stop: %v", got)
 		}
 	})
 }
@@ -164,7 +164,7 @@ func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
 		if arrived > writes/4 {
 			t.Errorf("%d of %d changes were taken from a source while the store is down", arrived, writes)
 		}
-		src.Expire() // a list must wait too
+		src.Expire() // a list waits for the store too
 		sleepBubble(hour)
 		if arrived > writes/4 {
 			t.Errorf("%d changes after a relist", arrived)
@@ -190,16 +190,16 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 				return nil
 			})
 		}
-		failFor("first") // until all is queued
+		failFor("first") // until all changes are in the queue
 		src.Apply(object("first", "2"))
 		synctest.Wait()
 		reached := src.Apply(object("a", "2")).ResourceVersion
 		src.Apply(object("b", "2"))
-		last := src.Apply(object("a", "3")).ResourceVersion // DeltaFIFO takes it before b
+		last := src.Apply(object("a", "3")).ResourceVersion // DeltaFIFO returns it before b
 		synctest.Wait()
 		failFor("b")
 		sleepBubble(time.Minute)
-		if got := inf.ResourceVersion(); got > reached { // of the same length
+		if got := inf.ResourceVersion(); got > reached { // both have the same length, so that they compare as strings
 			t.Errorf("with b not stored yet ResourceVersion is %s, past %s", got, reached)
 		}
 		store.SetFail(nil)
@@ -260,13 +260,13 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 		src.Mute(false)
 		sleepBubble(time.Minute)
 		if len(events) != 2 {
-			t.Fatalf("told %v", events)
+			t.Fatalf("the watcher got %v", events)
 		}
 		if e := events[0]; e.Type != informer.EventDeleted || e.FinalStateUnknown || e.Old.ResourceVersion != last.ResourceVersion {
 			t.Errorf("a delete that was seen came as %+v", e)
 		}
 		if e := events[1]; e.Type != informer.EventDeleted || !e.FinalStateUnknown || e.Key() != keyOf("unseen") || e.Old.UID != uid {
-			t.Errorf("a delete of which only the key is known came as %+v", e)
+			t.Errorf("a delete of an object of which only the key is known came as %+v", e)
 		}
 	})
 }
@@ -299,7 +299,7 @@ func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
 				checkNames(t, "index", "a a c")(inf.ByIndex("value", "x"))
 				checkNames(t, "no such namespace", "")(inf.List("nowhere", nil))
 				if _, err := inf.ByIndex("unknown", "x"); err == nil {
-					t.Error("an index that does not exist is no error")
+					t.Error("reading by an unknown index returns no error")
 				}
 				src.Apply(object("c", "y"))
 				_, _ = src.Delete(keyOf("b"))
@@ -358,10 +358,10 @@ func TestAStoreThatHoldsSomethingElseIsReported(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)
 		if _, err := inf.List("", nil); err == nil {
-			t.Error("a listing with another type is no error")
+			t.Error("a listing with an object of another type returns no error")
 		}
 		if _, _, err := inf.Get(keyOf("s")); err == nil {
-			t.Error("an object of another type is no error")
+			t.Error("an object of another type returns no error")
 		}
 		got := errs.Take()
 		if len(got) != 1 || !strings.Contains(got[0].Error(), "Secret") {

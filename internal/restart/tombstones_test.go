@@ -41,7 +41,7 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 			_, _ = src.Delete(keyOf(name))
 			synctest.Wait()
 		}
-		_, _ = src.Create(object("a", "2")) // another one of that name
+		_, _ = src.Create(object("a", "2")) // another object of the same name
 		sleepBubble(time.Minute)
 		if got := inf.Health().Tombstones; got != 2 {
 			t.Errorf("Health has %d tombstones", got)
@@ -70,13 +70,13 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 			slices.Sort(got[:2])
 			slices.Sort(got[2:])
 			if diff := cmp.Diff([]string{"initial deleted a", "initial deleted b", "initial added a", "initial added c"}, got); diff != "" {
-				t.Errorf("the watcher was told (-want +got):\n%s", diff)
+				t.Errorf("events of the watcher (-want +got):\n%s", diff)
 			}
 			checkView(t, r, src)
 		}
 		checkView(t, later, src)
 		if len(later.Events()) != 2 {
-			t.Errorf("who joined later was told %v", told(later))
+			t.Errorf("the watcher that joined later got %v", told(later))
 		}
 		if got := inf.Health().Tombstones; got != 0 {
 			t.Errorf("Health has %d tombstones", got)
@@ -129,14 +129,14 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 				_, _ = src.Delete(keyOf("b"))
 				sleepBubble(10 * time.Second)
 				checkKept(t, store, src.ResourceVersion(), "b")
-				reg.Remove() // nobody is left to be told
+				reg.Remove() // no watcher is left
 				sleepBubble(10 * time.Second)
 				checkKept(t, store, src.ResourceVersion(), "b")
 				heir := &recorder{}
 				addWatcher(t, inf, heir, opts)
 				sleepBubble(10 * time.Second)
 				if diff := cmp.Diff([]string{"initial deleted b"}, told(heir)); diff != "" {
-					t.Errorf("the next watcher was told (-want +got):\n%s", diff)
+					t.Errorf("events of the next watcher (-want +got):\n%s", diff)
 				}
 				checkKept(t, store, src.ResourceVersion(), "b")
 				sleepBubble(time.Minute)
@@ -147,7 +147,7 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 	}
 }
 
-// In a manager, the controllers register after the informer has synced.
+// The handlers register after the informer has synced, as controllers do in a manager.
 func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
@@ -191,7 +191,7 @@ func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 		for _, got := range handlers {
 			slices.Sort(got[:2])
 			if diff := cmp.Diff([]string{"tombstone a@1001", "tombstone b@1002", "add, initial true: c@1003", "delete c@1006"}, got); diff != "" {
-				t.Errorf("a handler was told (-want +got):\n%s", diff)
+				t.Errorf("events of a handler (-want +got):\n%s", diff)
 			}
 		}
 		stop()
@@ -216,7 +216,7 @@ func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
 		_, _ = src.Delete(keyOf("b"))
 		synctest.Wait()
 		stop()
-		checkKept(t, store, src.ResourceVersion(), "a") // not all may have registered
+		checkKept(t, store, src.ResourceVersion(), "a") // kept: more watchers may register
 	})
 }
 
@@ -247,8 +247,8 @@ func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
 	})
 }
 
-// The same object is deleted, comes back with an older state of the server, and is
-// deleted again.
+// An object is deleted, comes back when the server is restored from a backup, and is deleted
+// again.
 func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
@@ -275,7 +275,7 @@ func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.
 		addWatcher(t, inf, heir, informer.WatcherOptions{})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"initial deleted a"}, told(heir)); diff != "" {
-			t.Errorf("the next watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the next watcher (-want +got):\n%s", diff)
 		}
 		sleepBubble(2 * time.Minute)
 		checkKept(t, store, src.ResourceVersion())
@@ -305,11 +305,11 @@ func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreTold(t *testing.T) {
 		}
 		for _, e := range w.Events() {
 			if e.Key().Name == "secret" {
-				t.Errorf("told %v of what is no config map", e.Type)
+				t.Errorf("the watcher got a %v event of an object that is no config map", e.Type)
 			}
 		}
 		if got := inf.Health().Tombstones; got > 1 {
-			t.Errorf("%d tombstones are waited for", got)
+			t.Errorf("Health counts %d tombstones that wait for watchers", got)
 		}
 	})
 }

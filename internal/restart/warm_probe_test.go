@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// oddProbe is a source that answers a probe with something odd, until it is well.
+// oddProbe is a source that answers a probe with answer until well is set.
 type oddProbe struct {
 	*source
 	answer runtime.Object
@@ -30,7 +30,7 @@ func (o *oddProbe) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return o.source.ListWithContext(ctx, opts)
 }
 
-// restarted returns an informer over a store that another one has filled from src.
+// restarted returns an informer over a store that an earlier informer has filled from src.
 func restarted(t *testing.T, src *source, lw cache.ListerWatcher, opts options) (*ci, *recorder) {
 	t.Helper()
 	store := informertest.NewDurable()

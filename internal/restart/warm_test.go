@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// Restarts over a store that outlives the process.
+// Tests of restarts over a store that outlives the process.
 
 func TestAWarmStartListsNothing(t *testing.T) {
 	bothWays(t, func(t *testing.T, opts options, full string) {
@@ -41,12 +41,12 @@ func TestAWarmStartListsNothing(t *testing.T) {
 			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
 		}
 		got := told(r)
-		slices.Sort(got[:3]) // the state is told in no order
+		slices.Sort(got[:3]) // the initial state comes in no order
 		if diff := cmp.Diff([]string{
 			"initial added changed", "initial added deleted", "initial added kept",
 			"watch updated changed", "watch deleted deleted", "watch added created",
 		}, got); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 		checkKept(t, store, src.ResourceVersion())
 	})
@@ -63,7 +63,7 @@ func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
 		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
 		start(t, inf)
 		synctest.Wait()
-		checkStore(t, inf, src) // what is there can be read
+		checkStore(t, inf, src) // the stored objects can be read already
 		if inf.HasSynced() {
 			t.Error("synced without a watch")
 		}
@@ -108,7 +108,7 @@ func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
 				got := told(r)
 				slices.Sort(got[:2])
 				if diff := cmp.Diff([]string{"initial added deleted", "initial added kept", "initial deleted deleted", "initial added created"}, got); diff != "" {
-					t.Errorf("the watcher was told (-want +got):\n%s", diff)
+					t.Errorf("events of the watcher (-want +got):\n%s", diff)
 				}
 				checkKept(t, store, src.ResourceVersion())
 			})
@@ -134,7 +134,7 @@ func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 		got := told(r)
 		slices.Sort(got[:2])
 		if diff := cmp.Diff([]string{"initial added a", "initial added c", "watch updated a"}, got); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 		for _, err := range errs.Take() {
 			var serr *informer.StoreError
@@ -143,13 +143,13 @@ func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 			}
 		}
 		if got := inf.Health().Refused; got != 2 {
-			t.Errorf("%d were refused", got)
+			t.Errorf("Health counts %d refused changes", got)
 		}
-		late := &recorder{} // finds that the log has all that was announced
+		late := &recorder{} // syncs only if the log reaches the position begun
 		reg := addWatcher(t, inf, late, informer.WatcherOptions{})
 		<-reg.Synced()
 		stop()
-		// Something is missing, so that it must be listed again.
+		// The store lacks an object, so it must not keep a bookmark: the next start must list.
 		checkKept(t, store.durable, "")
 		store.durable = store.Reopen()
 		store.takes = true
@@ -180,7 +180,7 @@ func (s *pickyDurable) Apply(ctx context.Context, changes []cache.Transaction, b
 	return s.durable.Apply(ctx, changes, bookmark)
 }
 
-// lagging is a store with a bookmark of before some of its objects.
+// lagging is a store whose bookmark is older than some of its objects.
 type lagging struct {
 	*durable
 	at string
@@ -204,7 +204,7 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 		got := told(r)
 		slices.Sort(got[:2])
 		if diff := cmp.Diff([]string{"initial added a", "initial added b", "watch updated a"}, got); diff != "" {
-			t.Errorf("the watcher was told (-want +got):\n%s", diff)
+			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -272,8 +272,8 @@ func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 	const n = 1500 // more than one batch
 	for name, change := range map[string]func(src *source, name string){
-		"of what it lacks": func(src *source, name string) { _, _ = src.Delete(keyOf(name)) },
-		"of what it has":   func(src *source, name string) { src.Apply(object(name, "2")) },
+		"whose list lacks the objects": func(src *source, name string) { _, _ = src.Delete(keyOf(name)) },
+		"whose list has new versions":  func(src *source, name string) { src.Apply(object(name, "2")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 				if got, err := store.Resume(t.Context()); got != "" || err != nil {
 					t.Errorf("the bookmark is %q (%v)", got, err)
 				}
-				if tombs, _ := store.Tombstones(t.Context()); name == "of what it lacks" && len(tombs) == 0 {
+				if tombs, _ := store.Tombstones(t.Context()); name == "whose list lacks the objects" && len(tombs) == 0 {
 					t.Error("nothing was applied")
 				}
 				oneRun(t, src, store, options{})
@@ -311,7 +311,7 @@ func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 	}
 }
 
-// endless is a store that applies changes until the informer stops.
+// endless is a store whose Apply blocks until the informer stops.
 type endless struct{ *durable }
 
 func (s endless) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
@@ -333,12 +333,12 @@ func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 		synctest.Wait()
 		stop()
 		if got := told(r); len(got) > 0 {
-			t.Errorf("the watcher was told %v", got)
+			t.Errorf("the watcher got %v", got)
 		}
 	})
 }
 
-// If the informer cannot take in a list or a watch whole, the store keeps no bookmark, and the
+// If an informer cannot use a part of a list or of a watch, the store keeps no bookmark, and the
 // next start lists.
 func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
 	broken := func(obj configMap) (configMap, error) {
@@ -354,11 +354,11 @@ func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
 	}{
 		"a transform fails":            {opts: options{Transform: broken}, while: func(src *source) { src.Apply(object("a", "bad")) }},
 		"a transform fails for a list": {opts: options{Transform: broken}, before: func(src *source) { src.Apply(object("b", "bad")) }},
-		"a list has something else": {before: func(src *source) {
+		"a list has an unusable object": {before: func(src *source) {
 			src.SetWatchList(informertest.WatchListRejected)
 			src.InjectListItem(&corev1.ConfigMap{})
 		}},
-		"a watch has something else": {while: func(src *source) {
+		"a watch has an object of another type": {while: func(src *source) {
 			src.Inject(watch.Event{Type: watch.Modified, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x", ResourceVersion: "1003"}}})
 		}},
 		"a list has no version": {before: func(src *source) {
