@@ -65,7 +65,7 @@ func TestAListWithoutAVersionIsReportedOnce(t *testing.T) {
 		p.after(10*time.Second,
 			lines("list as of 0", "watch from ", "list as of 0", "watch from "),
 			lines(`list [a] at ""`, `list [a] at ""`,
-				// The first objects of a watch from no version come in no order.
+				// A watch without a start version sends its first objects in no order.
 				`upsert b, at ""`, `upsert a, at ""`, `upsert a, at "8"`, `upsert c, at "9"`),
 			lines("list failed: the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list"))
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A DeltaFIFO puts a change into the place of an older one of the same object, and so
-// before a list that came in between.
+// A DeltaFIFO puts a change in the place of an older change of the same object. The new change
+// then comes before a list that arrived between the two.
 func TestWhatComesAfterAListIsNotTakenForLacking(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("slow", "1"), object("x", "1"))

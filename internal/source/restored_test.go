@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A server whose etcd was restored from a backup.
+// Tests with a server whose etcd was restored from a backup.
 
 func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 	bothWays(t, func(t *testing.T, opts options, full string) {
@@ -29,7 +29,7 @@ func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
-		// The version of the update that was undone, and another content.
+		// This update has the version of the undone update, but other content.
 		_, _ = src.Update(object("changed", "3"))
 		n := len(src.Requests())
 		var errs errorLog
@@ -51,11 +51,11 @@ func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 
 func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 	for name, cause := range map[string]error{
-		"the watch is tried again": dialing(syscall.ECONNREFUSED), // by the reflector
+		"the watch is tried again": dialing(syscall.ECONNREFUSED), // the reflector retries by itself
 		"listed first":             dialing(errors.New("no route")),
 		"a gateway answers":        apierrors.NewServiceUnavailable("no upstream"),
 		"too many requests":        apierrors.NewTooManyRequests("storage is (re)initializing", 1),
-		"a proxy of its own mind":  errors.New("<html>"),
+		"a proxy sends HTML":       errors.New("<html>"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -71,7 +71,7 @@ func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
 				if err := src.Restore(backup); err != nil {
 					t.Fatal(err)
 				}
-				_, _ = src.Update(object("a", "3")) // again the version that "a" is known with
+				_, _ = src.Update(object("a", "3")) // gets the version that the store has of a
 				sleepBubble(10 * time.Second)
 				server.Gone.Store(false)
 				n := len(src.Requests())
@@ -116,8 +116,7 @@ func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
 	})
 }
 
-// TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays: the second failure is that of the
-// probe.
+// TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays fails watches first, and then the probe.
 func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
@@ -140,8 +139,8 @@ func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 	})
 }
 
-// The list leaves one object wrong: its version is that of a state that was lost. The next
-// event of the object puts it right.
+// After the list, one object is still wrong, because its version is also the version of a lost
+// state. The next event of that object corrects it.
 func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))
@@ -149,23 +148,23 @@ func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
 		_, _ = src.Create(object("undone", "1"))
 		_, _ = src.Update(object("kept", "lost"))
 		inf, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
-		sleepBubble(time.Minute) // a watch that ends at once is a failure
+		sleepBubble(time.Minute) // a watch that ends early would count as a failure
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = src.Delete(keyOf("deleted"))
-		_, _ = src.Update(object("kept", "2")) // of the version of what was lost
+		_, _ = src.Update(object("kept", "2")) // gets the version of the lost update
 		_, _ = src.Create(object("new", "1"))
 		sleepBubble(2 * time.Minute)
 		if r.View()[keyOf("undone")] == nil {
-			t.Error("nothing has failed, and yet what was undone is gone before the list")
+			t.Error("an object whose create was undone is gone before the list, although no request failed")
 		}
 		src.Expire()
 		sleepBubble(2 * time.Minute)
 		if got := r.View(); len(got) != 2 || got[keyOf("kept")] == nil || got[keyOf("new")] == nil {
-			t.Errorf("after the list there is %v", got)
+			t.Errorf("after the list the watcher knows %v", got)
 		} else if value := got[keyOf("kept")].Data["value"]; value != "lost" {
-			t.Errorf("the limit that doc.go tells of is none: kept is %q", value)
+			t.Errorf("kept is %q, so the limit that doc.go documents no longer exists", value)
 		}
 		_, _ = src.Update(object("kept", "3"))
 		synctest.Wait()

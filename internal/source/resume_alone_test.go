@@ -91,7 +91,7 @@ func TestAServerThatHasFailedIsProbedOnceAndGoesOn(t *testing.T) {
 
 func TestAServerThatWasUnreachableIsProbedOnceAndNothingIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		unreachable := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} // the reflector asks again by itself
+		unreachable := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} // the reflector retries by itself
 		p := startAlone(t, aloneOptions(), "",
 			lists("5"), fails(unreachable), lists("8"), ends(modified("a", "8")), ends(modified("a", "9")), sends())
 		p.after(time.Minute,

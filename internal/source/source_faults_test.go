@@ -14,11 +14,11 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// slowly is a source whose events come one by one, each some time after the last.
+// slowly is a source that waits for pause before each event.
 type slowly struct {
 	*fakeSource
 	pause time.Duration
-	last  int // after that many events a stream ends; 0 for never
+	last  int // a stream ends after this many events; 0 for never
 }
 
 func (s slowly) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -66,7 +66,7 @@ func TestAStreamThatIsCutAgainAndAgainIsReportedOnce(t *testing.T) {
 		start(t, inf)
 		sleepBubble(10 * time.Minute)
 		if got := errs.Take(); len(got) != 2 || inf.HasSynced() {
-			t.Errorf("reported in ten minutes: %v, synced %v, %s", got, inf.HasSynced(), asked(src, 0))
+			t.Errorf("reported in ten minutes: %v, synced: %v, the source was asked for: %s", got, inf.HasSynced(), asked(src, 0))
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestAShortWatchNowAndThenIsNoFailure(t *testing.T) {
 		informertest.Run(t, inf)
 		for range 5 {
 			sleepBubble(hour)
-			src.Disconnect() // the next watch is ended at once
+			src.Disconnect() // ends the next watch at once
 			synctest.Wait()
 			sleepBubble(500 * time.Millisecond)
 			src.Disconnect()

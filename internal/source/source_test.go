@@ -124,7 +124,7 @@ func TestAStreamThatStaysSilentIsReplacedByLists(t *testing.T) {
 
 func TestAWatchThatNeverSpeaksOfTheEndOfTheFirstStateIsReplacedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// client-go's documentation shows such a watch, and client-go's informer never syncs with it.
+		// client-go's documentation shows such a watch. client-go's informer never syncs with it.
 		w := watch.NewFake()
 		defer w.Stop()
 		inf := newInformer(t, &cache.ListWatch{
@@ -190,7 +190,7 @@ func TestAListThatHoldsSomethingElse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		item  apiruntime.Object
 		says  string
-		fatal bool // to the list as a whole
+		fatal bool // the whole list fails
 	}{
 		"another type": {secret, "Secret", true},
 		"nil":          {nil, "", false},
@@ -239,7 +239,7 @@ func TestAStreamOfAnotherTypeIsNoEmptyCluster(t *testing.T) {
 	})
 }
 
-// countedWatches counts the watches of a source that are open.
+// countedWatches counts the open watches of a source.
 type countedWatches struct {
 	*informertest.Source[*corev1.Secret]
 	open, most atomic.Int64
@@ -261,15 +261,15 @@ func (c *countedWatches) WatchWithContext(ctx context.Context, opts metav1.ListO
 	return countedWatch{w, sync.OnceFunc(func() { c.open.Add(-1) })}, nil
 }
 
-// The reflector does not stop a stream of which nothing could be taken.
+// The reflector itself does not stop a stream of objects that it cannot use.
 func TestAStreamThatIsRefusedIsStopped(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := &countedWatches{Source: informertest.NewSource(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})}
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
 		start(t, inf)
 		sleepBubble(10 * time.Minute)
-		if most := src.most.Load(); most > 2 { // the one before may be about to end
-			t.Errorf("%d watches were open at a time", most)
+		if most := src.most.Load(); most > 2 { // the watch before it may be about to end
+			t.Errorf("%d watches were open at the same time", most)
 		}
 	})
 }
@@ -309,7 +309,8 @@ func TestNoListAtAllIsReported(t *testing.T) {
 	})
 }
 
-// Fakes: 300 objects, then 500 writes that let others run every 50. Fewer with -short.
+// Tests with client-go's fakes: 300 objects, then 500 writes with a pause after every 50. There
+// are fewer with -short.
 
 func TestAFakeClientsetSyncsAtOnceAndLosesNothing(t *testing.T) {
 	for name, queue := range queues {
@@ -396,7 +397,7 @@ func throughFake(t *testing.T, queue informer.QueueKind, lw cache.ListerWatcher,
 		if err := create(n); err != nil {
 			t.Fatal(err)
 		}
-		if n%50 == 0 { // let it catch up, or the fake's watch, which holds 100 events, panics
+		if n%50 == 0 { // let the informer catch up: a fake's watch panics if more than 100 events wait
 			key := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("o", n)}
 			if err := inf.WaitFor(t.Context(), key, func(_ informer.AnyObject, exists bool) bool { return exists }); err != nil {
 				t.Fatal(err)

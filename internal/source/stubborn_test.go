@@ -22,13 +22,13 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// The sources of these tests answer, but not as an API server does.
+// The sources of these tests do not answer like an API server.
 
 // stubborn is a source whose list has one object, and whose watches do what the test defines
 // in watched.
 type stubborn struct {
 	listErr error
-	version string // of the list
+	version string // version of the list
 	watched func(opts metav1.ListOptions, w *watch.FakeWatcher)
 	lists   atomic.Int64
 	watches atomic.Int64
@@ -183,7 +183,7 @@ func TestAVersionIsNotReachedByTheObjectsThatAWatchFromNoVersionBeginsWith(t *te
 		w := <-watches
 		synctest.Wait()
 		if got := inf.ResourceVersion(); got != "" {
-			t.Errorf("ResourceVersion is %s while objects of other versions are to come", got)
+			t.Errorf("ResourceVersion is %s although more objects of the first state must come", got)
 		}
 		w.Add(at(object("b", "1"), "10"))
 		w.Modify(at(object("b", "2"), "21"))
@@ -208,7 +208,7 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 		})
 		begin := time.Now()
 		err := inf.WaitFor(within(t, 10*time.Second), keyOf("a"), func(configMap, bool) bool {
-			time.Sleep(time.Second) // slower than the writes, so that there is always more to read
+			time.Sleep(time.Second) // slower than the writes, so that events always wait
 			return false
 		})
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 12*time.Second {
@@ -239,18 +239,18 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 		store.Heal()
 		<-inf.Synced()
 		if lists := len(src.Requests()); lists != 2 {
-			t.Errorf("%d requests, not a list and a watch", lists)
+			t.Errorf("%d requests, want one list and one watch", lists)
 		}
 		synctest.Wait()
 		checkView(t, &w, src)
 	})
 }
 
-// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext expects each change to be told soon
-// after its write. Telling changes together saves time only with a fast store.
+// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext expects an event soon after each
+// write. Publishing several changes together saves time only with a fast store.
 func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		const changes, each = 50, 10 * time.Millisecond // time per operation; a change takes two, a get and a write
+		const changes, each = 50, 10 * time.Millisecond // each operation takes 10 ms; a change needs a get and a write
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
 		inf := newInformer(t, src, options{Queue: queue, Store: store})
 		var told []time.Time
@@ -267,13 +267,13 @@ func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
 		}
 		sleepBubble(time.Minute)
 		if len(told) != changes {
-			t.Fatalf("%d events of %d changes", len(told), changes)
+			t.Fatalf("the watcher got %d events for %d changes", len(told), changes)
 		}
 		for n, at := range told {
-			// Two more operations may come first: a get of the first object, to check that it
-			// is found, and the bookmark of the list.
+			// Two more operations may come first: the check that the first object is found by
+			// its key, and the bookmark of the list.
 			if late := at.Sub(begun) - time.Duration(2*n+2)*each; late > 2*each {
-				t.Errorf("change %d was told %v after it was stored", n, late)
+				t.Errorf("the event of change %d came %v after its write", n, late)
 			}
 		}
 	})
@@ -296,16 +296,16 @@ func TestASlowStoreDelaysTheStopByOneChange(t *testing.T) {
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); took > 2*each {
-			t.Errorf("it took %v to stop", took)
+			t.Errorf("stopping took %v", took)
 		}
 		if stored, told := len(store.ListKeys()), len(w.Events()); stored != told || told < 5 {
-			t.Errorf("%d objects are stored, %d were told", stored, told)
+			t.Errorf("%d objects are stored, the watcher got %d", stored, told)
 		}
 	})
 }
 
-// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime also checks that the stored objects
-// are told if the informer is stopped in the meantime.
+// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime also checks that the watcher gets the
+// stored objects if the informer stops in the middle of the list.
 func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
@@ -320,9 +320,9 @@ func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 		stop := start(t, inf)
 		time.Sleep(time.Minute)
 		w.Expect(t, "added default/a")
-		stop() // waits for Transform
+		stop() // Transform must return first
 		if stored, _ := inf.List("", nil); len(stored) != len(w.View()) {
-			t.Errorf("%d objects are stored, %d were told", len(stored), len(w.View()))
+			t.Errorf("%d objects are stored, the watcher got %d", len(stored), len(w.View()))
 		}
 	})
 }
@@ -342,8 +342,8 @@ func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
 	})
 }
 
-// TestAfterTheStopNoFurtherPageIsAskedFor has a source that ignores its ctx. Such a source may
-// answer after the stop, and client-go then requests the next page.
+// TestAfterTheStopNoFurtherPageIsAskedFor has a source that ignores its ctx. If such a source
+// answers after the stop, client-go requests the next page.
 func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
@@ -382,7 +382,7 @@ func TestAStopEndsAWatchThatNobodyReads(t *testing.T) {
 		begun := time.Now()
 		stop()
 		if took, open := time.Since(begun), src.Watches(); took > 0 || open > 0 {
-			t.Errorf("it took %v, and %d watches are open", took, open)
+			t.Errorf("the stop took %v, and %d watches are open", took, open)
 		}
 	})
 }

@@ -24,15 +24,15 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// The tests in *_alone_test.go address a Source without an informer: the server is a script,
-// and the sink writes down everything that it receives.
+// The tests in *_alone_test.go test a Source without an informer. The server follows a script,
+// and the sink records every call.
 
 // answer is the server's answer to one request.
 type answer struct {
 	list  runtime.Object
 	watch watch.Interface
 	err   error
-	hold  <-chan struct{} // the request hangs until hold closes, whatever its ctx says
+	hold  <-chan struct{} // the request hangs until hold is closed, even if its ctx ends
 }
 
 func fails(err error) answer           { return answer{err: err} }
@@ -50,10 +50,10 @@ func page(version, next string, objs ...runtime.Object) answer {
 	return answer{list: list}
 }
 
-// sends answers with a watch that sends events and stays open, and ends with one that ends
-// after them.
+// sends answers with a watch that sends events and stays open.
 func sends(events ...watch.Event) answer { return watches(open(events...)) }
 
+// ends answers with a watch that sends events and ends.
 func ends(events ...watch.Event) answer {
 	w := open(events...)
 	w.Stop()
@@ -68,7 +68,7 @@ func open(events ...watch.Event) *stream {
 	return w
 }
 
-// stream is a watch that sends what is put into it until it is stopped.
+// stream is a watch that sends the events of a channel until it is stopped.
 type stream struct {
 	events chan watch.Event
 
@@ -87,7 +87,7 @@ func (s *stream) Stop() {
 	}
 }
 
-// send reports whether the stream still takes an event.
+// send sends an event, and reports false if the stream has been stopped.
 func (s *stream) send(e watch.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,14 +114,14 @@ func bookmark(version string) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: versioned("", version)}
 }
 
-// complete is the bookmark at the end of a stream of the first state.
+// complete returns the bookmark that ends the initial state of a stream.
 func complete(version string) watch.Event {
 	e := bookmark(version)
 	e.Object.(*corev1.ConfigMap).Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	return e
 }
 
-// play is a Source that runs with a script for a server. After the last answer of the script,
+// play is a running Source whose server follows a script. After the last answer of the script,
 // requests hang until their ctx ends.
 type play struct {
 	t      *testing.T
@@ -129,17 +129,17 @@ type play struct {
 	stop   func() // stops the source and waits for it
 
 	callbacks source.Callbacks
-	tellsAll  bool // with the callbacks that may be nil
+	tellsAll  bool // also sets the callbacks that may be nil
 
 	mu     sync.Mutex    // protects the rest
 	block  chan struct{} // the sink blocks until it is closed; nil for never
 	script []answer
-	asked  []string // each request
-	log    []string // everything that the sink has received
-	told   []string // everything that the callbacks were told
+	asked  []string // all requests
+	log    []string // all calls of the sink
+	told   []string // all calls of the callbacks
 }
 
-// options are a source that lists, and tries again after a second.
+// aloneOptions returns the options of a source that lists and retries after a second.
 func aloneOptions() source.Options {
 	return source.Options{Name: "ConfigMap", ListOnly: true, Backoff: wait.Backoff{Duration: time.Second, Steps: 1000}}
 }
@@ -150,7 +150,7 @@ func streaming() source.Options {
 	return opts
 }
 
-// start runs a source from version, with answers as the script.
+// startAlone runs a source from version. answers are the script of the server.
 func startAlone(t *testing.T, opts source.Options, version string, answers ...answer) *play {
 	t.Helper()
 	p := &play{t: t, script: answers}
@@ -199,7 +199,7 @@ func (p *play) expect(asked, log, told []string) {
 	p.asked, p.log, p.told = nil, nil, nil
 }
 
-// after waits for d, and then expects the same as expect.
+// after waits for d and then calls expect.
 func (p *play) after(d time.Duration, asked, log, told []string) {
 	p.t.Helper()
 	time.Sleep(d)
@@ -222,7 +222,7 @@ func (p *play) goOn(answers ...answer) {
 	p.script = append(p.script, answers...)
 }
 
-// blockSink has the sink block from now on until release is called.
+// blockSink makes the sink block until release is called.
 func (p *play) blockSink() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,5 +311,5 @@ func (p *play) CheckType(obj any) error {
 	return nil
 }
 
-// lines is a shorthand for []string.
+// lines is shorthand for []string.
 func lines(l ...string) []string { return l }

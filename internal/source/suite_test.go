@@ -2,7 +2,7 @@ package source_test
 
 import "github.com/customcacheinformer/informer/internal/testkit"
 
-// Short names of the helpers that the test packages share.
+// Short names for the helpers that the test packages share.
 type (
 	away       = testkit.Away
 	configMap  = testkit.ConfigMap

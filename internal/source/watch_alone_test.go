@@ -23,7 +23,7 @@ func TestAStreamOfTheFirstStateReachesTheSinkAsAList(t *testing.T) {
 		}
 		s := p.source.Status()
 		if !s.Watching || s.LastList.IsZero() || s.LastContact.IsZero() || s.Failure != nil {
-			t.Errorf("while it watches: %+v", s)
+			t.Errorf("while it watches, the status is %+v", s)
 		}
 	})
 }
@@ -31,7 +31,7 @@ func TestAStreamOfTheFirstStateReachesTheSinkAsAList(t *testing.T) {
 func TestASilentStreamIsReplacedByLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startAlone(t, streaming(), "",
-			sends(modified("x", "9")), // no part of a first state
+			sends(modified("x", "9")), // a modified event is no part of the initial state
 			lists("5", versioned("a", "1")), fails(errExpired), lists("7"))
 		p.expect(lines("stream"), nil, nil)
 		p.after(9*time.Second, nil, nil, nil)
@@ -88,7 +88,7 @@ func TestAnErrorInTheStreamIsReportedAndTheServerProbed(t *testing.T) {
 	})
 }
 
-// After a watch that ends at once, the reflector lists.
+// The reflector lists after a watch that ends at once.
 
 func TestWatchesThatEndAtOnceAreAFailureTheThirdTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,11 +135,11 @@ func TestASilentWatchMakesAFailureGood(t *testing.T) {
 		p.after(time.Second, lines("list as of 0", "watch from 5", "probe", "list as of 5", "watch from 5"),
 			lines(`list [] at "5"`, `list [] at "5"`), lines("watch failed: configmaps is forbidden: no"))
 		if f := p.source.Status().Failure; f == nil || f.Op != "watch" {
-			t.Errorf("as soon as the watch is open, %+v fails", f)
+			t.Errorf("as soon as the watch is open, the failure is %+v", f)
 		}
 		p.after(time.Second, nil, nil, nil)
 		if f := p.source.Status().Failure; f != nil {
-			t.Errorf("a second later, %+v fails", f)
+			t.Errorf("a second later the failure is still %+v", f)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func TestAFakesWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
 		p.run(aloneOptions(), "")
 		release := p.blockSink()
 		for range 1000 {
-			fake.Modify(versioned("a", "6")) // would panic if 100 waited
+			fake.Modify(versioned("a", "6")) // panics if 100 events wait
 			synctest.Wait()
 		}
 		release()
@@ -230,7 +230,7 @@ func TestAFakesWatchEndsWithTheSource(t *testing.T) {
 		synctest.Wait()
 		p.stop()
 		if !fake.IsStopped() {
-			t.Error("the fake's watch goes on")
+			t.Error("the fake's watch was not stopped")
 		}
 		if p.source.Status().Watching {
 			t.Error("the source still watches")
@@ -238,7 +238,7 @@ func TestAFakesWatchEndsWithTheSource(t *testing.T) {
 	})
 }
 
-// The bubble fails if the goroutine that reads the fake's watch is left behind.
+// The synctest bubble fails if the goroutine that reads the fake's watch does not end.
 func TestAFakesWatchEndsWithTheSourceThoughEventsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := watch.NewRaceFreeFake()
@@ -252,7 +252,7 @@ func TestAFakesWatchEndsWithTheSourceThoughEventsWait(t *testing.T) {
 		time.AfterFunc(time.Second, release)
 		p.stop()
 		if !fake.IsStopped() {
-			t.Error("the fake's watch goes on")
+			t.Error("the fake's watch was not stopped")
 		}
 	})
 }
@@ -285,13 +285,13 @@ func TestTheSourceStopsDuringABackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := aloneOptions()
 		opts.Backoff.Duration = time.Hour
-		throttled := apierrors.NewTooManyRequests("later", 1) // the reflector itself waits and tries again
+		throttled := apierrors.NewTooManyRequests("later", 1) // the reflector retries by itself
 		p := startAlone(t, opts, "", lists("5"), fails(throttled))
 		p.expect(lines("list as of 0", "watch from 5"), lines(`list [] at "5"`), lines("watch failed: later"))
 		begun := time.Now()
 		p.stop()
 		if took := time.Since(begun); took != 0 {
-			t.Errorf("it took %v to stop", took)
+			t.Errorf("stopping took %v", took)
 		}
 	})
 }
