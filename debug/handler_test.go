@@ -25,7 +25,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// debugged is what the page's JSON says.
+// debugged is the page as JSON.
 type debugged struct {
 	Time      time.Time
 	Informers []debuggedInformer
@@ -65,7 +65,7 @@ func get(h http.Handler, target string, header ...string) *httptest.ResponseReco
 	return answer
 }
 
-// look returns what h says as JSON.
+// look requests the page of h as JSON.
 func look(t *testing.T, h http.Handler) debugged {
 	t.Helper()
 	var d debugged
@@ -75,7 +75,7 @@ func look(t *testing.T, h http.Handler) debugged {
 	return d
 }
 
-// page returns the page, without what stands in it as JSON.
+// page requests the page of h as HTML.
 func page(t *testing.T, h http.Handler) string {
 	t.Helper()
 	answer := get(h, "/debug/informers")
@@ -85,7 +85,7 @@ func page(t *testing.T, h http.Handler) string {
 	return answer.Body.String()
 }
 
-// runGroup runs a group of members until the test is over.
+// runGroup runs a group of members until the test ends.
 func runGroup(t *testing.T, members ...informer.Member) *informer.Group {
 	t.Helper()
 	var group informer.Group
@@ -157,11 +157,11 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 		check("after twenty seconds", map[string]string{"quick": "well", "slow": "behind!", "stuck": "blocked!", "full": "merging!", "failing": "retrying!"})
 		shown := page(t, h)
 		if !strings.Contains(shown, "0 of 1 informer and 4 of 5 watchers need attention.") {
-			t.Error("the page has another summary")
+			t.Error("the page lacks the expected summary")
 		}
-		// Those that need attention come first.
+		// Watchers that need attention come first.
 		if quick := strings.Index(shown, "<bdi>quick<"); quick < strings.Index(shown, "<bdi>stuck<") {
-			t.Error("the watcher that is well comes before one that is not")
+			t.Error("a watcher that is well comes before one that needs attention")
 		}
 		w := look(t, h).Informers[0].Watchers
 		if calls := w[4].Calls; w[4].Name != "stuck" || len(calls) != 1 || !strings.HasPrefix(calls[0], "default/a") {
@@ -176,7 +176,7 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 	})
 }
 
-// The page shows an object that holds up a watcher, however many other events the watcher gets.
+// The page names an object that holds up a watcher, however many other events the watcher gets.
 func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
@@ -199,7 +199,7 @@ func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 			src.Apply(object("good", fmt.Sprint(n)))
 			sleepBubble(time.Second)
 		}
-		for _, w := range look(t, h).Informers[0].Watchers { // at the first look
+		for _, w := range look(t, h).Informers[0].Watchers { // the first request already shows it
 			switch {
 			case w.Name == "failing" && (w.State != "retrying" || len(w.Retries) != 1 || w.Retries[0] != "default/bad" || len(w.Calls) != 0),
 				w.Name == "hanging" && (w.State != "blocked" || len(w.Calls) != 1 || w.Calls[0] != "default/bad"):
@@ -207,7 +207,7 @@ func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 			}
 		}
 		if shown := page(t, h); !strings.Contains(shown, "again later: <bdi>default/bad</bdi>") {
-			t.Error("the page does not say what will be tried again")
+			t.Error("the page does not name the object that will be retried")
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		group := &informer.Group{}
 		h := debug.Handler(group.Health)
 		if shown := page(t, h); !strings.Contains(shown, "There are no informers.") || len(look(t, h).Informers) != 0 {
-			t.Error("an empty group is not shown as one")
+			t.Error("the page does not say that the group is empty")
 		}
 		if err := group.Add(inf); err != nil {
 			t.Fatal(err)
@@ -229,10 +229,10 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 			synctest.Wait()
 			i := look(t, h).Informers[0]
 			if i.State != want || i.Attention != attention || i.Name != "maps" || i.Store != "*informertest.Store" {
-				t.Errorf("it is %q (attention %v), want %q: %+v", i.State, i.Attention, want, i)
+				t.Errorf("the informer is %q (attention %v), want %q: %+v", i.State, i.Attention, want, i)
 			}
 			if shown := page(t, h); !strings.Contains(shown, ">"+want+"</span>") {
-				t.Errorf("the page does not show that it is %q", want)
+				t.Errorf("the page does not show the state %q", want)
 			}
 		}
 		check("not started", false)
@@ -243,7 +243,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		go func() { _ = group.Run(ctx); close(stopped) }()
 		check("cannot sync", true)
 		if shown := page(t, h); !strings.Contains(shown, "connection refused") || !strings.Contains(shown, "1 of 1 informer and 0 of 0 watchers") {
-			t.Error("the page does not say why")
+			t.Error("the page does not show the error")
 		}
 		src.Heal()
 		opened(t, src)
@@ -271,27 +271,27 @@ func TestThePageFollowsForAMinute(t *testing.T) {
 		h := debug.Handler(runGroup(t, inf).Health)
 		watcher := func() debuggedWatcher { return look(t, h).Informers[0].Watchers[0] }
 		if w := watcher(); w.EventsPerSecond != nil || len(w.Backlog) != 1 {
-			t.Errorf("seen once, there is something to compare with: %+v", w)
+			t.Errorf("after one request the page already has a rate or a trail: %+v", w)
 		}
-		for range 1000 { // ten times a second
+		for range 1000 { // ten requests a second
 			sleepBubble(100 * time.Millisecond)
 			watcher()
 		}
 		w := watcher()
 		if n := len(w.Backlog); n < 60 || n > 80 || w.Backlog[0].SecondsAgo > 60 || w.Backlog[0].SecondsAgo < 58 {
-			t.Errorf("there are %d points, the first of %v s ago", n, w.Backlog[0].SecondsAgo)
+			t.Errorf("the trail has %d points, the first from %v s ago", n, w.Backlog[0].SecondsAgo)
 		}
 		if w.EventsPerSecond == nil || *w.EventsPerSecond != 0 {
-			t.Errorf("nothing happens, at a rate of %v", w.EventsPerSecond)
+			t.Errorf("without events the rate is %v", w.EventsPerSecond)
 		}
-		// Seldom asked, it says how it was since.
+		// If requests are rare, the rate is the average since the last one.
 		sleepBubble(30 * time.Second)
 		for n := range 60 {
 			src.Apply(object("a", fmt.Sprint("v", n)))
 		}
 		synctest.Wait()
 		if w := watcher(); w.EventsPerSecond == nil || *w.EventsPerSecond < 1.9 || *w.EventsPerSecond > 2.1 {
-			t.Errorf("60 events in 30 s are %v a second", w.EventsPerSecond)
+			t.Errorf("60 events in 30 s give a rate of %v a second", w.EventsPerSecond)
 		}
 		// Another watcher of the same name starts with a rate of its own.
 		reg.Remove()
@@ -299,14 +299,14 @@ func TestThePageFollowsForAMinute(t *testing.T) {
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
 		synctest.Wait()
 		if w := watcher(); w.EventsPerSecond != nil || len(w.Backlog) != 1 {
-			t.Errorf("another watcher has inherited %+v", w)
+			t.Errorf("a new watcher of the same name starts with the figures of the old one: %+v", w)
 		}
 	})
 }
 
 func TestThePageShowsAHundredWatchersAndTheRestAsJSON(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{})
-	for range 103 { // of one name, too
+	for range 103 { // all of the same name
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
 	}
 	var group informer.Group
@@ -315,14 +315,14 @@ func TestThePageShowsAHundredWatchersAndTheRestAsJSON(t *testing.T) {
 	}
 	h := debug.Handler(group.Health)
 	if shown := page(t, h); strings.Count(shown, "<bdi>w</bdi>") != 100 || !strings.Contains(shown, "3 more watchers are in the") {
-		t.Errorf("it shows %d watchers", strings.Count(shown, "<bdi>w</bdi>"))
+		t.Errorf("the page shows %d watchers", strings.Count(shown, "<bdi>w</bdi>"))
 	}
 	if n := len(look(t, h).Informers[0].Watchers); n != 103 {
 		t.Errorf("the JSON has %d watchers", n)
 	}
 }
 
-// foreign is a Member that is none of ours.
+// foreign is a Member that is not one of this module's informers.
 type foreign struct{ informer.Member }
 
 func (f foreign) Health() informer.Health { return f.Member.Health() }
@@ -336,7 +336,7 @@ func TestThePageShowsWhatIsNoInformerOfOurs(t *testing.T) {
 	}
 	i := look(t, debug.Handler(group.Health)).Informers[0]
 	if i.State != "not started" || i.Store != "in memory" || len(i.Watchers) != 1 || i.Watchers[0].State != "syncing" {
-		t.Errorf("it is shown as %+v", i)
+		t.Errorf("the page shows %+v", i)
 	}
 }
 
@@ -396,12 +396,12 @@ func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(policy, "default-src 'none';") || regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]`).MatchString(strings.ReplaceAll(body, "// ", "")) {
-		t.Errorf("it may load something else: %s", policy)
+		t.Errorf("the policy allows other sources: %s", policy)
 	}
 }
 
-// A watcher may take the last event of the first state and the event after it together. The
-// page must name the object of the call that runs.
+// A watcher may take the last event of its initial state and the next event together. The page
+// must name the object of the call that runs.
 func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
@@ -426,7 +426,7 @@ func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		if w := look(t, h).Informers[0].Watchers[0]; len(w.Calls) != 1 || w.Calls[0] != "default/after" {
-			t.Errorf("it is being called for %q", w.Calls)
+			t.Errorf("the watcher is being called for %q", w.Calls)
 		}
 	})
 }
@@ -440,8 +440,8 @@ func TestAHandlerWithoutAHealthFunctionAnswers503(t *testing.T) {
 	}
 }
 
-// A request that takes long must not add old figures behind newer ones: figures that shrink
-// are those of another watcher.
+// A slow request must not append old figures after newer ones: the page takes figures that
+// shrink for those of another watcher.
 func TestRequestsAtTheSameTimeKeepTheTrailInOrder(t *testing.T) {
 	var asked atomic.Int32
 	began, hold := make(chan struct{}), make(chan struct{})
@@ -463,7 +463,7 @@ func TestRequestsAtTheSameTimeKeepTheTrailInOrder(t *testing.T) {
 	both.Go(func() { look(t, h); close(answered) })
 	select {
 	case <-answered:
-	case <-time.After(50 * time.Millisecond): // it waits for the first, as it should
+	case <-time.After(50 * time.Millisecond): // the second request waits for the first, as it must
 	}
 	close(hold)
 	both.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// hostile are names that would do harm if they were not escaped.
+// hostile holds names that would do harm if the page did not escape them.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'></svg></style></script><iframe>`, `</bdi></table><form>`,
 	`{{.}} ${x} <!-- -->`, "\u202eevil\u2066", "nul\x00byte", "bad\xff\xfeutf8", strings.Repeat("long<b>", 2000), `javascript:alert(1)`,
@@ -63,7 +63,7 @@ func TestThePageShowsNothingOfWhatIsInObjects(t *testing.T) {
 		for _, format := range []string{"html", "json"} {
 			shown := get(h, "/?format="+format).Body.String()
 			if strings.Contains(shown, "swordfish") || !strings.Contains(shown, "default/a") {
-				t.Errorf("as %s it shows what is in the object, or not its key:\n%s", format, shown)
+				t.Errorf("the %s page shows the contents of the object, or lacks its key:\n%s", format, shown)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { informertest.Main(m) }
 
-// Short names of the helpers that the test packages share.
+// Short names for the helpers that the test packages share.
 type (
 	configMap = testkit.ConfigMap
 	event     = testkit.Event

@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// reporting is a Member that says of itself what a test wants.
+// reporting is a Member with a fixed Health.
 type reporting struct {
 	informer.Member
 	health informer.Health
@@ -25,7 +25,7 @@ type reporting struct {
 
 func (r *reporting) Health() informer.Health { return r.health }
 
-// debugOf returns a handler that shows a member with that health.
+// debugOf returns a handler for a group of one member, whose Health is health.
 func debugOf(t *testing.T, health informer.Health) http.Handler {
 	t.Helper()
 	var group informer.Group
@@ -56,7 +56,7 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if i := look(t, h).Informers[0]; i.State != want || i.Attention != attention {
-				t.Errorf("it is %q (attention %v), want %q", i.State, i.Attention, want)
+				t.Errorf("the informer is %q (attention %v), want %q", i.State, i.Attention, want)
 			}
 		}
 		check("syncing", false)
@@ -65,14 +65,14 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 		sleepBubble(time.Minute)
 		src.Disconnect()
 		opened(t, src)
-		src.Disconnect() // the next watch keeps a distance to the last
+		src.Disconnect() // the reflector pauses before the next watch
 		check("between watches", false)
 		check("between watches", false)
 		sleepBubble(time.Minute)
 		check("watching", false)
 		stop()
 		<-stopped
-		for _, w := range look(t, h).Informers[0].Watchers { // who was not told everything needs attention
+		for _, w := range look(t, h).Informers[0].Watchers { // a watcher that missed events needs attention
 			if w.State != "stopped" || w.Attention != (w.Name == "stuck") {
 				t.Errorf("after the stop: %+v", w)
 			}
@@ -80,8 +80,8 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 	})
 }
 
-// TestTheJSONHasTheFieldsThatAreDocumented: those of a Health and of WatcherStats have tests
-// of their own.
+// TestTheJSONHasTheFieldsThatAreDocumented does not check the fields of Health and of
+// WatcherStats, which have their own tests.
 func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("fails", "1"), object("hangs", "1")), options{ErrorHandler: ignore})
@@ -93,7 +93,7 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 		}), informer.WatcherOptions{Workers: 2, Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
 		h := debug.Handler(runGroup(t, inf).Health)
 		get(h, "/?format=json")
-		sleepBubble(10 * time.Second) // a rate needs two looks
+		sleepBubble(10 * time.Second) // a rate needs two requests
 		var answer struct{ Informers []map[string]json.RawMessage }
 		var watchers []map[string]json.RawMessage
 		all := get(h, "/?format=json").Body.Bytes()
@@ -116,7 +116,7 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 			{watchers[0], []string{"attention", "backlog", "calls", "eventsPerSecond", "name", "retries", "state", "stats"}},
 		} {
 			if got := slices.Sorted(maps.Keys(c.got)); !slices.Equal(got, c.want) {
-				t.Errorf("it has %q, want %q", got, c.want)
+				t.Errorf("the fields are %q, want %q", got, c.want)
 			}
 		}
 	})
