@@ -63,8 +63,8 @@ func (f *flood) update(from, to int) {
 	}
 }
 
-// follower checks that the versions of each object rise, and that Old is the object it knows.
-// If blocked is set, its second call waits for that channel.
+// follower checks that the versions of each object rise, and that Old is the New of the event
+// before. If blocked is set, the second call waits until that channel is closed.
 type follower struct {
 	t       *testing.T
 	calls   int
@@ -77,7 +77,7 @@ func newFollower(t *testing.T) *follower { return &follower{t: t, known: map[str
 func (f *follower) handle(_ context.Context, e event) error {
 	known := f.known[e.New.Name]
 	if e.Old != known {
-		f.t.Errorf("%s: Old is of version %s, not what was told before", e.New.Name, e.Old.GetResourceVersion())
+		f.t.Errorf("%s: Old has version %s and is not the New of the event before", e.New.Name, e.Old.GetResourceVersion())
 	}
 	if known != nil && number(e.New) <= number(known) {
 		f.t.Errorf("%s: version %s comes after %s", e.New.Name, e.New.ResourceVersion, known.ResourceVersion)
@@ -110,7 +110,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestABlockedWatcherTakesLittleMemoryAndDelaysNobody plays a case for which client-go needs
+// TestABlockedWatcherTakesLittleMemoryAndDelaysNobody plays a case in which client-go needs
 // 1282 MiB.
 func TestABlockedWatcherTakesLittleMemoryAndDelaysNobody(t *testing.T) {
 	const objects, backlog, limit = 1000, 1024, 8 << 20
@@ -139,21 +139,21 @@ func TestABlockedWatcherTakesLittleMemoryAndDelaysNobody(t *testing.T) {
 					t.Errorf("the heap has grown by %d bytes", grown)
 				}
 				if free.calls != objects+updates || took != 0 {
-					t.Errorf("the other watcher was told %d events, after %v", free.calls, took)
+					t.Errorf("the other watcher got %d events, after %v", free.calls, took)
 				}
 				s := blocked.Stats()
 				if s.Pending > backlog+2*objects+objects || s.Merged < updates-3*objects || s.Delivered != 1 {
-					t.Errorf("of the blocked watcher: %+v", s)
+					t.Errorf("stats of the blocked watcher: %+v", s)
 				}
 				if sum := s.Pending + s.Merged + s.Delivered + s.Failed; sum != objects+updates {
-					t.Errorf("the figures add up to %d", sum)
+					t.Errorf("the stats of the blocked watcher add up to %d events", sum)
 				}
 				close(slow.blocked)
 				synctest.Wait()
 				slow.checkEqual(inf)
 				free.checkEqual(inf)
 				if s := blocked.Stats(); s.Pending != 0 || !s.Synced || s.Delivered != slow.calls {
-					t.Errorf("unblocked: %+v, called %d times", s, slow.calls)
+					t.Errorf("stats after the block: %+v, called %d times", s, slow.calls)
 				}
 			})
 		})
@@ -177,7 +177,7 @@ func TestANegativeMaxBacklogKeepsEveryEvent(t *testing.T) {
 		src.update(objects, objects+updates)
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != objects+updates-1 {
-			t.Errorf("while it is blocked: %+v", s)
+			t.Errorf("while the watcher is blocked: %+v", s)
 		}
 		close(slow.blocked)
 		synctest.Wait()
@@ -198,16 +198,16 @@ func TestTheDefaultBacklogIsBounded(t *testing.T) {
 		start(t, inf)
 		<-inf.Synced()
 		src.update(1, 2)
-		synctest.Wait() // now its second call waits
+		synctest.Wait() // the second call waits now
 		src.update(2, 2+informer.DefaultMaxBacklog)
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != 1+informer.DefaultMaxBacklog || s.Merged != 0 {
-			t.Errorf("with as many waiting as may: %+v", s)
+			t.Errorf("with a full backlog: %+v", s)
 		}
 		src.update(2+informer.DefaultMaxBacklog, 3+informer.DefaultMaxBacklog)
 		synctest.Wait()
 		if s := reg.Stats(); s.Merged == 0 || s.Pending > 300 {
-			t.Errorf("with one more: %+v", s)
+			t.Errorf("with one more event: %+v", s)
 		}
 		close(slow.blocked)
 		synctest.Wait()
@@ -224,18 +224,18 @@ func TestTheStateAWatcherIsToldDoesNotCountForItsBacklog(t *testing.T) {
 		slow := newFollower(t)
 		slow.blocked = make(chan struct{})
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](slow.handle), informer.WatcherOptions{MaxBacklog: backlog})
-		synctest.Wait() // now its second call waits
+		synctest.Wait() // the second call waits now
 		for n := range backlog {
 			src.update((n+1)*objects, (n+1)*objects+1) // updates of the first object
 		}
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != objects+backlog-1 || s.Merged != 0 {
-			t.Errorf("with as many waiting as may: %+v", s)
+			t.Errorf("with a full backlog: %+v", s)
 		}
 		src.update((backlog+1)*objects, (backlog+1)*objects+1)
 		synctest.Wait()
 		if s := reg.Stats(); s.Merged == 0 {
-			t.Errorf("with one more: %+v", s)
+			t.Errorf("with one more event: %+v", s)
 		}
 		close(slow.blocked)
 		synctest.Wait()
@@ -244,7 +244,8 @@ func TestTheStateAWatcherIsToldDoesNotCountForItsBacklog(t *testing.T) {
 }
 
 // TestADeletedAndCreatedObjectShowsBothEvents sends the events through the backlog of a
-// blocked watcher. The same backlog holds an object that the watcher is never told of.
+// blocked watcher. The same backlog holds events of an object that is deleted before
+// the watcher gets its add.
 func TestADeletedAndCreatedObjectShowsBothEvents(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
@@ -279,10 +280,10 @@ func TestADeletedAndCreatedObjectShowsBothEvents(t *testing.T) {
 		synctest.Wait()
 		checkView(t, &r, src)
 		if kinds := kindsOf(r.Events(), "a"); kinds != "added updated deleted added" && kinds != "added deleted added" {
-			t.Errorf("of an object that was created again it was told: %s", kinds)
+			t.Errorf("events of an object that was created again: %s", kinds)
 		}
 		if kinds := kindsOf(r.Events(), "b"); kinds != "added deleted" {
-			t.Errorf("of a deleted one: %s", kinds)
+			t.Errorf("events of a deleted object: %s", kinds)
 		}
 	})
 }
@@ -317,7 +318,7 @@ func TestADeleteThatComesTwiceIsToldOnceToWhoIsBehind(t *testing.T) {
 		src.Inject(watch.Event{Type: watch.Deleted, Object: gone})
 		synctest.Wait()
 		if got := reg.Stats(); got.Merged != 1 || got.Pending != 2 {
-			t.Errorf("while the first call lasts: %+v", got)
+			t.Errorf("during the first call: %+v", got)
 		}
 		close(hold)
 		r.Expect(t, "added default/a", "deleted default/a")

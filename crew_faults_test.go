@@ -66,11 +66,11 @@ func TestNoRetryIsForgotten(t *testing.T) {
 		patience := time.After(5 * time.Minute)
 		for n := 0; n < objects; {
 			select {
-			case <-failed: // these calls had begun before
+			case <-failed: // calls that began before heals was set
 			case <-healed:
 				n++
 			case <-patience:
-				t.Fatalf("round %d: %d of %d objects never came again", round, objects-n, objects)
+				t.Fatalf("round %d: %d of %d objects were never retried", round, objects-n, objects)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
 		src.Apply(object("a", "")) // leaves the outer selection too
 		sleepBubble(time.Hour)
 		if has {
-			t.Error("was not told of the end")
+			t.Error("the watcher did not get the delete")
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestWithRetryAloneThereIsOneCallAtATime(t *testing.T) {
 		var in atomic.Int32
 		call := func() {
 			if in.Add(1) > 1 {
-				t.Error("two calls at once")
+				t.Error("two calls at the same time")
 			}
 			time.Sleep(time.Second)
 			in.Add(-1)
@@ -164,7 +164,7 @@ func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
 		start(t, inf)
 		<-reg.Synced()
 		if got := *last.Load(); got != "2" {
-			t.Errorf("synced and knows %q", got)
+			t.Errorf("synced with value %q, want 2", got)
 		}
 	})
 }
@@ -195,13 +195,13 @@ func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
 		close(release)
 		stop()
 		if took := time.Since(begun); took != 0 {
-			t.Errorf("took %v", took)
+			t.Errorf("stopping took %v", took)
 		}
 	})
 }
 
-// hangingList reads the listing at once, but returns it only when the gate opens. Add fails
-// while full is set.
+// hangingList is a store whose List reads the objects at once. If gate is set, List returns them
+// only when that channel is closed. Add fails while full is set.
 type hangingList struct {
 	cache.Store
 	gate atomic.Pointer[chan struct{}]
@@ -236,7 +236,7 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		sleepBubble(30 * time.Second)
 		gate := make(chan struct{})
 		store.gate.Store(&gate)
-		sleepBubble(40 * time.Second) // the resync is listing now
+		sleepBubble(40 * time.Second) // now the resync lists the store
 		src.Apply(object("b", ""))
 		synctest.Wait()
 		store.full.Store(true)
@@ -246,7 +246,7 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		synctest.Wait()
 		stop()
 		if len(r.View()) != 2 || len(u.told) != 0 {
-			t.Errorf("knows %d objects, undelivered %v", len(r.View()), u.told)
+			t.Errorf("the watcher knows %d objects, undelivered: %v", len(r.View()), u.told)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
 		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
 		stop := start(t, inf)
 		<-inf.Synced()
-		sleepBubble(time.Second / 2) // the failure is still being reported; its retry is already decided
+		sleepBubble(time.Second / 2) // the error handler still runs; the retry is already decided
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); calls != 2 || took > time.Second {

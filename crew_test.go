@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// always retries after one second.
+// always is a Retry function: it retries after one second, without end.
 func always(int, error) (time.Duration, bool) { return time.Second, true }
 
 func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
@@ -27,7 +27,7 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 		r := recorder{Hook: func(_ context.Context, e event) error {
 			mu.Lock()
 			if busy[e.Key().Name] {
-				t.Errorf("called for %s twice at a time", e.Key())
+				t.Errorf("two calls for %s at the same time", e.Key())
 			}
 			busy[e.Key().Name] = true
 			most = max(most, len(busy))
@@ -48,7 +48,7 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 			sleepBubble(time.Millisecond)
 		}
 		if took, want := time.Since(begun), (objects/workers+2)*time.Millisecond; took > want {
-			t.Errorf("%d objects of a millisecond each took %d workers %v", objects, workers, took)
+			t.Errorf("%d objects, 1 ms each, took %d workers %v", objects, workers, took)
 		}
 		for n := range rounds * objects {
 			if n%7 == 6 {
@@ -62,7 +62,7 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 		}
 		sleepBubble(time.Minute)
 		if most != workers {
-			t.Errorf("at most %d objects at once, want %d", most, workers)
+			t.Errorf("%d objects were handled at once, want %d", most, workers)
 		}
 		checkView(t, &r, src)
 		if s := reg.Stats(); s.Pending != 0 || s.OldestWaiting != 0 {
@@ -77,7 +77,8 @@ type attempt struct {
 	what string
 }
 
-// attempts records each call. For each value of an object, it fails as often as failures says.
+// attempts records each call of a watcher. failures holds, for each value of an object, how many
+// calls fail.
 type attempts struct {
 	begun    time.Time
 	failures map[string]int
@@ -103,8 +104,8 @@ func (a *attempts) check(t *testing.T, want ...attempt) {
 	a.made = nil
 }
 
-// retried runs an informer with one watcher, whose calls a records. It returns the source, the
-// registration and the reported errors.
+// retried runs an informer with one watcher, and records the watcher's calls in a. It returns
+// the source, the registration and the reported errors.
 func retried(t *testing.T, queue informer.QueueKind, a *attempts, opts informer.WatcherOptions) (*source, *informer.Registration, *errorLog) {
 	t.Helper()
 	var errs errorLog
@@ -133,7 +134,7 @@ func TestAnObjectThatFailsThreeTimesIsDeliveredAFourth(t *testing.T) {
 		src.Apply(object("b", "2"))
 		synctest.Wait()
 		if s := reg.Stats(); s.Pending != 1 || s.Delivered != 1 {
-			t.Errorf("while one waits: %+v", s)
+			t.Errorf("while one object waits for its retry: %+v", s)
 		}
 		sleepBubble(time.Hour)
 		if len(a.made) != 5 || a.made[1] != (attempt{0, "added b 2"}) {
@@ -311,8 +312,8 @@ func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {
 	})
 }
 
-// TestWhateverFailsTheEndIsRight lets calls fail at random, with and without effect. The calls
-// that took effect must lead to the state of the source.
+// TestWhateverFailsTheEndIsRight makes calls fail at random, some before and some after they took
+// effect. The calls that took effect must lead to the state of the source.
 func TestWhateverFailsTheEndIsRight(t *testing.T) {
 	seeds := 40
 	if testing.Short() {
@@ -379,7 +380,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 	}
 }
 
-// dice is a random generator that any goroutine may use.
+// dice is a random number generator that is safe for concurrent use.
 type dice struct {
 	mu  sync.Mutex // protects rnd
 	rnd *rand.Rand

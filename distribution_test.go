@@ -17,8 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// TestDistributingAllocatesNothingButTheLog distributes to a watcher that keeps up, and to one
-// that is blocked.
+// TestDistributingAllocatesNothingButTheLog has two watchers: one keeps up, one is blocked.
 func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 	const chunks = 50
 	d := newDistribution()
@@ -41,13 +40,13 @@ func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 			d.distribute(one[n%maxChunk : n%maxChunk+1])
 		}
 	})
-	// A chunk takes two allocations. The runtime adds some for goroutines that sleep.
+	// A chunk of the log takes two allocations. The runtime adds some for sleeping goroutines.
 	if most := float64(2*chunks + 10); got > most {
 		t.Errorf("%d events cost %v allocations, more than %v", chunks*maxChunk, got, most)
 	}
 }
 
-// distribution is a processor without the rest of an informer.
+// distribution is a processor without the other parts of an informer.
 type distribution struct {
 	*informerProcessor[pod]
 	ctx  context.Context
@@ -85,7 +84,7 @@ func (d *distribution) updates(n int) []record[pod] {
 
 // BenchmarkDistribution measures the distribution alone, without a source, a queue or a store:
 // one goroutine distributes changes, one at a time, to many watchers that count them.
-// client-go's distribution is called in the way in which its own controller calls it.
+// client-go's distribution is called as its own controller calls it.
 func BenchmarkDistribution(b *testing.B) {
 	for _, watchers := range []int{1, 10, 100, 1000} {
 		for _, side := range []struct {
@@ -149,7 +148,7 @@ func distributeShared(b *testing.B, watchers int) {
 	told.measure(b, func(int) { controller.OnUpdate(obj, obj) })
 }
 
-// withoutStreams is a source that does not stream the initial state.
+// withoutStreams is a source that cannot stream the initial state.
 type withoutStreams struct{ *cache.ListWatch }
 
 func (withoutStreams) IsWatchListSemanticsUnSupported() bool { return true }
@@ -174,7 +173,7 @@ func newTold(b *testing.B, watchers int, add func(*counter)) *told {
 type counter struct {
 	left int
 	all  *sync.WaitGroup
-	_    [112]byte // keeps other counters out of this cache line
+	_    [112]byte // keeps other counters out of the cache line
 }
 
 func (c *counter) count() {

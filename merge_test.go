@@ -19,7 +19,7 @@ import (
 
 type pod = *corev1.Pod
 
-// world makes random events as the log contains them.
+// world makes random records like those of the log.
 type world struct {
 	rnd     *rand.Rand
 	objs    map[string]pod
@@ -58,14 +58,14 @@ func (w *world) step(n int) []record[pod] {
 		return []record[pod]{deleted(), added()}
 	case dice < 5: // a resync
 		return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Origin: OriginResync, Old: old, New: old}}}
-	case dice < 6: // records that watchers are not told
+	case dice < 6: // records without an event
 		return []record[pod]{{kind: recordVoid}, {key: key, unchanged: true, event: Event[pod]{Type: EventUpdated, Old: old, New: old}}}
 	}
 	w.objs[key] = w.object(key, old.UID)
 	return []record[pod]{{key: key, event: Event[pod]{Type: EventUpdated, Old: old, New: w.objs[key]}}}
 }
 
-// view is the state that a watcher derives from the events that it is told.
+// view is the state that a watcher derives from its events.
 type view map[string]pod
 
 func (v view) apply(e Event[pod]) error {
@@ -73,13 +73,13 @@ func (v view) apply(e Event[pod]) error {
 	known := v[key]
 	switch {
 	case e.Type == EventAdded && known != nil:
-		return fmt.Errorf("%s is added and was there", key)
+		return fmt.Errorf("%s is added although the watcher knows it", key)
 	case e.Type == EventAdded && e.Old != nil:
-		return fmt.Errorf("%s is added and has an Old", key)
+		return fmt.Errorf("the add of %s has an Old", key)
 	case e.Type != EventAdded && e.Old != known:
-		return fmt.Errorf("%s is %s, and Old is not what the watcher knows", key, e.Type)
+		return fmt.Errorf("%s is %s, and Old is not the object that the watcher knows", key, e.Type)
 	case e.Type == EventUpdated && e.New.UID != known.UID:
-		return fmt.Errorf("%s was created again, which comes as an update", key)
+		return fmt.Errorf("%s was created again, but the event is an update", key)
 	case e.Type == EventDeleted:
 		delete(v, key)
 	default:
@@ -88,8 +88,8 @@ func (v view) apply(e Event[pod]) error {
 	return nil
 }
 
-// TestABacklogMergesSoThatTheEndIsTheSame reads backlogs of random limits at random moments,
-// and compares the result with the state that a watcher must reach.
+// TestABacklogMergesSoThatTheEndIsTheSame reads backlogs with random limits at random moments.
+// It compares the state that a watcher derives with the state that it must reach.
 func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 	const steps, objects = 400, 12
 	merging, whole, seeds := 0, 0, 2000
@@ -103,8 +103,8 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		l := eventlog.New(countEvents[pod])
 		c := l.Cursor()
 		seen := view{}
-		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // the higher, the longer the watcher leaves the backlog unread
-		var head segment[pod]                         // popped, but not yet told
+		patience := 2 + w.rnd.IntN(3)*w.rnd.IntN(100) // higher: the backlog is read less often
+		var head segment[pod]                         // popped, not yet applied to seen
 		told, away, events, markers := 0, 0, 0, 0
 		reached := int64(0)
 		tell := func() {
@@ -131,7 +131,7 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		}
 		for n := range steps {
 			if waiting := b.events + head.Events; waiting > 0 && reached >= c.Position() {
-				t.Fatalf("seed %d: position %d is said to be reached while %d events wait", seed, reached, waiting)
+				t.Fatalf("seed %d: position %d counts as reached while %d events wait", seed, reached, waiting)
 			}
 			records := w.step(objects)
 			if n == steps/2 {
@@ -157,7 +157,7 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 			t.Fatalf("seed %d, limit %d: the watcher ends with (-watcher +world):\n%s", seed, b.limit, diff)
 		}
 		if told+away != events || b.events != 0 {
-			t.Fatalf("seed %d: %d events told and %d merged away, of %d; %d wait", seed, told, away, events, b.events)
+			t.Fatalf("seed %d: %d events delivered and %d merged away, of %d; %d wait", seed, told, away, events, b.events)
 		}
 		if markers != 1 || reached != l.End() {
 			t.Fatalf("seed %d: %d markers, position %d of %d", seed, markers, reached, l.End())
@@ -172,7 +172,7 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 		}
 	}
 	if merging < seeds/4 || whole < seeds/4 {
-		t.Errorf("%d runs merged something and %d could not", merging, whole)
+		t.Errorf("only %d runs merged events, and only %d had a limit that cannot be reached", merging, whole)
 	}
 }
 
@@ -201,8 +201,8 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 		"add, delete":                     {events: []Event[pod]{add, gone}},
 		"add that failed, delete":         {events: []Event[pod]{add, gone}, attempted: true, want: []Event[pod]{gone}},
 		"delete, add":                     {events: []Event[pod]{gone, again}, want: []Event[pod]{gone, again}},
-		"delete, update (the store had it all the same)": {events: []Event[pod]{gone, later}, want: []Event[pod]{gone, {Type: EventAdded, New: v3, Origin: OriginRelist}}},
-		"delete, add, delete":                            {events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, want: []Event[pod]{gone}},
+		"delete, update (the store still had the object)": {events: []Event[pod]{gone, later}, want: []Event[pod]{gone, {Type: EventAdded, New: v3, Origin: OriginRelist}}},
+		"delete, add, delete":                             {events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, want: []Event[pod]{gone}},
 		"delete that failed, add, delete": {
 			events: []Event[pod]{gone, again, {Type: EventDeleted, Old: v3}}, attempted: true, want: []Event[pod]{gone},
 		},
@@ -248,7 +248,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"a", "b", "", "c"}, got); diff != "" {
-		t.Errorf("the marker is written as nothing (-want +got):\n%s", diff)
+		t.Errorf("keys, with \"\" for the marker (-want +got):\n%s", diff)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	}
 	finish := func(key string) { c.release(c.claim(key), &attempt[pod]{}, 0, false, false) }
 	add("a", 1)
-	add("b", 5) // merged from four records
+	add("b", 5) // four records, merged into one
 	add("c", 6)
 	handled(0)
 	finish("b")
@@ -279,15 +279,15 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	finish("a")
 	handled(5)
 	e := c.claim("c")
-	add("c", 7) // keeps a position of its own while the earlier event is handled
+	add("c", 7) // is not merged into the event that is being handled
 	c.release(e, &attempt[pod]{}, 0, false, false)
 	handled(6)
 	finish("c")
 	handled(7)
 }
 
-// TestTheAddsOfTheFirstListAreNotMerged pushes the adds of a first list. There is nothing to
-// merge them with, and an informer starts with as many adds as it has objects.
+// TestTheAddsOfTheFirstListAreNotMerged pushes one add for each object of a first list. They do
+// not count against the limit, since there is no other event to merge them with.
 func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 	const objects, limit = 1000, 10
 	l := eventlog.New(countEvents[pod])
@@ -320,13 +320,12 @@ func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
 		told += s.Events
 	}
 	if b.events != 0 || told < objects || told > objects+1+limit {
-		t.Errorf("%d events were told of %d objects, %d wait", told, objects, b.events)
+		t.Errorf("%d events were delivered for %d objects, %d wait", told, objects, b.events)
 	}
 }
 
-// TestRecordsOfWhichNothingRemainsAreDropped pushes records of lists without changes, which
-// leave no events. A server that is listed again and again must not fill the memory behind a
-// blocked watcher with such records.
+// TestRecordsOfWhichNothingRemainsAreDropped pushes records of relists without changes, which
+// hold no events. Behind a blocked watcher, such records must not fill the memory.
 func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 	const limit, objects, relists = 100, 500, 50
 	l := eventlog.New(countEvents[pod])
@@ -348,7 +347,7 @@ func TestRecordsOfWhichNothingRemainsAreDropped(t *testing.T) {
 		t.Errorf("%d of %d records are kept", kept, relists*objects)
 	}
 	if s, _ := b.pop(); s.End < l.End()-2*maxChunk {
-		t.Errorf("position %d is reached, of %d", s.End, l.End())
+		t.Errorf("reached position %d of %d", s.End, l.End())
 	}
 }
 
@@ -363,18 +362,18 @@ func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
 		b.push(s)
 	}
 	if got := b.ring.Len(); got > 25 {
-		t.Errorf("%d events that came one by one take %d entries", total, got)
+		t.Errorf("%d events that came one by one take %d entries of the backlog", total, got)
 	}
 	want := int64(0)
 	for s, ok := b.pop(); ok; s, ok = b.pop() {
 		for i := range s.Records {
 			if got := s.Records[i].event.New.Generation; got != want {
-				t.Fatalf("record %d comes where %d should", got, want)
+				t.Fatalf("got record %d, want %d", got, want)
 			}
 			want++
 		}
 		if s.End != want {
-			t.Fatalf("a segment that ends with record %d ends at %d", want-1, s.End)
+			t.Fatalf("the segment up to record %d ends at position %d", want-1, s.End)
 		}
 	}
 	if want != total {

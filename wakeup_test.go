@@ -29,7 +29,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	for i := range versions {
 		w := WatcherFunc[pod](func(_ context.Context, e Event[pod]) error {
 			if rand.IntN(50) == 0 {
-				runtime.Gosched() // so that the watcher falls behind sometimes
+				runtime.Gosched() // the watcher falls behind sometimes
 			}
 			if v := e.New.Generation; v > 0 { // the last event of a round
 				versions[i].Store(v)
@@ -71,8 +71,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// TestAnIdleInformerKeepsNoOldObjects looks for old objects that sleeping watchers keep alive
-// although they have seen everything.
+// TestAnIdleInformerKeepsNoOldObjects checks that idle watchers keep no objects of handled events
+// alive.
 func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDistribution()
@@ -125,8 +125,8 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Append until the next chunk is a large one, so that the updates fill exactly one
-			// chunk.
+			// The chunks of the log grow. Fill the small ones, so that the updates fill exactly
+			// one chunk.
 			for d.log.End() < 16+32+64+128+maxChunk {
 				d.distribute([]record[pod]{{kind: recordVoid}})
 			}
@@ -138,17 +138,17 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 			synctest.Wait()
 			calls := l.calling()
 			if len(calls) != 1 {
-				t.Fatalf("hanging at event %d it is said to be in %q", place, calls)
+				t.Fatalf("hanging at event %d, the watcher is reported in %q", place, calls)
 			}
 			var first, more int
 			if n, _ := fmt.Sscanf(strings.TrimPrefix(calls[0], "default/"), "%d or one of the %d after it", &first, &more); n == 0 || place < first || place > first+more {
-				t.Errorf("hanging at event %d it is said to be in %q", place, calls)
+				t.Errorf("hanging at event %d, the watcher is reported in %q", place, calls)
 			}
 			if place < countStep && more > 0 || more >= countStep {
-				t.Errorf("hanging at event %d it is said to be in %q, which is vague", place, calls)
+				t.Errorf("hanging at event %d, the watcher is reported in %q, which is too vague", place, calls)
 			}
 			if s := l.stats(); s.Delivered > place || s.Delivered <= place-countStep || s.Delivered+s.Pending != maxChunk {
-				t.Errorf("hanging at event %d the figures are %+v", place, s)
+				t.Errorf("hanging at event %d, the stats are %+v", place, s)
 			}
 		})
 	}
