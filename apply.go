@@ -15,15 +15,15 @@ import (
 	"github.com/customcacheinformer/informer/internal/index"
 )
 
-// applier takes items from the queue, applies them to the store one by one, and then
-// tells the processor. It is one goroutine and holds no lock meanwhile. It decides once
-// what a change is, from a read of the store that succeeded. Then only the write is
-// tried again, until it succeeds or the informer stops.
+// applier takes items from the queue, applies them to the store one by one, and then publishes
+// their events. It is one goroutine and holds no lock while it works. It decides only once what
+// a change is, from a read of the store that succeeded. After that it retries only the write,
+// until the write succeeds or the informer stops.
 type applier[T Object] struct {
 	queue     cache.Queue
 	inlet     *inlet[T]
 	storage   storage[T]
-	access    *access[T] // which storage uses
+	access    *access[T] // used by storage
 	pace      pace
 	processor *informerProcessor[T]
 	observer  *Observer
@@ -35,14 +35,14 @@ type applier[T Object] struct {
 	popped  []*item[T] // the items that were taken from the queue
 	current change[T]  // the change in progress; a field, so that it is not allocated for each item
 
-	// Changes that the processor must still be told.
+	// Changes that are not published yet.
 	records    []record[T]
 	done       int           // records[:done] belong to finished items, the rest to the item in progress
-	since      time.Duration // when the first of them was begun
+	since      time.Duration // when the first of these changes was begun
 	finished   []*item[T]
 	infos      []ApplyInfo // for Observer.Apply
-	justSynced bool        // the first list is applied, and synced still open
-	bookmark   bool        // a list or a bookmark of the source is applied, and the store not told
+	justSynced bool        // the first list is applied, and synced is still open
+	bookmark   bool        // a list or a bookmark of the source is applied, and the store must get its version
 
 	watchOnly bool // every item since the start came from a watch
 }
@@ -68,7 +68,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 	return a
 }
 
-// newQueue returns client-go's queue of a kind. A new kind also needs a case in pop, and its
+// newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
 // name and checks in options.go.
 func newQueue[T Object](kind QueueKind) cache.Queue {
 	if kind == RealFIFO {
@@ -98,20 +98,20 @@ func (a *applier[T]) run(ctx context.Context) {
 			}
 		}
 		if a.pace.immediate && a.inlet.full.Load() {
-			a.release() // the next item comes at once, and the watchers are told with it
+			a.release() // the next item comes at once, and these are published with it
 		} else {
 			a.tell(ctx)
 		}
-		// Under load, this lets the other goroutines make the next batch a large one.
-		// Without it the applier would wait for, and wake watchers for, one change at a
-		// time. When no other goroutine has anything to do, it costs 100 ns.
+		// Under load, this lets the other goroutines queue more items, so that the next batch
+		// is large. Without it, the applier would take one change at a time and wake the
+		// watchers for each. If no other goroutine has anything to do, it costs 100 ns.
 		runtime.Gosched()
 	}
 	a.tell(ctx)
 }
 
 // pop waits for items and takes some out of the queue. The queue holds its lock while it
-// calls back, so the callbacks only hand the items out.
+// calls back, so the callbacks only collect the items.
 func (a *applier[T]) pop() error {
 	clear(a.popped)
 	a.popped = a.popped[:0]
@@ -124,7 +124,7 @@ func (a *applier[T]) pop() error {
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
 	fifo, ordered := a.queue.(*cache.RealFIFO)
-	// The queue does not say whether it is empty, and a pop of an empty one would wait.
+	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
 	for more := true; more; more = len(a.popped) < a.pace.records && a.inlet.queued.Load() > 0 {
 		var err error
 		if ordered {
@@ -139,8 +139,8 @@ func (a *applier[T]) pop() error {
 	return nil
 }
 
-// apply applies one item. Before that it tells the processor the items before it, if
-// these have waited for long enough. It returns false if ctx ended before it was done.
+// apply applies one item. Before that it publishes the earlier items, if there are enough of
+// them or they have waited long enough. It returns false if ctx ended first.
 func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	now := a.processor.Now()
 	if len(a.records) == 0 {
@@ -160,8 +160,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	return it.kind != itemList || a.deleteUnlisted(ctx, it)
 }
 
-// change makes the change that an item stands for. It returns false if ctx ended before
-// that was done.
+// change makes the change that an item stands for. It returns false if ctx ended first.
 func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
 	stored, err := a.storage.find(ctx, it.key, now)
 	switch {
@@ -170,7 +169,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	case err != nil:
 		return false
 	case a.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
-		return true // the watch began before the state that the store has
+		return true // the watch began before this state, which the store already has
 	}
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
@@ -251,11 +250,11 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 }
 
-// tell commits the finished items to the store. Then it tells everyone of them: callers that
-// wait for a version or for Synced, the watchers, the observer, and the store. It returns
-// false, and tells nobody, if ctx ended before the store had the items.
+// tell commits the finished items to the store. Then it publishes them to the callers that wait
+// for a version or for Synced, to the watchers, to the observer and to the storage. If ctx ended
+// before the store had the items, it publishes nothing and returns false.
 func (a *applier[T]) tell(ctx context.Context) bool {
-	if !a.pace.immediate { // any earlier, and a watcher that joins would wait for the rest of the batch
+	if !a.pace.immediate { // if this came earlier, a watcher that joins would wait for the whole batch
 		a.processor.begun.Add(int64(a.done))
 	}
 	switch a.storage.commit(ctx) {
@@ -287,8 +286,8 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	return true
 }
 
-// distribute tells the watchers and the observer of the finished items, and the store of
-// the version of the source that it has, if that is not empty.
+// distribute publishes the finished items to the watchers and the observer. If version is not
+// empty, the store has every change up to that version of the source.
 func (a *applier[T]) distribute(version string) {
 	a.processor.distribute(a.records[:a.done])
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
@@ -299,7 +298,7 @@ func (a *applier[T]) distribute(version string) {
 	a.storage.told(a.processor.log.End(), version)
 }
 
-// release makes room in the inlet for as many items as are finished. It returns the
+// release reports the finished items to the inlet, which makes room for others. It returns the
 // resourceVersion that is reached.
 func (a *applier[T]) release() string {
 	version := a.inlet.applied(a.finished)
@@ -308,8 +307,8 @@ func (a *applier[T]) release() string {
 	return version
 }
 
-// splitUp applies the items of a batch that the store has refused one by one. The
-// records of the batch have not happened. It returns false if ctx ended before it was done.
+// splitUp makes the records of a refused batch void, and applies its items again, one by one.
+// It returns false if ctx ended first.
 func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
 	a.finished = a.finished[:0]
@@ -323,15 +322,15 @@ func (a *applier[T]) splitUp(ctx context.Context) bool {
 	return true
 }
 
-// voidFinished turns the records of finished items into records without meaning: the
-// store has refused the changes.
+// voidFinished makes the records of the finished items void, because the store has refused
+// their changes.
 func (a *applier[T]) voidFinished() {
 	void(a.records[:a.done])
 	a.infos = a.infos[:0]
 }
 
-// void turns records into records without meaning, except markers. The log positions of
-// the records are announced, so the records cannot be left out.
+// void replaces all records except markers by void ones. The records cannot be removed, because
+// the processor's position begun includes them already.
 func void[T Object](records []record[T]) {
 	for i := range records {
 		if records[i].kind != recordMarker {

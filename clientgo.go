@@ -26,18 +26,18 @@ import (
 // NewSharedIndexInformer replaces client-go's function of that name. It returns a
 // cache.SharedIndexInformer that is this library's [CustomCacheInformer] inside. It behaves as
 // client-go's does, except for the differences in docs/differences-from-client-go.md. It has the
-// shape that controller-runtime's cache.Options.NewInformer asks for. The function given to a
-// SharedInformerFactory's InformerFor may return its result. It does not block.
+// shape that controller-runtime's cache.Options.NewInformer asks for. A function given to a
+// SharedInformerFactory's InformerFor may call NewSharedIndexInformer, which does not block.
 //
 // It panics if lw is nil or cannot list and watch, because it has no error to return. resync is
 // the resync period of handlers that have none of their own; if it is 0, no handler is
 // resynced. The type of example is the type of the source's objects; a nil example allows any
-// type. The informer logs with the logger of the ctx given to RunWithContext, failures too.
+// type. The informer logs, also its failures, with the logger of the ctx given to RunWithContext.
 //
 // The result has two more methods, which a type assertion finds: Health() [Health] and
-// WaitForSync(context.Context) error, as CustomCacheInformer has them. A factory's typed
-// accessors wrap the result and hide these methods; the factory's InformerFor returns it as it
-// is.
+// WaitForSync(context.Context) error. They are those of CustomCacheInformer. A factory's typed
+// accessors wrap the result and hide these methods. The factory's InformerFor returns the
+// result itself.
 func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	s, err := newShared(lw, example, resync, indexers, Options[AnyObject]{})
 	if err != nil {
@@ -46,15 +46,16 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resy
 	return s
 }
 
-// SharedIndexInformerFunc returns a [NewSharedIndexInformer] whose options depend on the type.
-// Each time an informer is made, configure is called with the example, in the caller's
-// goroutine. The Indexers of the options are added to the requested ones, and the Transform of
-// the options comes before that of SetTransform. An empty Name becomes the example's kind.
-// QueueAuto becomes RealFIFO, which keeps the order of events as client-go's informers do.
+// SharedIndexInformerFunc returns a function like [NewSharedIndexInformer], but with options
+// that depend on the type. Each time an informer is made, configure is called with the example,
+// in the caller's goroutine. The Indexers of the options are added to the requested ones, and
+// the Transform of the options comes before that of SetTransform. An empty Name becomes the
+// example's kind. QueueAuto becomes RealFIFO, which keeps the order of events as client-go's
+// informers do.
 //
-// controller-runtime makes an informer per kind, namespace and form. The example of an informer
-// for unstructured objects is an *unstructured.Unstructured, that of one for metadata only a
-// *metav1.PartialObjectMetadata; both have the kind. configure does not learn the namespace.
+// controller-runtime makes an informer for each kind, namespace and form of object. For
+// unstructured objects the example is an *unstructured.Unstructured. For metadata only it is a
+// *metav1.PartialObjectMetadata. Both have the kind. configure does not learn the namespace.
 //
 // If configure returns an error, or options that cannot be used, the informer never syncs. Its
 // lists fail with that error, which goes to the options' ErrorHandler, or the log.
@@ -68,8 +69,8 @@ func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[Any
 	}
 }
 
-// configuredShared returns an informer with the options that configure returns. If there are
-// none, or they cannot be used, it returns an informer whose lists fail with the reason.
+// configuredShared returns an informer with the options that configure returns. If configure
+// fails or the options cannot be used, it returns an informer whose lists fail with the reason.
 func configuredShared(configure func(runtime.Object) (Options[AnyObject], error), lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
 	if err := checkSource(lw); err != nil {
 		panic(fmt.Errorf("informer: %w", err))
@@ -94,7 +95,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's
+	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's informers
 	accept, tombstone := object.As[AnyObject], bareObject[AnyObject]
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {
@@ -164,17 +165,17 @@ func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 	}
 }
 
-// minResync is the shortest resync period of a handler. It is client-go's.
+// minResync is the shortest resync period of a handler, as in client-go.
 const minResync = time.Second
 
 // SharedIndexInformer returns the informer in the shape that client-go, its listers and
 // factories, and controller-runtime ask for. See [NewSharedIndexInformer] for its differences
 // from client-go's own. Each call returns the same value. It does not block and may be called
-// at any time. Handlers are told deletes before the first call with the state that the store
-// had, and later deletes with their final state.
+// at any time. Handlers get the final state of an object only if it is deleted after the first
+// call. Before that, a delete comes with the state that the store had.
 //
-// Handlers and watchers may be added side by side. Either Run may be called, but only one of
-// them. No handler is resynced, as with a client-go informer whose period is 0; use
+// Handlers and watchers may be added side by side. Run of either informer may be called, but
+// not both. No handler is resynced, as with a client-go informer whose period is 0; use
 // WatcherOptions.ResyncPeriod instead. SetTransform adds to Options.Transform.
 func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer {
 	i.viewOnce.Do(func() { i.view = newView(i, 0) })
@@ -184,7 +185,7 @@ func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer
 // sharedIndexInformer is a CustomCacheInformer as client-go's SharedIndexInformer.
 type sharedIndexInformer[T Object] struct {
 	core      *CustomCacheInformer[T]
-	resync    time.Duration      // of handlers without a period of their own; 0 is never, for all handlers
+	resync    time.Duration      // of handlers without a period of their own; if it is 0, no handler is resynced
 	transform func(T) (T, error) // of the options; SetTransform adds to it
 }
 
@@ -224,7 +225,7 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	return &registeredHandler[T]{s, l}, nil
 }
 
-// period returns the resync period of a handler that asks for one: none if the informer has
+// period returns the resync period of a handler that asks for one. It is 0 if the informer has
 // none, and otherwise at least minResync.
 func (s *sharedIndexInformer[T]) period(logger klog.Logger, asked time.Duration) time.Duration {
 	if asked <= 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// counts holds what a listener has done. The counts only grow, except untold.
+// counts holds the figures of a listener. Except untold, they only grow.
 type counts struct {
 	read      atomic.Int64 // events of the log before the cursor
 	taken     atomic.Int64 // events taken from the log or from a state
@@ -18,13 +18,12 @@ type counts struct {
 	retried   atomic.Int64
 }
 
-// done returns how many events have been handled by a call.
+// done returns how many events were delivered or have failed.
 func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 
-// countStep is how many events of a segment are counted one by one; after these,
-// countStep events are counted at a time. Counting every event would double the cost of
-// an event. The key that a hung watcher was called for is therefore known exactly only
-// for the first events of a segment.
+// countStep is how many events of a segment are counted one by one. After these, countStep
+// events are counted at a time: to count each event would double its cost. So the key for which
+// a hung watcher was called is known exactly only for the first events of a segment.
 const countStep = 16
 
 // hand holds the segment that run has taken and is calling the watcher for.
@@ -42,7 +41,8 @@ func (h *hand[T]) take(s segment[T], done int64) {
 
 func (h *hand[T]) empty() { h.take(segment[T]{}, 0) }
 
-// since returns when the first event of the segment was appended to the log, or 0.
+// since returns when the first event of the segment was appended to the log. It returns 0 if
+// there is no segment.
 func (h *hand[T]) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,22 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// change is the change that an item stands for, and what was decided about it.
+// change is the change that an item stands for, with the decision about it.
 type change[T Object] struct {
 	*item[T]
-	stored found[T] // what the store had before
+	stored found[T] // the state of the store before the change
 
 	write write
 	after T    // the object that write puts into the store, or removes from it
-	ends  bool // the stored object is no more: it is deleted, or was and is created again
+	ends  bool // the stored object no longer exists: it was deleted, and perhaps created again
 }
 
-// found is what a store has under a key.
+// found is the result of looking up a key in a store.
 type found[T Object] struct {
 	obj    T
 	exists bool
-	// known says that watchers may have been told of an object under the key, and uid is
-	// the UID of that object.
+	// known says that watchers may know an object with the key, whose UID is uid.
 	known bool
 	uid   types.UID
 	// doubtful says that the version of obj may belong to a state that the server has lost.
@@ -43,15 +42,16 @@ func (w write) String() string {
 	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
 }
 
-// decider decides what a change means. It owns no goroutine and calls nobody.
+// decider decides the write and the events of a change. It owns no goroutine and does not use
+// the store.
 type decider[T Object] struct {
 	// bareObject makes an object that has only a key and a UID.
 	bareObject func(key string, uid types.UID) T
 	finalState atomic.Bool // the log needs the final state of each deleted object
 }
 
-// decide sets the write of a change, and appends to records what will have happened.
-// synced says that the informer has synced.
+// decide sets the write of a change, and appends the events of the change to records. synced
+// says that the informer has synced.
 func (d *decider[T]) decide(c *change[T], synced bool, records []record[T]) []record[T] {
 	from := len(records)
 	if c.kind == itemUpsert {
@@ -121,9 +121,9 @@ func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 	return append(records, record[T]{event: Event[T]{Old: old, New: c.obj, Type: EventUpdated}})
 }
 
-// unchanged reports whether a list has brought the state that is stored already. The same
-// version proves that, unless the version may belong to states that the server has lost
-// because it was restored from a backup.
+// unchanged reports whether a listed object is equal to the stored one. The same version proves
+// that, unless the version may belong to a state that the server has lost because it was
+// restored from a backup. In that case the contents are compared.
 func (c *change[T]) unchanged() bool {
 	old := c.stored.obj
 	return sameVersion(old, c.obj) && (!c.restored && !c.stored.doubtful || equality.Semantic.DeepEqual(old, c.obj))

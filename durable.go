@@ -16,9 +16,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// durablePace lets a batch have as many records as RealFIFO hands out items at once. Time
-// does not bound a batch: a durable store commits slowly, and the items that arrive
-// meanwhile are the next batch.
+// durablePace limits a batch to as many records as RealFIFO returns items at once. There is no
+// limit in time: a durable store commits slowly, and the items that arrive during a commit form
+// the next batch.
 var durablePace = pace{records: 1000, time: math.MaxInt64}
 
 // durableStore is the storage over a Durable. It collects changes in a batch, and gives
@@ -34,20 +34,20 @@ type durableStore[T Object] struct {
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
 	place    place  // where the store stands after the batch
-	bookmark string // that the store has now
+	bookmark string // the bookmark that the store has now
 	// doubtful says that versions in the store may belong to states that the server has
-	// lost. That ends with the next bookmark.
+	// lost. The next bookmark ends the doubt.
 	doubtful bool
-	deleted  []tombstone.ID // by committed changes that the log does not have yet
-	over     bool           // a change was decided on and not committed because ctx has ended
+	deleted  []tombstone.ID // tombstones of committed deletes that are not in the log yet
+	over     bool           // ctx has ended before a decided change was committed
 }
 
 func newDurableStore[T Object](a *access[T], durable Durable, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
 	return &durableStore[T]{access: a, durable: durable, tombstones: tombstones, forgettable: forgettable, next: map[string]T{}}
 }
 
-// open reads the bookmark and the tombstones. It reads all objects only if they must be
-// indexed: a durable store with indexes of its own is not read through.
+// open reads the bookmark and the tombstones. It reads all objects only if the informer must
+// index them. If the store has indexes of its own, open reads only the first page.
 func (d *durableStore[T]) open(ctx context.Context) (version string, ok bool) {
 	if !d.recall(ctx) || !d.load(ctx, d.index.Native(), func(string, T) {}) {
 		return "", false
@@ -109,8 +109,8 @@ func (d *durableStore[T]) pass(it *item[T]) {
 	d.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 }
 
-// commit gives the batch to the store, with retry. Once it has returned stopped it never
-// calls Apply again: a later bookmark would claim the changes that this batch has lost.
+// commit gives the batch to the store, with retry. Once it has returned stopped, it never
+// calls Apply again: a later bookmark would cover the lost changes of this batch.
 func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	if d.over {
 		return stopped
@@ -132,7 +132,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	err := d.insist(ctx, "apply", key, func() error {
 		err := d.durable.Apply(ctx, transactions, bookmark)
 		if mustSplit = errors.Is(err, ErrPermanent) && len(d.batch) > 1; mustSplit {
-			return nil // nobody knows yet which change the store refuses
+			return nil // it is not known yet which change the store refuses
 		}
 		return err
 	})
@@ -165,7 +165,8 @@ func (d *durableStore[T]) clear() {
 	clear(d.next)
 }
 
-// transactions returns the batch as the store takes it, and the tombstones that it leaves.
+// transactions returns the batch in the form that Apply takes, and the tombstones that it
+// creates.
 func (d *durableStore[T]) transactions() (all []cache.Transaction, deleted []tombstone.ID) {
 	for i := range d.batch {
 		c := &d.batch[i]
@@ -184,7 +185,8 @@ func (d *durableStore[T]) transactions() (all []cache.Transaction, deleted []tom
 	return all, deleted
 }
 
-// told notes that the log has the deletes, so that the tombstones can be followed.
+// told notes the log position of the committed deletes. Their tombstones can be removed once
+// every watcher has handled that position.
 func (d *durableStore[T]) told(position int64, _ string) {
 	d.tombstones.Add(d.deleted, position)
 	d.deleted = d.deleted[:0]
@@ -212,15 +214,15 @@ func (d *durableStore[T]) keys(ctx context.Context) iter.Seq[string] {
 func (d *durableStore[T]) forget(ctx context.Context) {
 	passed := d.forgettable()
 	if len(passed) == 0 {
-		return // a watcher has registered meanwhile
+		return // a watcher has registered in the meantime
 	}
 	if d.insist(ctx, "forget", "", func() error { return d.durable.Forget(ctx, passed) }) == nil {
 		d.tombstones.Remove(passed)
 	}
 }
 
-// close makes one attempt to forget tombstones. The next start tells the deletes of those
-// that are left once more.
+// close makes one attempt to forget tombstones. The next start delivers the deletes of the
+// tombstones that are left.
 func (d *durableStore[T]) close(ctx context.Context) {
 	passed := d.forgettable()
 	if len(passed) == 0 {

@@ -22,11 +22,11 @@ const (
 	// inletBound is how many changes may be between the reflector and the store before the
 	// reflector must wait. It is twice the number that RealFIFO hands out at once.
 	inletBound = 2000
-	// listBound is the same for objects of a list, which is in memory already. With more than
-	// ten items waiting, a DeltaFIFO makes garbage of several times the memory that it holds.
+	// listBound is the same for the objects of a list, which is in memory already. If more than
+	// ten items wait, a DeltaFIFO makes several times as much garbage as it holds memory.
 	listBound = 10
-	// listPatience is how long a list may wait for room. Then all of it is queued, so that the
-	// reflector gets back to its watch, which the server ends after minutes.
+	// listPatience is how long a list may wait for room. Then the rest of it is queued at once,
+	// so that the reflector gets back to its watch, which the server ends after minutes.
 	listPatience = time.Second
 )
 
@@ -41,7 +41,7 @@ const (
 	itemDelete                   // an object was deleted
 	itemGone                     // a list lacks a known key; there is no object
 	itemList                     // a list begins, with the keys in listing
-	itemListed                   // a list ends: all of its objects have gone before
+	itemListed                   // a list ends; all of its objects come before
 	itemBookmark                 // nothing else has changed up to rv
 	itemResumed                  // the source resumes at the version of a durable store
 	itemForget                   // a durable store may forget tombstones
@@ -52,11 +52,11 @@ const (
 // items are applied in any order.
 type item[T Object] struct {
 	kind     itemKind
-	broken   bool // the object is unusable because Transform or the store refused it; the key is good
+	broken   bool // the object is unusable because Transform or the store refused it; the key is valid
 	listed   bool // the item comes from a list
 	own      bool // the applier has made the item
 	done     bool // the item is applied; protected by inlet.mu
-	restored bool // the server has gone back in time: versions may mean something else than before
+	restored bool // the server has gone back in time: a version may stand for another state than before
 	key      string
 	obj      T
 	listing  map[string]struct{} // of itemList: the keys of the list; nil if nothing was known before
@@ -89,12 +89,12 @@ func itemKey[T Object](obj any) (string, error) {
 // the source wait while the store is behind, and knows up to which resourceVersion everything
 // is applied.
 //
-// Every change enters the queue as an update, deletes too, and the item says which it is.
-// DeltaFIFO drops a delete that it takes for a repetition, and an item that never comes out
-// could not be counted.
+// Every change enters the queue as an update, also a delete; the kind of the item tells them
+// apart. DeltaFIFO drops a delete that it takes for a repetition, and the inlet could not count
+// an item that never leaves the queue.
 //
 // A list enters object by object. With a whole list in a DeltaFIFO, the heap of a first sync
-// of 100,000 objects peaked a fifth higher, and 80 B per object were never given back.
+// of 100,000 objects peaked a fifth higher, and 80 B per object were never freed.
 type inlet[T Object] struct {
 	queue    cache.Queue
 	accept   func(any) (T, error)
@@ -104,7 +104,7 @@ type inlet[T Object] struct {
 	durable  bool // the store is a Durable and takes items in batches
 
 	// Set by begin, and only read afterwards.
-	ctx       context.Context // Run's; nothing waits for room after its end
+	ctx       context.Context // Run's; after its end, no item waits for room
 	transform func(T) (T, error)
 
 	// These belong to the source's goroutine.
@@ -115,12 +115,12 @@ type inlet[T Object] struct {
 	full   atomic.Bool  // an item waits for room
 
 	mu      sync.Mutex // protects the rest
-	oldest  *item[T]   // the last item that is applied with all items before it
+	oldest  *item[T]   // this item and all before it are applied, the next one is not
 	newest  *item[T]   // the item that entered last
 	waiting int        // items that have entered and are not applied
 	room    chan struct{}
 	rv      string
-	moved   chan struct{} // closed when rv changes; nil if nobody waits for that
+	moved   chan struct{} // closed when rv changes; nil if no caller waits for that
 
 	progress stopwatch.Moment // when rv was last reached or confirmed
 }
@@ -134,7 +134,7 @@ func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, accept fun
 }
 
 // begin prepares the inlet for the source. It must be called once, before the first item.
-// knownObjects says that the store holds objects from before. A nil transform changes
+// knownObjects says that the store already holds objects. A nil transform changes
 // nothing.
 func (in *inlet[T]) begin(ctx context.Context, knownObjects bool, transform func(T) (T, error)) {
 	in.ctx, in.knownObjects, in.transform = ctx, knownObjects, transform
@@ -158,12 +158,12 @@ func (in *inlet[T]) event(kind itemKind, obj any, version string) {
 	in.enter(in.ctx, it, inletBound)
 }
 
-// Bookmark takes the news that nothing else has changed up to a version.
+// Bookmark notes that nothing else has changed up to a version.
 func (in *inlet[T]) Bookmark(version string) {
 	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, inletBound)
 }
 
-// Resumed takes the news that the source goes on at the version of the store.
+// Resumed notes that the source goes on at the version of the store.
 func (in *inlet[T]) Resumed(version string) {
 	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: version}, inletBound)
 }
@@ -183,11 +183,11 @@ func (in *inlet[T]) CheckType(obj any) error {
 	return nil
 }
 
-// Replace takes a list.
+// Replace takes a list. wentBack says that the server has gone back in time.
 func (in *inlet[T]) Replace(list []any, version string, wentBack bool) {
-	// The applier finds the deletes of a list when everything before it is applied. Therefore
-	// all items before it must have left the queue: a DeltaFIFO could put a later item in the
-	// place of an older change, ahead of the list.
+	// The applier finds the deletes of a list when everything before the list is applied.
+	// Therefore all earlier items must have left the queue: a DeltaFIFO could put a later item
+	// in the place of an older change, ahead of the list.
 	if in.waitFor(in.ctx, 1) {
 		in.mu.Unlock()
 		in.enterList(list, version, wentBack)
@@ -195,8 +195,8 @@ func (in *inlet[T]) Replace(list []any, version string, wentBack bool) {
 }
 
 // enterList enters the objects of a list. The beginning and the end are items of their own,
-// because a list may be empty. Their keys are never used again: a DeltaFIFO would otherwise
-// put them in the place of older ones.
+// because a list may be empty. Their keys are never used again: otherwise a DeltaFIFO
+// would put the new items in the place of older ones.
 func (in *inlet[T]) enterList(list []any, version string, wentBack bool) {
 	patience, stop := context.WithTimeout(in.ctx, listPatience)
 	defer stop()
@@ -224,7 +224,7 @@ func (in *inlet[T]) enterList(list []any, version string, wentBack bool) {
 	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: version}, inletBound)
 }
 
-// lost returns an item for an event whose key is unknown.
+// lost returns an item in the place of an object that cannot be used.
 func (in *inlet[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }

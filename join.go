@@ -10,7 +10,7 @@ import (
 )
 
 // join returns the state as of the listener's cursor, which was taken when the listener
-// was added. If the synced marker comes before the cursor, it ends the state. join
+// was added. If the synced marker lies before the cursor, the state ends with it. join
 // returns false if the listener was removed before the state was read.
 func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], bool) {
 	p := l.processor
@@ -20,7 +20,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	case <-l.removed:
 		return nil, false
 	}
-	if !channel.Closed(p.filled) { // the informer stops before it has begun
+	if !channel.Closed(p.filled) { // the informer stops before it has read the store
 		return nil, true
 	}
 	s := l.newState(OriginInitial)
@@ -31,7 +31,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	ok := true
 	if s.end > 0 || p.seeded {
 		ok = l.nextPage(ctx, s)
-	} else { // before the first change the store was empty
+	} else { // the store was empty before the first change
 		s.setPage(nil, "")
 	}
 	at := p.syncedAt.Load()
@@ -39,7 +39,8 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	return s, ok
 }
 
-// readDeletes puts the deletes into the state that the listener inherits.
+// readDeletes puts the deletes that the listener inherits into the state. It returns false if
+// they could not be read.
 func (l *informerProcessorListener[T]) readDeletes(ctx context.Context, s *state[T]) bool {
 	if s.inherit = l.inheritUpTo >= 0; !s.inherit {
 		return true
@@ -58,14 +59,14 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 	return s, l.nextPage(ctx, s)
 }
 
-// newState returns a state as of the listener's cursor, without any page. The state is
-// made before the store is read, because the cursor may move on meanwhile.
+// newState returns a state as of the listener's cursor, without any page. It must be called
+// before the store is read, because the cursor may move on during the read.
 func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
 	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), log: l.cursor.Clone(), more: true}
 }
 
-// nextPage reads the next page of a state that nobody else uses meanwhile. It returns
-// false if the listener is removed before it has the page, or if the informer stops.
+// nextPage reads the next page of a state, which no other goroutine may use until it returns.
+// It returns false if the listener is removed or the informer stops before the page is read.
 func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]) bool {
 	var (
 		objs []any
@@ -97,8 +98,8 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 	return true
 }
 
-// readStore reads from the store, and tries again until it succeeds, the listener is
-// removed or the informer stops. It returns whether it has succeeded.
+// readStore repeats read until it succeeds, the listener is removed or the informer stops. It
+// reports whether read has succeeded.
 func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string, read func() error, s *state[T]) bool {
 	return retry.Do(func() error {
 		l.listing.Store(true)
@@ -115,9 +116,9 @@ func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string,
 	}) == nil
 }
 
-// rest waits between two attempts to read the store. Meanwhile it keeps the backlog and the
-// state from holding on to the log. It returns false if the listener is removed or the
-// informer stops.
+// rest waits between two attempts to read the store. Meanwhile the backlog and the state follow
+// the log, so that the log need not be kept for them. rest returns false if the listener is
+// removed or the informer stops.
 func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Duration, s *state[T]) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -137,37 +138,37 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 	return true
 }
 
-// state is the state of the store as of a log position: a listener that joins, or is
-// resynced, is told it before it goes on with the log. It is read from the store page by
-// page, while the store changes. Its records are made when they are asked for, so that a
-// large state costs little more than the listing. It owns no goroutine.
+// state is the state of the store as of a log position. A listener that joins or is resynced
+// delivers this state before it goes on with the log. The state is read from the store page by
+// page, while the store changes. Its records are made only when they are taken, so a large
+// state costs little more than the listing. It owns no goroutine.
 //
-// A page is listed later than the position, so it may contain newer changes. All of
-// these are in the log by the position that the processor calls begun. For every object
-// that the log changes after the position, the state therefore has the Old of the first
-// such event instead of the listed object. The keys of a page come after those of the
-// page before. So a change to an object of an earlier page reaches the watcher as an
-// event, and a change to an object of a later page is undone when that page is read.
+// A page is listed later than the position, so it may contain newer changes. All of these
+// changes are in the log up to the processor's position begun. If the log has changed an object
+// after the position, the state has the Old of the first such event instead of the listed
+// object. Each page has later keys than the page before. A change to an object of an earlier
+// page therefore reaches the watcher as an event, and a change to an object of a later page is
+// undone when that page is read.
 type state[T Object] struct {
 	since   time.Duration
 	origin  Origin
 	end     int64 // the log position
 	deletes []any // deleted objects that a durable store has kept
-	inherit bool  // the deletes must still be told, before everything else
+	inherit bool  // the deletes are still to be taken, before all other records
 
 	// The page that was read last.
 	listed  []any  // objects of the store
-	changed []any  // objects at end that have changed since
-	last    string // no later page has a key up to this one
+	changed []any  // objects that the log has changed since, as they were at end
+	last    string // later pages have only later keys
 	more    bool   // there is a further page
 
 	log    *cursor[T]     // reads the log after end; nil after the last page
-	before map[string]any // what the log has changed after end, as it was at end; nil if there was none
+	before map[string]any // objects changed after end, as they were at end; nil if one did not exist
 
 	marker bool // the synced marker follows the state
 }
 
-// left returns how many objects of the pages that were read are still untold.
+// left returns how many objects of the pages read so far are not taken yet.
 func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
@@ -209,13 +210,13 @@ func (s *state[T]) follow() bool {
 	return ok
 }
 
-// followLog reads all records of the log. The log is not kept for the state after that.
+// followLog reads all records of the log. After that, the log need not keep them for the state.
 func (s *state[T]) followLog() {
 	for s.log != nil && s.follow() {
 	}
 }
 
-// undo notes what each object was before its first event.
+// undo notes each object as it was before its first event.
 func (s *state[T]) undo(records []record[T]) {
 	for i := range records {
 		r := &records[i]
@@ -249,7 +250,7 @@ func (s *state[T]) next() (segment[T], bool) {
 				records = append(records, s.record(key, obj))
 			}
 		}
-		s.listed = s.listed[1:] // the slice itself is not written to: it may be the store's own
+		s.listed = s.listed[1:] // the slice may be the store's own, so it is not written to
 	}
 	for len(records) < cap(records) && len(s.changed) > 0 {
 		obj := s.changed[0].(T)

@@ -28,7 +28,7 @@ type informerProcessorListener[T Object] struct {
 	crew      *crew[T]    // nil if run calls the watcher itself
 	handler   *handler[T] // the watcher, if it is a handler of client-go's; otherwise nil
 	// inheritUpTo is a log position: deletes before it happened while no watcher was
-	// registered. This listener tells them first. It is -1 if there are none.
+	// registered. This listener delivers them first. -1 means that there are none.
 	inheritUpTo int64
 
 	handled atomic.Int64 // the log position up to which every event has been handled
@@ -37,11 +37,12 @@ type informerProcessorListener[T Object] struct {
 	listing atomic.Bool // pop is reading the store
 	syncing atomic.Bool // OnSynced is being called
 
-	mu      sync.Mutex // protects the events that run has not taken: in this order,
-	joining bool       // a state that pop is still reading, for which run waits,
-	state   *state[T]  // the rest of a state, or nil,
-	waiting backlog[T] // events that pop has taken from the log,
-	cursor  *cursor[T] // and the log. run sleeps on the cursor
+	// mu protects the events that run has not taken. They come in the order of the fields.
+	mu      sync.Mutex
+	joining bool       // run waits for a state that pop is still reading
+	state   *state[T]  // the rest of a state, or nil
+	waiting backlog[T] // events that pop has moved from the log
+	cursor  *cursor[T] // reads the other events from the log; run sleeps on it
 
 	popWake eventlog.Sleeper // wakes pop when the backlog may be full, and at rare events
 	lag     lag[T]
@@ -50,7 +51,7 @@ type informerProcessorListener[T Object] struct {
 
 	synced  chan struct{}
 	removed chan struct{}
-	gone    atomic.Bool // removed is closed; cheaper to look at
+	gone    atomic.Bool // removed is closed; cheaper to check than the channel
 	stopped chan struct{}
 	cancel  context.CancelFunc // ends the ctx of the watcher's calls; nil until started; protected by processor.mu
 }
@@ -85,8 +86,8 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	return l
 }
 
-// inherit makes the listener tell first the deletes that a durable store has kept up to
-// a log position. Until then the listener has handled nothing.
+// inherit makes the listener deliver first the deletes up to a log position that a durable
+// store has kept. Until these are delivered, handled is -1.
 func (l *informerProcessorListener[T]) inherit(upTo int64) {
 	l.inheritUpTo = upTo
 	l.handled.Store(-1)
@@ -102,8 +103,8 @@ func (l *informerProcessorListener[T]) registration() *Registration {
 // callOf is the key of a listener in the ctx of its watcher's calls.
 type callOf struct{}
 
-// goroutines returns the two goroutines of l, which are not started. The watcher's calls
-// get a ctx that ends with ctx or when the listener is removed.
+// goroutines returns the functions of l's two goroutines. The ctx of the watcher's calls ends
+// with ctx, or when the listener is removed.
 func (l *informerProcessorListener[T]) goroutines(ctx context.Context) (pop, run func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "watcher", l.opts.Name)
 	ctx, l.cancel = context.WithCancel(klog.NewContext(ctx, logger))
@@ -127,15 +128,15 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
 	if l.resync.period > 0 {
-		l.popWake.Poke() // pop may be waiting with the next resync
+		l.popWake.Poke() // pop may have a resync that waits for this event
 	}
 }
 
-// take returns the next events for the watcher, and waits for them. It returns false
-// once the listener is removed, or when every event is told and none can follow.
+// take waits for the next events for the watcher, and returns them. It returns false once
+// the listener is removed, or once every event is delivered and none can follow.
 func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 	for !l.gone.Load() {
-		last := l.popped.Load() // if so, the log does not grow any more
+		last := l.popped.Load() // if so, the log no longer grows
 		if s, ok := l.next(); ok {
 			return s, true
 		}
@@ -212,8 +213,8 @@ func (l *informerProcessorListener[T]) readLogLocked(limit int) (segment[T], boo
 	return s, ok
 }
 
-// dropUntold counts the events that the watcher will not be told as taken, so that
-// Pending says how many these are, and releases them.
+// dropUntold releases the events that the watcher will not get. It counts them as taken, so
+// that Pending includes them.
 func (l *informerProcessorListener[T]) dropUntold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,14 +230,14 @@ func (l *informerProcessorListener[T]) dropUntold() {
 }
 
 // handle calls the watcher for each event of a segment and returns the log position
-// that it has reached. If the listener is removed, or a call was interrupted because of
-// that, the rest of the segment is dropped and does not count as handled.
+// that it has reached. If the listener is removed, or the end of ctx interrupts a call, the
+// rest of the segment is dropped and does not count as handled.
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
 	l.hand.take(s, l.counts.done())
 	defer l.hand.empty()
 	h := l.handler
 	plain := l.processor.observer.Handled == nil && !l.opts.RecoverPanics
-	delivered := int64(0) // not in counts yet
+	delivered := int64(0) // not added to counts yet
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
 	for i := range s.Records {
@@ -276,7 +277,8 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	return s.End
 }
 
-// sync ends the initial state, unless the listener was removed.
+// sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
+// removed.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	if l.gone.Load() {
 		return
@@ -326,7 +328,7 @@ type attempt[T Object] struct {
 	err      error
 	failures int  // of the event, including this one if it failed
 	gaveUp   bool // if it failed, there will be no further attempt
-	stopped  bool // there will be none because the informer stops
+	stopped  bool // there will be no further attempt because the informer stops
 }
 
 // settle counts an attempt and reports its result. If the attempt was interrupted, or is
@@ -364,7 +366,7 @@ func interrupted(ctx context.Context, err error) bool {
 // stats returns the figures of the watcher. It does not block.
 func (l *informerProcessorListener[T]) stats() WatcherStats {
 	c := &l.counts
-	// The counts that are subtracted are read first, so that the result is not too small.
+	// The counts that are subtracted are read first, so that Pending is never too small.
 	delivered, failed, merged := c.delivered.Load(), c.failed.Load(), c.merged.Load()
 	read := c.read.Load()
 	s := WatcherStats{

@@ -16,9 +16,9 @@ import (
 // or Delete.
 type plainStore[T Object] struct {
 	*access[T]
-	// known has the UID of every object that exists, by key: the store of a user may be
-	// slow to list its keys, cannot say when that fails, and may have lost an object that
-	// watchers know. It is nil for the informer's own store, which can be relied on.
+	// known has the UID of every object that exists, by key. A user's store may be slow to
+	// list its keys, cannot report that the listing failed, and may have lost an object that
+	// watchers know. known is nil for the informer's own store, which is reliable.
 	known map[string]types.UID
 }
 
@@ -32,8 +32,8 @@ func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
 	return p
 }
 
-// plainPace lets a change wait for 255 others, or for those that are begun within 1 ms.
-// It never waits for a change that has yet to come.
+// plainPace publishes up to 256 changes together, or the changes begun within 1 ms. No change
+// waits for one that is not in the queue yet.
 var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
 
 func (p *plainStore[T]) open(ctx context.Context) (version string, ok bool) {
@@ -103,10 +103,10 @@ func (p *plainStore[T]) try(w write, obj T) error {
 	}
 }
 
-// tryAgain makes a further attempt. The attempt that failed may have taken effect
-// anyway, and a store need not add an object that it has, nor update or delete one that
-// it has not. So tryAgain looks first. If the store refuses to be asked, that says
-// nothing about the write, which is then tried as it is.
+// tryAgain makes a further attempt. The failed attempt may have taken effect anyway. A store
+// may reject an add of an object that it has, and an update or a delete of an object that it
+// lacks. So tryAgain reads the object first, and chooses the write that fits. If the store
+// refuses the read, tryAgain repeats the write unchanged.
 func (p *plainStore[T]) tryAgain(c *change[T]) error {
 	stored, exists, err := p.store.GetByKey(c.key)
 	switch {
@@ -117,7 +117,7 @@ func (p *plainStore[T]) tryAgain(c *change[T]) error {
 	case c.write != writeDelete && exists:
 		err := p.try(writeUpdate, c.after)
 		if errors.Is(err, ErrPermanent) && c.madeOf(stored) {
-			return nil // the store refuses it again, but has taken it before
+			return nil // the store refuses the write now, but took it in an earlier attempt
 		}
 		return err
 	case c.write != writeDelete:
@@ -128,8 +128,8 @@ func (p *plainStore[T]) tryAgain(c *change[T]) error {
 	return nil
 }
 
-// madeOf reports whether stored, which was found after a write has failed, was put there
-// by that write. After an add that is certain: there was nothing before.
+// madeOf reports whether stored was written by an earlier, failed attempt at the change. For
+// an add that is certain, because there was no object before.
 func (c *change[T]) madeOf(stored any) bool {
 	obj, ok := stored.(T)
 	return ok && (c.write == writeAdd || sameVersion(obj, c.after) || reflect.DeepEqual(obj, c.after))
@@ -140,7 +140,7 @@ func (p *plainStore[T]) commit(context.Context) outcome { return written }
 func (p *plainStore[T]) forget(context.Context)         {}
 func (p *plainStore[T]) close(context.Context)          {}
 
-// told hands the version to the store as a bookmark.
+// told gives the version to the store as a bookmark.
 func (p *plainStore[T]) told(_ int64, version string) {
 	if version == "" {
 		return

@@ -13,7 +13,7 @@ import (
 
 // pop prepares everything that run does not read from the log itself: the initial state,
 // the states of resyncs, and the backlog. It ends when the listener is removed, or when
-// the log does not grow any more.
+// the log no longer grows.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	defer l.cursor.Poke()
 	defer l.popped.Store(true)
@@ -46,9 +46,9 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
-// begin lets run take the page of a state that was read, and afterwards the log. It
-// returns false if the listener cannot go on: the initial state could not be read. A
-// resync whose state could not be read is given up.
+// begin hands run a page of a state, after which run goes on with the log. ok says whether
+// the page was read. If it was not, begin gives up a resync; for an initial state it returns
+// false, because the listener cannot go on.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	if !ok && s != nil && s.origin == OriginResync {
 		s, ok = nil, true
@@ -61,7 +61,7 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	return ok
 }
 
-// unread returns the state if run waits for its next page, or nil.
+// unread returns the state if run waits for its next page, and otherwise nil.
 func (l *informerProcessorListener[T]) unread() *state[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,9 @@ func (l *informerProcessorListener[T]) hasPages() bool {
 	return l.state != nil && l.state.more
 }
 
-// keepUp moves events from the log to the backlog if more wait than the backlog's limit,
-// arranges that pop is woken when there will be, and follows whether run is behind.
+// keepUp moves events from the log to the backlog if more events wait than the backlog's
+// limit. The log wakes pop when that is the case again. keepUp also notes whether run is
+// behind.
 func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	away, caughtUp := l.makeRoom()
 	switch {
@@ -91,7 +92,8 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	}
 }
 
-// makeRoom returns how many events were merged away, and whether the backlog is empty.
+// makeRoom moves the events. It returns how many were merged away, and whether the backlog is
+// empty.
 func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +133,7 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	l.resync.restart()
 }
 
-// pause stops run until begin, if every event is handled. It returns whether it did.
+// pause makes run wait for the next begin if every event is handled. It reports whether it did.
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,14 +173,14 @@ func (r *resyncTimer) stop() {
 	}
 }
 
-// lag follows whether a watcher is so far behind that events were merged. The informer
+// lag tracks whether a watcher is so far behind that events were merged. The informer
 // logs a lag only once it has lasted for stopwatch.HungCall: a watcher with a small MaxBacklog may
 // fall behind and catch up many times a second.
 type lag[T Object] struct {
 	listener *informerProcessorListener[T]
 	behind   atomic.Bool
 
-	// The rest is pop's.
+	// Only pop uses the rest.
 	lasting *time.Timer // nil unless behind
 	logged  bool
 }

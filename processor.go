@@ -25,9 +25,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// inheritance is how long after the first watcher others may be added and still be told the
-// deletes that no watcher was told. The controllers of a manager add their watchers one by
-// one, after the informer has synced.
+// inheritance is the time after the first watcher in which further watchers still get the
+// deletes that happened while no watcher was registered. The controllers of a manager add
+// their watchers one by one, after the informer has synced.
 const inheritance = time.Minute
 
 // idleSeal is how long the log must have been quiet before the processor releases its
@@ -39,7 +39,7 @@ const idleSeal = 10 * time.Second
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
-	scan       index.Scan     // of the store
+	scan       index.Scan     // reads the store
 	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
 	observer   *Observer
@@ -48,17 +48,17 @@ type informerProcessor[T Object] struct {
 	// startedCh is closed once the pop and run goroutines of every listener
 	// registered so far are live. CustomCacheInformer.control waits for it.
 	startedCh chan struct{}
-	// begun is the log position up to which changes of the store may have begun. The apply
-	// loop raises it before it touches the store; see state for how a join uses it.
+	// begun is the log position after the records of all changes that may be in the store.
+	// The apply loop raises it before it touches the store. See state for how a join uses it.
 	begun atomic.Int64
-	// syncedAt is the position of the synced marker, -1 before it is known.
+	// syncedAt is the position of the synced marker, -1 until it is known.
 	syncedAt atomic.Int64
-	// filled is closed when it is known whether the store held objects before the first
-	// record; seeded says so.
+	// filled is closed once the store was read at the start. From then on, seeded says
+	// whether the store held objects.
 	filled chan struct{}
 	seeded bool
-	// draining is closed when the log has its last record and the listeners must tell
-	// their watchers the rest, until the time drained.
+	// draining is closed when the log has its last record. The listeners then deliver the
+	// remaining events, until the time drained.
 	draining chan struct{}
 	drained  time.Duration
 	// spawn starts a goroutine that the processor waits for.
@@ -69,13 +69,13 @@ type informerProcessor[T Object] struct {
 	state     processorState
 	ctx       context.Context // of the watchers' calls; set when running
 	listeners map[*informerProcessorListener[T]]struct{}
-	alive     map[*informerProcessorListener[T]]struct{} // listeners that run, removed ones too
+	alive     map[*informerProcessorListener[T]]struct{} // listeners whose run has not ended, also removed ones
 	added     int                                        // number of listeners ever added
-	starting  int                                        // goroutines that are started and not yet live
+	starting  int                                        // goroutines that were started and are not live yet
 	atStop    []*informerProcessorListener[T]            // the listeners when the informer stopped; nil before
 
-	// While no watcher was registered, deletes happened up to the log position
-	// inheritUpTo. The first watcher after that came at the time listening.
+	// Deletes before the log position inheritUpTo happened while no watcher was registered.
+	// The first watcher after them was added, or started, at the time listening.
 	inheritUpTo int64
 	listening   time.Duration
 }
@@ -130,7 +130,7 @@ func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.End()) }
 // hasSynced reports whether the next record comes after the synced marker.
 func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
 
-// add registers a listener as of the end of the log.
+// add registers a listener that begins at the end of the log.
 func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*informerProcessorListener[T], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,14 +162,14 @@ func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	p.spawn(func() { p.live(); defer p.ended(l); run() })
 }
 
-// ended notes that l's run has ended, which waits for l's pop.
+// ended notes that both goroutines of l have ended: run waits for pop.
 func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.alive, l)
 }
 
-// live notes that a goroutine of a listener has begun.
+// live notes that a goroutine of a listener runs.
 func (p *informerProcessor[T]) live() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *informerProcessor[T]) checkStartedLocked() {
 	if p.starting > 0 {
 		return
 	}
-	if !channel.Closed(p.startedCh) { // it is, when a listener is added while the informer runs
+	if !channel.Closed(p.startedCh) { // closed already if the informer ran before the listener was added
 		close(p.startedCh)
 	}
 }
@@ -209,8 +209,8 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.stopped)
 }
 
-// shown returns the registered listeners, or after the stop those that were registered
-// then, sorted by name and by the order in which they were added.
+// shown returns the registered listeners, sorted by name and by the order in which they were
+// added. After the stop it returns the listeners that the stop has removed.
 func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +220,7 @@ func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	return p.allLocked()
 }
 
-// all returns the registered listeners, sorted as by shown.
+// all returns the registered listeners in the order of shown.
 func (p *informerProcessor[T]) all() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,8 +235,8 @@ func byName[T Object](a, b *informerProcessorListener[T]) int {
 	return cmp.Or(strings.Compare(a.opts.Name, b.opts.Name), cmp.Compare(a.number, b.number))
 }
 
-// start starts the listeners. Their calls get ctx. It does not wait until they are live:
-// see startedCh.
+// start starts the listeners. Their watchers are called with ctx. start does not wait until
+// the listeners are live: see startedCh.
 func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,8 +247,8 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.checkStartedLocked()
 }
 
-// run releases chunks of a log that is idle, until ctx ends. Then it waits for the
-// listeners' goroutines, and reports the events that their watchers were not told. stop
+// run releases the last chunk of the log whenever the log is idle, until ctx ends. Then it
+// waits for the listeners' goroutines and reports the events that watchers did not get. stop
 // must have been called before ctx ends.
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -269,8 +269,8 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 	}
 }
 
-// drain lets the listeners tell the rest of the log, for as long as timeout. No record
-// may be appended any more.
+// drain lets the listeners deliver the rest of the log, for up to timeout. No record may be
+// appended after the call.
 func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	if timeout == 0 {
 		return
@@ -328,8 +328,8 @@ func (p *informerProcessor[T]) stop() {
 	}
 }
 
-// underWay names the calls of watchers, and of the store for them, that have not
-// returned.
+// underWay names the calls that have not returned: calls of watchers, and reads of the store
+// for a watcher.
 func (p *informerProcessor[T]) underWay() []string {
 	p.mu.Lock()
 	live := slices.SortedFunc(maps.Keys(p.alive), byName)
@@ -351,10 +351,10 @@ func (p *informerProcessor[T]) forgettable() map[string][]types.UID {
 	return p.tombstones.Passed(p.handled())
 }
 
-// handled returns two log positions: tombstones of deletes after the first and up to the
-// second can be removed. upTo is the position that all listeners have handled, or after the
-// stop all that were registered then; it is -1 if there is none. after is inheritUpTo as long
-// as a new listener would inherit deletes, and otherwise -1.
+// handled returns two log positions. Tombstones of deletes after the first and up to the
+// second can be removed. upTo is the position that all listeners have handled, and -1 if there
+// are no listeners. After the stop, the listeners that it has removed count. after is
+// inheritUpTo as long as a new listener would inherit deletes, and otherwise -1.
 func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -375,8 +375,8 @@ func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	return after, upTo
 }
 
-// inheritsLocked reports whether a watcher that is added now is told the deletes that no
-// watcher was told.
+// inheritsLocked reports whether a watcher that is added now gets the deletes that happened
+// while no watcher was registered.
 func (p *informerProcessor[T]) inheritsLocked() bool {
 	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
 }

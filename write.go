@@ -18,22 +18,22 @@ import (
 )
 
 // storage is how the applier uses a store. A plainStore makes each change at once, a
-// durableStore makes those of a batch in one step. Only the apply loop calls it.
+// durableStore makes all changes of a batch in one step. Only the apply loop calls it.
 type storage[T Object] interface {
 	// open reads what the store holds at the start. It returns the version at which the
 	// source can go on, "" if the source must list, and false if ctx ended first.
 	open(ctx context.Context) (version string, ok bool)
 	// find returns the object that the store has under key after all writes so far. It
-	// tries again until it succeeds. Its error wraps ErrPermanent if the store refuses to
-	// say, so that the item cannot be applied; otherwise it is that of ctx.
+	// retries until it succeeds. The error wraps ErrPermanent if the store refuses the read,
+	// so that the item cannot be applied. Any other error is that of ctx.
 	find(ctx context.Context, key string, now time.Duration) (found[T], error)
 	// write makes a change, or leaves it to the next commit.
 	write(ctx context.Context, c *change[T], now time.Duration) outcome
 	// pass notes that an item is applied.
 	pass(it *item[T])
-	// commit makes the changes that write has left to it.
+	// commit makes the changes that write has left to commit.
 	commit(ctx context.Context) outcome
-	// told notes that the log has the committed changes before a position. If version is
+	// told notes that the log has the committed changes up to a position. If version is
 	// not empty, the store has every change up to that version of the source.
 	told(position int64, version string)
 	// keys yields the keys of all objects that are known to exist, and ends early if ctx
@@ -41,7 +41,7 @@ type storage[T Object] interface {
 	keys(ctx context.Context) iter.Seq[string]
 	// forget removes the tombstones that no watcher needs any more.
 	forget(ctx context.Context)
-	// close ends the work on the store, when all watchers have stopped.
+	// close ends the work on the store. It is called when all watchers have stopped.
 	close(ctx context.Context)
 }
 
@@ -52,10 +52,10 @@ const (
 	written outcome = iota
 	refused         // by the store, with an error that wraps ErrPermanent
 	split           // the store has refused a batch: its items must be applied one by one
-	stopped         // ctx ended before it was done
+	stopped         // ctx ended first
 )
 
-// pace is how many changes the applier tells at once. Waking the watchers costs as much as
+// pace is how many changes the applier publishes together. Waking the watchers costs as much as
 // a few changes.
 type pace struct {
 	records   int           // no more than this number of records
@@ -63,7 +63,7 @@ type pace struct {
 	immediate bool          // a change is in the store when write returns
 }
 
-// access is what plainStore and durableStore share: attempts at operations on the store,
+// access is the common part of plainStore and durableStore: attempts at operations on the store,
 // with retry, and the indexes and figures that follow a change. The writes themselves are in
 // plain.go and durable.go.
 type access[T Object] struct {
@@ -74,8 +74,8 @@ type access[T Object] struct {
 	clock    stopwatch.Stopwatch
 	report   func(context.Context, error)
 	observer *Observer
-	// flush tells the watchers the changes made so far. It is called before a retry,
-	// which may take long.
+	// flush publishes the changes made so far. It is called before a retry, which may take
+	// long.
 	flush func(context.Context)
 
 	call     *stopwatch.Call            // the operation that is under way
@@ -83,7 +83,7 @@ type access[T Object] struct {
 	refused  atomic.Int64               // number of refused changes
 	objects  atomic.Int64               // number of objects in the store; -1 if that is not known
 	seeded   bool                       // open has found an object
-	keyFound bool                       // the store finds objects by our keys, or the opposite was reported
+	keyFound bool                       // checkKey has had an answer from the store
 }
 
 func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), opts Options[T]) *access[T] {
@@ -114,8 +114,8 @@ func (a *access[T]) get(ctx context.Context, key string, now time.Duration) (obj
 	return obj, exists, err
 }
 
-// attempt makes one attempt at an operation on the store. It would be failure number
-// failures of that operation.
+// attempt makes one attempt at an operation on the store. If the attempt fails, it is failure
+// number failures of that operation.
 func (a *access[T]) attempt(op, key string, now time.Duration, failures int, try func() error) error {
 	a.call.Begin(op, key, now)
 	if a.observer.Store == nil {
@@ -133,7 +133,7 @@ func (a *access[T]) attempt(op, key string, now time.Duration, failures int, try
 	return err
 }
 
-// insist makes an operation on the store, and repeats it as repeat does if it fails.
+// insist performs an operation on the store. If it fails, insist continues with repeat.
 func (a *access[T]) insist(ctx context.Context, op, key string, try func() error) error {
 	if err := a.attempt(op, key, a.clock.Now(), 1, try); err != nil {
 		return a.repeat(ctx, op, key, err, try)
@@ -143,7 +143,8 @@ func (a *access[T]) insist(ctx context.Context, op, key string, try func() error
 
 // repeat repeats an operation whose first attempt has failed with err, until it succeeds.
 // It returns an error that wraps ErrPermanent if the store refuses the operation, and the
-// error of ctx if ctx ends first. The changes made before should have been told.
+// error of ctx if ctx ends first. The caller should publish all earlier changes
+// before, because repeat may take long.
 func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try func() error) error {
 	begun, failures := time.Now(), 0
 	rest := func(f retry.Failure) error {
@@ -172,14 +173,14 @@ func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try f
 		return err
 	}
 	a.failing.Store(nil)
-	if lasted := time.Since(begun); lasted >= stopwatch.HungCall { // a short failure is not worth a second line
+	if lasted := time.Since(begun); lasted >= stopwatch.HungCall { // a short failure is not worth a second log line
 		klog.FromContext(ctx).Info("The store works again", "operation", op, "key", key, "failures", failures, "after", lasted)
 	}
 	return nil
 }
 
-// insistOnReading insists on an operation that only reads. The informer cannot go on
-// without the result, so a refusal is a failure like any other.
+// insistOnReading repeats a read until it succeeds. It returns false if ctx ended first. The
+// informer cannot go on without the result, so it also repeats a read that the store refuses.
 func (a *access[T]) insistOnReading(ctx context.Context, op string, read func() error) bool {
 	return a.insist(ctx, op, "", func() error {
 		err := read()
@@ -206,9 +207,8 @@ func (a *access[T]) page(ctx context.Context, after string) (objs []any, last st
 	return objs, last, ok
 }
 
-// load takes over the objects that the store holds at the start, and calls visit for each.
-// With firstPage it reads no further than the first page. It returns false if ctx ended
-// first.
+// load counts and indexes the objects that the store holds at the start, and calls visit for
+// each. If firstPage is set, it reads only the first page. It returns false if ctx ended first.
 func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key string, obj T)) bool {
 	loaded := a.index.Begin()
 	for after, more := "", true; more; {
@@ -228,7 +228,7 @@ func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key str
 	return true
 }
 
-// take takes over one object.
+// take does the work of load for one object.
 func (a *access[T]) take(ctx context.Context, stored any, visit func(key string, obj T)) {
 	obj, err := object.As[T](stored)
 	if err != nil {
@@ -243,8 +243,8 @@ func (a *access[T]) take(ctx context.Context, stored any, visit func(key string,
 	a.seeded = true
 }
 
-// wrote updates the indexes and the number of objects after a change was stored. missing
-// says that the store does not have the object any more: a later change has deleted it.
+// wrote updates the indexes and the number of objects after a change was stored. missing says
+// that a later change, which is stored already, has deleted the object.
 func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
 	switch c.write {
 	case writeNothing:
@@ -271,14 +271,14 @@ func (a *access[T]) count(n int64) {
 
 var errLostKey = errors.New("the store does not find the object that was just added: it must key objects as cache.MetaNamespaceKeyFunc does")
 
-// checkKey reports, once, if the store does not find an object that was just added. Every
-// relist would add all objects again.
+// checkKey reports, once, if the store does not find an object that was just added. With such
+// a store, every relist would add all objects again.
 func (a *access[T]) checkKey(ctx context.Context, key string) {
 	a.call.Begin("get", key, a.clock.Now())
 	_, exists, err := a.store.GetByKey(key)
 	a.call.End()
 	if err != nil {
-		return // the next add will show
+		return // the next add is checked instead
 	}
 	a.keyFound = true
 	if !exists {
