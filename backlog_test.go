@@ -313,6 +313,7 @@ func TestADeleteThatComesTwiceIsToldOnceToWhoIsBehind(t *testing.T) {
 		start(t, inf)
 		<-inf.Synced()
 		opened(t, src)
+		synctest.Wait() // the watcher is in its first call, so that both deletes wait behind it
 		gone, _ := src.Delete(keyOf("a"))
 		synctest.Wait()
 		src.Inject(watch.Event{Type: watch.Deleted, Object: gone})
