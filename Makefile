@@ -7,6 +7,9 @@ PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelem
 LINT    := bin/golangci-lint
 TOOL    := cd tools && GOWORK=off go run
 TESTFLAGS ?=
+# By default, every process under the race detector sleeps for a second before it ends. A test
+# that meets a race has failed by then.
+export GORACE ?= atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
 
