@@ -9,6 +9,9 @@ import (
 // ringSize is the number of segments for which a listener's ring keeps room once it is empty.
 const ringSize = 16
 
+// maxLimit is the largest limit of a backlog. A log position can be added to it.
+const maxLimit = math.MaxInt / 2
+
 // backlog holds the events that pop has taken from the log because run has fallen behind. It
 // is a ring of segments. The ring costs little more than the log itself, because a segment is
 // extended as far as its chunk reaches. If more events than the limit wait, they are merged

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"testing"
@@ -325,5 +326,31 @@ func TestADeleteThatComesTwiceIsToldOnceToWhoIsBehind(t *testing.T) {
 		r.Expect(t, "added default/a", "deleted default/a")
 		synctest.Wait()
 		r.ExpectNone(t)
+	})
+}
+
+func TestTheLargestMaxBacklogKeepsEveryEvent(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "first"))
+		inf := newInformer(t, src, options{Queue: queue})
+		hold := make(chan struct{})
+		r := &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: math.MaxInt})
+		start(t, inf)
+		<-inf.Synced()
+		opened(t, src)
+		synctest.Wait()
+		for n := range 1000 {
+			src.Apply(object("a", fmt.Sprint(n)))
+			synctest.Wait()
+		}
+		if got := reg.Stats(); got.Pending != 1001 || got.Merged != 0 {
+			t.Errorf("while the watcher is blocked: %+v", got)
+		}
+		close(hold)
+		synctest.Wait()
+		if n := len(r.Events()); n != 1001 {
+			t.Errorf("%d events", n)
+		}
 	})
 }

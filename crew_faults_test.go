@@ -106,6 +106,31 @@ func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
 	})
 }
 
+func TestADeleteThatStandsForSeveralEventsOfASelectionSaysSo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "yes"))
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
+		var told []event
+		w := informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			if told = append(told, e); len(told) == 1 {
+				return errors.New("after it took effect")
+			}
+			return nil
+		})
+		addWatcher(t, inf, informer.Select(w, func(obj configMap) bool { return obj.Data["value"] != "no" }),
+			informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		src.Apply(object("a", "still"))
+		src.Apply(object("a", "no"))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if len(told) != 2 || told[1].Type != informer.EventDeleted || !told[1].Merged {
+			t.Errorf("the events: %+v", told)
+		}
+	})
+}
+
 func TestOnSyncedIsNotCalledAfterRemove(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -342,6 +343,28 @@ func TestABlockedWatcherIsSeenInItsStats(t *testing.T) {
 				t.Errorf("%d workers: %+v, want %+v", workers, s, want)
 			}
 			stop()
+		}
+	})
+}
+
+func TestTheLargestDrainTimeoutLeavesTimeForRetries(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		u := &undelivered{}
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{
+			Queue: queue, DrainTimeout: math.MaxInt64, Observer: u.observer(), ErrorHandler: quiet,
+		})
+		calls := 0
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
+			if calls++; calls < 5 {
+				return errors.New("not yet")
+			}
+			return nil
+		}), informer.WatcherOptions{Name: "w", Retry: informer.Backoff(time.Hour, time.Hour, 0)})
+		stop := start(t, inf)
+		synctest.Wait()
+		stop()
+		if calls != 5 || len(u.told) != 0 {
+			t.Errorf("%d calls; not delivered: %v", calls, u.told)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		number:      number,
 		inheritUpTo: -1,
 		joining:     true,
-		waiting:     backlog[T]{limit: opts.MaxBacklog},
+		waiting:     backlog[T]{limit: min(opts.MaxBacklog, maxLimit)},
 		cursor:      p.log.Cursor(),
 		popWake:     eventlog.NewSleeper(),
 		synced:      make(chan struct{}),

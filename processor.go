@@ -275,6 +275,7 @@ func (p *informerProcessor[T]) drain(timeout time.Duration) {
 	if timeout == 0 {
 		return
 	}
+	timeout = min(timeout, maxWait)
 	p.drained = p.Now() + timeout
 	close(p.draining)
 	enough := time.NewTimer(timeout)

@@ -276,7 +276,7 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 // would report that the object has left the selection.
 func (s selection[T]) after(tried T, e Event[T]) Event[T] {
 	if s.passes(tried) && !s.passes(e.Object()) {
-		return Event[T]{Old: tried, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown}
+		return Event[T]{Old: tried, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown, Merged: e.Merged}
 	}
 	return e
 }

@@ -25,11 +25,12 @@ type Moment struct{ at atomic.Int64 }
 func (m *Moment) Set(s Stopwatch) { m.at.Store(int64(s.Now())) }
 
 // Time returns m as a time of day, or the zero time if it was never set. s must be the
-// Stopwatch that was given to Set.
+// Stopwatch that was given to Set. The time of day is counted back from now, because the
+// system's clock may have been set since m was. So two calls may differ by some nanoseconds.
 func (m *Moment) Time(s Stopwatch) time.Time {
 	at := m.at.Load()
 	if at == 0 {
 		return time.Time{}
 	}
-	return s.born.Add(time.Duration(at)).Round(0) // without the monotonic reading
+	return time.Now().Add(time.Duration(at) - s.Now()).Round(0) // without the monotonic reading
 }
