@@ -16,9 +16,6 @@ import (
 // syncedKey makes a worker call OnSynced. No object has this key.
 const syncedKey = ""
 
-// maxWait is longer than any program runs, and short enough to be added to a time.
-const maxWait = 100 * 365 * 24 * time.Hour
-
 // crew calls a watcher for several objects at once, but never twice at the same time for one
 // object, and repeats calls that have failed. The waiting events are merged by object. An
 // event that failed is merged with newer ones of its object. client-go's workqueue says

@@ -62,7 +62,7 @@ func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Orig
 // newState returns a state as of the listener's cursor, without any page. It must be called
 // before the store is read, because the cursor may move on during the read.
 func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
-	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), log: l.cursor.Clone(), more: true}
+	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), keyed: l.crew != nil, log: l.cursor.Clone(), more: true}
 }
 
 // nextPage reads the next page of a state, which no other goroutine may use until it returns.
@@ -73,7 +73,7 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 		last string
 	)
 	if !l.readStore(ctx, "scan", func() (err error) {
-		objs, last, err = l.processor.scan.Page(ctx, s.last)
+		objs, last, err = l.processor.pages.Next(ctx, s.last)
 		return err
 	}, s) {
 		s.close()
@@ -155,6 +155,7 @@ type state[T Object] struct {
 	end     int64 // the log position
 	deletes []any // deleted objects that a durable store has kept
 	inherit bool  // the deletes are still to be taken, before all other records
+	keyed   bool  // the records must have keys, which only a crew needs
 
 	// The page that was read last.
 	listed  []any  // objects of the store
@@ -164,6 +165,7 @@ type state[T Object] struct {
 
 	log    *cursor[T]     // reads the log after end; nil after the last page
 	before map[string]any // objects changed after end, as they were at end; nil if one did not exist
+	key    []byte         // the room of isChanged for a key
 
 	marker bool // the synced marker follows the state
 }
@@ -237,24 +239,24 @@ func (s *state[T]) undo(records []record[T]) {
 	}
 }
 
+// stateChunk is how many objects of a state run takes at a time. When many watchers join at
+// once, the rest of the informer waits for a processor while one of them is told this many.
+const stateChunk = 32
+
 // next returns the next part of the page, or false after the last.
 func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
 	}
-	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+1, maxChunk))
+	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+1, stateChunk))
 	for len(records) < cap(records) && len(s.listed) > 0 {
-		if obj, ok := s.listed[0].(T); ok {
-			key := object.Key(obj)
-			if _, changed := s.before[key]; !changed {
-				records = append(records, s.record(key, obj))
-			}
+		if obj, ok := s.listed[0].(T); ok && !s.isChanged(obj) {
+			records = append(records, s.record(obj))
 		}
 		s.listed = s.listed[1:] // the slice may be the store's own, so it is not written to
 	}
 	for len(records) < cap(records) && len(s.changed) > 0 {
-		obj := s.changed[0].(T)
-		records = append(records, s.record(object.Key(obj), obj))
+		records = append(records, s.record(s.changed[0].(T)))
 		s.changed = s.changed[1:]
 	}
 	if len(records) < cap(records) && s.marker && !s.more {
@@ -283,7 +285,34 @@ func (s *state[T]) nextDeletes() segment[T] {
 	return part
 }
 
-func (s *state[T]) record(key string, obj T) record[T] {
+// isChanged reports whether the log has changed a listed object since the position of the
+// state.
+func (s *state[T]) isChanged(obj T) bool {
+	if len(s.before) == 0 {
+		return false
+	}
+	s.key = object.AppendKey(s.key[:0], obj)
+	_, changed := s.before[string(s.key)]
+	return changed
+}
+
+// untold returns how many events of the pages read so far are not taken yet. Unlike left, it
+// is exact, and it takes time for each object.
+func (s *state[T]) untold() int64 {
+	n := len(s.deletes) + len(s.changed)
+	for _, stored := range s.listed {
+		if obj, ok := stored.(T); ok && !s.isChanged(obj) {
+			n++
+		}
+	}
+	return int64(n)
+}
+
+func (s *state[T]) record(obj T) record[T] {
+	key := ""
+	if s.keyed {
+		key = object.Key(obj)
+	}
 	e := Event[T]{New: obj, Type: EventAdded, Origin: s.origin}
 	if s.origin == OriginResync {
 		e.Type, e.Old = EventUpdated, obj

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -264,5 +266,66 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 			t.Errorf("after the backlog came %v of %s", e.Origin, e.New.Data["value"])
 		}
 		r.ExpectNone(t) // one resync, not ten
+	})
+}
+
+// slowToList is a store whose listings take 10 ms. The next one waits until gate is closed.
+type slowToList struct {
+	gatedStore
+	listings atomic.Int32
+	hang     atomic.Bool
+}
+
+func (s *slowToList) List() []any {
+	s.listings.Add(1)
+	if s.hang.CompareAndSwap(true, false) {
+		return s.gatedStore.List()
+	}
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.List()
+}
+
+func TestWatchersThatJoinTogetherShareAListingOfTheStore(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := &slowToList{gatedStore: gatedStore{Store: newPlainStore()}}
+		inf := newInformer(t, informertest.NewSource(object("a", ""), object("b", "")), options{Queue: queue, Store: store})
+		informertest.Run(t, inf)
+		store.listings.Store(0)
+		recorders := make([]*recorder, 100)
+		for n := range recorders {
+			recorders[n] = &recorder{}
+			addWatcher(t, inf, recorders[n], informer.WatcherOptions{})
+		}
+		for _, r := range recorders {
+			r.Expect(t, "added default/a", "added default/b")
+		}
+		if n := store.listings.Load(); n > 2 { // some may come while the first listing is under way
+			t.Errorf("%d listings for %d watchers", n, len(recorders))
+		}
+	})
+}
+
+func TestAListingThatHangsHoldsUpOtherJoinsForSecondsAtMost(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		store := &slowToList{gatedStore: gatedStore{Store: newPlainStore(), gate: make(chan struct{})}}
+		defer close(store.gate)
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, Store: store})
+		informertest.Run(t, inf)
+		store.hang.Store(true)
+		stuck := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		synctest.Wait()
+		regs := make([]*informer.Registration, 10)
+		for n := range regs {
+			regs[n] = addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		}
+		sleepBubble(3 * time.Second)
+		for _, reg := range regs {
+			if !reg.Stats().Synced {
+				t.Errorf("not synced: %+v", reg.Stats())
+			}
+		}
+		if stuck.Stats().Synced {
+			t.Error("the watcher whose listing hangs is synced")
+		}
 	})
 }

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -137,6 +138,9 @@ func (l *informerProcessorListener[T]) finished(position int64) {
 func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 	for !l.gone.Load() {
 		last := l.popped.Load() // if so, the log no longer grows
+		if l.counts.untold.Load() > 0 {
+			runtime.Gosched() // when many watchers join, the rest of the informer goes first
+		}
 		if s, ok := l.next(); ok {
 			return s, true
 		}
@@ -218,10 +222,10 @@ func (l *informerProcessorListener[T]) readLogLocked(limit int) (segment[T], boo
 func (l *informerProcessorListener[T]) dropUntold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for more := true; more; {
-		_, more = l.nextOfStateLocked()
+	if l.state != nil {
+		l.counts.untold.Store(l.state.untold())
+		l.state = nil
 	}
-	l.state = nil
 	for more := true; more; {
 		_, more = l.readLogLocked(maxChunk)
 	}

@@ -34,12 +34,16 @@ const inheritance = time.Minute
 // last chunk.
 const idleSeal = 10 * time.Second
 
+// maxWait is longer than any program runs, and short enough to be added to a time.
+const maxWait = 100 * 365 * 24 * time.Hour
+
 // informerProcessor owns the event log and the listeners that follow it. It appends each
 // event to the log once; the listeners read the log themselves.
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
 	scan       index.Scan     // reads the store
+	pages      *index.Pages   // reads the store for listeners
 	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
 	observer   *Observer
@@ -93,6 +97,7 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 		name:      opts.Name,
 		log:       eventlog.New(countEvents[T]),
 		scan:      index.NewScan(store),
+		pages:     index.NewPages(index.NewScan(store)),
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
 		Stopwatch: s,

@@ -15,6 +15,7 @@ type sizes struct {
 	pods     int // realistic Pods
 	idle     int // idle watchers
 	joins    int // in each round
+	storm    storm
 	syncing  []int
 	workers  stream
 	custom   int // custom resources at the API server
@@ -32,6 +33,7 @@ var fullSizes = sizes{
 	pods:      100_000,
 	idle:      1000,
 	joins:     5,
+	storm:     storm{100, 10_000, 10_000},
 	syncing:   []int{1, 10, 100},
 	workers:   stream{1, 1000, 200_000},
 	custom:    20_000,
@@ -49,6 +51,7 @@ var quickSizes = sizes{
 	pods:      5000,
 	idle:      300,
 	joins:     3,
+	storm:     storm{100, 10000, 2000},
 	syncing:   []int{1, 10, 100},
 	workers:   stream{1, 1000, 50_000},
 	custom:    2000,
@@ -65,6 +68,7 @@ func sections(sz sizes, distribution benchmark) []section {
 		podsSection(sz),
 		firstListSection(sz),
 		joiningSection(sz),
+		stormSection(sz),
 		distributionSection(sz, distribution),
 		serverSection(sz),
 		workersSection(sz),

@@ -28,6 +28,15 @@ func Key(obj metav1.Object) string {
 	return KeyOf(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 }
 
+// AppendKey appends the key of obj to b and returns the result. A lookup in a map with the
+// result, converted to a string, does not allocate.
+func AppendKey(b []byte, obj metav1.Object) []byte {
+	if ns := obj.GetNamespace(); ns != "" {
+		b = append(append(b, ns...), '/')
+	}
+	return append(b, obj.GetName()...)
+}
+
 // KeyOf returns the key of an object as a store has it.
 func KeyOf(key types.NamespacedName) string {
 	if key.Namespace == "" {

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// storm says how many goroutines join and leave, over how many objects, while how many events
+// come.
+type storm struct{ joiners, objects, events int }
+
+func stormSection(sz sizes) section {
+	s := section{
+		name:  "storm",
+		title: "A storm of joins",
+		about: fmt.Sprintf("%d goroutines add a handler and remove it, again and again without a pause, ", sz.storm.joiners) +
+			fmt.Sprintf("at an informer that holds %d objects, while %d updates come as fast as the side takes them. ", sz.storm.objects, sz.storm.events) +
+			"The time is that until a handler that was there before has been called for all updates. In half of the rows a handler is removed as soon as it is added. " +
+			"In the other half it is removed once it has been called for all objects. " +
+			"A plain store is one that has no indexes and is not known to the library. Only our side can use one, so client-go's figure is that of its own store.",
+	}
+	for _, store := range []string{"", "plain store"} {
+		for _, stay := range []bool{false, true} {
+			name := "storm of joins"
+			if stay {
+				name += " that are told everything"
+			}
+			if store != "" {
+				name += ", " + store
+			}
+			s.cases = append(s.cases, measurement{
+				rows: []row{
+					{name: name, unit: "ms", floor: both(1)},
+					{name: name + ": joins", unit: "/s", higher: true, plain: true},
+				},
+				measure: func(ctx context.Context, side side) ([]float64, error) {
+					return sz.storm.measure(ctx, side, store != "", stay)
+				},
+			})
+		}
+	}
+	return s
+}
+
+// plainStore hides everything of client-go's store that a cache.Store does not have.
+type plainStore struct{ cache.Store }
+
+func openPlain(s side, lw cache.ListerWatcher) (subject[pod], error) {
+	if s == clientGo {
+		return open[pod](s, lw)
+	}
+	inf, err := informer.New(lw, informer.Options[pod]{Queue: s.queue, Store: plainStore{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
+	return custom[pod]{inf}, err
+}
+
+// measure returns the milliseconds until all events are through, and the joins in a second.
+func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values []float64, err error) {
+	src := newSource(st.objects)
+	opener := open[pod]
+	if plain {
+		opener = openPlain
+	}
+	inf, err := opener(s, src.listWatch())
+	if err != nil {
+		return nil, err
+	}
+	handled := newTally(1)
+	synced, err := addAll(inf, 1, everyEvent, func(int) func(pod) { return count[pod](handled, st.objects+st.events) })
+	if err != nil {
+		return nil, err
+	}
+	running := start(inf.run)
+	stopFeeding := func() {}
+	defer func() { running.stop(&err); stopFeeding() }()
+	if err := synced(ctx); err != nil {
+		return nil, err
+	}
+	events := updates(st.objects, st.events)
+	storming, calm := context.WithCancel(ctx)
+	var (
+		joiners sync.WaitGroup
+		joins   atomic.Int64
+		failed  error
+		fail    sync.Once
+	)
+	defer joiners.Wait()
+	defer calm()
+	begin := restart()
+	for range st.joiners {
+		joiners.Go(func() {
+			for storming.Err() == nil {
+				if err := st.join(storming, inf, stay); err != nil {
+					fail.Do(func() { failed = err })
+					return
+				}
+				joins.Add(1)
+			}
+		})
+	}
+	stopFeeding = src.feed(events)
+	err = handled.wait(ctx)
+	took := time.Since(begin)
+	calm()
+	joiners.Wait()
+	return []float64{milliseconds(took), float64(joins.Load()) / took.Seconds()}, errors.Join(err, failed)
+}
+
+// join adds a handler and removes it: at once, or if stay is set when the handler has been called
+// for every object or ctx has ended.
+func (st storm) join(ctx context.Context, inf subject[pod], stay bool) error {
+	reg, err := inf.add(func(pod) {}, informer.WatcherOptions{})
+	if err != nil {
+		return err
+	}
+	if stay {
+		select {
+		case <-reg.synced:
+		case <-ctx.Done():
+		}
+	}
+	return reg.remove()
+}

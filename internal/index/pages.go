@@ -1,0 +1,157 @@
+package index
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/customcacheinformer/informer/internal/channel"
+)
+
+const (
+	// share is the part of the time in which Pages reads the store: one part in share. While
+	// a read is under way, a write may have to wait for the store's lock.
+	share = 10
+	// longestRest is how long Pages waits between two reads at most.
+	longestRest = 100 * time.Millisecond
+	// patience is how long a reader waits for the read of another. Such a read may hang, so
+	// the reader then does without it.
+	patience = time.Second
+)
+
+// Pages reads pages of a store for any number of readers that come at the same time, such as
+// watchers that join. Readers that wait for the same page share one read. Reads come one
+// after the other, with rests in between, so that a storm of readers leaves most of the time
+// to the writer of the store. It must not be copied.
+type Pages struct {
+	scan Scan
+	turn chan struct{} // holds a token while nobody reads or rests
+
+	mu      sync.Mutex       // protects the rest
+	waiting map[string]*page // by the key before the page; these reads have not begun
+	rested  time.Time        // when the next read may begin
+}
+
+// page is the result of a read. It is set when done is closed.
+type page struct {
+	begun time.Time // protected by Pages.mu
+	done  chan struct{}
+	objs  []any
+	last  string
+	err   error
+	// stopped says that the ctx of the reader that read has ended, which says nothing to the
+	// readers that share the page.
+	stopped bool
+}
+
+// NewPages returns a Pages over scan.
+func NewPages(scan Scan) *Pages {
+	p := &Pages{scan: scan, turn: make(chan struct{}, 1), waiting: map[string]*page{}}
+	p.turn <- struct{}{}
+	return p
+}
+
+// Next returns a page like Scan.Page. The read begins after the call of Next, so that it shows
+// all earlier changes. Next blocks until the page is read. If ctx ends before the read begins,
+// it returns the error of ctx. The slice is shared with other readers and must not be changed.
+// Next may be called from any goroutine.
+func (p *Pages) Next(ctx context.Context, after string) (objs []any, last string, err error) {
+	for {
+		pg, err := p.await(ctx, after)
+		if err != nil {
+			return nil, "", err
+		}
+		if !pg.stopped || ctx.Err() != nil {
+			return pg.objs, pg.last, pg.err
+		}
+	}
+}
+
+// await returns a page that is read, by its caller or by another reader.
+func (p *Pages) await(ctx context.Context, after string) (*page, error) {
+	pg, turn := p.join(after), p.turn
+	impatient := time.NewTimer(patience)
+	defer impatient.Stop()
+	for {
+		select {
+		case <-pg.done:
+			return pg, nil
+		case <-turn:
+			p.rest(ctx, pg)
+			p.read(ctx, after, pg)
+			p.turn <- struct{}{}
+			turn = nil // the page is being read
+		case <-impatient.C:
+			if !p.read(ctx, after, pg) && p.hangs(pg) {
+				pg, turn = p.join(after), p.turn
+			}
+			impatient.Reset(patience)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// join returns the next read of a page, which has not begun.
+func (p *Pages) join(after string) *page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pg := p.waiting[after]
+	if pg == nil {
+		pg = &page{done: make(chan struct{})}
+		p.waiting[after] = pg
+	}
+	return pg
+}
+
+// rest waits until the next read may begin, until pg is read, or until ctx ends.
+func (p *Pages) rest(ctx context.Context, pg *page) {
+	p.mu.Lock()
+	pause := time.Until(p.rested)
+	p.mu.Unlock()
+	if pause <= 0 {
+		return
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-pg.done:
+	case <-ctx.Done():
+	}
+}
+
+// read reads the page, unless that has begun already. It reports whether it did.
+func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
+	if !p.begin(ctx, after, pg) {
+		return false
+	}
+	pg.objs, pg.last, pg.err = p.scan.Page(ctx, after)
+	pg.stopped = pg.err != nil && ctx.Err() != nil
+	close(pg.done)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.rested = now.Add(min(longestRest, (share-1)*now.Sub(pg.begun)))
+	return true
+}
+
+// begin reports whether the caller must read the page: nobody else does, and ctx has not ended.
+// No reader joins the page from now on.
+func (p *Pages) begin(ctx context.Context, after string, pg *page) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil || p.waiting[after] != pg {
+		return false
+	}
+	delete(p.waiting, after)
+	pg.begun = time.Now()
+	return true
+}
+
+// hangs reports whether the read of a page, which has begun, takes longer than patience.
+func (p *Pages) hangs(pg *page) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !channel.Closed(pg.done) && time.Since(pg.begun) >= patience
+}
