@@ -40,7 +40,7 @@ const (
 	// maxDepth is deeper than a tree can be: each level has at least two children.
 	maxDepth = 64
 	// maxPage is larger than any page, overflow included: a page has up to four records.
-	maxPage = 5 * maxRecord
+	maxPage = 5 * maxRecord // fits in an int of 32 bit
 )
 
 var native = binary.NativeEndian
@@ -145,8 +145,9 @@ func (w *walker) take(id, n uint64) error {
 	return nil
 }
 
-// header returns the header of a page, and marks all pages that belong to it as used.
-func (w *walker) header(id uint64) (flags uint16, count int, size int, err error) {
+// header returns the header of a page, and marks all pages that belong to it as used. The size
+// is up to 32 TiB, whatever the file says: on 32 bit, only a part of that fits in an int.
+func (w *walker) header(id uint64) (flags uint16, count int, size int64, err error) {
 	var h [headerSize]byte
 	if id >= w.pages {
 		return 0, 0, 0, damage("there is no page %d", id)
@@ -158,7 +159,7 @@ func (w *walker) header(id uint64) (flags uint16, count int, size int, err error
 		return 0, 0, 0, damage("page %d says that it is %d", id, native.Uint64(h[:]))
 	}
 	n := 1 + uint64(native.Uint32(h[12:]))
-	return native.Uint16(h[8:]), int(native.Uint16(h[10:])), int(n * pageSize), w.take(id, n)
+	return native.Uint16(h[8:]), int(native.Uint16(h[10:])), int64(n * pageSize), w.take(id, n)
 }
 
 // bounds is the position of a walker in a bucket.
@@ -190,7 +191,7 @@ func (w *walker) page(path []string, id uint64, depth int, b *bounds) error {
 	if size > maxPage {
 		return damage("page %d has %d bytes", id, size)
 	}
-	if cap(w.buffers[depth]) < size {
+	if int64(cap(w.buffers[depth])) < size {
 		w.buffers[depth] = make([]byte, size)
 	}
 	data := w.buffers[depth][:size]
@@ -227,7 +228,7 @@ func newContents(data []byte, count int) (contents, error) {
 
 // take returns the next n bytes. They must be at pos, relative to element i.
 func (c *contents) take(i int, pos, n uint32) ([]byte, error) {
-	if start := headerSize + i*elementSize + int(pos); start != c.next {
+	if start := int64(headerSize+i*elementSize) + int64(pos); start != int64(c.next) {
 		return nil, damage("element %d is at %d, want %d", i, start, c.next)
 	}
 	if int64(n) > int64(len(c.data)-c.next) {
@@ -341,7 +342,7 @@ func (w *walker) freelist(id uint64) error {
 	if flags != freelistPage {
 		return damage("page %d is no list of free pages", id)
 	}
-	r := io.NewSectionReader(w.file, int64(id)*pageSize+headerSize, int64(size)-headerSize)
+	r := io.NewSectionReader(w.file, int64(id)*pageSize+headerSize, size-headerSize)
 	ids, n := make([]byte, 64<<10), uint64(count)
 	if count == 0xFFFF { // then the first number is the count
 		if _, err := io.ReadFull(r, ids[:8]); err != nil {

@@ -50,7 +50,9 @@
 // The file takes one and a half times the size of the objects as protobuf when a list has
 // filled it, in the order of their keys. It takes up to twice that when many objects have
 // changed since, or came in any order, one by one. It never becomes smaller: free space in it
-// is reused. A file that is set aside is kept: plan for twice the size. The file has mode
+// is reused. A file that is set aside is kept: plan for twice the size. On a machine of 32 bit, a
+// file can have 1 GiB: beyond that, writes fail as on a full disk, and Open sets a larger file
+// aside. The file has mode
 // 0600, and holds the objects that the API server returns, Secrets too, in clear.
 //
 // # Durability

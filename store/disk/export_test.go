@@ -62,3 +62,10 @@ func Decode(key, record []byte, example runtime.Object) (runtime.Object, error) 
 	}
 	return c.decode(payload)
 }
+
+// SetMaxFile changes the limit of the size of a file until restore is called.
+func SetMaxFile(size int) (restore func()) {
+	before := maxFile
+	maxFile = size
+	return func() { maxFile = before }
+}

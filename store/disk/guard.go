@@ -38,7 +38,11 @@ func (s *Store) view(f func(tx *bbolt.Tx) error) error {
 // update calls f in a transaction, which is committed if f returns nil. The caller must be the
 // writer.
 func (s *Store) update(f func(tx *bbolt.Tx) error) error {
-	return s.guard(func() error { return s.db.Update(f) })
+	err := s.guard(func() error { return s.db.Update(f) })
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		return fmt.Errorf("the file would have more than %d bytes: %w", maxFile, err)
+	}
+	return err
 }
 
 // guard calls f, which must call only bbolt and this package. If f panics, or reads a part of

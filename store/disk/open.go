@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,16 @@ import (
 
 // format is the version of the buckets and records. It increases when they change.
 const format = 1
+
+// maxFile is the largest size of a file, 0 for no limit. On 32 bit, bbolt does not notice when a
+// size of 2 GiB or more overflows, and above 1 GiB it maps 2 GiB, for which a process seldom has
+// room. It is a variable for the tests.
+var maxFile = func() int {
+	if strconv.IntSize == 32 {
+		return 1 << 30
+	}
+	return 0
+}()
 
 // label is the identity that is stored in the file.
 type label struct {
@@ -86,6 +97,9 @@ func (s *Store) inspect() (reason, err error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is no regular file")
+	}
+	if maxFile > 0 && info.Size() > int64(maxFile) {
+		return fmt.Errorf("it has %d bytes, more than the %d that a file can have on this machine", info.Size(), maxFile), nil
 	}
 	if said, err := os.ReadFile(s.mark()); err == nil {
 		return fmt.Errorf("%w, which was noticed while it was in use: %s", ErrDamaged, said), nil
@@ -215,6 +229,7 @@ func (s *Store) openDB() error {
 			// With an array, time grows with the number of free pages.
 			FreelistType: bbolt.FreelistMapType,
 			PageSize:     pageSize,
+			MaxSize:      maxFile,
 			NoStatistics: true,
 			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 				s.file, err = os.OpenFile(name, flag, perm)
