@@ -97,33 +97,6 @@ func TestAnObjectThatEmbedsProtobufMethodsIsKeptWhole(t *testing.T) {
 	}
 }
 
-func TestTheFingerprintOfATypeIsThatOfAllItsFields(t *testing.T) {
-	type inner struct{ A string }
-	type tagged struct {
-		A string `json:"a"`
-	}
-	type list struct {
-		Value inner
-		Next  *list
-	}
-	types := []any{
-		inner{}, tagged{}, list{}, struct{ A int }{}, struct{ A string }{}, struct {
-			A string `json:"a"`
-		}{}, struct{ B string }{}, struct{ X []inner }{}, struct{ X []tagged }{},
-		struct{ X map[string]inner }{}, struct{ X map[string]tagged }{}, corev1.Pod{}, corev1.ConfigMap{},
-	}
-	seen := map[string]any{}
-	for _, v := range types {
-		f := disk.Fingerprint(reflect.TypeOf(v))
-		if other := seen[f]; other != nil {
-			t.Errorf("%T and %T have the same", v, other)
-		}
-		if seen[f] = v; f != disk.Fingerprint(reflect.TypeOf(v)) {
-			t.Errorf("%T has another one each time", v)
-		}
-	}
-}
-
 func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 	widget := func(field any) informer.AnyObject {
 		u := newWidget("default", "a").(*unstructured.Unstructured)

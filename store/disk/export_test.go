@@ -24,6 +24,9 @@ var Remove = remove
 // Fingerprint is fingerprint.
 func Fingerprint(t reflect.Type) string { return fingerprint(t) }
 
+// OwnEncoding is ownEncoding.
+func OwnEncoding(t reflect.Type) string { return string(ownEncoding(t)) }
+
 // Check checks a file, whatever identity it has.
 func Check(file []byte) error { return check(bytes.NewReader(file), int64(len(file)), anything{}) }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -227,21 +226,5 @@ func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 	}()
 	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("the object is gone")
-	}
-}
-
-func TestAFieldOfWhatIsEmbeddedCounts(t *testing.T) {
-	before := func() reflect.Type {
-		type base struct{ A string }
-		type object struct{ base }
-		return reflect.TypeFor[object]()
-	}()
-	after := func() reflect.Type {
-		type base struct{ A, B string }
-		type object struct{ base }
-		return reflect.TypeFor[object]()
-	}()
-	if disk.Fingerprint(before) == disk.Fingerprint(after) {
-		t.Error("a new field is not noticed")
 	}
 }

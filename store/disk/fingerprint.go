@@ -2,41 +2,79 @@ package disk
 
 import (
 	"crypto/sha256"
+	stdencoding "encoding"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"hash"
+	"io"
 	"reflect"
 )
 
 // fingerprint returns a text that changes when the type does: it covers the name of the type,
-// and the names, types and tags of its fields, all the way down. Without it, a program with a
-// new field would find that field empty in every object stored by an older program, and nobody
-// would notice.
+// how it is made of other types, the names and tags of its fields, and the types that encode
+// themselves, all the way down. Without it, a program with a new field would find that field
+// empty in every object stored by an older program, and nobody would notice.
 func fingerprint(t reflect.Type) string {
 	h := sha256.New()
-	describeType(h, t, map[reflect.Type]bool{})
+	describeType(h, t, map[reflect.Type]int{})
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-func describeType(h hash.Hash, t reflect.Type, seen map[reflect.Type]bool) {
-	fmt.Fprintf(h, "%s|%s|%v\n", t.PkgPath(), t.Name(), t.Kind())
-	if seen[t] {
+// describeType writes a description of t. A type may contain itself, so each type is described
+// once, and then has a number. Its kind and name would not do, since many types have no name.
+func describeType(w io.Writer, t reflect.Type, numbers map[reflect.Type]int) {
+	if n, described := numbers[t]; described {
+		fmt.Fprintf(w, "#%d;", n)
 		return
 	}
-	seen[t] = true
+	numbers[t] = len(numbers)
+	fmt.Fprintf(w, "%q %q %s %v{", t.PkgPath(), t.Name(), ownEncoding(t), t.Kind())
 	switch t.Kind() {
 	case reflect.Map:
-		describeType(h, t.Key(), seen)
-		describeType(h, t.Elem(), seen)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		describeType(h, t.Elem(), seen)
+		describeType(w, t.Key(), numbers)
+		describeType(w, t.Elem(), numbers)
+	case reflect.Array:
+		fmt.Fprintf(w, "%d ", t.Len())
+		describeType(w, t.Elem(), numbers)
+	case reflect.Pointer, reflect.Slice:
+		describeType(w, t.Elem(), numbers)
+	case reflect.Interface:
+		for i := range t.NumMethod() {
+			fmt.Fprintf(w, "%q ", t.Method(i).Name)
+		}
 	case reflect.Struct:
 		for i := range t.NumField() {
-			// Unexported fields are not encoded, except embedded ones.
+			// Unexported fields are not encoded, except embedded ones. Of a tag, any part may
+			// count: a type that encodes itself may have tags of its own.
 			if f := t.Field(i); f.IsExported() || f.Anonymous {
-				fmt.Fprintf(h, "%s|%s\n", f.Name, f.Tag)
-				describeType(h, f.Type, seen)
+				fmt.Fprintf(w, "%q %q %t ", f.Name, f.Tag, f.Anonymous)
+				describeType(w, f.Type, numbers)
 			}
 		}
 	}
+	fmt.Fprintln(w, "}")
+}
+
+// encoders are the interfaces that change how a type is encoded as JSON or decoded.
+var encoders = []reflect.Type{
+	reflect.TypeFor[json.Marshaler](),
+	reflect.TypeFor[json.Unmarshaler](),
+	reflect.TypeFor[stdencoding.TextMarshaler](),
+	reflect.TypeFor[stdencoding.TextUnmarshaler](),
+	reflect.TypeFor[interface{ IsZero() bool }](), // with the option omitzero of a tag
+}
+
+// ownEncoding says which of the encoders a type implements, and which only a pointer to it.
+func ownEncoding(t reflect.Type) (all []byte) {
+	for _, encoder := range encoders {
+		switch {
+		case t.Implements(encoder):
+			all = append(all, 'v')
+		case reflect.PointerTo(t).Implements(encoder):
+			all = append(all, 'p')
+		default:
+			all = append(all, '-')
+		}
+	}
+	return all
 }
