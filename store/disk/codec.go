@@ -138,3 +138,12 @@ func (c codec) decode(payload []byte) (runtime.Object, error) {
 		return obj, utiljson.Unmarshal(body, obj)
 	}
 }
+
+// decodeRecord is like decode, for the record of an object. Its error has the object's key.
+func (c codec) decodeRecord(key, payload []byte) (runtime.Object, error) {
+	obj, err := c.decode(payload)
+	if err != nil {
+		return nil, damage("the record of %q cannot be decoded: %w", key, err)
+	}
+	return obj, nil
+}

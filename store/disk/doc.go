@@ -72,6 +72,11 @@
 // reports such a file, and the store begins empty: the informer lists, as at its first start.
 // So no file can keep a program from starting. An update of k8s.io/api gives many types a new
 // field, which objects stored before lack: so a type with a new field counts as another type.
+// Code that decodes, such as an UnmarshalJSON, may change without its type. Therefore Open also
+// decodes some of the objects, and sets the file aside if one of them cannot be decoded. If it
+// has missed one, the first read of that object returns an error with its key, and the next Open
+// sets the file aside. Objects that are decoded to something else are not noticed: change
+// Identity.Version with such code.
 // A file that is set aside holds the only trace of deletes that watchers did not get; one such
 // file is kept for inspection.
 //

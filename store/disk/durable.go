@@ -69,7 +69,13 @@ func (s *Store) changeOf(c cache.Transaction) (change, error) {
 // Tombstones returns all tombstones, in any order. It reads them page by page, as Scan reads
 // objects.
 func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
-	objs, err := s.readAll(ctx, bucketRange{bucket: tombstonesBucket})
+	var objs []any
+	err := s.each(ctx, bucketRange{tombstonesBucket}, nil, unlimited, func(i item) error {
+		i.key = buried(i.key)
+		obj, err := s.decode(i)
+		objs = append(objs, obj)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("disk: tombstones: %w", err)
 	}

@@ -65,18 +65,27 @@ func (s *Store) guard(f func() error) (err error) {
 	return err
 }
 
-// giveUp makes every operation fail from now on. It also makes the next Open set the file
-// aside, even if the file looks right then.
+// giveUp makes every operation fail from now on, and marks the file as damaged.
 func (s *Store) giveUp(panicked any) error {
 	err := fmt.Errorf("%w: %v", ErrDamaged, panicked)
 	if !s.broken.CompareAndSwap(nil, &err) {
 		return *s.broken.Load()
 	}
 	report := fmt.Errorf("disk: %s: %w\n%s", s.path, err, debug.Stack())
-	if markErr := os.WriteFile(s.mark(), fmt.Append(nil, panicked), 0o600); markErr != nil {
-		report = errors.Join(report, markErr)
+	s.opts.ErrorHandler(errors.Join(report, s.markDamaged(panicked)))
+	return err
+}
+
+// markDamaged makes the next Open set the file aside, even if it looks right then. Only the
+// first reason is kept.
+func (s *Store) markDamaged(reason any) error {
+	if !s.marked.CompareAndSwap(false, true) {
+		return nil
 	}
-	s.opts.ErrorHandler(report)
+	err := os.WriteFile(s.mark(), fmt.Append(nil, reason), 0o600)
+	if err != nil {
+		s.marked.Store(false)
+	}
 	return err
 }
 
@@ -84,9 +93,9 @@ func (s *Store) giveUp(panicked any) error {
 func (s *Store) mark() string { return s.path + ".damaged" }
 
 func (s *Store) unmark() error {
-	err := os.Remove(s.mark())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := os.Remove(s.mark()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	s.marked.Store(false)
+	return nil
 }

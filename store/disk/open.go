@@ -117,7 +117,7 @@ func (s *Store) inspect() (reason, err error) {
 	if err := lockToRead(file); err != nil {
 		return nil, err
 	}
-	look := &inspection{want: s.label(), found: map[string]bool{}}
+	look := &inspection{want: s.label(), codec: s.codec, found: map[string]bool{}}
 	err = check(file, info.Size(), look)
 	if unread := (*readError)(nil); errors.As(err, &unread) {
 		return nil, unread
@@ -128,10 +128,20 @@ func (s *Store) inspect() (reason, err error) {
 	return look.missing(), nil
 }
 
+// Open decodes the tombstones and the first objects, which an informer reads at its start, and
+// one of every so many of the other objects. This adds a sixth to the time of Open; to decode all
+// Pods of 2 KiB would take ten times as long as to read the file.
+const (
+	firstDecoded = pageRecords
+	everyDecoded = 100
+)
+
 // inspection is a visitor that finds out whether an undamaged file can be used.
 type inspection struct {
-	want  label
-	found map[string]bool // names of buckets, and keys of the about bucket
+	want    label
+	codec   codec
+	found   map[string]bool // names of buckets, and keys of the about bucket
+	objects int             // number of objects so far
 }
 
 // bucket refuses an unknown name, because names have no checksum.
@@ -153,11 +163,28 @@ func (i *inspection) bucket(path []string) error {
 	return nil
 }
 
-// record checks the records about the file, which come before all others.
+// record checks the records about the file, which come before all others, and decodes some of
+// the others.
 func (i *inspection) record(path []string, key, payload []byte) error {
-	if len(path) == 0 || path[0] != aboutBucket {
+	if len(path) != 1 {
 		return nil
 	}
+	var err error
+	switch path[0] {
+	case aboutBucket:
+		err = i.about(key, payload)
+	case objectsBucket:
+		if i.objects++; i.objects <= firstDecoded || i.objects%everyDecoded == 0 {
+			_, err = i.codec.decodeRecord(key, payload)
+		}
+	case tombstonesBucket:
+		_, err = i.codec.decodeRecord(buried(key), payload)
+	}
+	return err
+}
+
+// about checks a record about the file.
+func (i *inspection) about(key, payload []byte) error {
 	i.found[string(key)] = true
 	switch string(key) {
 	case labelKey:

@@ -23,7 +23,7 @@ type Identity struct {
 	// Selector restricts the list: by labels, fields, or both, in any notation.
 	Selector string `json:",omitempty"`
 	// Version is the version of the program's processing of the objects: change it when a
-	// Transform or an index function changes.
+	// Transform, an index function or a method such as UnmarshalJSON changes.
 	Version string `json:",omitempty"`
 }
 

@@ -122,10 +122,12 @@ func (s *Store) read(ctx context.Context, r recordRange, at []byte, limit int) (
 	return objs, nil
 }
 
+// decode returns the object of a record. If it cannot be decoded, it never will be, so the next
+// Open sets the file aside.
 func (s *Store) decode(i item) (any, error) {
-	obj, err := s.codec.decode(i.payload)
+	obj, err := s.codec.decodeRecord(i.key, i.payload)
 	if err != nil {
-		return nil, fmt.Errorf("the record of %q cannot be decoded: %w", i.key, err)
+		return nil, errors.Join(err, s.markDamaged(err))
 	}
 	return obj, nil
 }

@@ -44,6 +44,7 @@ type Store struct {
 	closing chan struct{}
 	close   func() error
 	broken  atomic.Pointer[error] // the reason why every operation fails; nil if none does
+	marked  atomic.Bool           // the file is marked as damaged
 
 	indexes atomic.Pointer[map[string]*index] // the indexes in use; only the writer changes the map
 	dormant map[string]bool                   // indexes in the file without a function, and whether they are complete; only for the writer
@@ -54,18 +55,19 @@ type Store struct {
 // Next to the file there is one with the suffix ".lock", and perhaps one with the suffix
 // ".aside-" and a time.
 //
-// A file that has another identity, or that is damaged, is renamed to one with that second
-// suffix, replaces an earlier one, and is reported to Options.ErrorHandler; an empty file
-// takes its place. To find that out, Open reads the whole file, at some hundred thousand
-// objects a second. Open blocks meanwhile, and while it builds those of Options.Indexers that
-// the file does not have yet.
+// A file that has another identity, that is damaged, or that has an object that cannot be
+// decoded, is renamed to one with that second suffix, replaces an earlier one, and is reported
+// to Options.ErrorHandler; an empty file takes its place. To find that out, Open reads the whole
+// file, at some hundred thousand objects a second, and decodes the tombstones, the first
+// thousand objects and one of every hundred of the others. Open blocks meanwhile, and while it
+// builds those of Options.Indexers that the file does not have yet.
 //
 // If the file is open already, Open returns an error at once that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system: the file is not
 // to blame for them, and Open leaves it alone.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
-	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write. The file is now marked as damaged.
+	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write, or while an index was built. The file is now marked as damaged.
 		s, err = open(path, example, opts)
 	}
 	if err != nil {
@@ -91,15 +93,16 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	if s.lock, err = lockFile(path); err != nil {
 		return nil, err
 	}
-	if err := s.openFile(); err != nil {
-		return nil, errors.Join(err, unlock(s.lock))
-	}
-	opened := false
+	abandon, opened := func() error { return unlock(s.lock) }, false
 	defer func() {
-		if !opened { // also if an index function has panicked
-			err = errors.Join(err, s.Close())
+		if !opened { // also if an index function, or a method that decodes, has panicked
+			err = errors.Join(err, abandon())
 		}
 	}()
+	if err := s.openFile(); err != nil {
+		return nil, err
+	}
+	abandon = s.Close
 	if err := s.AddIndexers(opts.Indexers); err != nil {
 		return nil, err
 	}

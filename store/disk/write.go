@@ -103,6 +103,12 @@ func tombstoneKey(key []byte, uid types.UID) []byte {
 	return append(appendBytes(make([]byte, 0, binary.MaxVarintLen64+len(key)+len(uid)), key), uid...)
 }
 
+// buried returns the key of the object that a tombstone is of.
+func buried(tombstoneKey []byte) []byte {
+	key, _, _ := cutBytes(tombstoneKey)
+	return key
+}
+
 // batch holds the changes of one transaction.
 type batch struct {
 	changes  []change
