@@ -52,8 +52,12 @@
 // changed since, or came in any order, one by one. It never becomes smaller: free space in it
 // is reused. A file that is set aside is kept: plan for twice the size. On a machine of 32 bit, a
 // file can have 1 GiB: beyond that, writes fail as on a full disk, and Open sets a larger file
-// aside. The file has mode
-// 0600, and holds the objects that the API server returns, Secrets too, in clear.
+// aside.
+//
+// The file holds the objects that the API server returns, Secrets too, in clear. It has mode
+// 0600, as the files next to it: Open changes the mode of a file that others can read or write,
+// and if it cannot, because the file has another owner, it sets the file aside. The path must not
+// be a symbolic link: Open returns an error, since the other files would be next to the link.
 //
 // # Durability
 //

@@ -82,7 +82,7 @@ func (s *Store) markDamaged(reason any) error {
 	if !s.marked.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := os.WriteFile(s.mark(), fmt.Append(nil, reason), 0o600)
+	err := os.WriteFile(s.mark(), fmt.Append(nil, reason), fileMode)
 	if err != nil {
 		s.marked.Store(false)
 	}

@@ -7,7 +7,7 @@ import "os"
 // lockFile only opens the lock file; bbolt's own lock keeps others from the store's file.
 // Without flock, two processes can do only one thing at once: set the file aside.
 func lockFile(path string) (*os.File, error) {
-	return os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	return os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, fileMode)
 }
 
 func lockToRead(*os.File) error { return nil }

@@ -11,7 +11,7 @@ import (
 // lockFile keeps all other stores from the file at path until the result is passed to unlock. It
 // locks a file next to it, which stays, because path may later name another file.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ import (
 // format is the version of the buckets and records. It increases when they change.
 const format = 1
 
+// fileMode is the mode of the file, and of the files next to it.
+const fileMode = 0o600
+
 // maxFile is the largest size of a file, 0 for no limit. On 32 bit, bbolt does not notice when a
 // size of 2 GiB or more overflows, and above 1 GiB it maps 2 GiB, for which a process seldom has
 // room. It is a variable for the tests.
@@ -88,15 +91,38 @@ func (s *Store) openFile() error {
 // inspect returns a reason if the file cannot be used, nil if it can, and an error if that
 // cannot be determined.
 func (s *Store) inspect() (reason, err error) {
-	info, err := os.Stat(s.path)
+	info, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.unmark() // the mark of an earlier file is obsolete
 	}
 	if err != nil {
 		return nil, err
 	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		// To set the file aside would rename the link, and make the new file in its place, perhaps
+		// on another volume.
+		return nil, errors.New("it is a symbolic link: open the file that it leads to by its own name")
+	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is no regular file")
+	}
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock(file)) }()
+	if err := lockToRead(file); err != nil {
+		return nil, err
+	}
+	return s.inspectFile(file, info)
+}
+
+// inspectFile does the work of inspect for a regular file that no other store has open.
+func (s *Store) inspectFile(file *os.File, info fs.FileInfo) (reason, err error) {
+	if info.Mode().Perm()&^fileMode != 0 {
+		if err := os.Chmod(s.path, fileMode); err != nil {
+			return fmt.Errorf("its mode is %v, which cannot be changed to %v: %w", info.Mode(), fs.FileMode(fileMode), err), nil
+		}
 	}
 	if maxFile > 0 && info.Size() > int64(maxFile) {
 		return fmt.Errorf("it has %d bytes, more than the %d that a file can have on this machine", info.Size(), maxFile), nil
@@ -108,14 +134,6 @@ func (s *Store) inspect() (reason, err error) {
 	}
 	if info.Size() == 0 {
 		return nil, nil
-	}
-	file, err := os.Open(s.path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, unlock(file)) }()
-	if err := lockToRead(file); err != nil {
-		return nil, err
 	}
 	look := &inspection{want: s.label(), codec: s.codec, found: map[string]bool{}}
 	err = check(file, info.Size(), look)
@@ -251,7 +269,7 @@ func (s *Store) setAside(reason error) error {
 func (s *Store) openDB() error {
 	clear(s.dormant)
 	err := s.guard(func() (err error) {
-		s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{
+		s.db, err = bbolt.Open(s.path, fileMode, &bbolt.Options{
 			Timeout: 1, // a nanosecond: do not wait for the lock
 			// With an array, time grows with the number of free pages.
 			FreelistType: bbolt.FreelistMapType,

@@ -53,14 +53,15 @@ type Store struct {
 // Open opens the file at path, or makes it, for objects of the example's type: a pointer to a
 // struct, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The directory must exist.
 // Next to the file there is one with the suffix ".lock", and perhaps one with the suffix
-// ".aside-" and a time.
+// ".aside-" and a time. If path is a symbolic link, Open returns an error. If a file that exists
+// has another mode than 0600, so that others can read or write it, Open gives it mode 0600.
 //
-// A file that has another identity, that is damaged, or that has an object that cannot be
-// decoded, is renamed to one with that second suffix, replaces an earlier one, and is reported
-// to Options.ErrorHandler; an empty file takes its place. To find that out, Open reads the whole
-// file, at some hundred thousand objects a second, and decodes the tombstones, the first
-// thousand objects and one of every hundred of the others. Open blocks meanwhile, and while it
-// builds those of Options.Indexers that the file does not have yet.
+// A file that has another identity, that is damaged, that has an object that cannot be decoded,
+// or whose mode cannot be changed, is renamed to one with that second suffix, replaces an earlier
+// one, and is reported to Options.ErrorHandler; an empty file takes its place. To find that out,
+// Open reads the whole file, at some hundred thousand objects a second, and decodes the
+// tombstones, the first thousand objects and one of every hundred of the others. Open blocks
+// meanwhile, and while it builds those of Options.Indexers that the file does not have yet.
 //
 // If the file is open already, Open returns an error at once that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system: the file is not
