@@ -58,8 +58,8 @@ type WatchInfo struct {
 }
 
 // StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply
-// of several changes, the StoreInfo of that call has no Err. Each change is then applied by
-// itself, and the refused ones are reported.
+// of several changes, the StoreInfo of that call has no Err. The changes are then applied in
+// smaller calls, and those that are refused by themselves are reported.
 type StoreInfo struct {
 	Informer string // Options.Name
 	Op       string // as in StoreError

@@ -68,7 +68,7 @@ type Durable interface {
 	//
 	// An error that wraps ErrPermanent says that nothing has happened, neither now nor in an
 	// earlier attempt at the same call, and that another attempt cannot help. The informer then
-	// applies the changes one by one, to find the one that the store refuses.
+	// applies the changes in halves, and halves of these, to find the one that the store refuses.
 	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error
 
 	// Tombstones returns all tombstones, in any order.

@@ -51,7 +51,7 @@ type outcome uint8
 const (
 	written outcome = iota
 	refused         // by the store, with an error that wraps ErrPermanent
-	split           // the store has refused a batch: its items must be applied one by one
+	split           // the store has refused a batch: its items must be applied in smaller ones
 	stopped         // ctx ended first
 )
 

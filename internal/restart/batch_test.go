@@ -3,6 +3,7 @@ package restart_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,7 +188,7 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		stop := start(t, inf)
 		synctest.Wait()
 		hold, held := make(chan struct{}), true
-		answers := []error{nil, errRefuses, errRefuses} // for slow, for the batch, and for bad alone
+		answers := []error{nil, errRefuses, errRefuses, errRefuses} // for slow, the batch, a half of it, and bad alone
 		store.Fail(func(op, _ string) error {
 			if op != "apply" {
 				return nil
@@ -220,6 +221,59 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 			t.Errorf("events of the watcher (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// countingDurable counts the calls of Apply of a store that refuses the object "bad".
+type countingDurable struct {
+	*pickyDurable
+	calls int
+}
+
+func (s *countingDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	s.calls++
+	return s.pickyDurable.Apply(ctx, changes, bookmark)
+}
+
+// A store on disk may need 10 ms for each call of Apply.
+func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
+	const objects = 1000
+	for _, bad := range []int{0, 1, objects / 2, objects - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			src := informertest.NewSource(object("slow", "1"))
+			store := &countingDurable{pickyDurable: &pickyDurable{durable: informertest.NewDurable()}}
+			var errs errorLog
+			inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+			r := &recorder{}
+			addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: -1})
+			informertest.Run(t, inf)
+			release := holdApply(store.durable)
+			src.Apply(object("slow", "2"))
+			synctest.Wait()
+			var want []string
+			for n := range objects {
+				name := fmt.Sprintf("o-%03d", n)
+				if n == bad {
+					name = "bad"
+				} else {
+					want = append(want, "watch added "+name)
+				}
+				src.Apply(object(name, "1"))
+			}
+			synctest.Wait()
+			store.calls = 0
+			release()
+			sleepBubble(time.Minute)
+			if got := told(r); !slices.Equal(got[2:], want) {
+				t.Errorf("bad is number %d: the watcher was told %d events, want the other %d in their order:\n%s", bad, len(got)-2, len(want), cmp.Diff(want, got[2:]))
+			}
+			if errs := errs.Take(); len(errs) != 1 || inf.Health().Refused != 1 {
+				t.Errorf("bad is number %d: reported: %v; Health counts %d refused changes", bad, errs, inf.Health().Refused)
+			}
+			if store.calls > 30 {
+				t.Errorf("bad is number %d: Apply was called %d times for one batch of %d changes", bad, store.calls, objects)
+			}
+		})
+	}
 }
 
 func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {

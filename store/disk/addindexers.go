@@ -30,6 +30,10 @@ const sampled = 500
 // To build an index, AddIndexers reads and decodes all objects, page by page; they may be
 // written meanwhile. Index functions may read from the store, but must not write to it: writes
 // wait for them. After an error all is as before.
+//
+// A write of an object for which an index function returns an error is refused. As long as an
+// informer's store lacks an object, it has no bookmark, and each start lists. So an index
+// function should return no value, rather than an error, for an object that it cannot index.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	if err := s.addIndexers(indexers); err != nil {
 		return fmt.Errorf("disk: add indexers: %w", err)
