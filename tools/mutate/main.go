@@ -29,7 +29,7 @@ var faultsJSON []byte
 // fault is a fault that can be planted.
 type fault struct {
 	What  string `json:"what"`  // description
-	File  string `json:"file"`  // path in the root module
+	File  string `json:"file"`  // path from the root module, also of a file of a module inside it
 	Old   string `json:"old"`   // must occur once in the file
 	New   string `json:"new"`   // replaces Old
 	Tests string `json:"tests"` // -run pattern of the tests that notice the fault
@@ -130,17 +130,18 @@ func read(text []byte) (faults []fault, err error) {
 func checkSound(ctx context.Context, dir string, faults []fault) error {
 	sound := map[string]bool{}
 	for _, f := range faults {
-		if sound[f.Tests] {
+		module := f.module(dir)
+		if sound[module+f.Tests] {
 			continue
 		}
-		args, err := f.testArgs(dir)
+		args, err := f.testArgs(module)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.What, err)
 		}
-		if out, err := goRun(ctx, dir, args...); err != nil {
+		if out, err := goRun(ctx, module, args...); err != nil {
 			return fmt.Errorf("without any fault, go %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
-		sound[f.Tests] = true
+		sound[module+f.Tests] = true
 	}
 	return nil
 }
@@ -172,7 +173,17 @@ func copyModule(ctx context.Context, root, dir string) error {
 	return nil
 }
 
-func (f fault) pkg() string { return "./" + path.Dir(f.File) }
+// module returns the directory of the module that has the file of f. dir is that of the root
+// module.
+func (f fault) module(dir string) string {
+	for inside := path.Dir(f.File); inside != "."; inside = path.Dir(inside) {
+		module := filepath.Join(dir, filepath.FromSlash(inside))
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
+			return module
+		}
+	}
+	return dir
+}
 
 // testArgs returns the arguments of the go command that runs the tests of f in the module
 // in dir.
@@ -240,7 +251,7 @@ var (
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `) // a test that times out panics
 )
 
-// try plants a fault in the module in dir, runs the fault's tests, and restores the file.
+// try plants a fault in a module in dir, runs the fault's tests, and restores the file.
 func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 	file := filepath.Join(dir, filepath.FromSlash(f.File))
 	text, err := os.ReadFile(file)
@@ -255,15 +266,16 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
-	if out, err := goRun(ctx, dir, "vet", f.pkg()); err != nil {
+	if out, err := goRun(ctx, filepath.Dir(file), "vet", "."); err != nil {
 		return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
-	args, err := f.testArgs(dir)
+	module := f.module(dir)
+	args, err := f.testArgs(module)
 	if err != nil {
 		return o, err
 	}
 	begun := time.Now()
-	out, err := goRun(ctx, dir, args...)
+	out, err := goRun(ctx, module, args...)
 	o.took = time.Since(begun)
 	if ctx.Err() != nil {
 		return o, ctx.Err()

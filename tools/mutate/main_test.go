@@ -50,6 +50,10 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 
 		"other/other.go":      "package other\n",
 		"other/other_test.go": "package other\n\nimport (\n\t\"example.com/m\"\n\t\"testing\"\n)\n\nfunc TestElsewhere(t *testing.T) {\n\tif m.Three() != 3 {\n\t\tt.Error(m.Three())\n\t}\n}\n",
+
+		"nested/go.mod":            "module example.com/m/nested\n\ngo 1.26\n",
+		"nested/in/nested.go":      "package in\n\nfunc four() int { return 4 }\n",
+		"nested/in/nested_test.go": "package in\n\nimport \"testing\"\n\nfunc TestNested(t *testing.T) {\n\tif four() != 4 {\n\t\tt.Error(four())\n\t}\n}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -68,6 +72,8 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 		{"noticed", func(*fault) {}, true, ""},
 		{"not noticed", func(f *fault) { f.Old, f.New = "return 2", "return 3" }, false, ""},
 		{"noticed by a test of another package", func(f *fault) { f.Tests = "TestElse" }, true, ""},
+		{"noticed in a module inside", func(f *fault) { f.File, f.Old, f.Tests = "nested/in/nested.go", "return 4", "TestNested" }, true, ""},
+		{"a test of another module", func(f *fault) { f.Tests = "TestNested" }, false, "no test matches"},
 		{"a hang", func(f *fault) { f.New = "panic(1)" }, true, ""},
 		{"no such text", func(f *fault) { f.Old = "return 4" }, false, "0 times"},
 		{"more than once", func(f *fault) { f.Old = "return" }, false, "3 times"},
