@@ -43,6 +43,9 @@ func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Scanne
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
+		_, err = cmd.StdinPipe() // stays open as long as the test
+	}
+	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -157,8 +160,7 @@ func holdUntilKilled(args []string) {
 		log.Fatal(err)
 	}
 	fmt.Println("open")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test has ended
 }
 
 func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
