@@ -17,6 +17,7 @@ var tinySizes = sizes{
 	pods:      500,
 	idle:      400,
 	joins:     2,
+	storm:     storm{3, 20, 40},
 	syncing:   []int{1, 10},
 	workers:   stream{1, 20, 400},
 	custom:    50,
