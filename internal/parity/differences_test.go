@@ -20,7 +20,9 @@ import (
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": deleteOfAStranger,
+		"in a bookmark without a version":                  bookmarkWithoutAVersion,
 		"in a server that comes back with an older state":  serverThatWentBack,
+		"in an event without a version":                    eventWithoutAVersion,
 		"in a handler that is nil":                         nilHandler,
 		"in a list with an object of another type":         listOfAnotherType,
 		"in an index function that fails":                  failingIndexFunction,
@@ -82,6 +84,37 @@ func versionOfNoUse(t *testing.T, s shared) {
 	}
 	if noticed := obj.(configMap).Data["value"] == "new"; noticed != s.ours() {
 		t.Errorf("noticed: %t", noticed)
+	}
+}
+
+func eventWithoutAVersion(t *testing.T, s shared) {
+	odd := object("a", "odd")
+	odd.ResourceVersion = ""
+	checkVersionless(t, s, watch.Event{Type: watch.Modified, Object: odd})
+}
+
+func bookmarkWithoutAVersion(t *testing.T, s shared) {
+	for _, ends := range []string{"", "true"} {
+		odd := object("", "")
+		odd.ResourceVersion, odd.Annotations = "", map[string]string{metav1.InitialEventsAnnotationKey: ends}
+		checkVersionless(t, s, watch.Event{Type: watch.Bookmark, Object: odd})
+	}
+}
+
+// checkVersionless has the watch send e and end, and an object deleted before the next watch
+// begins. client-go misses the delete.
+func checkVersionless(t *testing.T, s shared, e watch.Event) {
+	t.Helper()
+	src := two()
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	src.Inject(e)
+	sleepBubble(10 * time.Second)
+	src.Disconnect()
+	remove(t, src, "b")
+	sleepBubble(hour)
+	if _, exists, err := inf.GetStore().GetByKey("default/b"); err != nil || exists == s.ours() {
+		t.Errorf("b is still there: %t (%v)", exists, err)
 	}
 }
 

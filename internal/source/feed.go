@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,14 +16,16 @@ type feed struct {
 	ctx      context.Context
 	requests *requests
 	sink     Sink
-	last     string // the last version that was seen
 	// ordered is false while a watch without a start version sends its first objects: they
 	// do not come in the order of their versions.
 	ordered bool
+	// versionless says that a list without a resourceVersion was reported. A list of version
+	// "0" is not reported: fake sources count from 0.
+	versionless bool
 }
 
-func newFeed(ctx context.Context, r *requests, version string) *feed {
-	return &feed{ctx: ctx, requests: r, sink: r.sink, last: version}
+func newFeed(ctx context.Context, r *requests) *feed {
+	return &feed{ctx: ctx, requests: r, sink: r.sink}
 }
 
 // Add, Update and Delete receive one event of a watch. They never return an error, because
@@ -50,13 +53,17 @@ func (f *feed) reach(obj any) string {
 	if err != nil || !f.ordered {
 		return ""
 	}
-	f.last = m.GetResourceVersion()
-	return f.last
+	version := m.GetResourceVersion()
+	if isAnyVersion(version) {
+		return ""
+	}
+	f.requests.reached = version
+	return version
 }
 
 // Bookmark receives the news that nothing else has changed up to version.
 func (f *feed) Bookmark(version string) error {
-	f.ordered, f.last = true, version
+	f.ordered, f.requests.reached = true, version
 	f.sink.Bookmark(version)
 	return nil
 }
@@ -75,6 +82,11 @@ func (f *feed) Replace(list []any, version string) error {
 			return err
 		}
 	}
+	if version == "" && !f.versionless {
+		f.versionless = true
+		f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errors.New(
+			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
+	}
 	f.sink.Replace(list, version, f.wentBack(version))
 	f.ordered = !isAnyVersion(version)
 	return nil
@@ -83,8 +95,8 @@ func (f *feed) Replace(list []any, version string) error {
 // wentBack notes that a complete list of version has come. It reports whether the list shows
 // that the server went back in time, and reports that as a failure too.
 func (f *feed) wentBack(version string) bool {
-	before := f.last
-	f.last = version
+	before := f.requests.reached
+	f.requests.reached = version
 	if !f.requests.listComplete() && !older(version, before) {
 		return false
 	}

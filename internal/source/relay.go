@@ -193,12 +193,12 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 		return true
 	}
 	r.accepted()
-	first, err := check(e)
+	completes, err := check(e, r.phase == phaseStreaming)
 	if err != nil {
 		r.requests.source.callbacks.Unusable(ctx, err)
 		return false
 	}
-	if first {
+	if completes {
 		r.phase = phaseLive
 	}
 	if r.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
@@ -208,8 +208,8 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 }
 
 // check returns an error if e is no event that a reflector can use, and reports whether e
-// completes the first state.
-func check(e *watch.Event) (completes bool, err error) {
+// completes the first state that its watch is streaming.
+func check(e *watch.Event, streaming bool) (completes bool, err error) {
 	obj, err := object.Meta(e.Object)
 	if err != nil {
 		return false, err
@@ -218,8 +218,8 @@ func check(e *watch.Event) (completes bool, err error) {
 	case watch.Added, watch.Modified, watch.Deleted:
 		return false, nil
 	case watch.Bookmark:
-		completes = obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-		if !completes && obj.GetResourceVersion() == "" {
+		completes = streaming && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+		if !completes && isAnyVersion(obj.GetResourceVersion()) {
 			// The reflector would watch from no version at all, and miss earlier deletes.
 			return false, errors.New("a bookmark without a resourceVersion")
 		}

@@ -32,12 +32,13 @@ type requests struct {
 	// streamless says that a stream of the first state stayed silent; from then on, the
 	// source lists.
 	streamless atomic.Bool
-	// versionless says that a list without a resourceVersion was reported.
-	versionless atomic.Bool
+	// reached is the version of the last list, or of the last event after it that has one. At
+	// first it is the version given to Run. It belongs to the reflector's goroutine.
+	reached string
 }
 
 func newRequests(ctx context.Context, s *Source, sink Sink, version string) *requests {
-	return &requests{source: s, sink: sink, logger: klog.FromContext(ctx), resumption: resumption{version: version}}
+	return &requests{source: s, sink: sink, logger: klog.FromContext(ctx), resumption: resumption{version: version}, reached: version}
 }
 
 // IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
@@ -96,10 +97,6 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (runtime.O
 		return nil, err
 	}
 	s.lastContact.Set(s.clock)
-	if m, err := meta.ListAccessor(list); err == nil && m.GetResourceVersion() == "" && r.versionless.CompareAndSwap(false, true) {
-		s.callbacks.Failed(ctx, &Failure{Op: "list", Err: errors.New(
-			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
-	}
 	return list, nil
 }
 
@@ -159,6 +156,10 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListOptions) error {
 	if p == phaseStreaming {
 		return r.askForNewest(ctx, opts)
+	}
+	if isAnyVersion(opts.ResourceVersion) && r.reached != "" {
+		// The last event had no version. A watch from no version would miss earlier deletes.
+		opts.ResourceVersion = r.reached
 	}
 	r.pace(ctx)
 	return r.probeIfSuspect(ctx, opts.ResourceVersion)

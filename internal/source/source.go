@@ -70,7 +70,8 @@ type Sink interface {
 	CheckType(obj any) error
 	// Upsert receives an object that the watch added or updated, and Delete the last state
 	// of a deleted one. version is the resourceVersion that the sink has reached with it. It
-	// is "" while a watch sends its first objects, which come in no order of versions.
+	// is "" if obj has none, and while a watch sends its first objects, which come in no order
+	// of versions.
 	Upsert(obj any, version string)
 	Delete(obj any, version string)
 	// Bookmark says that there are no changes up to version except those received.
@@ -122,7 +123,7 @@ func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 	r := newRequests(ctx, s, sink, version)
 	quiet := r.logger.V(reflectorLevel)
 	backoff := s.opts.Backoff
-	reflector := cache.NewReflectorWithOptions(r, nil, newFeed(ctx, r, version), cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(r, nil, newFeed(ctx, r), cache.ReflectorOptions{
 		Name:            s.opts.Name,
 		TypeDescription: s.opts.Name,
 		Logger:          &quiet,
