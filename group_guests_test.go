@@ -61,7 +61,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		if got := applied.Load(); got != 2 {
 			t.Errorf("the group's Observer has seen %d events, not the 2 of the informer that has none of its own", got)
 		}
-		src.Fail(informertest.VerbWatch, errors.New("no"), 1)
+		src.Fail(informertest.VerbWatch, errors.New("no"), 2) // a stream, which a list replaces, and a watch
 		src.Expire()
 		opened(t, src)
 		if failed.Load() == 0 {

@@ -34,8 +34,8 @@ const (
 type WatchListMode int
 
 const (
-	// WatchListAuto streams where the source can. It lists if the server answers that it
-	// cannot stream. If a stream has brought neither an object nor its end for 10 s, as
+	// WatchListAuto streams where the source can. It lists if the server refuses to stream,
+	// which is not reported if the list works. If a stream has brought neither an object nor its end for 10 s, as
 	// happens with some servers, proxies and fakes, it falls back to LIST for good. It is
 	// the zero value.
 	WatchListAuto WatchListMode = iota

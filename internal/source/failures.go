@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -29,6 +30,16 @@ func listInstead(why string) *apierrors.StatusError {
 // cannotStream reports whether err is the answer of a server that does not know streams of
 // the first state.
 func cannotStream(err error) bool { return isMisunderstood(err) || apierrors.IsMethodNotSupported(err) }
+
+// refusesStream reports whether err is an answer to a request for a stream of the first state
+// after which the reflector lists at once. If the server is at fault, the list fails too, and
+// that is reported. After a 429 or a version that is too large, the reflector asks for the
+// stream again. A request without an answer is a failure of its own: a list could hang.
+func refusesStream(err error) bool {
+	var unanswered net.Error
+	return !errors.As(err, &unanswered) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
 
 func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 

@@ -171,11 +171,15 @@ func (r *requests) watchRefused(ctx context.Context, p phase, version string, er
 	if p == phaseStreaming {
 		err = withoutVersion(err, version)
 	}
-	if p == phaseResuming && isExpired(err) {
-		r.resumption.finish()
-	}
-	listFollows := isExpired(err) || p == phaseStreaming && cannotStream(err)
-	if !listFollows {
+	switch {
+	case isExpired(err):
+		if p == phaseResuming {
+			r.resumption.finish()
+		}
+	case p == phaseStreaming && cannotStream(err): // nothing is wrong with the server
+	case p == phaseStreaming && refusesStream(err):
+		r.trust.lose() // something may be
+	default:
 		r.failed(ctx, "watch", err)
 	}
 	return err

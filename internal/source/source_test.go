@@ -26,6 +26,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -410,6 +411,25 @@ func throughFake(t *testing.T, queue informer.QueueKind, lw cache.ListerWatcher,
 	}
 	r.Expect(t, want...)
 	r.ExpectNone(t)
+}
+
+func TestAFakeControllerSourceIsFollowedWithoutAReport(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := cachetesting.NewFakeControllerSource()
+		defer src.Broadcaster.Shutdown()
+		src.Add(object("a", "1"))
+		var errs errorLog
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		informertest.Run(t, inf)
+		src.Modify(object("a", "2"))
+		src.Delete(object("a", "2"))
+		r.Expect(t, "added default/a", "updated default/a", "deleted default/a")
+		if got := errs.Take(); len(got) != 0 {
+			t.Errorf("reported %v", got)
+		}
+	})
 }
 
 func TestAllOfAFakesWatchIsToldThoughItEnds(t *testing.T) {
