@@ -219,6 +219,9 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	logger := ptr.Deref(opts.Logger, klog.Background())
 	period := s.period(logger, ptr.Deref(opts.ResyncPeriod, s.resync))
 	l, err := s.core.processor.add(&handler[T]{ResourceEventHandler: h, logger: logger}, WatcherOptions{MaxBacklog: -1, ResyncPeriod: period})
+	if errors.Is(err, ErrStopped) { // the words are client-go's, because programs look for them
+		err = fmt.Errorf("%w: handler %T was not added to shared informer because it has stopped already", err, h)
+	}
 	if err != nil {
 		return nil, s.failed("AddEventHandler", err)
 	}
@@ -324,7 +327,7 @@ func (s *sharedIndexInformer[T]) GetIndexer() cache.Indexer { return s.core.inde
 
 func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	if s.IsStopped() {
-		return s.failed("AddIndexers", ErrStopped)
+		return s.failed("AddIndexers", fmt.Errorf("%w: indexer was not added because it has stopped already", ErrStopped))
 	}
 	if err := s.core.index.Add(indexers); err != nil {
 		return s.failed("AddIndexers", err)

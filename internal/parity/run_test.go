@@ -2,12 +2,15 @@ package parity_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -155,13 +158,23 @@ func stoppedForGood(t *testing.T, s shared) {
 	}
 	var h heard
 	_, err := inf.AddEventHandler(&h)
-	wantError(t, true, "AddEventHandler", err)
+	wantStopped(t, s, "AddEventHandler", err, " was not added to shared informer because it has stopped already")
 	_, err = inf.AddEventHandlerWithResyncPeriod(&h, time.Minute)
-	wantError(t, true, "AddEventHandlerWithResyncPeriod", err)
+	wantStopped(t, s, "AddEventHandlerWithResyncPeriod", err, " was not added to shared informer because it has stopped already")
 	_, err = inf.AddEventHandlerWithOptions(&h, cache.HandlerOptions{})
-	wantError(t, true, "AddEventHandlerWithOptions", err)
-	wantError(t, true, "AddIndexers", inf.AddIndexers(cache.Indexers{"new": cache.MetaNamespaceIndexFunc}))
+	wantStopped(t, s, "AddEventHandlerWithOptions", err, " was not added to shared informer because it has stopped already")
+	err = inf.AddIndexers(cache.Indexers{"new": cache.MetaNamespaceIndexFunc})
+	wantStopped(t, s, "AddIndexers", err, "indexer was not added because it has stopped already")
 	h.expect(t)
+}
+
+// wantStopped fails the test unless the text of err ends with client-go's words and, for our
+// informers, err wraps ErrStopped.
+func wantStopped(t *testing.T, s shared, what string, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.HasSuffix(err.Error(), words) || errors.Is(err, informer.ErrStopped) != s.ours() {
+		t.Errorf("%s: error is %v", what, err)
+	}
 }
 
 func stoppedInAList(t *testing.T, s shared) {
