@@ -1,6 +1,7 @@
 package parity_test
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ func TestSharedResyncs(t *testing.T) {
 		"come at the handler's own period":                     resyncAtOnesOwnPeriod,
 		"come only to handlers that want them":                 resyncOnlyWhoWants,
 		"never come if the informer's period is zero":          resyncNever,
+		"never come at the longest period that there is":       resyncAtTheLongestPeriod,
 		"come each second at the most":                         resyncEachSecond,
 		"come sooner than the informer's if asked for":         resyncSooner,
 		"come at a period between two of client-go's, by ours": resyncBetween,
@@ -109,6 +111,18 @@ func resyncNever(t *testing.T, s shared) {
 	sleepBubble(10 * hour)
 	for _, h := range handlers {
 		h.expect(t)
+	}
+}
+
+// Added to a time, the longest period must not become one that is over already.
+func resyncAtTheLongestPeriod(t *testing.T, s shared) {
+	for _, informers := range []time.Duration{24 * hour, math.MaxInt64} {
+		_, handlers, late := runResynced(t, s, informers, math.MaxInt64)
+		handlers = append(handlers, late(math.MaxInt64))
+		sleepBubble(48 * hour)
+		for _, h := range handlers {
+			h.expect(t)
+		}
 	}
 }
 
