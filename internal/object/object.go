@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +23,29 @@ func Meta(obj any) (metav1.Object, error) {
 	}
 	return m, nil
 }
+
+// ListMeta returns the metadata of a list of API objects. It returns an error if a reflector
+// could not take the list apart. Unlike client-go's error, that error does not quote the list.
+func ListMeta(list runtime.Object) (metav1.ListInterface, error) {
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, fmt.Errorf("%T is no list: %w", list, err)
+	}
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, fmt.Errorf("%T is no list: it has no items", list)
+	}
+	item := reflect.TypeOf(items).Elem().Elem()
+	if item != rawObject && !item.Implements(anyObject) && !reflect.PointerTo(item).Implements(anyObject) {
+		return nil, fmt.Errorf("%T is no list: its items are no API objects", list)
+	}
+	return m, nil
+}
+
+var (
+	anyObject = reflect.TypeFor[runtime.Object]()
+	rawObject = reflect.TypeFor[runtime.RawExtension]()
+)
 
 // Key returns the key of obj as cache.MetaNamespaceKeyFunc makes it.
 func Key(obj metav1.Object) string {

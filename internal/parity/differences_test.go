@@ -1,14 +1,20 @@
 package parity_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -25,6 +31,7 @@ func TestDifferences(t *testing.T) {
 		"in an event without a version":                    eventWithoutAVersion,
 		"in a handler that is nil":                         nilHandler,
 		"in a list with an object of another type":         listOfAnotherType,
+		"in a secret that comes instead of a list":         secretInsteadOfAList,
 		"in an index function that fails":                  failingIndexFunction,
 		"in a source that does not stream the first state": silentStream,
 		"in a transform that makes no API object":          transformToNothing,
@@ -132,6 +139,25 @@ func listOfAnotherType(t *testing.T, s shared) {
 	runShared(t, inf)
 	if inf.HasSynced() == s.ours() {
 		t.Errorf("synced: %t", inf.HasSynced())
+	}
+}
+
+func secretInsteadOfAList(t *testing.T, s shared) {
+	const password = "hunter2"
+	inf := s.new(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": password}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return nil, apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch")
+		},
+	}, 0)
+	var errs errorLog
+	wantError(t, false, "SetWatchErrorHandler", inf.SetWatchErrorHandlerWithContext(
+		func(ctx context.Context, _ *cache.Reflector, err error) { errs.Handle(ctx, err) }))
+	runShared(t, inf)
+	if got := errs.Take(); len(got) == 0 || strings.Contains(got[0].Error(), password) == s.ours() {
+		t.Errorf("the handler got %v", got)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestAnAnswerThatIsNoListOrNoWatchIsAFailure(t *testing.T) {
 			lines("list as of 0", "list as of 0", "list as of 0", "watch from 5", "probe"),
 			lines(`list [] at "5"`),
 			lines("list failed: the source returned no list",
-				"list failed: failed to list ConfigMap: returned object must be a list: object does not implement the List interfaces",
+				"list failed: *v1.ConfigMap is no list: object does not implement the List interfaces",
 				"watch failed: the source returned no watch"))
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -42,15 +41,10 @@ func (t *trust) is(state int32) bool { return t.state.Load() == state }
 // from version and stay silent until it reaches that version again; a list that is at least
 // as new would wait for the same.
 func (r *requests) probe(ctx context.Context, version string) error {
-	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
+	_, now, err := r.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
-	m, err := meta.ListAccessor(list)
-	if err != nil {
-		return fmt.Errorf("%T is no list: %w", list, err)
-	}
-	now := m.GetResourceVersion()
 	order, err := resourceversion.CompareResourceVersion(now, version)
 	if err == nil && order < 0 {
 		r.trust.state.Store(wentBack)

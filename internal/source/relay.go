@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -179,12 +180,10 @@ func (r *relay) send(ctx context.Context, e watch.Event) bool {
 	}
 }
 
-// inspect reports whether to pass e on. It gives an error without an object a Status.
+// inspect reports whether to pass e on. It gives every error a Status.
 func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
-		if object.IsNil(e.Object) {
-			e.Object = &metav1.Status{Status: metav1.StatusFailure, Message: "the watch reports an error and does not say which"}
-		}
+		e.Object = statusOf(e.Object)
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
 			r.requests.failed(ctx, "watch", err)
 		} else if r.phase == phaseResuming {
@@ -205,6 +204,19 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 		r.requests.worked("watch")
 	}
 	return true
+}
+
+// statusOf returns the Status of a watch's error. If the watch has sent something else, it
+// returns a Status that says so. client-go's error would quote the object.
+func statusOf(obj runtime.Object) *metav1.Status {
+	message := "the watch reports an error and does not say which"
+	if !object.IsNil(obj) {
+		if failure, ok := apierrors.FromObject(obj).(*apierrors.StatusError); ok {
+			return &failure.ErrStatus
+		}
+		message = fmt.Sprintf("the watch reports an error with a %T instead of a Status", obj)
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Message: message}
 }
 
 // check returns an error if e is no event that a reflector can use, and reports whether e

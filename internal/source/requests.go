@@ -60,7 +60,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	list, err := r.resume(ctx)
 	if list == nil && err == nil {
 		if err = r.askForNewest(ctx, &opts); err == nil {
-			list, err = r.list(ctx, opts)
+			list, _, err = r.list(ctx, opts)
 			err = withoutVersion(err, opts.ResourceVersion)
 		}
 	}
@@ -73,18 +73,23 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return list, nil
 }
 
-// list makes one LIST request.
-func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+// list makes one LIST request. It returns a list that the reflector can take apart, and the
+// version of the list.
+func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, version string, err error) {
 	s := r.source
 	if !s.calls.enter("list") {
-		return nil, context.Canceled
+		return nil, "", context.Canceled
 	}
 	defer s.calls.leave("list")
 	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
-	list, err := s.lister.ListWithContext(ctx, opts)
+	list, err = s.lister.ListWithContext(ctx, opts)
 	if err == nil && object.IsNil(list) {
 		err = errors.New("the source returned no list")
+	}
+	var m metav1.ListInterface
+	if err == nil {
+		m, err = object.ListMeta(list)
 	}
 	if s.callbacks.Listed != nil {
 		info := List{Took: time.Since(begun), Err: err}
@@ -94,10 +99,10 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (runtime.O
 		s.callbacks.Listed(info)
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	s.lastContact.Set(s.clock)
-	return list, nil
+	return list, m.GetResourceVersion(), nil
 }
 
 // listComplete notes that a complete list has come. It reports whether a probe had found

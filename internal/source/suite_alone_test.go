@@ -215,6 +215,14 @@ func (p *play) counts() (asked, received, told int) {
 	return len(p.asked), len(p.log), len(p.told)
 }
 
+// reports returns the calls of the callbacks since the last call of expect.
+func (p *play) reports() []string {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
 // goOn appends answers to the script.
 func (p *play) goOn(answers ...answer) {
 	p.mu.Lock()
