@@ -261,9 +261,11 @@ func TestEachRequestIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := open(modified("a", "6"), modified("a", "7"))
 		time.AfterFunc(time.Minute, slow.Stop)
+		list, hold := lists("5", versioned("a", "1")), make(chan struct{})
+		list.hold = hold // until the end of the stream has been observed
+		time.AfterFunc(2*time.Second, func() { close(hold) })
 		p := &play{t: t, tellsAll: true, script: []answer{
-			fails(errForbidden), fails(errForbidden), ends(added("a", "1"), added("b", "2")),
-			lists("5", versioned("a", "1")), watches(slow),
+			fails(errForbidden), fails(errForbidden), ends(added("a", "1"), added("b", "2")), list, watches(slow),
 		}}
 		p.run(streaming(), "")
 		p.after(59*time.Second,
@@ -275,8 +277,8 @@ func TestEachRequestIsObserved(t *testing.T) {
 				"client-go: failed to list ConfigMap: configmaps is forbidden: no",
 				"watch failed: the stream of the first state ended before it was complete",
 				"watched 2 events in 0s, streaming true: the stream of the first state ended before it was complete",
-				"listed 1 objects in 0s: <nil>"))
-		p.after(10*time.Second, lines("watch from 7"), nil, lines("watched 2 events in 59s, streaming false: <nil>"))
+				"listed 1 objects in 1s: <nil>"))
+		p.after(10*time.Second, lines("watch from 7"), nil, lines("watched 2 events in 58s, streaming false: <nil>"))
 	})
 }
 
