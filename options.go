@@ -108,8 +108,10 @@ type Options[T Object] struct {
 	PageSize int64
 
 	// Backoff sets the pauses between lists and watches that fail. It starts from the
-	// beginning after two minutes without a failure. It is copied. Defaults to client-go's:
-	// from 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
+	// beginning after two minutes without a failure. It is copied. Its Factor and Jitter may
+	// be at most 100, and a Duration or Cap of more than a year counts as a year. Defaults to
+	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same
+	// length.
 	Backoff *wait.Backoff
 
 	// DrainTimeout is how long the watchers may go on with their waiting events after
@@ -164,7 +166,7 @@ type WatcherOptions struct {
 	// But waiting events are always merged by object, as above, also with a negative
 	// MaxBacklog. The watcher is called from this many goroutines. OnSynced comes when each
 	// object of the initial state has been attempted once, and may overlap later events.
-	// 0 or 1, the default, is one call at a time.
+	// 0 or 1, the default, is one call at a time. At most 65,536.
 	Workers int
 
 	// Retry decides about an event for which the watcher has returned an error: whether it
@@ -204,6 +206,9 @@ type WatcherOptions struct {
 	OnSynced func(ctx context.Context)
 }
 
+// maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
+const maxWorkers = 1 << 16
+
 // DefaultMaxBacklog is the MaxBacklog, in events, of a watcher that does not set one.
 const DefaultMaxBacklog = 10_000
 
@@ -218,6 +223,8 @@ func (o Options[T]) withDefaults() Options[T] {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
 	} else {
 		backoff := *o.Backoff
+		backoff.Duration = min(backoff.Duration, maxPause)
+		backoff.Cap = min(cmp.Or(backoff.Cap, maxPause), maxPause)
 		o.Backoff = &backoff
 	}
 	if o.ErrorHandler == nil {
@@ -261,10 +268,11 @@ func (o Options[T]) check() error {
 		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
-	case o.Backoff != nil && o.Backoff.Duration <= 0:
-		return fmt.Errorf("Options.Backoff.Duration is %v, not more than 0", o.Backoff.Duration)
-	case o.Backoff != nil && (o.Backoff.Factor < 0 || o.Backoff.Jitter < 0 || o.Backoff.Steps < 0 || o.Backoff.Cap < 0):
-		return fmt.Errorf("Options.Backoff has a field less than 0: %+v", *o.Backoff)
+	}
+	if o.Backoff != nil {
+		if err := checkBackoff(*o.Backoff); err != nil {
+			return err
+		}
 	}
 	for name, f := range o.Indexers {
 		if f == nil {
@@ -277,15 +285,44 @@ func (o Options[T]) check() error {
 	return nil
 }
 
+// client-go computes a pause without a look at overflows. A pause that overflows is negative, so
+// that the source would be asked without any pause. None does within these limits.
+const (
+	maxPause  = 365 * 24 * time.Hour
+	maxGrowth = 100.0 // of Factor and Jitter
+)
+
+func checkBackoff(b wait.Backoff) error {
+	within := func(f float64) bool { return f >= 0 && f <= maxGrowth } // NaN is not
+	switch {
+	case b.Duration <= 0:
+		return fmt.Errorf("Options.Backoff.Duration is %v, not more than 0", b.Duration)
+	case b.Cap < 0:
+		return fmt.Errorf("Options.Backoff.Cap is %v, less than 0", b.Cap)
+	case b.Steps < 0:
+		return fmt.Errorf("Options.Backoff.Steps is %d, less than 0", b.Steps)
+	case !within(b.Factor):
+		return fmt.Errorf("Options.Backoff.Factor is %v, not from 0 to %v", b.Factor, maxGrowth)
+	case !within(b.Jitter):
+		return fmt.Errorf("Options.Backoff.Jitter is %v, not from 0 to %v", b.Jitter, maxGrowth)
+	}
+	return nil
+}
+
 func (o WatcherOptions) check() error {
 	switch {
 	case o.ResyncPeriod < 0:
 		return fmt.Errorf("WatcherOptions.ResyncPeriod is %v, less than 0", o.ResyncPeriod)
 	case o.Workers < 0:
 		return fmt.Errorf("WatcherOptions.Workers is %d, less than 0", o.Workers)
+	case o.Workers > maxWorkers:
+		return fmt.Errorf("WatcherOptions.Workers is %d, more than %d", o.Workers, maxWorkers)
 	}
 	return nil
 }
+
+// maxWait is longer than any program runs, and short enough to be added to a time.
+const maxWait = 100 * 365 * 24 * time.Hour
 
 // Backoff returns a WatcherOptions.Retry that waits for base after the first failure and
 // twice as long after each further one, but no longer than limit. It adds up to a tenth at
@@ -304,10 +341,10 @@ func Backoff(base, limit time.Duration, attempts int) func(failures int, err err
 			return 0, false
 		}
 		pause := limit
-		if doublings := failures - 1; doublings < 62 && base <= limit>>doublings {
+		if doublings := max(failures, 1) - 1; doublings < 62 && base <= limit>>doublings {
 			pause = base << doublings
 		}
-		return wait.Jitter(pause, 0.1), true
+		return wait.Jitter(min(pause, maxWait), 0.1), true // Jitter must not overflow
 	}
 }
 

@@ -45,7 +45,7 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.PageSize":              {src, options{PageSize: -1}},
 		"Options.DrainTimeout is -1s":   {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":      {src, options{Backoff: &wait.Backoff{}}},
-		"Options.Backoff has":           {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
+		"Options.Backoff.Jitter is -1":  {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
 		`Options.Indexers["x"] is nil`:  {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
 		`Options.Indexers["namespace"]`: {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
 		"Options.Indexers: indexer con": {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},

@@ -34,9 +34,6 @@ const inheritance = time.Minute
 // last chunk.
 const idleSeal = 10 * time.Second
 
-// maxWait is longer than any program runs, and short enough to be added to a time.
-const maxWait = 100 * 365 * 24 * time.Hour
-
 // informerProcessor owns the event log and the listeners that follow it. It appends each
 // event to the log once; the listeners read the log themselves.
 type informerProcessor[T Object] struct {

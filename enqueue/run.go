@@ -15,6 +15,9 @@ import (
 // grace is how long Run, once stopped, waits for calls before it logs their keys.
 const grace = 10 * time.Second
 
+// maxWorkers is the largest Options.Workers. All of these goroutines are started at once.
+const maxWorkers = 1 << 16
+
 // Options are the options of [Run]. The zero value is ready to use.
 type Options struct {
 	// Name says what is reconciled, such as "website". It is in each log line, as "queue", and
@@ -22,7 +25,7 @@ type Options struct {
 	// same name. Defaults to "reconcile".
 	Name string
 
-	// Workers is the number of keys that are reconciled at once. Defaults to 1.
+	// Workers is the number of keys that are reconciled at once, at most 65,536. Defaults to 1.
 	Workers int
 
 	// RecoverPanics turns a panic of reconcile into an error that wraps
@@ -50,6 +53,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Workers < 0:
 		return fmt.Errorf("Options.Workers is %d, less than 0", o.Workers)
+	case o.Workers > maxWorkers:
+		return fmt.Errorf("Options.Workers is %d, more than %d", o.Workers, maxWorkers)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	}

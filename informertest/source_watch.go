@@ -3,6 +3,7 @@ package informertest
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/customcacheinformer/informer"
@@ -83,7 +84,8 @@ type stream[T informer.Object] struct {
 func (s *Source[T]) newStream(ctx context.Context, q query) *stream[T] {
 	st := &stream[T]{source: s, query: q, position: s.history.newest.position, result: make(chan watch.Event)}
 	if seconds := q.TimeoutSeconds; seconds != nil && *seconds > 0 {
-		st.request, st.cancel = context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
+		most := int64(math.MaxInt64 / time.Second)
+		st.request, st.cancel = context.WithTimeout(ctx, time.Duration(min(*seconds, most))*time.Second)
 	} else {
 		st.request, st.cancel = context.WithCancel(ctx)
 	}

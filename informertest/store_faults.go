@@ -44,7 +44,11 @@ func (f *storeFaults) FailAfter(fail func(op, key string) error) {
 // FailRandomly makes operations fail with that probability, from 0 to 1: half of them before
 // their effect and half after it. It replaces the functions set by Fail and FailAfter. The
 // same seed makes the same operations fail, if they come in the same order. It does not block.
+// It panics if probability is not from 0 to 1.
 func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
+	if !(probability >= 0 && probability <= 1) { // so that NaN panics, too
+		panic(fmt.Sprintf("informertest: FailRandomly: the probability is %v, not from 0 to 1", probability))
+	}
 	random := lockedRand{rand: rand.New(rand.NewPCG(seed, 0))}
 	failing := func(probability float64, when string) func(op, key string) error {
 		return func(op, key string) error {

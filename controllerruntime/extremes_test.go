@@ -1,0 +1,13 @@
+package controllerruntime_test
+
+import (
+	"testing"
+
+	"github.com/customcacheinformer/informer/internal/extremes"
+)
+
+func TestAUserSetsNoNumber(t *testing.T) {
+	extremes.Run(t, extremes.Table{Untried: map[string]string{
+		"controllerruntime.ListWatch().": "the informer chooses it",
+	}}, "./...")
+}

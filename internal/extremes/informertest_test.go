@@ -1,0 +1,207 @@
+package extremes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/extremes"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+var sourceTrials = map[string]extremes.Trial{
+	"informertest.Source.Fail(times)":       extremes.Number("", inBubble(failsSoOften)),
+	"informertest.Source.SlowList(d)":       extremes.Number("", inBubble(listsSlowly)),
+	"informertest.Source.WaitForWatches(n)": extremes.Number("", inBubble(waitsForWatches)),
+	"informertest.Source.SetWatchList(mode)": extremes.Number("", inBubble(func(t *testing.T, mode informertest.WatchListMode) error {
+		return runsOver(t, func(src *source) (*testkit.Informer, error) {
+			src.SetWatchList(mode)
+			return informer.New(src, options{ErrorHandler: fails(t)})
+		})
+	})),
+	"informertest.Source.ListWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+		return answers(t, metav1.ListOptions{Limit: n})
+	})),
+	"informertest.Source.ListWithContext(options).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+		return answers(t, metav1.ListOptions{TimeoutSeconds: &n})
+	})),
+	"informertest.Source.WatchWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+		return streams(t, metav1.ListOptions{Limit: n})
+	})),
+	"informertest.Source.WatchWithContext(options).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+		return streams(t, metav1.ListOptions{TimeoutSeconds: &n})
+	})),
+}
+
+var storeTrials = map[string]extremes.Trial{
+	"informertest.Store.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
+		s := informertest.NewStore(nil)
+		s.Delay(d)
+		begun := time.Now()
+		_, _, err := s.GetByKey("a")
+		if took := time.Since(begun); took > 0 != (d > 0) || took < min(hour, d) { // a bubble's time ends before d is over
+			t.Errorf("an operation took %v, want %v", took, max(0, d))
+		}
+		return err
+	})),
+	"informertest.Durable.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
+		s := informertest.NewDurable()
+		s.Delay(d)
+		_, err := s.Resume(testkit.Within(t, hour))
+		if d > 0 && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an operation that takes %v returns %v after an hour", d, err)
+		}
+		if d > 0 {
+			return nil
+		}
+		return err
+	})),
+	"informertest.Store.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
+		s := informertest.NewStore(nil)
+		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
+			return err
+		}
+		return s.Add(object("a", "1"))
+	})),
+	"informertest.Durable.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
+		s := informertest.NewDurable()
+		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
+			return err
+		}
+		return s.Add(object("a", "1"))
+	})),
+	"informertest.Store.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
+		return repeats(t, func() faulty { return informertest.NewStore(nil) }, seed)
+	})),
+	"informertest.Durable.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
+		return repeats(t, func() faulty { return informertest.NewDurable() }, seed)
+	})),
+	"informertest.Durable.LoseOnCrash(n)": extremes.Number("", inBubble(losesOnCrash)),
+	"informertest.Durable.Scan(limit)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, limit int) error {
+		s := informertest.NewDurable()
+		if err := errors.Join(s.Add(object("a", "1")), s.Add(object("b", "1"))); err != nil {
+			t.Fatal(err)
+		}
+		objs, err := s.Scan(t.Context(), "", limit)
+		if err == nil && len(objs) != 2 {
+			t.Errorf("it returned %d of 2 objects", len(objs))
+		}
+		return err
+	})),
+}
+
+// failsSoOften checks how many of 100 requests fail.
+func failsSoOften(t *testing.T, times int) error {
+	src := informertest.NewSource(object("a", "1"))
+	src.Fail(informertest.VerbList, errors.New("no"), times)
+	failed := 0
+	for range 100 {
+		if _, err := src.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+			failed++
+		}
+	}
+	if want := min(100, uint(times)); uint(failed) != want {
+		t.Errorf("%d of 100 requests have failed, want %d", failed, want)
+	}
+	src.Heal()
+	_, err := src.ListWithContext(t.Context(), metav1.ListOptions{})
+	return err
+}
+
+// listsSlowly checks that a LIST takes no time, or an hour at least.
+func listsSlowly(t *testing.T, d time.Duration) error {
+	src := informertest.NewSource(object("a", "1"))
+	src.SlowList(d)
+	begun := time.Now()
+	_, err := src.ListWithContext(testkit.Within(t, hour), metav1.ListOptions{})
+	if took := time.Since(begun); took != min(hour, max(0, d)) {
+		t.Errorf("a LIST took %v", took)
+	}
+	if d > hour && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func waitsForWatches(t *testing.T, n int) error {
+	err := informertest.NewSource(object("a", "1")).WaitForWatches(testkit.Within(t, hour), n)
+	if n != 0 && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// answers checks that a LIST has all objects.
+func answers(t *testing.T, opts metav1.ListOptions) error {
+	list, err := informertest.NewSource(object("a", "1"), object("b", "1")).ListWithContext(t.Context(), opts)
+	if err == nil && len(list.(*metav1.List).Items) != 2 {
+		t.Errorf("the list has %d of 2 objects", len(list.(*metav1.List).Items))
+	}
+	return err
+}
+
+// streams checks that a watch is open for a minute at least, and delivers a change after that.
+func streams(t *testing.T, opts metav1.ListOptions) error {
+	src := informertest.NewSource(object("a", "1"))
+	opts.ResourceVersion = src.ResourceVersion()
+	w, err := src.WatchWithContext(t.Context(), opts)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	time.Sleep(time.Minute)
+	src.Apply(object("a", "2"))
+	if e, open := <-w.ResultChan(); !open || e.Type != watch.Modified {
+		t.Errorf("a watch delivers %v, and is open: %v", e, open)
+	}
+	return nil
+}
+
+// faulty is a store that fails randomly.
+type faulty interface {
+	FailRandomly(seed uint64, probability float64)
+	Add(obj any) error
+}
+
+// repeats checks that a seed makes the same of 100 operations fail each time, and not all.
+func repeats(t *testing.T, newStore func() faulty, seed uint64) error {
+	var runs [2][]bool
+	for n := range runs {
+		s := newStore()
+		s.FailRandomly(seed, 0.5)
+		for i := range 100 {
+			runs[n] = append(runs[n], s.Add(object(fmt.Sprint("o", i), "")) != nil)
+		}
+	}
+	if !slices.Equal(runs[0], runs[1]) || !slices.Contains(runs[0], true) || !slices.Contains(runs[0], false) {
+		t.Errorf("the operations that failed are %v, and then %v", runs[0], runs[1])
+	}
+	return nil
+}
+
+// losesOnCrash checks that a crash undoes all writes or none.
+func losesOnCrash(t *testing.T, n int) error {
+	s := informertest.NewDurable()
+	s.LoseOnCrash(n)
+	for i := range 10 {
+		if err := s.Add(object(fmt.Sprint("o", i), "")); err != nil {
+			return err
+		}
+	}
+	want := 10
+	if n > 0 {
+		want = 0
+	}
+	if got := len(s.Reopen().List()); got != want {
+		t.Errorf("after a crash %d objects are left, want %d", got, want)
+	}
+	return nil
+}

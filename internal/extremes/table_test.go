@@ -1,0 +1,139 @@
+package extremes_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/extremes"
+	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/store/storetest"
+)
+
+func TestMain(m *testing.M) { informertest.Main(m) }
+
+// Short names of the helpers that the test packages share.
+type (
+	configMap = testkit.ConfigMap
+	event     = testkit.Event
+	options   = testkit.Options
+	recorder  = testkit.Recorder
+	source    = testkit.Source
+)
+
+const hour = testkit.Hour
+
+var object = testkit.Object
+
+func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
+	trials := map[string]extremes.Trial{
+		// It runs subtests, which a bubble does not allow.
+		"storetest.Options.Seed": extremes.Field("", nil, func(t *testing.T, opts storetest.Options) error {
+			if testing.Short() && opts.Seed == 0 {
+				t.Skip("this is the default")
+			}
+			storetest.Run(t, func(*testing.T) cache.Store { return cache.NewStore(cache.MetaNamespaceKeyFunc) }, opts)
+			return nil
+		}),
+	}
+	for _, part := range []map[string]extremes.Trial{optionTrials, watcherTrials, handlerTrials(), enqueueTrials, sourceTrials, storeTrials} {
+		maps.Copy(trials, part)
+	}
+	const (
+		figure = "a figure that the informer sets and users read"
+		api    = "a part of an API object, which the informer only passes on"
+		asks   = "the informer chooses it"
+		theirs = "the reflector is the informer's own"
+	)
+	extremes.Run(t, extremes.Table{Trials: trials, Untried: map[string]string{
+		"enqueue.Error.":               figure,
+		"informer.ApplyInfo.":          figure,
+		"informer.Event.":              figure,
+		"informer.EventError.":         figure,
+		"informer.HandledInfo.":        figure,
+		"informer.Health.":             figure,
+		"informer.LaggingInfo.":        figure,
+		"informer.ListInfo.":           figure,
+		"informer.MergedInfo.":         figure,
+		"informer.PanicError.":         figure,
+		"informer.StoreError.":         figure,
+		"informer.StoreInfo.":          figure,
+		"informer.UndeliveredInfo.":    figure,
+		"informer.WatchInfo.":          figure,
+		"informer.WatcherStats.":       figure,
+		"informertest.Request.":        figure,
+		"informer.AnyObject.":          api,
+		"informer.Object.":             api,
+		"informer.Durable.Scan(limit)": asks,
+		"informer.Scanner.Scan(limit)": asks,
+		"informer.ListWatch().":        asks,
+		"informertest.Source.List(":    "the same as ListWithContext",
+		"informertest.Source.Watch(":   "the same as WatchWithContext",
+		"informer.SharedIndexInformerFunc()().SetWatchErrorHandler":               theirs,
+		"informer.NewSharedIndexInformer().SetWatchErrorHandler":                  theirs,
+		"informer.CustomCacheInformer.SharedIndexInformer().SetWatchErrorHandler": theirs,
+		"informer.Group.SharedIndexInformerFunc()().SetWatchErrorHandler":         theirs,
+	}}, "../../...")
+}
+
+// The modules cannot import each other's tests, so each has a table of its own.
+func TestEachPublishedModuleHasATable(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^PUBLISHED := \. (.+)$`).FindSubmatch(makefile)
+	if line == nil {
+		t.Fatal("the Makefile does not say which modules are published")
+	}
+	for _, module := range strings.Fields(string(line[1])) {
+		files, err := filepath.Glob(filepath.Join("../..", module, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := false
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			has = has || strings.Contains(string(content), "extremes.Run(t,")
+		}
+		if !has {
+			t.Errorf("no test of module %s calls extremes.Run", module)
+		}
+	}
+}
+
+// inBubble returns a function that calls try in a bubble.
+func inBubble[V any](try func(t *testing.T, v V) error) func(t *testing.T, v V) error {
+	return func(t *testing.T, v V) (err error) {
+		synctest.Test(t, func(t *testing.T) { err = try(t, v) })
+		return err
+	}
+}
+
+// panics calls f, and returns the value of its panic as an error.
+func panics(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	f()
+	return nil
+}
+
+// fails returns an ErrorHandler that fails the test.
+func fails(t *testing.T) func(context.Context, error) {
+	return func(_ context.Context, err error) { t.Errorf("reported: %v", err) }
+}
