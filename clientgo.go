@@ -32,7 +32,9 @@ import (
 // It panics if lw is nil or cannot list and watch, because it has no error to return. resync is
 // the resync period of handlers that have none of their own; if it is 0, no handler is
 // resynced. The type of example is the type of the source's objects; a nil example allows any
-// type. The informer logs, also its failures, with the logger of the ctx given to RunWithContext.
+// type. Index functions are called while the store is locked and must not call the informer, as
+// with client-go's. The informer logs, also its failures, with the logger of the ctx given to
+// RunWithContext.
 //
 // The result has two more methods, which a type assertion finds: Health() [Health] and
 // WaitForSync(context.Context) error. They are those of CustomCacheInformer. A factory's typed

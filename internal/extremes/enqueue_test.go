@@ -109,22 +109,19 @@ func drainsTheQueue(t *testing.T, opts enqueue.Options) error {
 
 	// While a context of another type has children, there is a goroutine that waits for it. So
 	// a child that is left behind ends the bubble with a deadlock.
-	ctx, cancel := context.WithCancel(context.Background())
-	defer synctest.Wait()
-	_ = cancel
 	q := enqueue.NewQueue[string]("")
 	q.Add("last")
 	nop := func(context.Context, string) (time.Duration, error) { q.ShutDown(); return 0, nil }
-	return enqueue.Run(otherContext{ctx}, ready{}, q, nop, opts)
+	return enqueue.Run(otherContext{context.Background(), make(chan struct{})}, ready{}, q, nop, opts)
 }
 
-// otherContext is a context that package context does not know.
-type otherContext struct{ inner context.Context }
+// otherContext is a context of a type that package context does not know.
+type otherContext struct {
+	context.Context
+	done chan struct{} // never closed
+}
 
-func (c otherContext) Deadline() (time.Time, bool) { return c.inner.Deadline() }
-func (c otherContext) Done() <-chan struct{}       { return c.inner.Done() }
-func (c otherContext) Err() error                  { return c.inner.Err() }
-func (c otherContext) Value(any) any               { return nil }
+func (c otherContext) Done() <-chan struct{} { return c.done }
 
 // reconcilesAgain checks that a key comes again after a time, or at once if the time is past.
 func reconcilesAgain(t *testing.T, again time.Duration) error {
@@ -157,10 +154,9 @@ func reconcilesAgain(t *testing.T, again time.Duration) error {
 // addsAfter checks that a key comes after a time, and another one meanwhile.
 func addsAfter(t *testing.T, d time.Duration) error {
 	calls := map[string]int{}
-	failure := errors.New("once")
 	return reconciling(t, enqueue.Options{ErrorHandler: func(context.Context, error) {}}, func(_ context.Context, key string) (time.Duration, error) {
 		if calls[key]++; key == "b" && calls[key] == 1 {
-			return 0, failure
+			return 0, errors.New("once")
 		}
 		return 0, nil
 	}, func(q queue) {

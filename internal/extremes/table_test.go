@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/extremes"
@@ -19,7 +20,10 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-func TestMain(m *testing.M) { informertest.Main(m) }
+func TestMain(m *testing.M) {
+	klog.SetLogger(klog.Logger{}) // most tests provoke errors
+	informertest.Main(m)
+}
 
 // Short names of the helpers that the test packages share.
 type (

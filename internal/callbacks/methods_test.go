@@ -1,0 +1,189 @@
+package callbacks_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// method is a method of the library, with arguments.
+type method struct {
+	name string
+	call reflect.Value
+	args []reflect.Value
+}
+
+// methods returns the methods that a callback can call, those that end something last.
+func (w *world) methods(c callback) []method {
+	var all []method
+	first := w.members[0]
+	for _, receiver := range []struct {
+		name  string
+		value reflect.Value
+	}{
+		{"CustomCacheInformer", reflect.ValueOf(first.inf)},
+		{"Group", reflect.ValueOf(&w.group)},
+		{"SharedIndexInformer", reflect.ValueOf(first.shared)},
+		{"ResourceEventHandlerRegistration", reflect.ValueOf(first.handle)},
+		{"Indexer", reflect.ValueOf(first.shared.GetIndexer())},
+		{"enqueue.Queue", reflect.ValueOf(struct {
+			enqueue.Queue[types.NamespacedName]
+		}{w.queue})},
+		{"Registration", reflect.ValueOf(c.reg)},
+	} {
+		for m, f := range receiver.value.Methods() {
+			all = append(all, w.overloads(c, receiver.name+"."+m.Name, f)...)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b method) int { return ends(a) - ends(b) })
+	return all
+}
+
+func ends(m method) int {
+	if strings.Contains(m.name, "Remove") {
+		return 1
+	}
+	return 0
+}
+
+// overloads returns a method once for each list of arguments.
+func (w *world) overloads(c callback, name string, f reflect.Value) []method {
+	all := []method{{name: name, call: f}}
+	for i := range f.Type().NumIn() {
+		var more []method
+		for label, arg := range w.arguments(c, name, f.Type().In(i)) {
+			for _, m := range all {
+				if label != "" {
+					m.name += "(" + label + ")"
+				}
+				m.args = append(slices.Clone(m.args), arg)
+				more = append(more, m)
+			}
+		}
+		if more == nil {
+			w.t.Errorf("%s: there is no argument of type %v", name, f.Type().In(i))
+		}
+		all = more
+	}
+	return all
+}
+
+// arguments returns values of a type, by a label that is empty if there is only one.
+func (w *world) arguments(c callback, method string, of reflect.Type) map[string]reflect.Value {
+	first := w.members[0]
+	one := func(v any) map[string]reflect.Value { return map[string]reflect.Value{"": reflect.ValueOf(v)} }
+	switch of {
+	case reflect.TypeFor[context.Context]():
+		// The methods that wait must give up, also if they wait for the callback.
+		ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+		context.AfterFunc(ctx, cancel)
+		return one(ctx)
+	case reflect.TypeFor[<-chan struct{}]():
+		return one(c.ctx.Done())
+	case reflect.TypeFor[string]():
+		switch _, name, _ := strings.Cut(method, "."); name {
+		case "WaitForResourceVersion":
+			return one(first.src.ResourceVersion())
+		case "ByIndex", "Index", "IndexKeys", "ListIndexFuncValues":
+			return one("value")
+		}
+		return one("default")
+	case reflect.TypeFor[types.NamespacedName]():
+		return one(keyOf("a"))
+	case reflect.TypeFor[labels.Selector]():
+		return one(labels.Everything())
+	case reflect.TypeFor[any]():
+		return one(object("a", "1"))
+	case reflect.TypeFor[[]any]():
+		return one([]any{object("a", "1")})
+	case reflect.TypeFor[informer.ResourceWatcher[configMap]]():
+		return one(&recorder{})
+	case reflect.TypeFor[informer.Member]():
+		fresh, err := informer.New(informertest.NewSource[configMap](), options{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		members := map[string]reflect.Value{"new": reflect.ValueOf(fresh)}
+		for _, s := range w.members {
+			if c.of == s {
+				members["own"] = reflect.ValueOf(s.inf)
+			} else {
+				members[s.inf.Health().Name] = reflect.ValueOf(s.inf)
+			}
+		}
+		return members
+	case reflect.TypeFor[cache.ResourceEventHandler]():
+		return one(cache.ResourceEventHandlerFuncs{})
+	case reflect.TypeFor[cache.ResourceEventHandlerRegistration]():
+		return one(first.handle)
+	case reflect.TypeFor[cache.Indexers]():
+		return one(cache.Indexers{"new in " + c.name + " by " + method: cache.MetaNamespaceIndexFunc})
+	}
+	switch {
+	case of.Kind() == reflect.Func: // it returns true, and nil or zero otherwise
+		return one(reflect.MakeFunc(of, func([]reflect.Value) []reflect.Value {
+			var results []reflect.Value
+			for i := range of.NumOut() {
+				result := reflect.New(of.Out(i)).Elem()
+				if result.Kind() == reflect.Bool {
+					result.SetBool(true)
+				}
+				results = append(results, result)
+			}
+			return results
+		}).Interface())
+	case of.Kind() == reflect.Struct, reflect.Zero(of).CanInt():
+		return map[string]reflect.Value{"": reflect.Zero(of)}
+	}
+	return nil
+}
+
+// do calls m. It returns the error that m returns last.
+func (m method) do() error {
+	results := m.call.Call(m.args)
+	if len(results) == 0 {
+		return nil
+	}
+	last := results[len(results)-1]
+	if last.Kind() == reflect.Func && last.Type().CanSeq2() {
+		for range last.Seq2() {
+			continue
+		}
+	}
+	err, _ := last.Interface().(error)
+	return err
+}
+
+// documented reports whether a method may return err in a callback.
+func (w *world) documented(m method, err error) bool {
+	_, name, _ := strings.Cut(m.name, ".")
+	var late *informer.SyncError
+	switch stopped := w.members[0].inf.Health().Stopped; {
+	case err == nil:
+		return true
+	case name == "Run", strings.HasPrefix(name, "Set"):
+		return errors.Is(err, informer.ErrAlreadyRun)
+	case strings.HasPrefix(name, "WaitFor"):
+		return errors.As(err, &late)
+	case name == "Ready":
+		return true
+	case name == "Add(own)", name == "Add(first)", name == "Add(second)":
+		return strings.Contains(err.Error(), "is already a member") || stopped && errors.Is(err, informer.ErrStopped)
+	case name == "Remove(new)":
+		return strings.Contains(err.Error(), "is not a member")
+	case strings.HasPrefix(name, "Add"):
+		return stopped && errors.Is(err, informer.ErrStopped)
+	}
+	return false
+}
