@@ -12,7 +12,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"mime"
+	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +48,15 @@ import (
 // of objects. It checks no permissions, so serve it where only operators have access. It
 // only reads, and accepts GET and HEAD only.
 //
+// A site that an operator visits must not read the page by letting the site's own name point at
+// the operator's machine (DNS rebinding). So a request that reaches a loopback address, as one
+// through kubectl port-forward does, is answered with 403 unless its Host is localhost, a name
+// that ends in .localhost, or an IP address. Another name is accepted if the request has the
+// header Sec-Fetch-Site: browsers send that header only over https, for which the site has no
+// certificate, or to localhost, and scripts cannot set it. A proxy in the same Pod must send Host
+// localhost itself if its clients are no browsers or do not use https. At any other address the
+// handler accepts every Host.
+//
 // A request calls health, and blocks only if health does; [informer.Group.Health] does not
 // block. Nothing runs between requests. Rates and charts are made from the requests of the
 // last minute: a rate needs two requests, and a watcher without Workers or Retry is called
@@ -70,6 +81,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Vary", "Accept")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", policy)
+	if rebound(r) {
+		http.Error(w, fmt.Sprintf("informer/debug: the Host of a request to a loopback address is %q. It must be localhost, "+
+			"a name that ends in .localhost, or an IP address: any other name may be that of a hostile site.", r.Host), http.StatusForbidden)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
@@ -101,6 +117,24 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(body.Bytes())
+}
+
+// rebound reports whether r may come from a script of a site whose name points at a loopback
+// address. A browser sends the name of the site as Host, which no script can change.
+func rebound(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() || r.Header.Get("Sec-Fetch-Site") != "" {
+		return false
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "" {
+		return false
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
 // formatOf returns "html" or "json", and an error for a format that there is not.

@@ -3,6 +3,9 @@ package debug_test
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,4 +70,66 @@ func TestThePageShowsNothingOfWhatIsInObjects(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A hostile site may let its own name point at a loopback address (DNS rebinding). Its scripts
+// could then read the page, if the page did not look at Host.
+func TestASiteWhoseNamePointsAtThisMachineCannotReadThePage(t *testing.T) {
+	loopback, elsewhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 8080}
+	h := debug.Handler(new(informer.Group).Health)
+	for _, test := range []struct {
+		host  string
+		local net.Addr
+		site  string // Sec-Fetch-Site
+		want  int
+	}{
+		{"localhost", loopback, "", http.StatusOK},
+		{"LocalHost.:8080", loopback, "", http.StatusOK},
+		{"pod.localhost:8080", loopback, "", http.StatusOK},
+		{"127.0.0.1:8080", loopback, "", http.StatusOK},
+		{"[::1]:8080", loopback, "", http.StatusOK},
+		{"[::1]", loopback, "", http.StatusOK},
+		{"10.1.2.3:8080", loopback, "", http.StatusOK}, // a proxy in the same Pod sends the Pod's address
+		{"", loopback, "", http.StatusOK},              // HTTP/1.0 needs no Host, and no browser omits it
+
+		{"evil.example:8080", loopback, "", http.StatusForbidden},
+		{"evil.example", &net.TCPAddr{IP: net.IPv6loopback}, "", http.StatusForbidden},
+		{"127.0.0.1.evil.example", loopback, "", http.StatusForbidden},
+		{"localhost.evil.example:8080", loopback, "", http.StatusForbidden},
+		{"evillocalhost:8080", loopback, "", http.StatusForbidden},
+		{"a:b:c", loopback, "", http.StatusForbidden},
+
+		{"pages.example", loopback, "none", http.StatusOK}, // over https, through a proxy
+		{"pages.example", elsewhere, "", http.StatusOK},
+		{"pages.example", &net.UnixAddr{Name: "page.sock"}, "", http.StatusOK},
+	} {
+		for _, format := range []string{"html", "json"} {
+			r := httptest.NewRequest(http.MethodGet, "/?format="+format, nil)
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, test.local))
+			r.Host = test.host
+			r.Header.Set("Sec-Fetch-Site", test.site)
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			if answer.Code != test.want || answer.Code != http.StatusOK && !strings.Contains(answer.Body.String(), "must be localhost") {
+				t.Errorf("%s for Host %q at %v with Sec-Fetch-Site %q: %d, want %d: %.200s", format, test.host, test.local, test.site, answer.Code, test.want, answer.Body)
+			}
+		}
+	}
+	// A real server says itself at which address a request has reached it.
+	server := httptest.NewServer(h)
+	defer server.Close()
+	for host, want := range map[string]int{"": http.StatusOK, "evil.example": http.StatusForbidden} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("a server at %s answers Host %q with %d, want %d", server.URL, host, answer.StatusCode, want)
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +116,37 @@ func everywhere(t *testing.T, names []string) *tab {
 		return !slices.ContainsFunc(c.Informers, func(i informerShown) bool { return len(i.Errors) != 2 })
 	})
 	return p
+}
+
+// A hostile site's script may read every address of its own origin. If the site's name first
+// points at the site and then at the operator's machine, the page is at such an address.
+func TestAScriptOfASiteThatPointsAtThisMachineCannotReadThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hostile := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<h1>Win a prize</h1>") })
+	_, port, _ := strings.Cut(w.server.Listener.Addr().String(), ":")
+	read := func(host string) string {
+		w.instead.Store(&hostile)
+		p := open(t, "http://"+host+":"+port+mount)
+		w.instead.Store(nil)
+		answer := eval[string](p, `(() => {
+			const request = new XMLHttpRequest();
+			request.open("GET", location.href, false);
+			request.setRequestHeader("Sec-Fetch-Site", "none");
+			request.send();
+			return request.status + " " + request.responseText;
+		})()`)
+		p.takeComplaints() // the browser refuses to set the header
+		return answer
+	}
+	if answer := read("evil.test"); !strings.HasPrefix(answer, "403 ") || !strings.Contains(answer, `"evil.test:`+port+`"`) {
+		t.Errorf("the script reads %.300s", answer)
+	}
+	for _, host := range []string{"localhost", "127.0.0.1"} {
+		if answer := read(host); !strings.HasPrefix(answer, "200 ") || !strings.Contains(answer, "<title>Informers</title>") {
+			t.Errorf("at %s the page is %.300s", host, answer)
+		}
+	}
 }
 
 // wantFits fails the test if the page does not fit into a window of that width.

@@ -74,6 +74,7 @@ func startBrowser() (stop func() error, err error) {
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
+	options = append(options, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1")) // as a hostile site's DNS may answer
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	// Ignore the errors of chromedp: differences between versions of the protocol are no fault
 	// of the page.
