@@ -144,10 +144,11 @@ func work[K comparable](
 	reconcile func(ctx context.Context, key K) (time.Duration, error),
 	opts Options,
 ) {
-	calls, cancel := context.WithCancel(ctx)
+	parent := ctx
 	if opts.DrainTimeout > 0 {
-		calls, cancel = context.WithCancel(context.WithoutCancel(ctx))
+		parent = context.WithoutCancel(ctx)
 	}
+	calls, cancel := context.WithCancel(parent)
 	defer cancel()
 	workers := make([]worker[K], max(1, opts.Workers))
 	var running sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -60,6 +61,40 @@ func TestAQueueThatIsShutDownIsEmptied(t *testing.T) {
 			}
 			if len(seen) != len(added) || bad > 0 {
 				t.Errorf("seed %d: %d keys of %d were reconciled, and %d calls had a ctx that had ended", seed, len(seen), len(added), bad)
+			}
+		})
+	}
+}
+
+// endless is a ctx of another type than those of package context, which starts a goroutine for
+// each ctx that is made from an endless one, until that ctx is cancelled.
+type endless struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e endless) Done() <-chan struct{} { return e.done }
+
+// If somebody else shuts the queue down, the ctx of Run lives on, and Run leaves nothing behind
+// at it: a program may run any number of queues under one ctx.
+func TestARunThatIsOverLeavesNothingAtItsContext(t *testing.T) {
+	for _, drain := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := endless{t.Context(), make(chan struct{})}
+			defer close(ctx.done)
+			others := goleak.IgnoreCurrent()
+			queue := enqueue.NewQueue[string]("")
+			queue.Add("k")
+			err := enqueue.Run(ctx, synced{}, queue, func(context.Context, string) (time.Duration, error) {
+				queue.ShutDown()
+				return 0, nil
+			}, enqueue.Options{DrainTimeout: drain})
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute) // the goroutines of the queue end
+			if left := goleak.Find(others); left != nil {
+				t.Errorf("with DrainTimeout %v: %v", drain, left)
 			}
 		})
 	}
