@@ -37,7 +37,10 @@ type Owners struct {
 	Kind schema.GroupKind
 
 	// All says whether all owners of the kind count. Defaults to false: only the owner that is
-	// the controller counts, and an object has at most one.
+	// the controller counts, and an object has at most one. With All, a client that may write
+	// an object decides how many keys each of its events puts into queue: tens of thousands of
+	// references fit into one object, and their owners need not exist. Each key is put once per
+	// event.
 	All bool
 
 	// ClusterScoped says whether the owners have no namespace; an owner reference does not

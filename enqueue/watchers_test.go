@@ -145,6 +145,42 @@ func TestOwnerEnqueuesItsOwners(t *testing.T) {
 	}
 }
 
+// An object may name as many owners as fit into it, tens of thousands. Each costs a key and no
+// more: each key is enqueued once, and the work does not grow with the square of their number.
+func TestAnObjectOfVeryManyOwnersEnqueuesEachOnce(t *testing.T) {
+	n := 200_000
+	if testing.Short() {
+		n = 20_000
+	}
+	var refs []metav1.OwnerReference
+	for i := range n {
+		name := fmt.Sprint(i)
+		refs = append(refs, owner("apps/v1", "ReplicaSet", name, i == 0), owner("apps/v1", "Deployment", name, false))
+	}
+	all := pod("p", ownedBy(append(refs, refs...)...))
+	kind := schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	var queue keys[types.NamespacedName]
+	tell(t, enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{Kind: kind}), all, all)
+	if got := queue.take(); got != "ns/0" {
+		t.Errorf("without All %.100q is enqueued, want the controller alone", got)
+	}
+	w := enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{Kind: kind, All: true})
+	began := time.Now()
+	tell(t, w, all, all)
+	took := time.Since(began)
+	if len(queue.added) != n {
+		t.Fatalf("%d keys are enqueued, want %d", len(queue.added), n)
+	}
+	for i, key := range queue.added {
+		if key.Name != fmt.Sprint(i) {
+			t.Fatalf("key %d is %v", i, key)
+		}
+	}
+	if took > 2*time.Minute { // it takes seconds, and with the square several minutes
+		t.Errorf("%d owners took %v", n, took)
+	}
+}
+
 func TestMapEnqueuesWhatTheFunctionReturns(t *testing.T) {
 	type node string // a key type of the user's own
 	var queue keys[node]
