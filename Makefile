@@ -4,6 +4,8 @@
 MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry examples e2e bench
 # The modules that users import. Each has its own tags.
 PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry
+# The platforms on which the published modules are checked.
+PLATFORMS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINT    := bin/golangci-lint
 TOOL    := cd tools && GOWORK=off go run
 TESTFLAGS ?=
@@ -15,7 +17,7 @@ export GORACE ?= atexit_sleep_ms=0
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## run the quick tests of all modules under the race detector; takes about 5 minutes
@@ -28,6 +30,11 @@ test: ## run the quick tests of all modules under the race detector; takes about
 test-long: ## run all tests that "make test" skips or shortens, at full length; takes about 15 minutes
 	go test -race -timeout=60m $(TESTFLAGS) $$(grep -rlE --include='*.go' --exclude-dir=tools \
 		'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u)
+
+# Go has no race detector for 386.
+.PHONY: test-386
+test-386: ## run the quick tests of the root module and of store/disk with 32-bit integers; needs an amd64 processor
+	GOARCH=386 CGO_ENABLED=0 go test -short -timeout=60m $(TESTFLAGS) ./... ./store/disk/...
 
 # Measures the root package and the internal packages that users' programs contain, also with
 # the tests of other packages. Packages that only tests use are not measured.
@@ -45,6 +52,12 @@ lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod fi
 	@echo "== tools"; cd tools && export GOWORK=off && $(CURDIR)/$(LINT) run ./... && go mod tidy -diff
 	@echo "== licences"; $(TOOL) ./licences -root .. -quiet $(PUBLISHED)
 	@echo "== walls"; $(TOOL) ./walls -root ..
+
+# Without cgo, this needs no C compiler for other platforms.
+.PHONY: vet-all
+vet-all: $(LINT) ## check the published modules for all platforms, or for PLATFORMS=windows/amd64, with go vet, staticcheck and the rest of golangci-lint
+	@set -e; for p in $(PLATFORMS); do for m in $(PUBLISHED); do echo "== $$p $$m"; \
+		(cd $$m && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(CURDIR)/$(LINT) run ./...); done; done
 
 .PHONY: quickstart
 quickstart: ## run three watchers over a fake clientset for a few seconds
