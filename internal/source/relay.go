@@ -211,7 +211,8 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 func statusOf(obj runtime.Object) *metav1.Status {
 	message := "the watch reports an error and does not say which"
 	if !object.IsNil(obj) {
-		if failure, ok := apierrors.FromObject(obj).(*apierrors.StatusError); ok {
+		var failure *apierrors.StatusError
+		if errors.As(apierrors.FromObject(obj), &failure) {
 			return &failure.ErrStatus
 		}
 		message = fmt.Sprintf("the watch reports an error with a %T instead of a Status", obj)
