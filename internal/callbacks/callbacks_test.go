@@ -105,7 +105,7 @@ func (r *trial) visit(w *world, c callback) {
 			continue
 		}
 		outer := r.now.Swap(&m.name)
-		if err := m.do(); !w.documented(m, err) {
+		if err := m.do(c.ctx); !w.documented(m, err) {
 			w.t.Errorf("%s returned %v", r.underWay(), err)
 		}
 		r.now.Store(outer)

@@ -37,9 +37,7 @@ func (w *world) methods(c callback) []method {
 		{"SharedIndexInformer", reflect.ValueOf(first.shared)},
 		{"ResourceEventHandlerRegistration", reflect.ValueOf(first.handle)},
 		{"Indexer", reflect.ValueOf(first.shared.GetIndexer())},
-		{"enqueue.Queue", reflect.ValueOf(struct {
-			enqueue.Queue[types.NamespacedName]
-		}{w.queue})},
+		{"enqueue.Queue", reflect.ValueOf(onlyQueue{w.queue})},
 		{"Registration", reflect.ValueOf(c.reg)},
 	} {
 		for m, f := range receiver.value.Methods() {
@@ -48,6 +46,11 @@ func (w *world) methods(c callback) []method {
 	}
 	slices.SortStableFunc(all, func(a, b method) int { return ends(a) - ends(b) })
 	return all
+}
+
+// onlyQueue has the methods of enqueue's interface, and not those of client-go's queue.
+type onlyQueue struct {
+	enqueue.Queue[types.NamespacedName]
 }
 
 func ends(m method) int {
@@ -84,13 +87,8 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 	first := w.members[0]
 	one := func(v any) map[string]reflect.Value { return map[string]reflect.Value{"": reflect.ValueOf(v)} }
 	switch of {
-	case reflect.TypeFor[context.Context]():
-		// The methods that wait must give up, also if they wait for the callback.
-		ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
-		context.AfterFunc(ctx, cancel)
-		return one(ctx)
-	case reflect.TypeFor[<-chan struct{}]():
-		return one(c.ctx.Done())
+	case reflect.TypeFor[context.Context](), reflect.TypeFor[<-chan struct{}]():
+		return map[string]reflect.Value{"": reflect.Zero(of)} // do makes it
 	case reflect.TypeFor[string]():
 		switch _, name, _ := strings.Cut(method, "."); name {
 		case "WaitForResourceVersion":
@@ -149,8 +147,19 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 	return nil
 }
 
-// do calls m. It returns the error that m returns last.
-func (m method) do() error {
+// do calls m. If m waits for something, it must give up after a minute, also if it waits for the
+// callback. do returns the error that m returns last.
+func (m method) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for i := range m.args {
+		switch m.args[i].Type() {
+		case reflect.TypeFor[context.Context]():
+			m.args[i] = reflect.ValueOf(ctx)
+		case reflect.TypeFor[<-chan struct{}]():
+			m.args[i] = reflect.ValueOf(ctx.Done())
+		}
+	}
 	results := m.call.Call(m.args)
 	if len(results) == 0 {
 		return nil
