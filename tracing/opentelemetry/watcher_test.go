@@ -338,7 +338,7 @@ func TestWhatIsNotSelectedMakesNoSpans(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.expect(t,
 			"0s-1s informer.handle.added informer.object.key=default/a informer.event.type=added informer.event.origin=initial informer.event.merged=false"+failed(time.Second, "*errors.errorString", "not now"),
-			"1m1s-1m2s informer.handle.deleted informer.object.key=default/a informer.event.type=deleted informer.event.origin=initial informer.event.merged=false")
+			"1m1s-1m2s informer.handle.deleted informer.object.key=default/a informer.event.type=deleted informer.event.origin=initial informer.event.merged=true")
 	})
 }
 
