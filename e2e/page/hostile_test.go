@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/chromedp/chromedp"
+
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -123,12 +125,21 @@ func everywhere(t *testing.T, names []string) *tab {
 func TestAScriptOfASiteThatPointsAtThisMachineCannotReadThePage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	hostile := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<h1>Win a prize</h1>") })
+	page := debug.Handler(w.group.Health)
+	site := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != mount: // browsers ask for an icon at any time
+			rw.WriteHeader(http.StatusNoContent)
+		case strings.Contains(r.Header.Get("Accept"), "text/html"): // the tab, not the script
+			_, _ = io.WriteString(rw, "<h1>Win a prize</h1>")
+		default:
+			page.ServeHTTP(rw, r)
+		}
+	})
+	w.instead.Store(&site)
 	_, port, _ := strings.Cut(w.server.Listener.Addr().String(), ":")
 	read := func(host string) string {
-		w.instead.Store(&hostile)
 		p := open(t, "http://"+host+":"+port+mount)
-		w.instead.Store(nil)
 		answer := eval[string](p, `(() => {
 			const request = new XMLHttpRequest();
 			request.open("GET", location.href, false);
