@@ -13,7 +13,8 @@ import (
 const deadStore = 5 * time.Minute
 
 // Health says how an informer is doing at one moment, as [CustomCacheInformer.Health]
-// returns it. It is a value. Its zero value stands for no informer.
+// returns it. It is a value. Its zero value stands for no informer. The Health of another
+// [Member], such as a controller of package enqueue, has the fields that Member names.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
@@ -64,6 +65,72 @@ type Health struct {
 	// Watchers has the registered watchers, or after the stop those that were registered
 	// then. They are sorted by name, and by the order in which they were added.
 	Watchers []WatcherHealth `json:"watchers"`
+	// Controller says how a controller is doing. It is nil for an informer.
+	Controller *ControllerHealth `json:"controller,omitempty"`
+}
+
+// ControllerHealth says how a controller of package enqueue is doing at one moment. Its counts
+// begin at 0 when the controller is made. It must not be changed.
+type ControllerHealth struct {
+	// Standby says that the controller waits for its election.
+	Standby bool `json:"standby"`
+	// Workers is the number of keys that can be reconciled at once.
+	Workers int `json:"workers"`
+	// Queued is how many keys wait for a worker. Keys that wait for a retry, or for their time,
+	// do not count.
+	Queued int `json:"queued"`
+	// OldestQueued is how long the oldest of these keys has been waiting, 0 if there is none.
+	OldestQueued time.Duration `json:"-"`
+	// Busy is how many calls of reconcile are under way.
+	Busy int `json:"busy"`
+	// Calls has the calls under way, the longest first, at most ten.
+	Calls []ReconcileCall `json:"-"`
+	// Failing is how many keys have failed and have not succeeded since, also those that were
+	// given up. Of the keys that were given up, the last 1000 count.
+	Failing int `json:"failing"`
+	// Failures has the keys that have been failing for the longest time, at most ten.
+	Failures []ReconcileFailure `json:"-"`
+	// LastSuccess is when a call of reconcile last returned nil. Zero is never.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// Succeeded is how many calls have returned nil.
+	Succeeded int `json:"succeeded"`
+	// Failed is how many calls have returned an error, except that of their ended ctx.
+	Failed int `json:"failed"`
+	// GaveUp is how many of the failed calls get no further attempt until an event puts their
+	// key into the queue.
+	GaveUp int `json:"gaveUp"`
+	// Deletes is how many deleted objects wait until each of their keys is reconciled. A
+	// Durable keeps them as tombstones.
+	Deletes int `json:"deletes"`
+	// Dropped is how many keys of deleted objects a standby has dropped, because there were
+	// too many.
+	Dropped int `json:"dropped,omitempty"`
+}
+
+// ReconcileCall is a call of reconcile that is under way.
+type ReconcileCall struct {
+	Key  string        // as fmt.Sprint prints it
+	Took time.Duration // since the call began
+}
+
+// ReconcileFailure is a key that cannot be reconciled.
+type ReconcileFailure struct {
+	Key      string        // as fmt.Sprint prints it
+	Failures int           // calls that failed in a row
+	For      time.Duration // since the first of them
+	GaveUp   bool          // only an event leads to another attempt
+	Err      error         // of the last call
+}
+
+// MarshalJSON encodes the figures with names in camel case, and OldestQueued in seconds as
+// "oldestQueuedSeconds". It omits Calls and Failures, which name keys; package debug shows
+// them.
+func (c ControllerHealth) MarshalJSON() ([]byte, error) {
+	type fields ControllerHealth // has the tags, but not this method
+	return json.Marshal(struct {
+		fields
+		OldestQueuedSeconds float64 `json:"oldestQueuedSeconds"`
+	}{fields(c), c.OldestQueued.Seconds()})
 }
 
 // WatcherStats has figures about one registration of a watcher. Every event for the watcher
@@ -133,7 +200,8 @@ const retriesShown = 10
 // moment, so a probe should fail more than once before it counts. The following do not
 // count: single changes that the store has refused (see Refused), an API server that cannot
 // be reached after the sync, and a slow watcher. An informer that stops is not ready, also
-// while its watchers drain.
+// while its watchers drain. A controller is ready when everything that it reads has synced, also
+// on standby, and while calls of reconcile fail.
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -150,7 +218,11 @@ func (h Health) Ready() error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("informer %s: %w", h.Name, err)
+	kind := "informer"
+	if h.Controller != nil {
+		kind = "controller"
+	}
+	return fmt.Errorf("%s %s: %w", kind, h.Name, err)
 }
 
 // Live returns an error only if a restart of the process would help: an operation on the
