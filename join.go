@@ -73,7 +73,7 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 		last string
 	)
 	if !l.readStore(ctx, "scan", func() (err error) {
-		objs, last, err = l.processor.pages.Next(ctx, s.last)
+		objs, last, err = l.processor.pages.Next(ctx, l.removed, s.last)
 		return err
 	}, s) {
 		s.close()

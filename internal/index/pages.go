@@ -52,12 +52,13 @@ func NewPages(scan Scan) *Pages {
 }
 
 // Next returns a page like Scan.Page. The read begins after the call of Next, so that it shows
-// all earlier changes. Next blocks until the page is read. If ctx ends before the read begins,
-// it returns the error of ctx. The slice is shared with other readers and must not be changed.
-// Next may be called from any goroutine.
-func (p *Pages) Next(ctx context.Context, after string) (objs []any, last string, err error) {
+// all earlier changes. Next blocks until the page is read. If gone is closed before the read
+// begins, Next returns context.Canceled. The caller ends ctx when it closes gone. Next does not
+// wait for ctx itself, because ctx would then keep a channel for as long as it lives. The slice
+// is shared with other readers and must not be changed. Next may be called from any goroutine.
+func (p *Pages) Next(ctx context.Context, gone <-chan struct{}, after string) (objs []any, last string, err error) {
 	for {
-		pg, err := p.await(ctx, after)
+		pg, err := p.await(ctx, gone, after)
 		if err != nil {
 			return nil, "", err
 		}
@@ -68,7 +69,7 @@ func (p *Pages) Next(ctx context.Context, after string) (objs []any, last string
 }
 
 // await returns a page that is read, by its caller or by another reader.
-func (p *Pages) await(ctx context.Context, after string) (*page, error) {
+func (p *Pages) await(ctx context.Context, gone <-chan struct{}, after string) (*page, error) {
 	pg, turn := p.join(after), p.turn
 	impatient := time.NewTimer(patience)
 	defer impatient.Stop()
@@ -77,7 +78,7 @@ func (p *Pages) await(ctx context.Context, after string) (*page, error) {
 		case <-pg.done:
 			return pg, nil
 		case <-turn:
-			p.rest(ctx, pg)
+			p.rest(gone, pg)
 			p.read(ctx, after, pg)
 			p.turn <- struct{}{}
 			turn = nil // the page is being read
@@ -86,8 +87,8 @@ func (p *Pages) await(ctx context.Context, after string) (*page, error) {
 				pg, turn = p.join(after), p.turn
 			}
 			impatient.Reset(patience)
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case <-gone:
+			return nil, context.Canceled
 		}
 	}
 }
@@ -104,8 +105,8 @@ func (p *Pages) join(after string) *page {
 	return pg
 }
 
-// rest waits until the next read may begin, until pg is read, or until ctx ends.
-func (p *Pages) rest(ctx context.Context, pg *page) {
+// rest waits until the next read may begin, until pg is read, or until gone is closed.
+func (p *Pages) rest(gone <-chan struct{}, pg *page) {
 	p.mu.Lock()
 	pause := time.Until(p.rested)
 	p.mu.Unlock()
@@ -117,7 +118,7 @@ func (p *Pages) rest(ctx context.Context, pg *page) {
 	select {
 	case <-timer.C:
 	case <-pg.done:
-	case <-ctx.Done():
+	case <-gone:
 	}
 }
 
