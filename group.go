@@ -13,10 +13,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group is a set of informers that live together. It runs them, waits for them and reports
-// their health. Members may be added and removed before and while it runs. A member that
-// cannot sync, because its CRD is missing or the API server forbids it, goes on trying and
-// delays no other member. [Shared] makes and adds the informers that several parts of a
+// Group is a set of informers and controllers that live together. It runs them, waits for them
+// and reports their health. Members may be added and removed before and while it runs. A member
+// that cannot sync, because its CRD is missing or the API server forbids it, goes on trying and
+// delays no other member, except the controllers that read it. [Shared] makes and adds the informers that several parts of a
 // program use in common.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
@@ -35,33 +35,43 @@ type Group struct {
 	// while mu is held.
 	mu      sync.Mutex
 	ctx     context.Context     // the ctx of Run; nil before Run
+	later   context.Context     // the ctx of the informers, which stop after the controllers; nil before Run
 	members []*member           // in the order in which they were added
 	guests  []Member            // informers that others run, in the order in which they were made
 	hosting bool                // SharedIndexInformerFunc was called, so guests may come at any time
 	shared  map[shareKey]*share // the informers that Shared has made or is making
 	changed chan struct{}       // closed at the next change; nil if nothing waits for a change
 	running sync.WaitGroup      // the goroutines of the members
+	working sync.WaitGroup      // those that are controllers
 }
 
-// Member can be run by a [Group]. A [CustomCacheInformer] is a Member, and so is any other type
-// that has these three methods and keeps their rules.
+// Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
+// enqueue is one, and so is any other type that has these three methods and keeps their rules.
+//
+// A Member may have two more methods, which do not block. If it has the method
+// Adopt(func(ctx context.Context, err error), *Observer), the group calls it with its
+// ErrorHandler and its Observer when the member is added. If it has the method Remove(), the
+// group calls it when the member was removed and its Run has returned.
 type Member interface {
 	// Run blocks until ctx has ended, and then returns nil.
 	Run(ctx context.Context) error
 	// WaitForSync blocks until the member has synced. It returns when ctx has ended, at the
 	// latest.
 	WaitForSync(ctx context.Context) error
-	// Health returns how the member is doing. It does not block.
+	// Health returns how the member is doing. It does not block. A member is a controller if
+	// Health.Controller is not nil. A member that is no informer sets at least Name, Started,
+	// Stopped and Synced.
 	Health() Health
 }
 
 // member is a Member from the time when it is added until it is removed and has stopped.
 type member struct {
 	Member
-	stop    context.CancelFunc // ends the ctx of its Run; nil before Run is called
-	leaving bool               // Remove was called, so the member is no longer shown
-	stopped chan struct{}      // closed when its Run has returned
-	failed  error              // the error of Run; read it only after stopped is closed
+	controller bool               // Health says so
+	stop       context.CancelFunc // ends the ctx of its Run; nil before Run is called
+	leaving    bool               // Remove was called, so the member is no longer shown
+	stopped    chan struct{}      // closed when its Run has returned
+	failed     error              // the error of Run; read it only after stopped is closed
 }
 
 // Add adds m. If the group runs, it also starts m. It does not block. It returns an error if m
@@ -90,15 +100,20 @@ func (g *Group) addMember(m Member, s *share) error {
 	case h.Started || h.Stopped:
 		return fmt.Errorf("%s: %w", h.Name, ErrAlreadyRun)
 	}
-	if a, ok := m.(interface {
+	switch a := m.(type) {
+	case interface {
 		adopt(func(context.Context, error), *Observer)
-	}); ok {
+	}:
 		a.adopt(g.ErrorHandler, g.Observer)
+	case interface {
+		Adopt(func(context.Context, error), *Observer)
+	}:
+		a.Adopt(g.ErrorHandler, g.Observer)
 	}
 	if s != nil {
 		s.member = m
 	}
-	added := &member{Member: m, stopped: make(chan struct{})}
+	added := &member{Member: m, controller: h.Controller != nil, stopped: make(chan struct{})}
 	g.members = append(g.members, added)
 	if g.ctx != nil {
 		g.startLocked(added)
@@ -153,15 +168,18 @@ func (g *Group) Remove(m Member) error {
 		<-leaver.stopped
 		g.mu.Lock()
 	}
+	if r, ok := m.(interface{ Remove() }); ok {
+		r.Remove()
+	}
 	g.members = slices.DeleteFunc(g.members, func(other *member) bool { return other == leaver })
 	return nil
 }
 
 // Run runs the members until ctx ends, also those that are added while it runs. It returns when
 // the Run of each member has returned, also of those that are being removed. If ctx has already
-// ended, Run still runs the members with that ctx: an informer then makes no request and is
-// stopped. All members stop at the same time, and each drains for its own DrainTimeout. A
-// second Run returns ErrAlreadyRun at once.
+// ended, Run still runs the members: an informer then makes no request and is stopped. The
+// controllers stop first. When their calls have returned, all other members stop at the same
+// time. Each member drains for its own DrainTimeout. A second Run returns ErrAlreadyRun at once.
 //
 // A member does not stop the others if its Run returns an error, or returns before its ctx has
 // ended. ErrorHandler is called once for it, WaitForSync returns an error from then on, and
@@ -173,7 +191,12 @@ func (g *Group) Run(ctx context.Context) error {
 		g.mu.Unlock()
 		return fmt.Errorf("informer: Group: %w", ErrAlreadyRun)
 	}
-	g.ctx = ctx
+	later, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if ctx.Err() != nil {
+		stop()
+	}
+	g.ctx, g.later = ctx, later
 	for _, m := range g.members {
 		g.startLocked(m)
 	}
@@ -182,6 +205,8 @@ func (g *Group) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	g.notify() // it takes the lock: a later Add sees that ctx has ended and starts nothing
+	g.working.Wait()
+	stop()
 	g.running.Wait()
 
 	var failed []error
@@ -194,9 +219,13 @@ func (g *Group) Run(ctx context.Context) error {
 
 // startLocked calls m's Run on a goroutine that Run waits for.
 func (g *Group) startLocked(m *member) {
-	ctx, cancel := context.WithCancel(g.ctx)
+	parent, running := g.later, &g.running
+	if m.controller {
+		parent, running = g.ctx, &g.working
+	}
+	ctx, cancel := context.WithCancel(parent)
 	m.stop = cancel
-	g.running.Go(func() {
+	running.Go(func() {
 		defer cancel()
 		err := m.Run(ctx)
 		if err == nil && ctx.Err() == nil {

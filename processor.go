@@ -349,16 +349,23 @@ func (p *informerProcessor[T]) underWay() []string {
 	return calls
 }
 
-// forgettable returns the tombstones that can be removed.
+// forgettable returns the tombstones that can be removed: every listener has handled their
+// delete, and no watcher keeps them.
 func (p *informerProcessor[T]) forgettable() map[string][]types.UID {
-	return p.tombstones.Passed(p.handled())
+	after, upTo, keepers := p.handled()
+	passed := p.tombstones.Passed(after, upTo)
+	for _, k := range keepers {
+		tombstone.Retain(passed, k)
+	}
+	return passed
 }
 
-// handled returns two log positions. Tombstones of deletes after the first and up to the
-// second can be removed. upTo is the position that all listeners have handled, and -1 if there
-// are no listeners. After the stop, the listeners that it has removed count. after is
-// inheritUpTo as long as a new listener would inherit deletes, and otherwise -1.
-func (p *informerProcessor[T]) handled() (after, upTo int64) {
+// handled returns two log positions, and the watchers that may keep tombstones. Tombstones of
+// deletes after the first position and up to the second can be removed, if no watcher keeps
+// them. upTo is the position that all listeners have handled, and -1 if there are no listeners.
+// After the stop, the listeners that it has removed count. after is inheritUpTo as long as a
+// new listener would inherit deletes, and otherwise -1.
+func (p *informerProcessor[T]) handled() (after, upTo int64, keepers []tombstone.Keeper) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	listeners := p.atStop
@@ -371,11 +378,14 @@ func (p *informerProcessor[T]) handled() (after, upTo int64) {
 	}
 	for _, l := range listeners {
 		upTo = min(upTo, l.handled.Load())
+		if k, ok := l.watcher.(tombstone.Keeper); ok {
+			keepers = append(keepers, k)
+		}
 	}
 	if len(listeners) == 0 {
 		upTo = -1
 	}
-	return after, upTo
+	return after, upTo, keepers
 }
 
 // inheritsLocked reports whether a watcher that is added now gets the deletes that happened

@@ -154,8 +154,8 @@ func (uncounted) When(string) time.Duration { return time.Second }
 func (uncounted) Forget(string)             {}
 func (uncounted) NumRequeues(string) int    { return 0 }
 
-// A conflict is reported at once if the rate limiter does not count, or if this is the last
-// attempt.
+// A conflict is reported from the second in a row on, also if the rate limiter does not count,
+// and at once if this is the last attempt.
 func TestAConflictThatMayNotBeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("too old"))
@@ -164,7 +164,7 @@ func TestAConflictThatMayNotBeOver(t *testing.T) {
 			err     error
 			want    int
 		}{
-			{uncounted{}, conflict, 60},
+			{uncounted{}, conflict, 59},
 			{workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Hour), errors.Join(conflict, informer.ErrPermanent), 1},
 		} {
 			ctx, stop := context.WithCancel(t.Context())

@@ -1,6 +1,7 @@
 package enqueue
 
 import (
+	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -9,7 +10,7 @@ import (
 // NewQueue returns a workqueue for keys of type K. A key that fails waits only because of its
 // own failures: 5 ms at first, twice as long after each further failure in a row, and 1000 s
 // at most. client-go's metrics of workqueues use name; if name is "", the queue has no
-// metrics.
+// metrics. [Run] uses name, too, unless Options.Name is set.
 //
 // workqueue.DefaultTypedControllerRateLimiter has the same waits, and in addition a bucket for
 // all keys together: 100 retries, and 10 a second from then on. If many keys fail at once, a
@@ -18,8 +19,81 @@ import (
 //
 // The queue must be shut down, or its goroutines stay; [Run] does that.
 func NewQueue[K comparable](name string) workqueue.TypedRateLimitingInterface[K] {
+	return named[K]{newQueue[K](name, nil), name}
+}
+
+// named is a queue that knows its name.
+type named[K comparable] struct {
+	workqueue.TypedRateLimitingInterface[K]
+	name string
+}
+
+// newQueue returns a queue that keeps the keys that are ready in keys, or in a slice of its own
+// if keys is nil.
+func newQueue[K comparable](name string, keys workqueue.Queue[K]) workqueue.TypedRateLimitingInterface[K] {
+	base := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[K](5*time.Millisecond, 1000*time.Second),
-		workqueue.TypedRateLimitingQueueConfig[K]{Name: name},
+		workqueue.TypedRateLimitingQueueConfig[K]{
+			Name:          name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: base}),
+		},
 	)
+}
+
+// fifoKept is for how many keys an empty fifo keeps its memory.
+const fifoKept = 1024
+
+// fifo holds the keys of a workqueue that are ready, and knows since when. The workqueue adds no
+// key twice, and calls the methods of workqueue.Queue while it holds its own lock.
+type fifo[K comparable] struct {
+	mu   sync.Mutex
+	keys []K
+	at   []time.Time // when each key came
+	head int         // the keys before it are taken out
+}
+
+func (*fifo[K]) Touch(K) {}
+
+func (f *fifo[K]) Push(key K) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.keys) == cap(f.keys) && f.head > len(f.keys)/2 { // make room instead of growing
+		n := copy(f.keys, f.keys[f.head:])
+		copy(f.at, f.at[f.head:])
+		clear(f.keys[n:])
+		f.keys, f.at, f.head = f.keys[:n], f.at[:n], 0
+	}
+	f.keys, f.at = append(f.keys, key), append(f.at, time.Now())
+}
+
+func (f *fifo[K]) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.keys) - f.head
+}
+
+func (f *fifo[K]) Pop() K {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var none K
+	key := f.keys[f.head]
+	f.keys[f.head] = none
+	if f.head++; f.head == len(f.keys) {
+		f.keys, f.at, f.head = f.keys[:0], f.at[:0], 0
+		if cap(f.keys) > fifoKept {
+			f.keys, f.at = nil, nil // after a burst, its memory is not kept
+		}
+	}
+	return key
+}
+
+// oldest returns how many keys there are, and how long the oldest has been waiting.
+func (f *fifo[K]) oldest() (n int, age time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n = len(f.keys) - f.head; n > 0 {
+		age = time.Since(f.at[f.head])
+	}
+	return n, age
 }

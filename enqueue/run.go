@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // grace is how long Run, once stopped, waits for calls before it logs their keys.
@@ -18,15 +20,22 @@ const grace = 10 * time.Second
 // maxWorkers is the largest Options.Workers. All of these goroutines are started at once.
 const maxWorkers = 1 << 16
 
-// Options are the options of [Run]. The zero value is ready to use.
+// Options are the options of [NewController] and of [Run]. Some are for one of the two alone; the
+// other returns an error if they are set.
 type Options struct {
-	// Name says what is reconciled, such as "website". It is in each log line, as "queue", and
-	// in each [*Error]. Use the name given to [NewQueue] to find both log and metrics by the
-	// same name. Defaults to "reconcile".
+	// Name is the one name of controller and queue, such as "website": in each log line, as
+	// "queue", in each [*Error], in Health and in all metrics. A controller must have one. With
+	// Run it defaults to the name given to [NewQueue], or to "reconcile".
 	Name string
 
 	// Workers is the number of keys that are reconciled at once, at most 65,536. Defaults to 1.
 	Workers int
+
+	// MaxAttempts is how often in a row reconcile may fail for a key before the key is given
+	// up. Then it is reconciled again when an event puts it into the queue, or after the next
+	// start. Meanwhile it stays in Health as failing. A delete that led to the key is not
+	// handled, so a Durable keeps its tombstone. Defaults to 0: a key is never given up.
+	MaxAttempts int
 
 	// RecoverPanics turns a panic of reconcile into an error that wraps
 	// [*informer.PanicError], so that the key is retried as after any error. Defaults to
@@ -35,9 +44,10 @@ type Options struct {
 
 	// DrainTimeout is how long, after ctx has ended, the ctx of the calls stays alive. For
 	// that long, workers still take keys from the queue if they are in it when ctx ends; keys
-	// that wait for a retry, or for their time, are dropped. If calls must see the changes of
-	// that time, give the informers a ctx that ends when Run has returned. Defaults to 0:
-	// calls are cancelled at once, and no other call is made.
+	// that wait for a retry, or for their time, are dropped. A Group stops its informers when
+	// its controllers have drained. With Run, give the informers a ctx that ends when Run has
+	// returned if calls must see the changes of that time. Defaults to 0: calls are cancelled
+	// at once, and no other call is made.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called with an [*Error] for each call of reconcile that fails. The
@@ -45,8 +55,34 @@ type Options struct {
 	// a call that returns the error of its ended ctx. Nor is it called for a conflict
 	// (apierrors.IsConflict) that is the first failure of its key in a row: reconcile then
 	// wrote from a state that is not the newest, which happens every day and is over with the
-	// next attempt. Defaults to logging the error.
+	// next attempt. A controller also reports with it that a standby drops deletes. Defaults to
+	// Group.ErrorHandler, if a controller is a member of a group that has one, and otherwise to
+	// logging the error.
 	ErrorHandler func(ctx context.Context, err error)
+
+	// Reconciled is for a controller alone. It is called after each call of reconcile, as
+	// informer.Observer.Reconciled says. Defaults to that of Group.Observer, if the controller
+	// is a member of a group.
+	Reconciled func(informer.ReconciledInfo)
+
+	// Reads is for a controller alone: informers that reconcile reads, and that are no Source of
+	// the controller. Workers start when these have synced, too, as their WaitForSync says. Do
+	// not name the group of the controller, which waits for the controller. Defaults to none.
+	Reads []Informers
+
+	// Elected is for a controller alone. Until this channel is closed, the controller is on
+	// standby: it makes no call. When its informers have synced and the channel is closed, it
+	// reconciles the key of every object, and the keys of the deletes that it was told on
+	// standby. With controller-runtime, it is the channel of the manager's method Elected. With
+	// client-go's leaderelection, close a channel in OnStartedLeading. When the election is
+	// lost, end the process, or at least the ctx of Run. Defaults to nil: no standby.
+	Elected <-chan struct{}
+
+	// StandbyDeletes is for a controller with Elected: how many keys of deletes it keeps on
+	// standby. Beyond that the oldest are dropped: they count in Health, the first is reported
+	// to ErrorHandler, and a Durable may forget their tombstones. A program that needs more
+	// needs finalizers. Defaults to 0, which is 100,000.
+	StandbyDeletes int
 }
 
 func (o *Options) check() error {
@@ -55,10 +91,26 @@ func (o *Options) check() error {
 		return fmt.Errorf("Options.Workers is %d, less than 0", o.Workers)
 	case o.Workers > maxWorkers:
 		return fmt.Errorf("Options.Workers is %d, more than %d", o.Workers, maxWorkers)
+	case o.MaxAttempts < 0:
+		return fmt.Errorf("Options.MaxAttempts is %d, less than 0", o.MaxAttempts)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
+	case o.StandbyDeletes < 0:
+		return fmt.Errorf("Options.StandbyDeletes is %d, less than 0", o.StandbyDeletes)
+	case o.StandbyDeletes > 0 && o.Elected == nil:
+		return errors.New("Options.StandbyDeletes is set, but not Elected")
 	}
 	return nil
+}
+
+// checkRun returns an error if o has an option that is for a controller alone.
+func (o *Options) checkRun() error {
+	for field, set := range map[string]bool{"Reconciled": o.Reconciled != nil, "Reads": o.Reads != nil, "Elected": o.Elected != nil} {
+		if set {
+			return fmt.Errorf("Options.%s is for a controller, see NewController", field)
+		}
+	}
+	return o.check()
 }
 
 // Informers feed a queue: an [informer.CustomCacheInformer], or an [informer.Group].
@@ -66,6 +118,10 @@ type Informers interface {
 	WaitForSync(ctx context.Context) error
 }
 
+// Run is what a [Controller] is made of, for a program that makes its queue and its watchers
+// itself. Nobody sees such a program in Health, and a delete counts as handled once its keys are
+// in queue.
+//
 // Run waits until informers have synced, and with them the watchers that put keys into queue.
 // Then it calls reconcile for each key in queue, with Options.Workers goroutines. It never
 // calls reconcile twice at once for one key: if events put a key into the queue during its
@@ -115,10 +171,13 @@ func Run[K comparable](
 	case queue.ShuttingDown():
 		return errors.New("enqueue: Run: queue has been shut down")
 	}
-	if err := opts.check(); err != nil {
+	if err := opts.checkRun(); err != nil {
 		return fmt.Errorf("enqueue: Run: %w", err)
 	}
 	defer queue.ShutDown()
+	if q, ok := queue.(named[K]); ok {
+		opts.Name = cmp.Or(opts.Name, q.name)
+	}
 	opts.Name = cmp.Or(opts.Name, "reconcile")
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = logError
@@ -132,29 +191,23 @@ func Run[K comparable](
 		}
 		return fmt.Errorf("enqueue: Run: %s: %w", opts.Name, err)
 	}
-	work(ctx, queue, reconcile, opts)
+	worker := worker[K]{queue: queue, reconcile: reconcile, state: newState[K](), opts: &opts}
+	worker.work(ctx)
 	return nil
 }
 
-// work runs the workers until ctx ends or queue is shut down, and then until every call has
-// returned.
-func work[K comparable](
-	ctx context.Context,
-	queue workqueue.TypedRateLimitingInterface[K],
-	reconcile func(ctx context.Context, key K) (time.Duration, error),
-	opts Options,
-) {
+// work runs Options.Workers goroutines until ctx ends or the queue is shut down, and then until
+// every call has returned.
+func (w *worker[K]) work(ctx context.Context) {
 	parent := ctx
-	if opts.DrainTimeout > 0 {
+	if w.opts.DrainTimeout > 0 {
 		parent = context.WithoutCancel(ctx)
 	}
 	calls, cancel := context.WithCancel(parent)
 	defer cancel()
-	workers := make([]worker[K], max(1, opts.Workers))
 	var running sync.WaitGroup
-	for i := range workers {
-		workers[i] = worker[K]{queue: queue, reconcile: reconcile, opts: &opts}
-		running.Go(func() { workers[i].run(calls) })
+	for range max(1, w.opts.Workers) {
+		running.Go(func() { w.run(calls) })
 	}
 	finished := make(chan struct{})
 	go func() {
@@ -167,13 +220,13 @@ func work[K comparable](
 		return
 	case <-ctx.Done():
 	}
-	queue.ShutDown()
-	if opts.DrainTimeout > 0 {
-		await(finished, opts.DrainTimeout)
+	w.queue.ShutDown()
+	if w.opts.DrainTimeout > 0 {
+		await(finished, w.opts.DrainTimeout)
 	}
 	cancel()
 	if !await(finished, grace) {
-		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", busy(workers))
+		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", w.state.busy())
 		<-finished
 	}
 }

@@ -25,9 +25,12 @@ type Queue[K comparable] interface {
 // [Change]. For keys of another type use [Map].
 func Object[T informer.Object](queue Queue[types.NamespacedName], changes ...Change) informer.ResourceWatcher[T] {
 	check("Object", queue, changes)
-	return enqueuer[T, types.NamespacedName]{queue, changes, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
-		return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
-	}}
+	return enqueuer[T, types.NamespacedName]{queue, mapper[T, types.NamespacedName]{changes, keyOf[T]}}
+}
+
+// keyOf returns the key of obj.
+func keyOf[T informer.Object](_ context.Context, obj T) ([]types.NamespacedName, error) {
+	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
 
 // Owners says which owners of an object [Owner] puts into the queue.
@@ -62,9 +65,12 @@ func Owner[T informer.Object](queue Queue[types.NamespacedName], owners Owners, 
 		panic("enqueue: Owner: Owners.Kind has no kind")
 	}
 	check("Owner", queue, changes)
-	return enqueuer[T, types.NamespacedName]{queue, changes, func(_ context.Context, obj T) ([]types.NamespacedName, error) {
-		return owners.of(obj), nil
-	}}
+	return enqueuer[T, types.NamespacedName]{queue, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}}
+}
+
+// ownersOf returns a function that returns the keys of an object's owners.
+func ownersOf[T informer.Object](owners Owners) func(context.Context, T) ([]types.NamespacedName, error) {
+	return func(_ context.Context, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
 }
 
 // of returns the keys of those owners of obj that o selects.
@@ -100,7 +106,7 @@ func Map[T informer.Object, K comparable](queue Queue[K], keys func(ctx context.
 		panic("enqueue: Map: keys is nil")
 	}
 	check("Map", queue, changes)
-	return enqueuer[T, K]{queue, changes, keys}
+	return enqueuer[T, K]{queue, mapper[T, K]{changes, keys}}
 }
 
 func check(function string, queue any, changes []Change) {
@@ -118,11 +124,46 @@ func isNil(v any) bool {
 	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enqueuer is a watcher that puts the keys of an event into a queue.
-type enqueuer[T informer.Object, K comparable] struct {
-	queue   Queue[K]
+// mapper decides which keys an event leads to.
+type mapper[T informer.Object, K comparable] struct {
 	changes []Change
 	keys    func(ctx context.Context, obj T) ([]K, error)
+}
+
+// wants reports whether an update matters. A merged event may hide a state in between, and that
+// state may have been reconciled. So it matters even if before and after are alike.
+func (m mapper[T, K]) wants(e informer.Event[T]) bool {
+	return e.Merged || passes(m.changes, e.Old, e.New)
+}
+
+// of returns the keys of all states, or none if keys fails. It returns each key once: a key that
+// is added again while a quick worker has it would be reconciled again.
+func (m mapper[T, K]) of(ctx context.Context, states ...T) ([]K, error) {
+	var all []K
+	for _, obj := range states {
+		keys, err := m.keys(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	if len(all) < 2 {
+		return all, nil
+	}
+	seen, distinct := make(sets.Set[K], len(all)), all[:0:0]
+	for _, key := range all {
+		if !seen.Has(key) {
+			seen.Insert(key)
+			distinct = append(distinct, key)
+		}
+	}
+	return distinct, nil
+}
+
+// enqueuer is a watcher that puts the keys of an event into a queue.
+type enqueuer[T informer.Object, K comparable] struct {
+	queue  Queue[K]
+	mapper mapper[T, K]
 }
 
 func (q enqueuer[T, K]) Add(ctx context.Context, e informer.Event[T]) error {
@@ -134,31 +175,17 @@ func (q enqueuer[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 }
 
 func (q enqueuer[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
-	// A merged event may hide a state in between, and that state may have been reconciled. So
-	// it passes even if before and after are alike.
-	if !e.Merged && !passes(q.changes, e.Old, e.New) {
+	if !q.mapper.wants(e) {
 		return nil
 	}
 	return q.put(ctx, e.New, e.Old)
 }
 
-// put adds the keys of all states to the queue, or none if keys fails. It adds each key once:
-// a key that is added again while a quick worker has it would be reconciled again.
+// put adds the keys of all states to the queue.
 func (q enqueuer[T, K]) put(ctx context.Context, states ...T) error {
-	var all []K
-	for _, obj := range states {
-		keys, err := q.keys(ctx, obj)
-		if err != nil {
-			return err
-		}
-		all = append(all, keys...)
+	keys, err := q.mapper.of(ctx, states...)
+	for _, key := range keys {
+		q.queue.Add(key)
 	}
-	added := make(sets.Set[K], len(all))
-	for _, key := range all {
-		if !added.Has(key) {
-			added.Insert(key)
-			q.queue.Add(key)
-		}
-	}
-	return nil
+	return err
 }

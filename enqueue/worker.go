@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,8 +17,8 @@ import (
 type worker[K comparable] struct {
 	queue     workqueue.TypedRateLimitingInterface[K]
 	reconcile func(context.Context, K) (time.Duration, error)
+	state     *state[K]
 	opts      *Options
-	busy      atomic.Pointer[K] // the key of the call under way, nil if there is none
 }
 
 // run returns when the queue is shut down and empty. Keys that are still in the queue when ctx
@@ -32,9 +31,7 @@ func (w *worker[K]) run(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			w.busy.Store(&key)
 			w.handle(klog.NewContext(ctx, klog.LoggerWithValues(logger, "key", key)), key)
-			w.busy.Store(nil)
 		}
 		w.queue.Done(key)
 	}
@@ -42,17 +39,21 @@ func (w *worker[K]) run(ctx context.Context) {
 
 // handle makes one attempt at key, and tells the queue when to hand the key out again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
+	w.state.begin(key)
 	again, err := w.call(ctx, key)
-	switch {
-	case err != nil:
+	if err != nil {
 		w.fail(ctx, key, err)
 		return
+	}
+	took := w.state.success(key, again != 0)
+	switch {
 	case again > 0:
 		w.queue.AddAfter(key, again)
 	case again < 0: // that time has passed already
 		w.queue.Add(key)
 	}
 	w.queue.Forget(key)
+	w.observe(informer.ReconciledInfo{Key: key, Took: took, Again: again != 0})
 }
 
 func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
@@ -69,19 +70,31 @@ func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err e
 // fail reports a failure, and has key retried if that may help.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return // a cancelled call is no failure
+		w.state.cancelled(key) // which is no failure
+		return
 	}
-	e := &Error{Name: w.opts.Name, Key: key, Failures: w.queue.NumRequeues(key) + 1, Err: err}
-	e.GaveUp = errors.Is(err, informer.ErrPermanent) || w.queue.ShuttingDown()
+	permanent, stopping := errors.Is(err, informer.ErrPermanent), w.queue.ShuttingDown()
+	e := &Error{Name: w.opts.Name, Key: key, Err: err}
+	var took time.Duration
+	e.Failures, e.GaveUp, took = w.state.failure(key, err, permanent, func(failures int) bool {
+		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
+	})
 	if e.GaveUp {
 		w.queue.Forget(key)
 	} else {
 		w.queue.AddRateLimited(key)
 	}
-	// Not every rate limiter counts. With one that does not, every conflict is reported.
-	first := w.queue.NumRequeues(key) == 1
-	if !first || !apierrors.IsConflict(err) {
+	w.observe(informer.ReconciledInfo{Key: key, Took: took, Err: err, Failures: e.Failures, GaveUp: e.GaveUp})
+	if e.Failures > 1 || e.GaveUp || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)
+	}
+}
+
+// observe reports a call to Options.Reconciled.
+func (w *worker[K]) observe(info informer.ReconciledInfo) {
+	if w.opts.Reconciled != nil {
+		info.Controller = w.opts.Name
+		w.opts.Reconciled(info)
 	}
 }
 
@@ -95,14 +108,4 @@ func logError(ctx context.Context, err error) {
 		values = append(values, "stack", string(panicked.Stack))
 	}
 	klog.FromContext(ctx).Error(failed.Err, "Reconciling has failed", values...)
-}
-
-// busy returns the keys of the calls under way.
-func busy[K comparable](workers []worker[K]) (keys []K) {
-	for i := range workers {
-		if key := workers[i].busy.Load(); key != nil {
-			keys = append(keys, *key)
-		}
-	}
-	return keys
 }

@@ -1,11 +1,12 @@
 // Package tombstone knows when the tombstones of a durable store can be removed. A tombstone
 // is a deleted object that the store keeps until every watcher has handled the delete, so that
-// the delete survives a crash. The store keeps the objects; this package keeps only their log
-// positions, in memory.
+// the delete survives a crash. A watcher that is a [Keeper] says itself when it has. The store
+// keeps the objects; this package keeps only their log positions, in memory.
 package tombstone
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,23 @@ type Store interface {
 type ID struct {
 	Key string
 	UID types.UID
+}
+
+// Keeper is a watcher whose call does not settle a delete: the work that the delete leads to is
+// done later. Keeps reports whether the watcher was called for the delete and that work is not
+// done. It does not block.
+type Keeper interface {
+	Keeps(id ID) bool
+}
+
+// Retain takes the tombstones that k keeps out of passed, which Passed has returned.
+func Retain(passed map[string][]types.UID, k Keeper) {
+	for key, uids := range passed {
+		uids = slices.DeleteFunc(uids, func(uid types.UID) bool { return k.Keeps(ID{key, uid}) })
+		if passed[key] = uids; len(uids) == 0 {
+			delete(passed, key)
+		}
+	}
 }
 
 // Set holds the tombstones that are still needed, because some watcher has not handled the

@@ -1,0 +1,411 @@
+package enqueue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/longwait"
+)
+
+// defaultStandbyDeletes is the default of Options.StandbyDeletes.
+const defaultStandbyDeletes = 100_000
+
+// ErrDropped is wrapped by the error that reports that a controller on standby drops the keys of
+// deletes, see Options.StandbyDeletes.
+var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped")
+
+// Controller owns a queue, the watchers that put keys into it, and the workers that call a
+// reconcile function for each key. It is a member of an [informer.Group], which starts and stops
+// it and shows its Health. [NewController] makes one. Its methods may be called from any
+// goroutine. It must not be copied.
+//
+// A Controller loses no delete of an informer over an [informer.Durable]. The delete counts as
+// handled when reconcile has returned nil and asked for no other call, or has returned an error
+// that wraps [informer.ErrPermanent], for each key that the delete led to, in a call that began
+// after the key was queued. Before that, the store keeps its tombstone, and the controller is told
+// of it again after a restart or a crash. A delete that leads to no key is handled at once.
+// reconcile sees only the key. So if the object was created again, a success for its key stands
+// for the delete, too.
+type Controller[K comparable] struct {
+	opts      Options
+	reconcile func(ctx context.Context, key K) (again time.Duration, err error)
+	inputs    []input
+	ready     *fifo[K] // the keys in queue that no worker has
+	state     *state[K]
+	synced    chan struct{} // closed when everything that reconcile reads has synced
+	stopped   chan struct{} // closed when Run has returned
+
+	mu         sync.Mutex // protects the rest
+	report     func(context.Context, error)
+	reconciled func(informer.ReconciledInfo) // nil for none
+	ctx        context.Context               // of Run; nil before
+	cancel     context.CancelFunc            // ends ctx
+	removed    bool
+	queue      workqueue.TypedRateLimitingInterface[K] // nil until the workers start
+	early      []K                                     // the keys that came before, the oldest first
+	isEarly    set[K]                                  // the same keys
+	dropped    int                                     // how many keys were dropped from early
+}
+
+// NewController returns a controller that calls reconcile for the keys of the sources. See [Run]
+// for reconcile and its results, which mean the same here.
+//
+// NewController registers a watcher with each source. So make the controller before its informers
+// run: then it is told also of the deletes that happened before, see promise 5 of package
+// informer. A controller that is made more than a minute after the first watcher of an informer
+// is told later deletes only, until the next start. If a controller will never be run, call its
+// Remove, because a Durable keeps tombstones for it.
+//
+// NewController returns an error if an argument or option cannot be used, or if an informer has
+// stopped. It makes no request and starts no goroutine.
+func NewController[K comparable](
+	reconcile func(ctx context.Context, key K) (again time.Duration, err error),
+	opts Options,
+	sources ...Source[K],
+) (*Controller[K], error) {
+	c := &Controller[K]{
+		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: set[K]{},
+		synced: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if err := c.attach(sources); err != nil {
+		c.Remove()
+		return nil, fmt.Errorf("enqueue: NewController: %w", err)
+	}
+	return c, nil
+}
+
+// attach checks the arguments of NewController and registers the watchers.
+func (c *Controller[K]) attach(sources []Source[K]) error {
+	switch {
+	case c.reconcile == nil:
+		return errors.New("reconcile is nil")
+	case c.opts.Name == "":
+		return errors.New("Options.Name is empty")
+	case len(sources) == 0:
+		return errors.New("there is no source")
+	}
+	if err := c.opts.check(); err != nil {
+		return err
+	}
+	for i, r := range c.opts.Reads {
+		if isNil(r) {
+			return fmt.Errorf("Options.Reads[%d] is nil", i)
+		}
+	}
+	c.opts.StandbyDeletes = cmp.Or(c.opts.StandbyDeletes, defaultStandbyDeletes)
+	c.Adopt(nil, nil)
+	watchers := map[any]int{} // by informer
+	for i, s := range sources {
+		if s.attach == nil {
+			return fmt.Errorf("source %d is the zero Source", i+1)
+		}
+		if s.err != nil {
+			return fmt.Errorf("source %d: %w", i+1, s.err)
+		}
+		name := c.opts.Name
+		if watchers[s.informer]++; watchers[s.informer] > 1 {
+			name = fmt.Sprintf("%s-%d", name, watchers[s.informer])
+		}
+		s.opts.Name = cmp.Or(s.opts.Name, name)
+		in, err := s.attach(c, s.opts)
+		if err != nil {
+			return fmt.Errorf("source %d: %w", i+1, err)
+		}
+		c.inputs = append(c.inputs, in)
+	}
+	return nil
+}
+
+// Adopt sets the ErrorHandler and the Observer of a group, unless the options have others. A nil
+// handler or observer stands for the default. It does not block. [informer.Group.Add] calls it.
+// Once the controller runs, it does nothing.
+func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *informer.Observer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx != nil {
+		return
+	}
+	if c.report = c.opts.ErrorHandler; c.report == nil {
+		c.report = handler
+	}
+	if c.report == nil {
+		c.report = logError
+	}
+	if c.reconciled = c.opts.Reconciled; c.reconciled == nil && observer != nil {
+		c.reconciled = observer.Reconciled
+	}
+}
+
+// Run waits until the informers of the sources have synced, and those of Options.Reads, and the
+// controller is elected. Then it calls reconcile for each key in the queue, with Options.Workers
+// goroutines, until ctx ends, and returns when every call has returned. It does not wait for
+// other informers, or for other watchers.
+//
+// It returns nil, an [*informer.SyncError] if an informer stops before it has synced and ctx has
+// not ended, and informer.ErrAlreadyRun at once if the controller was run or removed before. Do
+// not wait for Run to return in a callback of the controller or of one of its informers.
+func (c *Controller[K]) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "queue", c.opts.Name))
+	if !c.begin(ctx, cancel) {
+		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrAlreadyRun)
+	}
+	defer close(c.stopped)
+	over := longwait.Announce(ctx, c.missing)
+	err := c.await(ctx)
+	if err == nil {
+		close(c.synced)
+		err = c.awaitElection(ctx)
+	}
+	over()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		klog.FromContext(ctx).Info("Stopped before the workers have started", "reason", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.work(ctx)
+}
+
+// begin notes that Run was called. It reports whether Run may go on.
+func (c *Controller[K]) begin(ctx context.Context, cancel context.CancelFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx != nil || c.removed {
+		return false
+	}
+	c.ctx, c.cancel = ctx, cancel
+	return true
+}
+
+// await waits until everything that reconcile reads has synced.
+func (c *Controller[K]) await(ctx context.Context) error {
+	for _, in := range c.inputs {
+		select {
+		case <-in.reg.Synced():
+			continue
+		default:
+		}
+		select {
+		case <-in.reg.Synced():
+		case <-in.reg.Stopped():
+			return c.syncError(informer.ErrStopped)
+		case <-ctx.Done():
+			return c.syncError(ctx.Err())
+		}
+	}
+	for _, r := range c.opts.Reads {
+		if err := r.WaitForSync(ctx); err != nil {
+			return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
+		}
+	}
+	return nil
+}
+
+// syncError returns the error of a wait that has ended because of err.
+func (c *Controller[K]) syncError(err error) error {
+	late, reason := c.late()
+	return &informer.SyncError{Informer: c.opts.Name, Late: late, Reason: reason, Err: err}
+}
+
+// late names the sources that have not synced, and returns the failure that stands in the way
+// of the first.
+func (c *Controller[K]) late() (late []string, reason error) {
+	for _, in := range c.inputs {
+		if channel.Closed(in.reg.Synced()) {
+			continue
+		}
+		h := in.health()
+		late = append(late, "informer "+h.Name)
+		if reason == nil {
+			reason = cmp.Or(h.StoreError, h.SourceError)
+		}
+	}
+	if len(late) == 0 {
+		late = append(late, "Options.Reads")
+	}
+	return late, reason
+}
+
+// missing says for what Run waits, as values of a log line.
+func (c *Controller[K]) missing() []any {
+	if channel.Closed(c.synced) {
+		return []any{"late", []string{"the election"}}
+	}
+	late, reason := c.late()
+	values := []any{"late", late}
+	if reason != nil {
+		values = append(values, "reason", reason)
+	}
+	return values
+}
+
+// awaitElection waits until the controller is elected, if it has Elected.
+func (c *Controller[K]) awaitElection(ctx context.Context) error {
+	if c.opts.Elected == nil {
+		return nil
+	}
+	select {
+	case <-c.opts.Elected:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// work runs the workers until ctx ends.
+func (c *Controller[K]) work(ctx context.Context) error {
+	queue := newQueue[K](c.opts.Name, c.ready)
+	defer queue.ShutDown()
+	opts := c.live(queue)
+	if c.opts.Elected != nil {
+		for _, in := range c.inputs {
+			reg, err := in.replay()
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
+			}
+			if reg != nil {
+				defer reg.Remove()
+			}
+		}
+	}
+	w := worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: opts}
+	w.work(ctx)
+	return nil
+}
+
+// live ends the time before the workers start: from now on, keys go into queue.
+func (c *Controller[K]) live(queue workqueue.TypedRateLimitingInterface[K]) *Options {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range c.early {
+		queue.Add(key)
+	}
+	c.queue, c.early, c.isEarly = queue, nil, nil
+	opts := c.opts
+	opts.ErrorHandler, opts.Reconciled = c.report, c.reconciled
+	return &opts
+}
+
+// onStandby reports whether only deletes are kept, because all objects will be read again.
+func (c *Controller[K]) onStandby() bool {
+	if c.opts.Elected == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue == nil
+}
+
+// add queues keys.
+func (c *Controller[K]) add(keys []K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(keys)
+}
+
+func (c *Controller[K]) addLocked(keys []K) {
+	for _, key := range keys {
+		if c.queue != nil {
+			c.queue.Add(key)
+		} else if _, there := c.isEarly[key]; !there {
+			c.isEarly[key] = struct{}{}
+			c.early = append(c.early, key)
+		}
+	}
+}
+
+// addDeleted queues the keys of a delete, which is not handled before they are reconciled.
+func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, keys []K) {
+	c.state.deleted(d, keys)
+	c.mu.Lock()
+	c.addLocked(keys)
+	first := c.dropLocked()
+	report := c.report
+	c.mu.Unlock()
+	if first {
+		report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
+	}
+}
+
+// dropLocked drops the oldest keys if a standby has too many. It reports whether these are the
+// first.
+func (c *Controller[K]) dropLocked() (first bool) {
+	if c.queue != nil || c.opts.Elected == nil {
+		return false
+	}
+	for len(c.early) > c.opts.StandbyDeletes {
+		first = first || c.dropped == 0
+		c.dropped++
+		c.state.drop(c.early[0])
+		delete(c.isEarly, c.early[0])
+		c.early = c.early[1:]
+	}
+	return first
+}
+
+// WaitForSync blocks until everything that reconcile reads has synced. It does not wait for the
+// election. It returns an error if ctx or the controller ends first. It may be called before Run.
+func (c *Controller[K]) WaitForSync(ctx context.Context) error {
+	select {
+	case <-c.synced:
+		return nil
+	default:
+	}
+	select {
+	case <-c.synced:
+		return nil
+	case <-c.stopped:
+		return c.syncError(informer.ErrStopped)
+	case <-ctx.Done():
+		return c.syncError(ctx.Err())
+	}
+}
+
+// Remove ends the controller. It ends the ctx of Run and the watchers of the sources. Deletes
+// that are not reconciled then count as handled. It does not block, and may be called more than
+// once. [informer.Group.Remove] calls it after the controller has stopped. Do not call it to stop
+// a controller that will go on after a restart: end the ctx of Run or of the group instead.
+func (c *Controller[K]) Remove() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removed = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	for _, in := range c.inputs {
+		in.reg.Remove()
+	}
+}
+
+// Health returns how the controller is doing. Name, Started, Stopped, Synced and Controller are
+// set; the other fields are those of informers. It does not block, and may be called at any time.
+func (c *Controller[K]) Health() informer.Health {
+	c.mu.Lock()
+	h := informer.Health{
+		Name: c.opts.Name, Started: c.ctx != nil, Stopped: c.removed || c.ctx != nil && c.ctx.Err() != nil,
+		Synced: channel.Closed(c.synced), Objects: -1, Watchers: []informer.WatcherHealth{},
+	}
+	s := &informer.ControllerHealth{
+		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.early), Dropped: c.dropped,
+	}
+	working := c.queue != nil
+	c.mu.Unlock()
+	if working {
+		s.Queued, s.OldestQueued = c.ready.oldest()
+	}
+	c.state.health(s)
+	h.Controller = s
+	return h
+}

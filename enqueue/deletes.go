@@ -1,0 +1,73 @@
+package enqueue
+
+import "github.com/customcacheinformer/informer/internal/tombstone"
+
+// deletion is a delete that a watcher of a controller was told.
+type deletion struct {
+	from any // the watcher: two informers may have objects of the same key and UID
+	id   tombstone.ID
+}
+
+// deletes knows the deletes whose keys are not reconciled yet. A delete is done when, for each of
+// its keys, a call has succeeded that began after the key was queued.
+type deletes[K comparable] struct {
+	waiting map[K]set[deletion] // by the key that must be reconciled; without those of calls under way
+	open    map[deletion]int    // how many keys each delete still waits for
+}
+
+type set[E comparable] map[E]struct{}
+
+func newDeletes[K comparable]() deletes[K] {
+	return deletes[K]{waiting: map[K]set[deletion]{}, open: map[deletion]int{}}
+}
+
+// add has d wait for each of keys.
+func (ds *deletes[K]) add(d deletion, keys []K) {
+	for _, key := range keys {
+		before := ds.waiting[key]
+		if before == nil {
+			before = set[deletion]{}
+			ds.waiting[key] = before
+		}
+		if _, there := before[d]; !there {
+			before[d] = struct{}{}
+			ds.open[d]++
+		}
+	}
+}
+
+// take returns the deletes that wait for key, and takes them out: they are those of a call that
+// begins now.
+func (ds *deletes[K]) take(key K) set[deletion] {
+	taken := ds.waiting[key]
+	delete(ds.waiting, key)
+	return taken
+}
+
+// putBack has the deletes of a call wait for the next call.
+func (ds *deletes[K]) putBack(key K, taken set[deletion]) {
+	newer := ds.waiting[key]
+	switch {
+	case len(taken) == 0:
+		return
+	case newer == nil:
+		ds.waiting[key] = taken
+		return
+	}
+	for d := range taken {
+		if _, there := newer[d]; there {
+			ds.settle(set[deletion]{d: {}})
+		} else {
+			newer[d] = struct{}{}
+		}
+	}
+}
+
+// settle notes that the deletes of a call wait for its key no longer.
+func (ds *deletes[K]) settle(taken set[deletion]) {
+	for d := range taken {
+		if ds.open[d]--; ds.open[d] == 0 {
+			delete(ds.open, d)
+		}
+	}
+}

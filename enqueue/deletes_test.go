@@ -1,0 +1,366 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// reconcileFunc is called with the number of the call for the name, from 1.
+type reconcileFunc func(ctx context.Context, name string, call int) (time.Duration, error)
+
+func succeed(context.Context, string, int) (time.Duration, error) { return 0, nil }
+
+func fail(context.Context, string, int) (time.Duration, error) { return 0, errors.New("no luck") }
+
+// program is a program with one informer over a Durable and a controller. It can be stopped and
+// started again.
+type program struct {
+	t       *testing.T
+	source  *informertest.Source[*corev1.Pod]
+	durable *informertest.Durable
+	opts    enqueue.Options
+	// sources returns the sources of the controller; nil stands for the Pods themselves.
+	sources func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName]
+
+	mu        sync.Mutex // protects reconcile and calls
+	reconcile reconcileFunc
+	calls     []string // the names for which reconcile was called since the start
+
+	pods       *informer.CustomCacheInformer[*corev1.Pod]
+	group      *informer.Group
+	controller *enqueue.Controller[types.NamespacedName]
+	stop       func() // ends the group and waits for it
+}
+
+func newProgram(t *testing.T, pods ...*corev1.Pod) *program {
+	return &program{
+		t: t, source: informertest.NewSource(pods...), durable: informertest.NewDurable(), opts: enqueue.Options{Name: "website"},
+		reconcile: succeed,
+	}
+}
+
+func (p *program) ok(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// start starts the program and waits until it has nothing to do.
+func (p *program) start() {
+	p.t.Helper()
+	var err error
+	p.pods, err = informer.New(p.source, informer.Options[*corev1.Pod]{Store: p.durable})
+	p.ok(err)
+	sources := []enqueue.Source[types.NamespacedName]{enqueue.For(p.pods)}
+	if p.sources != nil {
+		sources = p.sources(p.pods)
+	}
+	p.mu.Lock()
+	p.calls = nil
+	p.mu.Unlock()
+	opts := p.opts
+	if opts.ErrorHandler == nil {
+		opts.ErrorHandler = func(context.Context, error) {}
+	}
+	p.controller, err = enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+		p.mu.Lock()
+		p.calls = append(p.calls, key.Name)
+		n := 0
+		for _, name := range p.calls {
+			if name == key.Name {
+				n++
+			}
+		}
+		reconcile := p.reconcile
+		p.mu.Unlock()
+		return reconcile(ctx, key.Name, n)
+	}, opts, sources...)
+	p.ok(err)
+	p.group = &informer.Group{}
+	p.ok(p.group.Add(p.controller))
+	p.ok(p.group.Add(p.pods))
+	ctx, cancel := context.WithCancel(p.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.group.Run(ctx) }()
+	var once sync.Once
+	p.stop = func() { once.Do(func() { cancel(); p.ok(<-done) }) }
+	p.t.Cleanup(p.stop)
+	p.rest()
+}
+
+// use has reconcile called from now on.
+func (p *program) use(reconcile reconcileFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reconcile = reconcile
+}
+
+// rest waits until everything is told, and until the informer has looked for tombstones that it
+// can forget.
+func (p *program) rest() {
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+}
+
+func (p *program) delete(name string) {
+	p.t.Helper()
+	_, err := p.source.Delete(types.NamespacedName{Namespace: "ns", Name: name})
+	p.ok(err)
+	p.rest()
+}
+
+// tombstones checks how many tombstones the store has, and that Health knows.
+func (p *program) tombstones(want int) {
+	p.t.Helper()
+	p.rest()
+	stored, err := p.durable.Tombstones(p.t.Context())
+	p.ok(err)
+	if len(stored) != want {
+		p.t.Errorf("%d tombstones, want %d", len(stored), want)
+	}
+}
+
+// called checks for which names reconcile was called since the start, in any order.
+func (p *program) called(want ...string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := slices.Sorted(slices.Values(p.calls))
+	if !slices.Equal(got, want) {
+		p.t.Errorf("reconciled %v, want %v", got, want)
+	}
+}
+
+func TestADeleteIsHandledWhenItsKeyIsReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.start()
+		p.use(fail)
+		p.delete("a")
+		p.tombstones(1)
+		if h := p.controller.Health().Controller; h.Deletes != 1 || h.Failing != 1 {
+			t.Errorf("Health has %d deletes and %d failing keys, want 1 and 1", h.Deletes, h.Failing)
+		}
+		p.stop()
+		p.tombstones(1)
+
+		p.start() // tells it again, and it fails again
+		p.tombstones(1)
+		p.use(succeed)
+		time.Sleep(20 * time.Minute) // longer than the longest wait for a retry
+		p.tombstones(0)
+		if h := p.controller.Health().Controller; h.Deletes != 0 || h.Failing != 0 {
+			t.Errorf("Health has %d deletes and %d failing keys, want none", h.Deletes, h.Failing)
+		}
+		p.stop()
+		p.start()
+		p.called()
+	})
+}
+
+// Each of these is a way for a call to end that does, or does not, handle a delete.
+func TestWhichCallsHandleADelete(t *testing.T) {
+	for name, test := range map[string]struct {
+		reconcile reconcileFunc
+		opts      enqueue.Options
+		want      int // tombstones
+	}{
+		"nil":               {succeed, enqueue.Options{}, 0},
+		"nil, again later":  {func(context.Context, string, int) (time.Duration, error) { return time.Hour, nil }, enqueue.Options{}, 1},
+		"an error":          {fail, enqueue.Options{}, 1},
+		"a permanent error": {func(context.Context, string, int) (time.Duration, error) { return 0, informer.ErrPermanent }, enqueue.Options{}, 0},
+		"a panic":           {func(context.Context, string, int) (time.Duration, error) { panic("oh") }, enqueue.Options{RecoverPanics: true}, 1},
+		"too many attempts": {fail, enqueue.Options{MaxAttempts: 2}, 1},
+		"a call that is cancelled": {func(ctx context.Context, _ string, _ int) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, enqueue.Options{}, 1},
+		"nil, again at once the first time": {func(_ context.Context, _ string, call int) (time.Duration, error) {
+			if call == 2 { // the first is for the add
+				return -1, nil
+			}
+			return 0, nil
+		}, enqueue.Options{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProgram(t, pod("a"))
+				p.opts = test.opts
+				p.opts.Name = "website"
+				p.start()
+				p.use(test.reconcile)
+				p.delete("a")
+				p.stop()
+				p.tombstones(test.want)
+				p.use(succeed)
+				p.start()
+				time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+				p.tombstones(0)
+				p.called(slices.Repeat([]string{"a"}, test.want)...)
+			})
+		})
+	}
+}
+
+func TestACallThatBeganBeforeTheDeleteDoesNotHandleIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t)
+		returns := make(chan error)
+		p.use(func(ctx context.Context, _ string, call int) (time.Duration, error) {
+			if call == 1 {
+				return 0, <-returns
+			}
+			return 0, errors.New("no luck")
+		})
+		p.start()
+		_, err := p.source.Create(pod("a"))
+		p.ok(err)
+		p.rest()
+		p.delete("a") // while the call for the add is under way
+		returns <- nil
+		p.tombstones(1)
+		if n := p.controller.Health().Controller.Failed; n == 0 {
+			t.Error("no call began after the delete")
+		}
+	})
+}
+
+func TestADeleteWaitsForAllOfItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+			return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) (keys []types.NamespacedName, err error) {
+				for i := range 3 {
+					keys = append(keys, types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(pod.Name, i)}, types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(pod.Name, i)})
+				}
+				return keys, nil
+			})}
+		}
+		p.start()
+		p.use(func(_ context.Context, name string, _ int) (time.Duration, error) {
+			if name == "a1" {
+				return 0, errors.New("no luck")
+			}
+			return 0, nil
+		})
+		p.delete("a")
+		p.tombstones(1)
+		p.use(succeed)
+		time.Sleep(20 * time.Minute)
+		p.tombstones(0)
+	})
+}
+
+func TestADeleteThatLeadsToNoKeyIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.use(fail)
+		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+			return []enqueue.Source[types.NamespacedName]{enqueue.Owns(pods, enqueue.Owners{Kind: corev1.SchemeGroupVersion.WithKind("Node").GroupKind()})}
+		}
+		p.start()
+		p.delete("a")
+		p.tombstones(0)
+	})
+}
+
+func TestAWatchesThatFailsKeepsTheDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"), pod("b"))
+		var broken atomic.Bool
+		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+			return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+				if broken.Load() && pod.Name == "a" {
+					return nil, errors.New("the index cannot be read")
+				}
+				return []types.NamespacedName{{Namespace: "ns", Name: "of " + pod.Name}}, nil
+			})}
+		}
+		p.start()
+		broken.Store(true)
+		p.delete("a")
+		p.delete("b")
+		// The position in the log holds back later tombstones, too, until the function succeeds.
+		p.tombstones(2)
+		p.stop()
+		p.tombstones(2)
+		p.start()
+		broken.Store(false)
+		time.Sleep(2 * time.Minute)
+		p.tombstones(0)
+		p.called("of a", "of b")
+	})
+}
+
+func TestSuccessForAnObjectThatWasCreatedAgainHandlesTheDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.start()
+		p.use(fail)
+		p.delete("a")
+		p.tombstones(1)
+		p.use(succeed)
+		_, err := p.source.Create(pod("a"))
+		p.ok(err)
+		p.tombstones(0)
+	})
+}
+
+func TestAPlainWatcherAndEveryControllerMustHandleADelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.start()
+		blocked, other := make(chan struct{}), errors.New("no luck")
+		second, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, other },
+			enqueue.Options{Name: "second", ErrorHandler: func(context.Context, error) {}}, enqueue.For(p.pods))
+		p.ok(err)
+		p.ok(p.group.Add(second))
+		_, err = p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{DeleteFunc: func(context.Context, informer.Event[*corev1.Pod]) error {
+			<-blocked
+			return nil
+		}}, informer.WatcherOptions{})
+		p.ok(err)
+		p.delete("a")
+		p.tombstones(1)
+		close(blocked)
+		p.tombstones(1)
+		p.ok(p.group.Remove(second)) // releases its deletes
+		p.tombstones(0)
+	})
+}
+
+func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.use(fail)
+		p.start()
+		p.delete("a")
+		p.ok(p.group.Remove(p.controller))
+		p.controller.Remove()                                                                        // a second time
+		_, err := p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{}, informer.WatcherOptions{}) // without a watcher nothing is forgotten
+		p.ok(err)
+		time.Sleep(time.Minute)
+		p.tombstones(0)
+		if !p.controller.Health().Stopped {
+			t.Error("Health says that the removed controller is not stopped")
+		}
+		if err := p.controller.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("Run of a removed controller returned %v, want ErrAlreadyRun", err)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package enqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/tombstone"
+)
+
+// Source is where the keys of a [Controller] come from: the events of one informer, and a rule
+// that leads from an object to keys. [For], [Owns] and [Watches] make one. It is a value.
+type Source[K comparable] struct {
+	opts     informer.WatcherOptions
+	informer any
+	err      error // the arguments cannot be used
+	// attach registers a watcher for a controller.
+	attach func(c *Controller[K], opts informer.WatcherOptions) (input, error)
+}
+
+// With returns a source like s whose watcher has these options, such as a ResyncPeriod. The
+// default of Name is the name of the controller.
+func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
+	s.opts = opts
+	return s
+}
+
+// For returns a source of the keys of the objects themselves: the key of each object that is
+// added, updated or deleted. An update counts if one of changes wants it, or if there are no
+// changes; see [Change].
+func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Change) Source[types.NamespacedName] {
+	return newSource("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
+}
+
+// Owns returns a source of the keys of the objects' owners, see [Owner]. If only the key of a
+// deleted object is known, its owners are not known, and its delete leads to no key.
+func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners, changes ...Change) Source[types.NamespacedName] {
+	var err error
+	if owners.Kind.Kind == "" {
+		err = errors.New("Owners.Kind has no kind")
+	}
+	return newSource("Owns", inf, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}, err)
+}
+
+// Watches returns a source of the keys that keys returns for an object, see [Map]. An event for
+// which keys fails comes again, after 100 ms at first and up to a minute later on, until keys
+// succeeds; With sets another Retry. A delete that is given up after an error counts as handled.
+func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
+	var err error
+	if keys == nil {
+		err = errors.New("keys is nil")
+	}
+	s := newSource("Watches", inf, mapper[T, K]{changes, keys}, err)
+	attach := s.attach
+	s.attach = func(c *Controller[K], opts informer.WatcherOptions) (input, error) {
+		if opts.Retry == nil {
+			opts.Retry = mapRetry
+		}
+		return attach(c, opts)
+	}
+	return s
+}
+
+// mapRetry decides about events for which the function of a Watches has failed.
+var mapRetry = informer.Backoff(100*time.Millisecond, time.Minute, 0)
+
+func newSource[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], m mapper[T, K], err error) Source[K] {
+	switch {
+	case inf == nil:
+		err = errors.New("the informer is nil")
+	case slices.ContainsFunc(m.changes, func(c Change) bool { return c == nil }):
+		err = errors.New("one of changes is nil")
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", function, err)
+	}
+	return Source[K]{informer: inf, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input, error) {
+		f := &feed[T, K]{controller: c, mapper: m, informer: inf, opts: opts}
+		reg, err := inf.AddWatcher(f, opts)
+		return input{reg: reg, health: inf.Health, replay: f.replay}, err
+	}}
+}
+
+// input is a source that a controller has attached.
+type input struct {
+	reg    *informer.Registration
+	health func() informer.Health // of the informer
+	// replay queues the keys of all objects. The registration ends when that is done.
+	replay func() (*informer.Registration, error)
+}
+
+// feed is the watcher of a source. It leads events to the controller.
+type feed[T informer.Object, K comparable] struct {
+	controller *Controller[K]
+	mapper     mapper[T, K]
+	informer   *informer.CustomCacheInformer[T]
+	opts       informer.WatcherOptions
+}
+
+func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e.New) }
+
+func (f *feed[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
+	if !f.mapper.wants(e) {
+		return nil
+	}
+	return f.put(ctx, e.New, e.Old)
+}
+
+// put queues the keys of all states. On standby it does nothing, because a controller that is
+// elected reads all objects.
+func (f *feed[T, K]) put(ctx context.Context, states ...T) error {
+	if f.controller.onStandby() {
+		return nil
+	}
+	keys, err := f.mapper.of(ctx, states...)
+	f.controller.add(keys)
+	return err
+}
+
+func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
+	keys, err := f.mapper.of(ctx, e.Old)
+	if err == nil {
+		f.controller.addDeleted(ctx, deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, keys)
+	}
+	return err
+}
+
+// Keeps implements [tombstone.Keeper].
+func (f *feed[T, K]) Keeps(id tombstone.ID) bool { return f.controller.state.keeps(deletion{f, id}) }

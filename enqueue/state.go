@@ -1,0 +1,208 @@
+package enqueue
+
+import (
+	"cmp"
+	"container/list"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+)
+
+const (
+	// shown is how many calls and failures Health shows.
+	shown = 10
+	// givenUpKept is how many keys that were given up the state remembers.
+	givenUpKept = 1000
+)
+
+// state is what is known of the keys of one queue: the calls under way, the keys that fail, and
+// the deletes that wait for a key. Its methods do not block and may be called from any goroutine.
+type state[K comparable] struct {
+	mu      sync.Mutex // protects the rest
+	calls   map[K]call[K]
+	failing map[K]*failure
+	givenUp list.List // the keys in failing that were given up, the oldest first
+	deletes deletes[K]
+
+	succeeded, failed, gaveUp int
+	lastSuccess               time.Time
+}
+
+// call is a call of reconcile that is under way.
+type call[K comparable] struct {
+	begun   time.Time
+	deletes set[deletion] // the deletes that were known when it began
+}
+
+// failure is what is known of a key that fails.
+type failure struct {
+	since    time.Time
+	failures int // in a row, since the last time that the key was given up
+	err      error
+	givenUp  *list.Element // nil if another attempt follows
+}
+
+func newState[K comparable]() *state[K] {
+	return &state[K]{calls: map[K]call[K]{}, failing: map[K]*failure{}, deletes: newDeletes[K]()}
+}
+
+// begin notes that a call for key begins.
+func (s *state[K]) begin(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[key] = call[K]{begun: time.Now(), deletes: s.deletes.take(key)}
+}
+
+// cancelled notes that the call for key has returned because its ctx has ended.
+func (s *state[K]) cancelled(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletes.putBack(key, s.endLocked(key).deletes)
+}
+
+// success notes that the call for key has returned nil, and how long it took. again says that
+// reconcile asked for another call: then the deletes that the key stands for are not done.
+func (s *state[K]) success(key K, again bool) (took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.endLocked(key)
+	if again {
+		s.deletes.putBack(key, c.deletes)
+	} else {
+		s.deletes.settle(c.deletes)
+	}
+	s.succeeded++
+	s.lastSuccess = time.Now()
+	if f := s.failing[key]; f != nil {
+		s.forgetLocked(key, f)
+	}
+	return s.lastSuccess.Sub(c.begun)
+}
+
+// failure notes that the call for key has returned err, and returns how often in a row the key
+// has failed, this time included, and how long the call took. permanent says that err is
+// permanent, so that no reconcile is left to do for the deletes that the key stands for.
+// giveUp decides, from the number of failures, whether no further attempt follows.
+func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failures int) bool) (failures int, gaveUp bool, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.endLocked(key)
+	if permanent {
+		s.deletes.settle(c.deletes)
+	} else {
+		s.deletes.putBack(key, c.deletes)
+	}
+	s.failed++
+	now := time.Now()
+	f := s.failing[key]
+	switch {
+	case f == nil:
+		f = &failure{since: now}
+		s.failing[key] = f
+	case f.givenUp != nil: // an event has led to this attempt
+		s.givenUp.Remove(f.givenUp)
+		f.givenUp, f.failures = nil, 0
+	}
+	f.failures, f.err = f.failures+1, err
+	if gaveUp = giveUp(f.failures); gaveUp {
+		s.gaveUp++
+		f.givenUp = s.givenUp.PushBack(key)
+		if s.givenUp.Len() > givenUpKept {
+			oldest := s.givenUp.Front().Value.(K)
+			s.forgetLocked(oldest, s.failing[oldest])
+		}
+	}
+	return f.failures, gaveUp, now.Sub(c.begun)
+}
+
+// deleted notes a delete that led to keys.
+func (s *state[K]) deleted(d deletion, keys []K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletes.add(d, keys)
+}
+
+// drop has no delete wait for key any more.
+func (s *state[K]) drop(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletes.settle(s.deletes.take(key))
+}
+
+// keeps reports whether d waits for a key.
+func (s *state[K]) keeps(d deletion) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deletes.open[d] > 0
+}
+
+func (s *state[K]) endLocked(key K) call[K] {
+	c := s.calls[key]
+	delete(s.calls, key)
+	return c
+}
+
+func (s *state[K]) forgetLocked(key K, f *failure) {
+	delete(s.failing, key)
+	if f.givenUp != nil {
+		s.givenUp.Remove(f.givenUp)
+	}
+}
+
+// busy returns the keys of the calls under way.
+func (s *state[K]) busy() (keys []K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.calls {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// health fills in what the state knows.
+func (s *state[K]) health(h *informer.ControllerHealth) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var calls first[K, call[K]]
+	for key, c := range s.calls {
+		calls.add(key, c, c.begun)
+	}
+	var failures first[K, *failure]
+	for key, f := range s.failing {
+		failures.add(key, f, f.since)
+	}
+	for _, c := range calls {
+		h.Calls = append(h.Calls, informer.ReconcileCall{Key: fmt.Sprint(c.key), Took: now.Sub(c.at)})
+	}
+	for _, f := range failures {
+		h.Failures = append(h.Failures, informer.ReconcileFailure{
+			Key: fmt.Sprint(f.key), Failures: f.value.failures, For: now.Sub(f.at), GaveUp: f.value.givenUp != nil, Err: f.value.err,
+		})
+	}
+	h.Busy, h.Failing, h.Deletes = len(s.calls), len(s.failing), len(s.deletes.open)
+	h.Succeeded, h.Failed, h.GaveUp, h.LastSuccess = s.succeeded, s.failed, s.gaveUp, s.lastSuccess.Round(0)
+}
+
+// first holds the oldest of any number of things, in the order of their times.
+type first[K comparable, V any] []aged[K, V]
+
+type aged[K comparable, V any] struct {
+	key   K
+	value V
+	at    time.Time
+}
+
+func (f *first[K, V]) add(key K, value V, at time.Time) {
+	i, _ := slices.BinarySearchFunc(*f, at, func(a aged[K, V], at time.Time) int {
+		return cmp.Or(a.at.Compare(at), -1) // after those of the same time
+	})
+	if i == shown {
+		return
+	}
+	*f = slices.Insert(*f, i, aged[K, V]{key, value, at})
+	*f = (*f)[:min(len(*f), shown)]
+}
