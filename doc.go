@@ -75,9 +75,13 @@
 //     has not handled, and those that happened while no watcher was registered. They are
 //     delivered before anything else, perhaps for the second time, to the watchers that are
 //     registered when Run is called, and to those that register up to a minute after the first
-//     of them. Two kinds of deletes are not delivered. One is the delete of an object whose add
-//     still waited, if the two were merged. The other is the delete of an object that the store
-//     has lost, if the store loses its last writes in a crash, see Durable.
+//     of them. A watcher has handled a delete when its call has returned, and no retry follows.
+//     A controller of package enqueue has handled a delete only when it has reconciled every
+//     key that the delete led to. It holds back the tombstones of such deletes alone, not of
+//     others. Three kinds of deletes are not delivered. The first is the delete of an object
+//     whose add still waited, if the two were merged. The second is the delete of an object that
+//     the store has lost, if the store loses its last writes in a crash, see Durable. The third
+//     is a delete that [Select] makes of an update: it is told once, and has no tombstone.
 //
 //  6. A store that fails loses nothing. The informer decides only once what a change is, from a
 //     Get that succeeded: an error does not mean that the object is absent. Then it tries the
@@ -157,7 +161,7 @@
 // all of them, so promise 8 does not hold for handlers. The intended differences are listed in
 // docs/differences-from-client-go.md.
 //
-// A [Group] runs several informers, waits for them and reports their health. Its Health feeds
+// A [Group] runs several informers and controllers, waits for them and reports their health. Its Health feeds
 // the live page that the Handler of package debug serves. [Shared] lets independent parts of a
 // program use one informer per type.
 //

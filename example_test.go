@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -25,23 +26,18 @@ func RunController(ctx context.Context, client kubernetes.Interface, reconcile f
 	if err != nil {
 		return err
 	}
-	queue := enqueue.NewQueue[types.NamespacedName]("pod")
-	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
+	var group informer.Group
+	c, err := enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+		pod, exists, err := pods.Get(key)
+		if err == nil && exists {
+			err = reconcile(ctx, pod) // shared: copy it before you change it
+		}
+		return 0, err
+	}, enqueue.Options{Name: "pods", Workers: 4}, enqueue.For(pods))
+	if err := errors.Join(err, group.Add(pods), group.Add(c)); err != nil {
 		return err
 	}
-
-	ctx, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { _ = pods.Run(ctx) })
-	defer running.Wait()
-	defer stop()
-	return enqueue.Run(ctx, pods, queue, func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
-		pod, exists, err := pods.Get(key)
-		if err != nil || !exists {
-			return 0, err
-		}
-		return 0, reconcile(ctx, pod) // shared: copy it before you change it
-	}, enqueue.Options{Name: "pod", Workers: 4})
+	return group.Run(ctx)
 }
 
 func TestRunController(t *testing.T) {

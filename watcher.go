@@ -228,9 +228,9 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // add has failed and that leaves the selection before the next attempt. For this, AddWatcher
 // must be given the result of Select itself, not a watcher around it.
 //
-// Events that are not selected count as delivered, and Observer.Handled is called for them, as
-// if w had handled them. AddWatcher returns an error if w
-// or selected is nil.
+// A delete that Select makes of an update has no tombstone in a Durable: it is not told again
+// after a restart. Events that are not selected count as delivered, and Observer.Handled is
+// called for them, as if w had handled them. AddWatcher returns an error if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
 	return selection[T]{w, selected}
 }

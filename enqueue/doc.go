@@ -1,26 +1,45 @@
-// Package enqueue leads from an informer to a reconcile function: watchers put the keys of
-// objects into one of client-go's workqueues, and workers take them out again.
+// Package enqueue leads from informers to a reconcile function. A [Controller] has a queue,
+// watchers that put the keys of objects into it, and workers that take them out and call the
+// function:
 //
-//	queue := enqueue.NewQueue[types.NamespacedName]("website")
-//	websites.AddWatcher(enqueue.Object[*Website](queue, enqueue.Generation), informer.WatcherOptions{})
-//	ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: websiteKind}), informer.WatcherOptions{})
+//	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: "website", Workers: 4},
+//		enqueue.For(websites, enqueue.Generation),
+//		enqueue.Owns(ingresses, enqueue.Owners{Kind: websiteKind}),
+//	)
 //	…
-//	err := enqueue.Run(ctx, &group, queue, reconcile, enqueue.Options{Workers: 4})
+//	err = errors.Join(group.Add(websites), group.Add(ingresses), group.Add(c))
+//	…
+//	err = group.Run(ctx)
 //
-// [Object], [Owner] and [Map] decide whose keys an event puts into the queue; each [Change]
-// decides which updates matter. [Run] calls the reconcile function for each key: never twice
-// at once for one key, however many events there are, and again after a failure. Most of that
-// is the work of the workqueue; [NewQueue] makes one of the usual kind.
+// [For], [Owns] and [Watches] decide to which keys an event leads, and each [Change] decides
+// which updates matter. The function is called for each key, never twice at once for one key,
+// however many events there are, and again after a failure. Most of that is the work of
+// client-go's workqueue.
+//
+// The group starts a controller when the informers that it reads have synced, and stops it before
+// them. Its Health, the page of package debug and the metrics show the controller. Over an
+// [informer.Durable], no delete is lost, see [Controller].
+//
+// # The parts
+//
+// A program may also wire the parts itself. [NewQueue] makes a queue. [Object], [Owner] and [Map]
+// make watchers that put keys into it. [Run] takes the keys out. Nobody sees such a queue in
+// Health, and a delete counts as handled once its keys are in the queue.
 //
 // # Logging
 //
-// [Run] logs with the logger of its ctx, as klog.FromContext finds it. Every line has the
-// name of the queue:
+// A controller and [Run] log with the logger of the ctx of Run, as klog.FromContext finds it.
+// Every line has the name of the queue:
 //
 //	ERROR  Reconciling has failed
 //	       for each failed call, if there is no ErrorHandler, with the key
-//	INFO   Stopped before the informers have synced
-//	       once, with the reason; no worker was started
+//	INFO   Still waiting
+//	       the wait for the informers, or for the election, has lasted for 30 s: names them,
+//	       and the reason if one is known
+//	INFO   The wait is over
+//	       after such a line
+//	INFO   Stopped before the workers have started
+//	       once, with the reason
 //	INFO   The workers cannot stop until calls return
 //	       names the keys of calls that do not return after a stop
 //

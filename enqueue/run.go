@@ -118,9 +118,8 @@ type Informers interface {
 	WaitForSync(ctx context.Context) error
 }
 
-// Run is what a [Controller] is made of, for a program that makes its queue and its watchers
-// itself. Nobody sees such a program in Health, and a delete counts as handled once its keys are
-// in queue.
+// Run calls reconcile for the keys in queue. A [Controller] is easier to use, is seen in Health,
+// and loses no delete; Run is for a program that makes its queue and its watchers itself.
 //
 // Run waits until informers have synced, and with them the watchers that put keys into queue.
 // Then it calls reconcile for each key in queue, with Options.Workers goroutines. It never
@@ -186,7 +185,7 @@ func Run[K comparable](
 	ctx = klog.NewContext(ctx, logger)
 	if err := informers.WaitForSync(ctx); err != nil {
 		if ctx.Err() != nil {
-			logger.Info("Stopped before the informers have synced", "reason", err)
+			logger.Info("Stopped before the workers have started", "reason", err)
 			return nil
 		}
 		return fmt.Errorf("enqueue: Run: %s: %w", opts.Name, err)

@@ -283,7 +283,7 @@ func TestInformersThatDoNotSync(t *testing.T) {
 				stop()
 				synctest.Wait()
 				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-				if want := `Stopped before the informers have synced queue="pod" reason="informer Pod: context canceled`; err != nil || !strings.Contains(log, want) {
+				if want := `Stopped before the workers have started queue="pod" reason="informer Pod: context canceled`; err != nil || !strings.Contains(log, want) {
 					t.Errorf("%s: Run returned %v, the log is\n%s", cause, err, log)
 				}
 			} else {

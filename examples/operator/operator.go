@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	netv1 "k8s.io/api/networking/v1"
@@ -28,7 +27,7 @@ type operator struct {
 	kube      kubernetes.Interface
 }
 
-// run manages all Websites until ctx ends. Its informers are members of group.
+// run manages all Websites until ctx ends. Its informers and its controller are members of group.
 func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int) error {
 	websites, err := informer.New(informer.ListWatch(sites.Websites("")), informer.Options[*website.Website]{})
 	if err != nil {
@@ -39,24 +38,18 @@ func run(ctx context.Context, group *informer.Group, sites website.Interface, ku
 		return err
 	}
 
-	// An event of a Website, or of an Ingress that belongs to one, puts the key of the Website
-	// into the queue. Only the operator writes the status, so a Website matters only if its
-	// generation is new.
-	queue := enqueue.NewQueue[types.NamespacedName]("website")
-	_, err1 := websites.AddWatcher(enqueue.Object[*website.Website](queue, enqueue.Generation), informer.WatcherOptions{})
-	_, err2 := ingresses.AddWatcher(enqueue.Owner[*netv1.Ingress](queue, enqueue.Owners{Kind: website.Kind.GroupKind()}), informer.WatcherOptions{})
-	if err := errors.Join(err1, err2, group.Add(websites), group.Add(ingresses)); err != nil {
+	o := &operator{websites, ingresses, sites, kube}
+	// An event of a Website, or of an Ingress that belongs to one, leads to the key of the
+	// Website. Only the operator writes the status, so a Website matters only if its generation
+	// is new.
+	controller, err := enqueue.NewController(o.reconcile, enqueue.Options{Name: "website", Workers: workers},
+		enqueue.For(websites, enqueue.Generation),
+		enqueue.Owns(ingresses, enqueue.Owners{Kind: website.Kind.GroupKind()}),
+	)
+	if err := errors.Join(err, group.Add(websites), group.Add(ingresses), group.Add(controller)); err != nil {
 		return err
 	}
-
-	ctx, stop := context.WithCancel(ctx)
-	var informers sync.WaitGroup
-	informers.Go(func() { err = group.Run(ctx) })
-	o := &operator{websites, ingresses, sites, kube}
-	failed := enqueue.Run(ctx, group, queue, o.reconcile, enqueue.Options{Name: "website", Workers: workers})
-	stop()
-	informers.Wait()
-	return errors.Join(failed, err)
+	return group.Run(ctx)
 }
 
 // reconcile brings one Website to the wanted state. After an error it is called again.

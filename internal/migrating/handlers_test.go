@@ -2,6 +2,7 @@ package migrating_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -86,24 +87,18 @@ func controllerQueued(ctx context.Context, client kubernetes.Interface, reconcil
 	if err != nil {
 		return err
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute))
-	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
+	var group informer.Group
+	c, err := enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+		pod, _, err := pods.Get(key) // nil if there is none
+		if err == nil {
+			err = reconcile(ctx, key, pod)
+		}
+		return 0, err
+	}, enqueue.Options{Name: "pods", Workers: 4}, enqueue.For(pods))
+	if err := errors.Join(err, group.Add(pods), group.Add(c)); err != nil {
 		return err
 	}
-
-	ctx, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { _ = pods.Run(ctx) })
-	defer running.Wait()
-	defer stop()
-	return enqueue.Run(ctx, pods, queue, func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
-		pod, _, err := pods.Get(key) // nil if there is none
-		if err != nil {
-			return 0, err
-		}
-		return 0, reconcile(ctx, key, pod)
-	}, enqueue.Options{Workers: 4})
+	return group.Run(ctx)
 }
 
 func controllerAfter(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {

@@ -1,0 +1,414 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+type key = types.NamespacedName
+
+func nothing(context.Context, key) (time.Duration, error) { return 0, nil }
+
+// newPods returns an informer of that name, which is not run.
+func newPods(t *testing.T, name string, source *informertest.Source[*corev1.Pod]) *informer.CustomCacheInformer[*corev1.Pod] {
+	t.Helper()
+	pods, err := informer.New(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pods
+}
+
+func newController(t *testing.T, reconcile func(context.Context, key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[key]) *enqueue.Controller[key] {
+	t.Helper()
+	c, err := enqueue.NewController(reconcile, opts, sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// runGroup runs a group of members until stop is called.
+func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (stop func() error) {
+	t.Helper()
+	for _, m := range members {
+		if err := group.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- group.Run(ctx) }()
+	return func() error { cancel(); return <-done }
+}
+
+func TestNewControllerChecksItsArguments(t *testing.T) {
+	pods := newPods(t, "", informertest.NewSource[*corev1.Pod]())
+	named := enqueue.Options{Name: "website"}
+	source := enqueue.For(pods)
+	for want, make := range map[string]func() (*enqueue.Controller[key], error){
+		"reconcile is nil": func() (*enqueue.Controller[key], error) { return enqueue.NewController[key](nil, named, source) },
+		"Options.Name is empty": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, enqueue.Options{}, source)
+		},
+		"there is no source": func() (*enqueue.Controller[key], error) { return enqueue.NewController(nothing, named) },
+		"source 2 is the zero Source": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, source, enqueue.Source[key]{})
+		},
+		"source 1: For: the informer is nil": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, enqueue.For[*corev1.Pod](nil))
+		},
+		"source 1: For: one of changes is nil": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, enqueue.For(pods, nil))
+		},
+		"source 1: Owns: Owners.Kind has no kind": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, enqueue.Owns(pods, enqueue.Owners{}))
+		},
+		"source 1: Watches: keys is nil": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, enqueue.Watches[*corev1.Pod, key](pods, nil))
+		},
+		"Options.MaxAttempts is -1, less than 0": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, enqueue.Options{Name: "website", MaxAttempts: -1}, source)
+		},
+		"Options.StandbyDeletes is set, but not Elected": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, enqueue.Options{Name: "website", StandbyDeletes: 1}, source)
+		},
+		"Options.Reads[0] is nil": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{nil}}, source)
+		},
+		"WatcherOptions.Workers": func() (*enqueue.Controller[key], error) {
+			return enqueue.NewController(nothing, named, source, source.With(informer.WatcherOptions{Workers: -1}))
+		},
+	} {
+		c, err := make()
+		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "enqueue: NewController: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewController returned %v, %v, want an error with %q", c, err, want)
+		}
+	}
+	if watchers := pods.Health().Watchers; len(watchers) != 0 {
+		t.Errorf("the controllers that were not made have left the watchers %v", watchers)
+	}
+}
+
+// Nothing else may keep a controller from its start, and nothing it reads may be missing.
+func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := informertest.NewSource[*corev1.Pod]()
+		missing.Fail("list", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), -1)
+		missing.Fail("watch", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), -1)
+		late := informertest.NewSource(pod("late"))
+		late.Fail("list", errors.New("not yet"), -1)
+		late.Fail("watch", errors.New("not yet"), -1)
+		a, b, c := newPods(t, "a", informertest.NewSource(pod("p"))), newPods(t, "b", missing), newPods(t, "c", late)
+		// A watcher of another part of the program blocks for ever.
+		blocked := make(chan struct{})
+		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-blocked; return nil }), informer.WatcherOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		quick := newController(t, nothing, enqueue.Options{Name: "quick"}, enqueue.For(a))
+		waits := newController(t, nothing, enqueue.Options{Name: "waits"}, enqueue.For(a), enqueue.For(b))
+		reads := newController(t, nothing, enqueue.Options{Name: "reads", Reads: []enqueue.Informers{c}}, enqueue.For(a))
+		var group informer.Group
+		stop := runGroup(t, &group, quick, waits, reads, a, b, c)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for name, want := range map[string]bool{"quick": true, "waits": false, "reads": false} {
+			h := group.Health()[name]
+			if done := h.Controller.Succeeded > 0; !h.Started || h.Synced != want || done != want || (h.Ready() == nil) != want {
+				t.Errorf("%s: started %v, synced %v, calls %d, %v, want %v", name, h.Started, h.Synced, h.Controller.Succeeded, h.Ready(), want)
+			}
+		}
+		late.Heal()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if h := reads.Health(); !h.Synced || h.Controller.Succeeded == 0 {
+			t.Error("the controller does not run although what it reads has synced")
+		}
+		var e *informer.SyncError
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := waits.WaitForSync(ctx); !errors.As(err, &e) || fmt.Sprint(e.Late) != "[informer b]" || !apierrors.IsForbidden(err) {
+			t.Errorf("WaitForSync returned %v, want a *SyncError that names informer b and what is forbidden", err)
+		}
+		close(blocked)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAControllerStopsBeforeItsInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		pods := newPods(t, "pods", source)
+		returns := make(chan struct{})
+		c := newController(t, func(ctx context.Context, _ key) (time.Duration, error) {
+			<-ctx.Done()
+			<-returns
+			return 0, ctx.Err()
+		}, enqueue.Options{Name: "website"}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c) // the informer was added first
+		time.Sleep(time.Second)
+		done := make(chan error)
+		go func() { done <- stop() }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if h := group.Health(); !h["website"].Stopped || h["pods"].Stopped {
+			t.Errorf("while a call is under way, controller stopped: %v, informer stopped: %v, want true and false", h["website"].Stopped, h["pods"].Stopped)
+		}
+		if _, err := source.Create(pod("b")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, there, _ := pods.Get(key{Namespace: "ns", Name: "b"}); !there {
+			t.Error("the call can no longer see what happens")
+		}
+		close(returns)
+		if err := <-done; err != nil || !pods.Health().Stopped {
+			t.Errorf("the group ended with %v, informer stopped: %v", err, pods.Health().Stopped)
+		}
+	})
+}
+
+func TestWhatHealthSaysOfAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
+		pods := newPods(t, "pods", source)
+		blocked := make(chan struct{})
+		var reported []error
+		var infos []informer.ReconciledInfo
+		c := newController(t, func(ctx context.Context, key key) (time.Duration, error) {
+			switch key.Name {
+			case "a":
+				return 0, errors.New("no luck")
+			case "b":
+				<-blocked
+			}
+			return 0, nil
+		}, enqueue.Options{
+			Name: "website", Workers: 2, MaxAttempts: 3,
+			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
+			Reconciled:   func(info informer.ReconciledInfo) { infos = append(infos, info) },
+		}, enqueue.For(pods))
+		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Controller == nil || h.Controller.Workers != 2 {
+			t.Errorf("before Run Health is %+v", h)
+		}
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		h := c.Health().Controller
+		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "ns/b" || h.Calls[0].Took < 50*time.Second {
+			t.Errorf("calls under way: %d, %v, want ns/b for a minute", h.Busy, h.Calls)
+		}
+		if h.Failing != 1 || len(h.Failures) != 1 || h.Failures[0].Key != "ns/a" || h.Failures[0].Failures != 3 || !h.Failures[0].GaveUp || h.Failures[0].Err.Error() != "no luck" {
+			t.Errorf("failing: %d, %+v, want ns/a, given up after 3 attempts", h.Failing, h.Failures)
+		}
+		if h.Succeeded != 1 || h.Failed != 3 || h.GaveUp != 1 || h.Queued != 0 || time.Since(h.LastSuccess) > time.Minute {
+			t.Errorf("Health is %+v", h)
+		}
+		if text := fmt.Sprint(reported[len(reported)-1]); text != "website ns/a: no luck (given up after 3 failures)" {
+			t.Errorf("reported: %s", text)
+		}
+		if last := infos[len(infos)-1]; last.Controller != "website" || last.Key != any(key{Namespace: "ns", Name: "a"}) || last.Failures != 3 || !last.GaveUp {
+			t.Errorf("observed: %+v", last)
+		}
+
+		// The other worker is blocked, too, so that keys wait.
+		for _, name := range []string{"d", "e", "f"} {
+			if _, err := source.Create(pod(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(blocked)
+		time.Sleep(time.Second)
+		if h := c.Health().Controller; h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
+			t.Errorf("at rest Health is %+v", h)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if h := c.Health(); !h.Stopped || !errors.Is(h.Ready(), informer.ErrStopped) || !strings.HasPrefix(h.Ready().Error(), "controller website: ") {
+			t.Errorf("after the stop: %v", h.Ready())
+		}
+		if err := c.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("a second Run returned %v, want ErrAlreadyRun", err)
+		}
+	})
+}
+
+func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
+		pods := newPods(t, "pods", source)
+		step := make(chan struct{})
+		c := newController(t, func(context.Context, key) (time.Duration, error) { <-step; return 0, nil }, enqueue.Options{Name: "website"}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		for _, want := range []int{2, 1, 0, 0} {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			h := c.Health().Controller
+			if h.Queued != want || (want > 0) != (h.OldestQueued >= time.Minute) {
+				t.Errorf("%d keys wait, the oldest for %v, want %d", h.Queued, h.OldestQueued, want)
+			}
+			select {
+			case step <- struct{}{}:
+			default:
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that was given up is tried again at its next event, with all of its attempts.
+func TestAKeyThatWasGivenUpBeginsAgainAtItsNextEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		pods := newPods(t, "pods", source)
+		calls := 0
+		c := newController(t, func(context.Context, key) (time.Duration, error) {
+			if calls++; calls > 5 {
+				return 0, nil
+			}
+			return 0, errors.New("no luck")
+		}, enqueue.Options{Name: "website", MaxAttempts: 3, ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		for i, want := range []int{3, 6} {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if h := c.Health().Controller; calls != want || h.Failing != 1-i {
+				t.Errorf("%d calls, %d failing keys, want %d and %d", calls, h.Failing, want, 1-i)
+			}
+			changed := pod("a")
+			changed.Labels = map[string]string{"i": fmt.Sprint(i)}
+			if _, err := source.Update(changed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALongWaitIsLogged(t *testing.T) {
+	for name, elected := range map[string]bool{"the informers": false, "the election": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := informertest.NewSource[*corev1.Pod]()
+				opts, want, release := enqueue.Options{Name: "website"}, `late=["informer pods"]`, source.Heal
+				if elected {
+					c := make(chan struct{})
+					opts.Elected, want, release = c, `late=["the election"]`, func() { close(c) }
+				} else {
+					source.Fail("list", errors.New("not yet"), -1)
+					source.Fail("watch", errors.New("not yet"), -1)
+				}
+				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				logs := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+				pods := newPods(t, "pods", source)
+				c := newController(t, nothing, opts, enqueue.For(pods))
+				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+				done := make(chan error, 2)
+				go func() { done <- pods.Run(ctx) }()
+				go func() { done <- c.Run(ctx) }()
+				time.Sleep(29 * time.Second)
+				if strings.Contains(logs(), "waiting") {
+					t.Errorf("logged after 29 s:\n%s", logs())
+				}
+				time.Sleep(time.Hour)
+				if n := strings.Count(logs(), "Still waiting"); n != 1 || !strings.Contains(logs(), want) || !strings.Contains(logs(), `queue="website"`) {
+					t.Errorf("after an hour of waiting the log has %d lines, want one with %s:\n%s", n, want, logs())
+				}
+				release()
+				time.Sleep(time.Minute)
+				if !strings.Contains(logs(), "The wait is over") {
+					t.Errorf("the end of the wait is not logged:\n%s", logs())
+				}
+				cancel()
+				for range 2 {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestGroupOptionsReachAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods(t, "pods", informertest.NewSource(pod("a")))
+		c := newController(t, func(context.Context, key) (time.Duration, error) { return 0, informer.ErrPermanent }, enqueue.Options{Name: "website"}, enqueue.For(pods))
+		var reported []error
+		observed := 0
+		group := informer.Group{
+			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
+			Observer:     &informer.Observer{Reconciled: func(informer.ReconciledInfo) { observed++ }},
+		}
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var failed *enqueue.Error
+		if len(reported) != 1 || !errors.As(reported[0], &failed) || failed.Name != "website" || observed != 1 {
+			t.Errorf("reported %v, observed %d calls, want one of each", reported, observed)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRunRefusesOptionsOfAController(t *testing.T) {
+	for want, opts := range map[string]enqueue.Options{
+		"Options.Elected":    {Elected: make(chan struct{})},
+		"Options.Reads":      {Reads: []enqueue.Informers{synced{}}},
+		"Options.Reconciled": {Reconciled: func(informer.ReconciledInfo) {}},
+	} {
+		queue := enqueue.NewQueue[string]("")
+		err := enqueue.Run(t.Context(), synced{}, queue, func(context.Context, string) (time.Duration, error) { return 0, nil }, opts)
+		if err == nil || !strings.Contains(err.Error(), want+" is for a controller") {
+			t.Errorf("Run returned %v, want an error with %s", err, want)
+		}
+		queue.ShutDown()
+	}
+}
+
+// One name for one queue: without Options.Name, Run uses that of NewQueue.
+func TestRunUsesTheNameOfItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		queue := enqueue.NewQueue[string]("website")
+		queue.Add("k")
+		var reported error
+		err := enqueue.Run(ctx, synced{}, queue, func(context.Context, string) (time.Duration, error) {
+			return 0, informer.ErrPermanent
+		}, enqueue.Options{ErrorHandler: func(_ context.Context, err error) { reported = err; stop() }})
+		var failed *enqueue.Error
+		if err != nil || !errors.As(reported, &failed) || failed.Name != "website" {
+			t.Errorf("Run returned %v and reported %v, want the name website", err, reported)
+		}
+	})
+}
