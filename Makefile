@@ -97,7 +97,7 @@ bench-disk: ## measure a million objects on disk and in memory; takes about 6 mi
 	cd store/disk && go run ./measure -objects 1000000
 
 .PHONY: bench-operator
-bench-operator: ## compare the example operator with one on controller-runtime; takes about 7 minutes
+bench-operator: ## compare the example operator with one on controller-runtime; takes about 15 minutes
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
 
 .PHONY: stress

@@ -8,7 +8,7 @@ type phase struct {
 }
 
 // figures holds the measurements of one operator in one round.
-type figures struct{ Create, Restart, Move phase }
+type figures struct{ Create, Restart, Move, Idle phase }
 
 // part is a part of the table.
 type part struct {
@@ -20,6 +20,7 @@ var parts = []part{
 	{"start: all must be created", func(f figures) phase { return f.Create }},
 	{"restart: all is done already", func(f figures) phase { return f.Restart }},
 	{"then all Websites get another host", func(f figures) phase { return f.Move }},
+	{"then nothing happens", func(f figures) phase { return f.Idle }},
 }
 
 // row is a row of each part of the table.

@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 )
 
 // config holds the values of the flags.
 type config struct {
 	sites, workers, rounds int
+	idle                   time.Duration
 	write                  string
 }
 
@@ -26,6 +28,7 @@ func main() {
 	flag.IntVar(&c.sites, "sites", 2000, "how many Websites there are")
 	flag.IntVar(&c.workers, "workers", 4, "how many Websites the operators reconcile at once")
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each side is measured; the table has the medians")
+	flag.DurationVar(&c.idle, "idle", 30*time.Second, "how long nothing happens at the end")
 	flag.StringVar(&c.write, "write", "", "also write the report to this file")
 	flag.Parse()
 
@@ -41,6 +44,9 @@ func main() {
 func run(ctx context.Context, c config) error {
 	if min(c.sites, c.workers, c.rounds) < 1 {
 		return errors.New("-sites, -workers and -rounds must be at least 1")
+	}
+	if c.idle <= 0 {
+		return errors.New("-idle must be more than 0")
 	}
 	found, err := measureAll(ctx, c)
 	if err != nil {

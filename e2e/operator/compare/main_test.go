@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
@@ -19,7 +20,7 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 		t.Skip("builds and runs several operators: make test-long")
 	}
 	const n = 30
-	c := config{sites: n, workers: 2, rounds: 1}
+	c := config{sites: n, workers: 2, rounds: 1, idle: time.Second}
 	found, err := measureAll(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +38,9 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 			if p.Wall <= 0 || p.CPU <= 0 || p.Heap <= 0 || p.Peak < p.Heap {
 				t.Errorf("%s, %s: %+v", s.name, what, p)
 			}
+		}
+		if p := f.Idle; p.Wall < 1 || p.CPU <= 0 || p.Reconciles != 0 || p.Writes != 0 {
+			t.Errorf("%s, while nothing happens: %+v", s.name, p)
 		}
 	}
 	report := found.report(c)

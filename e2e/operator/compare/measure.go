@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	netv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,7 +87,7 @@ func measure(ctx context.Context, c config, program subjectProgram) (f figures, 
 	if err != nil {
 		return f, "", err
 	}
-	if f.Restart, f.Move, err = restart(ctx, c, world, program, keys); err != nil {
+	if f.Restart, f.Move, f.Idle, err = restart(ctx, c, world, program, keys); err != nil {
 		return f, "", err
 	}
 	moved, err := endState(world)
@@ -106,29 +107,45 @@ func create(ctx context.Context, c config, world *cluster.Cluster, program subje
 	return s.end(ctx)
 }
 
-// restart measures how an operator finds out that all work is done, and then how it moves all
-// Websites to other hosts.
-func restart(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (start, move phase, err error) {
+// restart measures how an operator finds out that all work is done, then how it moves all
+// Websites to other hosts, and then what it does while nothing happens.
+func restart(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (start, move, idle phase, err error) {
 	s, err := startSubject(ctx, world, program, c.workers)
 	if err != nil {
-		return start, move, err
+		return start, move, idle, err
 	}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	if _, err := s.ask(probe.Request{Keys: len(keys)}); err != nil {
-		return start, move, err
+		return start, move, idle, err
 	}
 	if start, err = s.end(ctx); err != nil {
-		return start, move, err
+		return start, move, idle, err
 	}
 	if err := s.begin(); err != nil {
-		return start, move, err
+		return start, move, idle, err
 	}
 	host := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
 	if err := errors.Join(world.MoveSites(ctx, keys, host), settled(ctx, world, keys, host)); err != nil {
-		return start, move, fmt.Errorf("%w\n%s", err, s.process.Log)
+		return start, move, idle, fmt.Errorf("%w\n%s", err, s.process.Log)
 	}
-	move, err = s.end(ctx)
-	return start, move, err
+	if move, err = s.end(ctx); err != nil {
+		return start, move, idle, err
+	}
+	if err := errors.Join(s.begin(), wait(ctx, c.idle)); err != nil {
+		return start, move, idle, err
+	}
+	idle, err = s.end(ctx)
+	return start, move, idle, err
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // settled waits until all Websites have the given hosts, an Ingress and a status.

@@ -106,10 +106,8 @@ func (s *subject) quiet(ctx context.Context) error {
 		if now := [2]int{r.Reconciles, s.front.Calls().Writes()}; now != last {
 			last, since = now, time.Now()
 		}
-		select {
-		case <-time.After(still / 10):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := wait(ctx, still/10); err != nil {
+			return err
 		}
 	}
 	return nil
