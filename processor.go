@@ -148,6 +148,9 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	if p.inheritsLocked() {
 		l.inherit(p.inheritUpTo)
 	}
+	if k, ok := w.(tombstone.Keeper); ok && p.tombstones != nil {
+		k.Keep()
+	}
 	p.listeners[l] = struct{}{}
 	if p.state == processorRunning {
 		p.startLocked(l)

@@ -32,9 +32,12 @@ type ID struct {
 }
 
 // Keeper is a watcher whose call does not settle a delete: the work that the delete leads to is
-// done later. Keeps reports whether the watcher was called for the delete and that work is not
-// done. It does not block.
+// done later. Its methods do not block.
 type Keeper interface {
+	// Keep is called before any event if the store has tombstones. Without such a store, the
+	// watcher need not remember its deletes.
+	Keep()
+	// Keeps reports whether the watcher was called for the delete and that work is not done.
 	Keeps(id ID) bool
 }
 
