@@ -99,8 +99,8 @@ type ControllerHealth struct {
 	// GaveUp is how many of the failed calls get no further attempt until an event puts their
 	// key into the queue.
 	GaveUp int `json:"gaveUp"`
-	// Deletes is how many deleted objects wait until each of their keys is reconciled. A
-	// Durable keeps them as tombstones.
+	// Deletes is how many deleted objects of a Durable wait until each of their keys is
+	// reconciled. Until then the store keeps them as tombstones.
 	Deletes int `json:"deletes"`
 	// Dropped is how many keys of deleted objects a standby has dropped, because there were
 	// too many.

@@ -326,9 +326,9 @@ func (c *Controller[K]) addLocked(keys []K) {
 	}
 }
 
-// addDeleted queues the keys of a delete, which is not handled before they are reconciled.
-func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, keys []K) {
-	c.state.deleted(d, keys)
+// addDeleted queues the keys of a delete. If the store of the informer has tombstones, the state
+// must know the delete already: a call that begins at once must find it there.
+func (c *Controller[K]) addDeleted(ctx context.Context, keys []K) {
 	c.mu.Lock()
 	c.addLocked(keys)
 	first := c.dropLocked()

@@ -364,3 +364,27 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 		}
 	})
 }
+
+// Without tombstones nothing can be told again. A key that fails for a week must not take memory
+// for each of its deletes.
+func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		pods := newPods(t, "pods", source)
+		c := newController(t, func(context.Context, key) (time.Duration, error) { return 0, errors.New("no luck") },
+			enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Second)
+		if _, err := source.Delete(key{Namespace: "ns", Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if h := c.Health().Controller; h.Failing != 1 || h.Deletes != 0 {
+			t.Errorf("%d keys fail and %d deletes are kept, want 1 and 0", h.Failing, h.Deletes)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

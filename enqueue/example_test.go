@@ -2,6 +2,7 @@ package enqueue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,39 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 )
+
+// A controller for ConfigMaps. It is called for each of them, reads the object by its key, and is
+// called again after an error.
+func ExampleNewController() {
+	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}})
+	configs, err := informer.New(informer.ListWatch(client.CoreV1().ConfigMaps("")), informer.Options[*corev1.ConfigMap]{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	reconcile := func(_ context.Context, key types.NamespacedName) (again time.Duration, err error) {
+		config, exists, err := configs.Get(key)
+		if err != nil || !exists {
+			return 0, err // there is nothing to do for a ConfigMap that is deleted
+		}
+		fmt.Println("reconciling", config.Name)
+		stop() // a real program goes on until it gets a signal
+		return 0, nil
+	}
+	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "settings"}, enqueue.For(configs))
+	if err != nil {
+		panic(err)
+	}
+
+	var group informer.Group
+	if err := errors.Join(group.Add(configs), group.Add(controller), group.Run(ctx)); err != nil {
+		panic(err)
+	}
+	fmt.Println("reconciled", controller.Health().Controller.Succeeded)
+	// Output:
+	// reconciling settings
+	// reconciled 1
+}
 
 // The result for a Pod depends on the Secrets that it mounts. So an event of a Secret enqueues
 // all Pods that mount it; an index finds them.

@@ -50,7 +50,8 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 
 // Watches returns a source of the keys that keys returns for an object, see [Map]. An event for
 // which keys fails comes again, after 100 ms at first and up to a minute later on, until keys
-// succeeds; With sets another Retry. A delete that is given up after an error counts as handled.
+// succeeds; With sets another Retry. Meanwhile a Durable keeps the tombstones of all
+// later deletes of the informer. A delete that is given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
 	var err error
 	if keys == nil {
@@ -101,6 +102,7 @@ type feed[T informer.Object, K comparable] struct {
 	mapper     mapper[T, K]
 	informer   *informer.CustomCacheInformer[T]
 	opts       informer.WatcherOptions
+	keeping    bool // the store has tombstones; set before any event
 }
 
 func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e.New) }
@@ -125,11 +127,17 @@ func (f *feed[T, K]) put(ctx context.Context, states ...T) error {
 
 func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	keys, err := f.mapper.of(ctx, e.Old)
-	if err == nil {
-		f.controller.addDeleted(ctx, deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, keys)
+	if err != nil {
+		return err
 	}
-	return err
+	if f.keeping {
+		f.controller.state.deleted(deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, keys)
+	}
+	f.controller.addDeleted(ctx, keys)
+	return nil
 }
 
-// Keeps implements [tombstone.Keeper].
+// Keep and Keeps implement [tombstone.Keeper].
+func (f *feed[T, K]) Keep() { f.keeping = true }
+
 func (f *feed[T, K]) Keeps(id tombstone.ID) bool { return f.controller.state.keeps(deletion{f, id}) }
