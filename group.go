@@ -67,6 +67,7 @@ type Member interface {
 // member is a Member from the time when it is added until it is removed and has stopped.
 type member struct {
 	Member
+	name       string             // Health.Name, when it was added
 	controller bool               // Health says so
 	stop       context.CancelFunc // ends the ctx of its Run; nil before Run is called
 	leaving    bool               // Remove was called, so the member is no longer shown
@@ -76,7 +77,9 @@ type member struct {
 
 // Add adds m. If the group runs, it also starts m. It does not block. It returns an error if m
 // is nil or already a member, ErrAlreadyRun if m's Health says that m has been run, by this
-// group or elsewhere, and ErrStopped once the ctx of the group's Run has ended.
+// group or elsewhere, and ErrStopped once the ctx of the group's Run has ended. It also returns
+// an error if another member has the same Health.Name, unless that member is being removed: set
+// Options.Name, because errors, metrics and the page tell members apart by their names.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)
@@ -99,6 +102,8 @@ func (g *Group) addMember(m Member, s *share) error {
 		return fmt.Errorf("%s: %w", h.Name, ErrStopped)
 	case h.Started || h.Stopped:
 		return fmt.Errorf("%s: %w", h.Name, ErrAlreadyRun)
+	case slices.ContainsFunc(g.members, func(other *member) bool { return other.name == h.Name && !other.leaving }):
+		return fmt.Errorf("another member has the name %q: set Options.Name", h.Name)
 	}
 	switch a := m.(type) {
 	case interface {
@@ -113,7 +118,7 @@ func (g *Group) addMember(m Member, s *share) error {
 	if s != nil {
 		s.member = m
 	}
-	added := &member{Member: m, controller: h.Controller != nil, stopped: make(chan struct{})}
+	added := &member{Member: m, name: h.Name, controller: h.Controller != nil, stopped: make(chan struct{})}
 	g.members = append(g.members, added)
 	if g.ctx != nil {
 		g.startLocked(added)
@@ -295,9 +300,9 @@ func (g *Group) shown() (members []*member, guests []Member, hosting bool) {
 
 // Health returns the health of each member and of each informer that a function of
 // [Group.SharedIndexInformerFunc] has made and that has not stopped. The keys of the map are
-// Health.Name. If several have the same name, the second, in the order in which they were
-// added, has the key "Name#2", and so on. Health does not block, and may be called at any
-// time.
+// Health.Name. An informer that such a function has made may have the name of another one: the
+// second has the key "Name#2", and so on, members first. Health does not block, and may be
+// called at any time.
 func (g *Group) Health() map[string]Health {
 	shown := g.healths()
 	all := map[string]Health{}

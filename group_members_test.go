@@ -25,7 +25,7 @@ func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
 		var g informer.Group
 		stayRun, releaseStay := lingers()
 		leaveRun, releaseLeave := lingers()
-		stay, leave := &stub{run: stayRun}, &stub{run: leaveRun}
+		stay, leave := &stub{name: "stay", run: stayRun}, &stub{name: "leave", run: leaveRun}
 		add(t, &g, stay, leave)
 		stop := startGroup(t, &g)
 		removed := asking(func() error { return g.Remove(leave) })
@@ -198,6 +198,41 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 		}
 		if err := g.Remove(m); err == nil || !strings.Contains(err.Error(), "informer: Group: Remove: m is not a member") {
 			t.Errorf("the third Remove: %v", err)
+		}
+		mustStop(t, stop)
+	})
+}
+
+func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g, says := newGroup(t), `another member has the name "ConfigMap": set Options.Name`
+		run, release := lingers()
+		first, unnamed := &stub{name: "ConfigMap", run: run}, newInformer(t, informertest.NewSource(object("a", "1")), options{})
+		add(t, g, first)
+		stop := startGroup(t, g)
+		if err := g.Add(unnamed); err == nil || err.Error() != "informer: Group: Add: "+says {
+			t.Errorf("Add: %v", err)
+		}
+		shared := func() (*ci, error) { return informer.Shared(g, "", func() (*ci, error) { return unnamed, nil }) }
+		if inf, err := shared(); inf != nil || err == nil || err.Error() != "informer: Group: Shared: "+says {
+			t.Errorf("Shared: %v, %v", inf, err)
+		}
+		if h := g.Health(); len(h) != 1 || unnamed.Health().Started {
+			t.Errorf("a refused informer is a member: %v", h)
+		}
+		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"}))
+		removed := asking(func() error { return g.Remove(first) })
+		pending(t, "Remove", removed)
+		if _, err := shared(); err != nil { // the leaver's name is free, although it still runs
+			t.Errorf("Shared during Remove: %v", err)
+		}
+		mustSync(t, g)
+		if h := g.Health(); len(h) != 2 || !h["ConfigMap"].Synced {
+			t.Errorf("members: %v", h)
+		}
+		release()
+		if err := <-removed; err != nil {
+			t.Error(err)
 		}
 		mustStop(t, stop)
 	})

@@ -28,7 +28,8 @@ type share struct {
 // for T and scope calls construct, adds the informer to g and returns it. Later calls return
 // the same informer, with the options that it was made with. So one function of the program
 // should make all of them. scope is any text that tells two informers over one type apart,
-// such as a namespace or a selector. If there is only one, use "".
+// such as a namespace or a selector. If there is only one, use "". Informers of several scopes
+// need an Options.Name each, see [Group.Add].
 //
 // Shared blocks while construct runs, its own or that of another call for T and scope. It may
 // be called before and while g runs, from any goroutine. No lock is held while construct runs,

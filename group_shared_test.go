@@ -19,7 +19,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 			t.Helper()
 			inf, err := informer.Shared(g, scope, func() (*ci, error) {
 				made++
-				return newInformer(t, informertest.NewSource(object("a", "1")), options{}), nil
+				return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "maps " + scope}), nil
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		construct := func() (*ci, error) {
 			made++
 			<-release
-			return informer.New(informertest.NewSource(object("a", "1")), options{})
+			return informer.New(informertest.NewSource(object("a", "1")), options{Name: "slow"})
 		}
 		results := make(chan *ci, 10)
 		for range cap(results) {

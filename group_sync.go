@@ -123,8 +123,8 @@ func (w *groupWait) syncError(cause error, running bool, members []*member) erro
 	if len(members) == 0 {
 		e.Late = append(e.Late, "a member (it has none)")
 	}
-	for i, name := range names(healthsOf(members)) {
-		failed, err := members[i].failure(), w.answers[members[i]].err
+	for _, m := range members {
+		name, failed, err := m.name, m.failure(), w.answers[m].err
 		if failed == nil && err == nil {
 			continue
 		}

@@ -233,10 +233,10 @@ func TestWaitForSyncNamesEverybodyWhoIsLateAndWhy(t *testing.T) {
 		slow := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "slow"})
 		r := recorder{Hook: func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }}
 		addWatcher(t, slow, &r, informer.WatcherOptions{Name: "w"})
-		add(t, &g, podInformer(t, pods, ""), stored, &stub{name: "fine"}, slow, podInformer(t, pods, ""), &stub{name: "mute", sync: neverSyncs})
+		add(t, &g, podInformer(t, pods, ""), stored, &stub{name: "fine"}, slow, podInformer(t, pods, "second"), &stub{name: "mute", sync: neverSyncs})
 		stop := startGroup(t, &g)
 
-		late := []string{"Pod: the first list", "ConfigMap: the first list", `slow: watcher "w" (called for default/a)`, "Pod#2: the first list", "mute"}
+		late := []string{"Pod: the first list", "ConfigMap: the first list", `slow: watcher "w" (called for default/a)`, "second: the first list", "mute"}
 		check := func(err, cause error) {
 			t.Helper()
 			e := mustBeLate(t, err, late...)

@@ -359,17 +359,17 @@ type hung struct{ stub }
 
 func (*hung) Health() informer.Health { return informer.Health{Name: "hung", StoreBusy: hour} }
 
-func TestHealthOfAGroupIsByNameAndCountsThoseOfOneName(t *testing.T) {
+func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 	var g informer.Group
 	if got := g.Health(); got == nil || len(got) > 0 {
 		t.Errorf("an empty group: %v", got)
 	}
-	var members []informer.Member
-	for _, name := range []string{"Pod", "Pod", "Pod#2", "Node", "Pod"} {
-		m := &stub{name: name}
-		members = append(members, m)
-		add(t, &g, m)
+	construct := g.SharedIndexInformerFunc(nil)
+	for range 2 {
+		construct(informertest.NewSource[*corev1.Pod](), &corev1.Pod{}, 0, nil)
 	}
+	pods := &stub{name: "Pod"}
+	add(t, &g, pods, &stub{name: "Pod#2"}, &stub{name: "Node"})
 	check := func(want map[string]string) {
 		t.Helper()
 		got := map[string]string{}
@@ -380,8 +380,8 @@ func TestHealthOfAGroupIsByNameAndCountsThoseOfOneName(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod", "Pod#2#2": "Pod#2", "Node": "Node", "Pod#3": "Pod"})
-	if err := g.Remove(members[0]); err != nil {
+	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod#2", "Node": "Node", "Pod#3": "Pod", "Pod#4": "Pod"})
+	if err := g.Remove(pods); err != nil {
 		t.Error(err)
 	}
 	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod#2", "Node": "Node", "Pod#3": "Pod"})
@@ -396,10 +396,10 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 		var group, own, handler, observer count
 		var g informer.Group
 		g.ErrorHandler, g.Observer = counted(&group)
-		member := func(set func(*options)) *ci {
+		member := func(name string, set func(*options)) *ci {
 			src := informertest.NewSource(object("a", "1"))
 			src.Fail(informertest.VerbList, forbidden("configmaps"), 1)
-			opts := options{WatchList: informer.WatchListOff}
+			opts := options{Name: name, WatchList: informer.WatchListOff}
 			set(&opts)
 			inf, err := informer.New(src, opts)
 			if err != nil {
@@ -408,11 +408,11 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 			return inf
 		}
 		add(t, &g,
-			member(func(*options) {}),
-			member(func(o *options) { o.ErrorHandler, o.Observer = counted(&own) }),
-			member(func(o *options) { o.ErrorHandler, _ = counted(&handler) }))
+			member("group", func(*options) {}),
+			member("own", func(o *options) { o.ErrorHandler, o.Observer = counted(&own) }),
+			member("handler", func(o *options) { o.ErrorHandler, _ = counted(&handler) }))
 		stop := startGroup(t, &g)
-		add(t, &g, member(func(o *options) { _, o.Observer = counted(&observer) })) // while it runs
+		add(t, &g, member("observer", func(o *options) { _, o.Observer = counted(&observer) })) // while it runs
 		mustSync(t, &g)
 		mustStop(t, stop)
 		// Each informer has reported one error and listed twice.
@@ -462,7 +462,7 @@ func TestAGroupIsUsedFromManyGoroutines(t *testing.T) {
 				all.Go(func() { g.Health() })
 				all.Go(func() {
 					inf, err := informer.Shared(g, fmt.Sprint(i%2), func() (*ci, error) {
-						return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "shared"}), nil
+						return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: fmt.Sprint("shared", i%2)}), nil
 					})
 					if stopped(err); err == nil {
 						stopped(inf.WaitForSync(ctx))

@@ -45,7 +45,8 @@ const (
 
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
 type Options[T Object] struct {
-	// Name appears in logs and errors. Defaults to the name of T, such as "Pod".
+	// Name appears in logs and errors. Defaults to the name of T, such as "Pod". The members of a
+	// [Group] need different names.
 	Name string
 
 	// Store keeps the objects. Defaults to client-go's indexer, in memory.

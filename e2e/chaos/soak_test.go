@@ -129,11 +129,11 @@ func (s *soak) start() {
 	s.t.Cleanup(func() { s.cancel(); s.going.Wait() })
 	s.do("sync", s.group.WaitForSync(s.ctx))
 	for n := range joiners {
-		s.going.Go(func() { s.keepJoining(rand.New(rand.NewPCG(uint64(n), 4))) })
+		s.going.Go(func() { s.keepJoining(n, rand.New(rand.NewPCG(uint64(n), 4))) })
 	}
 }
 
-func (s *soak) keepJoining(random *rand.Rand) {
+func (s *soak) keepJoining(joiner int, random *rand.Rand) {
 	ticker := time.NewTicker(joinPause)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
@@ -142,17 +142,18 @@ func (s *soak) keepJoining(random *rand.Rand) {
 			return
 		case <-ticker.C:
 		}
-		s.join(n, random)
+		s.join(joiner, n, random)
 	}
 }
 
-// join joins in one of several ways, and leaves.
-func (s *soak) join(n int, random *rand.Rand) {
+// join joins in one of several ways, and leaves. joiner is the number of the goroutine, and n that
+// of the call.
+func (s *soak) join(joiner, n int, random *rand.Rand) {
 	s.pause.RLock()
 	defer s.pause.RUnlock()
 	switch {
 	case n%memberEach == 0:
-		s.joinAsMember()
+		s.joinAsMember(joiner)
 	case n%3 == 0:
 		s.joinAsHandler(random)
 	default:
@@ -162,10 +163,10 @@ func (s *soak) join(n int, random *rand.Rand) {
 }
 
 // joinAsMember adds an informer with a watcher to the group, and removes it again.
-func (s *soak) joinAsMember() {
+func (s *soak) joinAsMember(joiner int) {
 	resource := allKinds()[1].resource()
 	source := informer.ListWatch(s.client.Resource(resource).Namespace(namespaces[0]))
-	inf, err := informer.New(source, options{Name: "member"})
+	inf, err := informer.New(source, options{Name: fmt.Sprint("member", joiner)})
 	if err == nil {
 		_, err = inf.AddWatcher(informer.WatcherFunc[object](s.tell), informer.WatcherOptions{Name: "watcher", RecoverPanics: true})
 	}

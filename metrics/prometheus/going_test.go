@@ -272,7 +272,7 @@ func TestScrapesWhileInformersAndWatchersComeAndGo(t *testing.T) {
 		all.Go(func() {
 			for k := range 10 {
 				src := informertest.NewSource(object("a", "1"), object("b", "1"))
-				inf := r.add(src, options{Name: fmt.Sprint("i", n%3)})
+				inf := r.add(src, options{Name: fmt.Sprint("i", n)})
 				var watchers sync.WaitGroup
 				for w := range 3 {
 					watchers.Go(func() {
