@@ -31,6 +31,12 @@ type Group struct {
 	// before the first member is added. Defaults to none.
 	Observer *Observer
 
+	// MayBeEmpty has [Group.Ready] return nil while the group shows no informer. Set it if that is
+	// no fault of the program, such as in a controller-runtime manager that makes its informers
+	// only when it is elected. Then Ready does not notice if they are missing because they could
+	// not be made. It must be set before the group is used. Defaults to false.
+	MayBeEmpty bool
+
 	// mu protects the rest. Of a member's methods only adopt, which does not block, is called
 	// while mu is held.
 	mu      sync.Mutex
@@ -38,7 +44,6 @@ type Group struct {
 	later   context.Context     // the ctx of the informers, which stop after the controllers; nil before Run
 	members []*member           // in the order in which they were added
 	guests  []Member            // informers that others run, in the order in which they were made
-	hosting bool                // SharedIndexInformerFunc was called, so guests may come at any time
 	shared  map[shareKey]*share // the informers that Shared has made or is making
 	changed chan struct{}       // closed at the next change; nil if nothing waits for a change
 	running sync.WaitGroup      // the goroutines of the members
@@ -290,12 +295,11 @@ func (g *Group) stayingLocked() []*member {
 	return members
 }
 
-// shown returns the members and guests that Health shows. hosting says that guests may come
-// later.
-func (g *Group) shown() (members []*member, guests []Member, hosting bool) {
+// shown returns the members and guests that Health shows.
+func (g *Group) shown() (members []*member, guests []Member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.stayingLocked(), slices.Clone(g.guests), g.hosting
+	return g.stayingLocked(), slices.Clone(g.guests)
 }
 
 // Health returns the health of each member and of each informer that a function of
@@ -313,15 +317,14 @@ func (g *Group) Health() map[string]Health {
 }
 
 // Ready returns nil if all informers that Health shows are ready, see [Health.Ready].
-// Otherwise it returns an error that wraps theirs. A group without any informer is not ready,
-// unless [Group.SharedIndexInformerFunc] was called: a manager that waits for its election
-// makes no informers. If one of the informers may be missing, use the Health of the others
-// instead. Ready does not block. It can be given to [ProbeHandler].
+// Otherwise it returns an error that wraps theirs. A group without any informer is not ready
+// unless MayBeEmpty is set: perhaps the informers could not be made. If one of the informers may
+// be missing, use the Health of the others instead. Ready does not block. It can be given to
+// [ProbeHandler].
 func (g *Group) Ready() error {
-	_, _, hosting := g.shown()
 	all := g.healths()
-	if len(all) == 0 && !hosting {
-		return errors.New("informer: Group: the group has no members")
+	if len(all) == 0 && !g.MayBeEmpty {
+		return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 	}
 	return probe(all, Health.Ready)
 }
@@ -347,7 +350,7 @@ type memberHealth struct {
 
 // healths returns the members and the guests with their health, and forgets stopped guests.
 func (g *Group) healths() []memberHealth {
-	members, guests, _ := g.shown()
+	members, guests := g.shown()
 	all := healthsOf(members)
 	var gone []Member
 	for _, m := range guests {

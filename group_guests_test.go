@@ -40,14 +40,21 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			Observer:     &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }},
 			ErrorHandler: func(context.Context, error) { failed.Add(1) },
 		}
-		if err := group.Ready(); err == nil {
-			t.Error("a group that shows nothing is ready")
+		empty := func(when string) {
+			t.Helper()
+			if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "no informers yet") {
+				t.Errorf("%s, Ready: %v", when, err)
+			}
+			group.MayBeEmpty = true // as a manager may that waits for its election
+			if err := group.Ready(); err != nil {
+				t.Errorf("%s, Ready of a group that may be empty: %v", when, err)
+			}
+			group.MayBeEmpty = false
 		}
+		empty("at first")
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		construct := group.SharedIndexInformerFunc(nil)
-		if err := group.Ready(); err != nil {
-			t.Errorf("while nobody has made one, as before an election: %v", err)
-		}
+		empty("while the function has made none")
 		first := runGuest(t, construct, src)
 		second := runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
@@ -72,9 +79,10 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Errorf("when one has stopped it shows %v", h)
 		}
 		second()
-		if err := group.Ready(); err != nil || len(group.Health()) != 0 {
-			t.Errorf("when all have stopped, Ready: %v", err)
+		if h := group.Health(); len(h) != 0 {
+			t.Errorf("when all have stopped it shows %v", h)
 		}
+		empty("when all have stopped")
 	})
 }
 
@@ -111,6 +119,7 @@ func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 		runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{PageSize: -1}, nil
 		}), informertest.NewSource[configMap]())
+		group.MayBeEmpty = true // which does not hide an informer that fails
 		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "PageSize") {
 			t.Errorf("Ready: %v", err)
 		}

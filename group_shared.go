@@ -98,14 +98,12 @@ func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Membe
 // ErrorHandler unless their options have others. Health, Ready and Live include them until
 // they stop, and so does the page of the Handler of package debug. They are not members: Run
 // and WaitForSync ignore them. The function does not block. It may be called from any
-// goroutine, also before and without g's Run.
+// goroutine, also before and without g's Run. Until it has made an informer, g is not ready, if
+// it has no member: see MayBeEmpty of [Group].
 func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	if configure == nil {
 		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hosting = true
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		s := configuredShared(configure, lw, example, resync, indexers)
 		s.core.adopt(g.ErrorHandler, g.Observer)

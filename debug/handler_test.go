@@ -218,7 +218,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		inf := newInformer(t, src, options{Name: "maps", Store: store, ErrorHandler: ignore})
 		group := &informer.Group{}
 		h := debug.Handler(group.Health)
-		if shown := page(t, h); !strings.Contains(shown, "There are no informers.") || len(look(t, h).Informers) != 0 {
+		if shown := page(t, h); !strings.Contains(shown, "The program has made no informers") || len(look(t, h).Informers) != 0 {
 			t.Error("the page does not say that the group is empty")
 		}
 		if err := group.Add(inf); err != nil {

@@ -33,8 +33,8 @@ func TestHostileNamesDoNoHarmOnThePage(t *testing.T) {
 			failing.Fail(informertest.VerbWatch, errors.New(name), -1)
 			store := informertest.NewStore(nil)
 			store.Fail(func(string, string) error { return errors.New(name) })
-			broken := newInformer(t, informertest.NewSource(object("x", "1")), options{Name: name, Store: store, ErrorHandler: ignore})
-			h := debug.Handler(runGroup(t, inf, newInformer(t, failing, options{Name: name, ErrorHandler: ignore}), broken).Health)
+			broken := newInformer(t, informertest.NewSource(object("x", "1")), options{Name: name + "2", Store: store, ErrorHandler: ignore})
+			h := debug.Handler(runGroup(t, inf, newInformer(t, failing, options{Name: name + "1", ErrorHandler: ignore}), broken).Health)
 			if got := look(t, h); len(got.Informers) != 3 || len(got.Informers[0].Watchers[0].Calls) != 1 {
 				t.Errorf("the JSON of %.40q is %+v", name, got)
 			}

@@ -44,7 +44,7 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Summary says how many informers and watchers need attention.
+// Summary says how many informers and watchers there are, and how many of them need attention.
 func (v view) Summary() string {
 	var informers, watchers, badInformers, badWatchers int
 	for _, i := range v.Informers {
@@ -59,16 +59,20 @@ func (v view) Summary() string {
 			}
 		}
 	}
-	of := func(bad, all int, what string) string {
-		if all != 1 {
+	count := func(n int, what string) string {
+		if n != 1 {
 			what += "s"
 		}
-		return fmt.Sprintf("%d of %d %s", bad, all, what)
+		return fmt.Sprintf("%d %s", n, what)
 	}
-	if badInformers+badWatchers == 0 {
-		return fmt.Sprintf("All is well: %s and %s need attention.", of(0, informers, "informer"), of(0, watchers, "watcher"))
+	allInformers, allWatchers := count(informers, "informer"), count(watchers, "watcher")
+	switch {
+	case informers == 0:
+		return "No informers yet."
+	case badInformers+badWatchers == 0:
+		return fmt.Sprintf("All is well: %s, %s.", allInformers, allWatchers)
 	}
-	return fmt.Sprintf("%s and %s need attention.", of(badInformers, informers, "informer"), of(badWatchers, watchers, "watcher"))
+	return fmt.Sprintf("%d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers)
 }
 
 // Shown returns the watchers that the page has room for. Watchers that need attention come

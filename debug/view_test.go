@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -120,6 +121,34 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
+	of := func(watchers int, err error) informer.Health {
+		return informer.Health{Started: true, Synced: true, Watching: true, SourceError: err, Watchers: make([]informer.WatcherHealth, watchers)}
+	}
+	failing := errors.New("no")
+	for _, test := range []struct {
+		all  []informer.Health
+		want string
+	}{
+		{nil, "No informers yet."},
+		{[]informer.Health{of(0, nil)}, "All is well: 1 informer, 0 watchers."},
+		{[]informer.Health{of(1, nil)}, "All is well: 1 informer, 1 watcher."},
+		{[]informer.Health{of(3, nil), of(4, nil), of(0, nil)}, "All is well: 3 informers, 7 watchers."},
+		{[]informer.Health{of(1, failing)}, "1 of 1 informer and 0 of 1 watcher need attention."},
+		{[]informer.Health{of(1, failing), of(1, nil)}, "1 of 2 informers and 0 of 2 watchers need attention."},
+	} {
+		all := map[string]informer.Health{}
+		for n, h := range test.all {
+			all[fmt.Sprint(n)] = h
+		}
+		shown := page(t, debug.Handler(func() map[string]informer.Health { return all }))
+		_, summary, _ := strings.Cut(shown, `<p id="summary" role="status">`)
+		if summary, _, _ = strings.Cut(summary, "</p>"); summary != test.want {
+			t.Errorf("the summary is %q, want %q", summary, test.want)
+		}
+	}
 }
 
 func TestThePageCountsInHoursWhatIsLongAgo(t *testing.T) {

@@ -2,18 +2,28 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
@@ -58,6 +68,60 @@ func TestAManagerOutlivesAnOutage(t *testing.T) {
 		defer d.mu.Unlock()
 		w.Logf("%q", d.lines)
 	})
+}
+
+// TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy has a manager whose discovery
+// fails. It then makes no informer, and goes on trying, while its own check of the cache says that
+// all has synced.
+func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
+	t.Parallel()
+	var group informer.Group
+	w := newWorld(t, group.SharedIndexInformerFunc(nil))
+	discovery := &failingMapper{RESTMapper: api.Mapper(w.group), asked: make(chan struct{})}
+	discovery.down.Store(true)
+	mgr := w.manager(func(o *manager.Options) {
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return discovery, nil }
+	})
+	seen := &tally{}
+	w.ok(builder.ControllerManagedBy(mgr).Named("undiscovered").For(&api.Widget{}).Complete(seen))
+	w.create("w", 1)
+	w.start(mgr) // which returns: there is no informer that the manager could wait for
+	<-discovery.asked
+	page := debug.Handler(group.Health)
+	shows := func() string {
+		answer := httptest.NewRecorder()
+		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+		return answer.Body.String()
+	}
+	if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "no informers yet") {
+		w.Errorf("without any informer, Ready: %v", err)
+	}
+	if page := shows(); !strings.Contains(page, "No informers yet.") || strings.Contains(page, "All is well") {
+		w.Errorf("without any informer, the page is\n%s", page)
+	}
+
+	discovery.down.Store(false)
+	w.until("the object is reconciled", func() bool { return seen.of("w") > 0 })
+	w.eventually("the group is ready", group.Ready)
+	if page := shows(); !strings.Contains(page, "All is well: 1 informer, 1 watcher.") {
+		w.Errorf("when the informer is there, the page is\n%s", page)
+	}
+}
+
+// failingMapper is a mapper that discovers nothing while the API server is down.
+type failingMapper struct {
+	meta.RESTMapper
+	down  atomic.Bool
+	once  sync.Once
+	asked chan struct{} // closed when it has failed
+}
+
+func (m *failingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if m.down.Load() {
+		defer m.once.Do(func() { close(m.asked) })
+		return nil, fmt.Errorf("failed to get API group resources: %w", syscall.ECONNREFUSED)
+	}
+	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
 func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {

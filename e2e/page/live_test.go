@@ -1,11 +1,16 @@
 package page_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 func TestThePageFollowsWhatHappensWithoutBeingLoadedAgain(t *testing.T) {
@@ -32,6 +37,24 @@ func TestThePageFollowsWhatHappensWithoutBeingLoadedAgain(t *testing.T) {
 		t.Errorf("it was loaded %d times", p.navigated())
 	}
 	p.wantOnly(s.page())
+}
+
+func TestAPageWithoutInformersSaysSoUntilThereIsOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run()
+	p := open(t, w.page())
+	empty := p.until("the page is live", func(c content) bool { return c.Button == "Pause" })
+	if want := "No informers yet."; empty.Summary != want || len(empty.Informers) != 0 {
+		t.Errorf("without informers the summary is %q, want %q", empty.Summary, want)
+	}
+	inf := member(w, informertest.NewSource(pod("cart", 0)), informer.Options[*corev1.Pod]{})
+	watch(w, inf, informer.WatcherOptions{Name: "cache"}, func(context.Context) {})
+	p.until("it is well", func(c content) bool { return c.Summary == "All is well: 1 informer, 1 watcher." })
+	if n := p.navigated(); n != 1 {
+		t.Errorf("it was loaded %d times", n)
+	}
+	p.wantOnly(w.page())
 }
 
 func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
