@@ -173,8 +173,9 @@
 // # Logging
 //
 // The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It logs changes
-// of its condition, not each retry. Every line has the informer's name. These are all lines,
-// with the level of each:
+// of its condition, not each retry. Every line has the informer's name. Only the two lines of
+// WaitForSync are logged with the logger of WaitForSync's ctx, and those of a Group have the names
+// of its members instead, as "group". These are all lines, with the level of each:
 //
 //	ERROR  Informer reports an error
 //	       by LogError, if there is no ErrorHandler: an operation has begun to fail,
@@ -194,6 +195,10 @@
 //	       10 s after the stop, or after it began to wait for the watchers: names the calls
 //	INFO   A watcher was not told everything before the informer stopped
 //	       for each such watcher, with the number of events
+//	INFO   Still waiting
+//	       a WaitForSync has lasted for 30 s: "late" and "reason" say for what it waits and why
+//	INFO   The wait is over
+//	       such a WaitForSync returns, with "err" if it fails
 //	INFO   A handler is not resynced as often as it asks for
 //	       a handler of a SharedIndexInformer, with the logger of its HandlerOptions
 //	INFO   The informer cannot be run a second time

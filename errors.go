@@ -56,6 +56,19 @@ func (e *SyncError) Unwrap() []error {
 	return []error{e.Err, e.Reason}
 }
 
+// values returns what the log says about a wait that would return e now: who waits, as key and
+// value, what is late, and the reason. It returns nil if nothing is late.
+func (e *SyncError) values(key string, who any) []any {
+	if len(e.Late) == 0 {
+		return nil
+	}
+	values := []any{key, who, "late", e.Late}
+	if e.Reason != nil {
+		values = append(values, "reason", e.Reason)
+	}
+	return values
+}
+
 // WatchError says that a request to the source failed. It is reported when a request starts to
 // fail, and again only if the reason changes or a request has worked in between. The informer
 // goes on trying, with growing pauses.

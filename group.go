@@ -61,7 +61,7 @@ type Member interface {
 	// Run blocks until ctx has ended, and then returns nil.
 	Run(ctx context.Context) error
 	// WaitForSync blocks until the member has synced. It returns when ctx has ended, at the
-	// latest.
+	// latest. It may be called several times at once.
 	WaitForSync(ctx context.Context) error
 	// Health returns how the member is doing. It does not block. A member is a controller if
 	// Health.Controller is not nil. A member that is no informer sets at least Name, Started,

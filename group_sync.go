@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/longwait"
 )
 
 var errMemberFailed = errors.New("a member has failed")
@@ -24,7 +25,35 @@ var errMemberFailed = errors.New("a member has failed")
 // has failed. Late names every member that is late, with the missing things. Reason holds all
 // failures that stand in the way. In the callback of a watcher that has not synced it returns
 // an error, if it is given the ctx of the callback.
+//
+// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx who is late and why, and
+// logs again when it returns. To learn that, it calls WaitForSync of each member a second time,
+// with a ctx that has ended. The members log nothing about their own waiting.
 func (g *Group) WaitForSync(ctx context.Context) error {
+	quiet := longwait.Quiet(ctx)
+	over := longwait.Announce(ctx, func() []any { return g.missing(quiet) })
+	err := g.waitForSync(quiet)
+	over(err)
+	return err
+}
+
+// missing returns what the log says about a WaitForSync that waits now, or nil if all have synced.
+func (g *Group) missing(ctx context.Context) []any {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	late := (*SyncError)(nil)
+	if !errors.As(g.waitForSync(ended), &late) {
+		return nil
+	}
+	_, members, _ := g.current()
+	names := []string{}
+	for _, m := range members {
+		names = append(names, m.name)
+	}
+	return late.values("group", names)
+}
+
+func (g *Group) waitForSync(ctx context.Context) error {
 	waiting, giveUp := context.WithCancel(ctx)
 	w := &groupWait{ctx: waiting, group: g, answers: map[*member]*answer{}}
 	defer w.calls.Wait()

@@ -3,6 +3,8 @@ package informer_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,9 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -311,6 +316,138 @@ func TestWaitForSyncReturnsWhatAMembersOwnReturnsAtOnce(t *testing.T) {
 		}
 		mustStop(t, stop)
 	})
+}
+
+// waiter is an informer or a group.
+type waiter interface{ WaitForSync(context.Context) error }
+
+// grouped is a member that is a group.
+type grouped struct {
+	stub
+	*informer.Group
+}
+
+func (g *grouped) Run(ctx context.Context) error         { return g.Group.Run(ctx) }
+func (g *grouped) WaitForSync(ctx context.Context) error { return g.Group.WaitForSync(ctx) }
+func (g *grouped) Health() informer.Health               { return g.stub.Health() }
+
+func TestAWaitForSyncThatLastsSaysForWhatAndWhyInOneLine(t *testing.T) {
+	refused := func(t *testing.T, name string) (*informer.CustomCacheInformer[*corev1.Pod], *informertest.Source[*corev1.Pod]) {
+		src := informertest.NewSource[*corev1.Pod]()
+		forbid(src, forbidden("pods"))
+		return podInformer(t, src, name), src
+	}
+	newMaps := func(t *testing.T) *ci { return newInformer(t, informertest.NewSource(object("a", "1")), options{}) }
+	const isForbidden = "list Pod: pods is forbidden: no such role"
+	for name, test := range map[string]struct {
+		who    string   // the key and the value that say who waits
+		late   []string // what is late
+		reason string   // "" if there is none
+		begin  func(t *testing.T) (w waiter, heal func())
+	}{
+		"an informer that nobody runs": {"informer ConfigMap", []string{"Run", "the first list"}, "", func(t *testing.T) (waiter, func()) {
+			inf := newMaps(t)
+			return inf, func() { start(t, inf) }
+		}},
+		"an informer that is refused": {"informer maps", []string{"the first list"}, "list maps: pods is forbidden: no such role", func(t *testing.T) (waiter, func()) {
+			src := informertest.NewSource[configMap]()
+			forbid(src, forbidden("pods"))
+			inf := newInformer(t, src, options{Name: "maps", ErrorHandler: func(context.Context, error) {}})
+			start(t, inf)
+			return inf, src.Heal
+		}},
+		"an informer with a watcher that hangs": {"informer ConfigMap", []string{`watcher "w" (called for default/a)`}, "", func(t *testing.T) (waiter, func()) {
+			inf, hold := newMaps(t), make(chan struct{})
+			addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}, informer.WatcherOptions{Name: "w"})
+			start(t, inf)
+			return inf, func() { close(hold) }
+		}},
+		"a group that nobody runs": {"group [ConfigMap m]", []string{"Run", "ConfigMap: Run, the first list"}, "", func(t *testing.T) (waiter, func()) {
+			g := newGroup(t)
+			add(t, g, newMaps(t), &stub{name: "m"})
+			return g, func() { startGroup(t, g) }
+		}},
+		"a group without members": {"group []", []string{"a member (it has none)"}, "", func(t *testing.T) (waiter, func()) {
+			g := newGroup(t)
+			startGroup(t, g)
+			return g, func() { add(t, g, newMaps(t)) }
+		}},
+		"a group with two that are late": {"group [ConfigMap Pod other]", []string{"Pod: the first list", "other: the first list"}, isForbidden + "; list other: pods is forbidden: no such role", func(t *testing.T) (waiter, func()) {
+			g := newGroup(t)
+			pods, src := refused(t, "")
+			others, src2 := refused(t, "other")
+			add(t, g, newMaps(t), pods, others)
+			startGroup(t, g)
+			return g, func() { src.Heal(); src2.Heal() }
+		}},
+		"a group in a group": {"group [inner]", []string{"inner: Pod: the first list"}, isForbidden, func(t *testing.T) (waiter, func()) {
+			g, inner := newGroup(t), newGroup(t)
+			pods, src := refused(t, "")
+			add(t, inner, pods)
+			add(t, g, &grouped{stub: stub{name: "inner"}, Group: inner})
+			startGroup(t, g)
+			return g, src.Heal
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				log := func() (lines []string) {
+					for _, line := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+						text := line.Message
+						for _, v := range line.ParameterKVList {
+							text += fmt.Sprintf(" %v", v)
+						}
+						lines = append(lines, text)
+					}
+					return lines
+				}
+				check := func(when string, want ...string) {
+					t.Helper()
+					synctest.Wait()
+					if diff := cmp.Diff(want, log()); diff != "" {
+						t.Errorf("%s, the log is (-want +got):\n%s", when, diff)
+					}
+				}
+				w, heal := test.begin(t)
+				ctx := klog.NewContext(t.Context(), logger)
+				short, cancel := context.WithTimeout(ctx, 29*time.Second)
+				defer cancel()
+				if err := w.WaitForSync(short); err == nil {
+					t.Error("it has synced at once")
+				}
+				check("after a wait of 29 s")
+
+				long, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				failed := asking(func() error { return w.WaitForSync(long) })
+				waiting := fmt.Sprintf("Still waiting %s late %v", test.who, test.late)
+				if test.reason != "" {
+					waiting += " reason " + test.reason
+				}
+				sleepBubble(31 * time.Second)
+				check("after 31 s", waiting)
+				err := <-failed
+				over := fmt.Sprintf("The wait is over %s waited 1m0s err %v", test.who, err)
+				check("when it was given up", waiting, over)
+				if late := (*informer.SyncError)(nil); !errors.As(err, &late) || !slices.Equal(late.Late, test.late) {
+					t.Errorf("the wait was given up with %v", err)
+				}
+
+				synced := asking(func() error { return w.WaitForSync(ctx) })
+				sleepBubble(50 * time.Second)
+				heal()
+				if err := <-synced; err != nil {
+					t.Error(err)
+				}
+				lines := log()
+				last := lines[len(lines)-1]
+				if len(lines) != 4 || lines[2] != waiting || !strings.HasPrefix(last, "The wait is over "+test.who+" waited ") || strings.Contains(last, " err ") {
+					t.Errorf("in the end the log is %q", lines)
+				}
+			})
+		})
+	}
 }
 
 func TestNothingOfWaitForSyncGoesOnWhenItHasReturned(t *testing.T) {

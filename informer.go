@@ -19,6 +19,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/longwait"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
@@ -294,8 +295,20 @@ var errOwnCall = errors.New("it was called in the callback of a watcher that it 
 // with the parts that are late and the failure that stands in the way, if one is known.
 // WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
 // has not synced: there it returns an error if it is given the callback's ctx.
+//
+// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx who is late and why, and
+// logs again when it returns.
 func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 	listeners := i.processor.all()
+	over := longwait.Announce(ctx, func() []any {
+		return i.syncError(nil, i.lateForSync(listeners)).values("informer", i.opts.Name)
+	})
+	err := i.waitForSync(ctx, listeners)
+	over(err)
+	return err
+}
+
+func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*informerProcessorListener[T]) error {
 	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
 		return i.syncError(err, i.lateForSync(listeners))
 	}
@@ -370,7 +383,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 	return late
 }
 
-func (i *CustomCacheInformer[T]) syncError(err error, late []string) error {
+func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
 	reason := watchError(i.opts.Name, i.source.Status().Failure)
 	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing

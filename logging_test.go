@@ -258,8 +258,14 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
 	src.Apply(object("b", "waits for it"))
 	synctest.Wait()
+	waited := make(chan error)
+	go func() { waited <- inf.WaitForSync(t.Context()) }()
+	sleepBubble(time.Minute)
 	time.AfterFunc(hour, func() { close(hold) })
 	stop()
+	if err := <-waited; !errors.Is(err, informer.ErrStopped) {
+		t.Errorf("WaitForSync: %v", err)
+	}
 	return lines()
 }
 
