@@ -156,18 +156,19 @@ func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *in
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	over := longwait.Announce(ctx, c.missing)
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "queue", c.opts.Name))
 	if !c.begin(ctx, cancel) {
+		over(nil)
 		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrAlreadyRun)
 	}
 	defer close(c.stopped)
-	over := longwait.Announce(ctx, c.missing)
 	err := c.await(ctx)
 	if err == nil {
 		close(c.synced)
 		err = c.awaitElection(ctx)
 	}
-	over()
+	over(err)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		klog.FromContext(ctx).Info("Stopped before the workers have started", "reason", err)
@@ -206,7 +207,7 @@ func (c *Controller[K]) await(ctx context.Context) error {
 		}
 	}
 	for _, r := range c.opts.Reads {
-		if err := r.WaitForSync(ctx); err != nil {
+		if err := r.WaitForSync(longwait.Quiet(ctx)); err != nil {
 			return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
 		}
 	}
@@ -241,10 +242,10 @@ func (c *Controller[K]) late() (late []string, reason error) {
 // missing says for what Run waits, as values of a log line.
 func (c *Controller[K]) missing() []any {
 	if channel.Closed(c.synced) {
-		return []any{"late", []string{"the election"}}
+		return []any{"queue", c.opts.Name, "late", []string{"the election"}}
 	}
 	late, reason := c.late()
-	values := []any{"late", late}
+	values := []any{"queue", c.opts.Name, "late", late}
 	if reason != nil {
 		values = append(values, "reason", reason)
 	}

@@ -33,15 +33,14 @@
 //
 //	ERROR  Reconciling has failed
 //	       for each failed call, if there is no ErrorHandler, with the key
-//	INFO   Still waiting
-//	       the wait for the informers, or for the election, has lasted for 30 s: names them,
-//	       and the reason if one is known
-//	INFO   The wait is over
-//	       after such a line
 //	INFO   Stopped before the workers have started
 //	       once, with the reason
 //	INFO   The workers cannot stop until calls return
 //	       names the keys of calls that do not return after a stop
+//
+// A wait for the informers or for the election that lasts longer than 30 s is logged like that of
+// informer.WaitForSync: "late" names the things that are missing, and "reason" the failure that
+// stands in the way, if one is known.
 //
 // # Example
 //
