@@ -1,6 +1,7 @@
-// Package debug serves a live page about the informers of a program, and the same as JSON.
-// It answers the questions of somebody who runs the program: has the informer synced, what
-// fails, which watcher is late and for which object is it called.
+// Package debug serves a live page about the informers and controllers of a program, and the
+// same as JSON. It answers the questions of somebody who runs the program: has the informer
+// synced, what fails, which watcher is late and for which object is it called, which key does a
+// controller not get done.
 //
 // The page is a package of its own because it needs html/template: programs without the
 // page do not contain it.
@@ -22,27 +23,37 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Handler returns a handler that serves a live page about informers. health returns the
-// Health of each informer by name, as the method Health of an [informer.Group] does:
+// Handler returns a handler that serves a live page about informers and controllers. health
+// returns the Health of each by name, as the method Health of an [informer.Group] does:
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
 // The page shows the state, source, store and errors of each informer, sorted by name. Of each
 // watcher it shows how many events wait and for how long, how many are handled per second, and
-// the objects that the watcher is being called for. Every entry of health is shown alike: a
-// member of a group, an informer of [informer.Group.SharedIndexInformerFunc], or anything
-// else that has a Health.
+// the objects that the watcher is being called for. Every informer is shown alike: a member of
+// a group, an informer of [informer.Group.SharedIndexInformerFunc], or anything else that has a
+// Health.
+//
+// An entry with a Health.Controller is shown as a controller of package enqueue, after the
+// informers: how many keys wait and for how long, the calls that are under way, the keys that
+// fail with their last errors, and the results so far. It needs attention if it has stopped, if a
+// call has lasted for 5 minutes, if a key has waited for a worker for a minute, or if a key has
+// been failing for 5 minutes, and was given up or has failed more than three times in a row.
 //
 // An open page updates itself once a second, or every 5 s in a browser without JavaScript.
 // It loads nothing from other addresses.
 //
 // With ?format=json, or for a client that prefers application/json to text/html, the answer
-// is JSON: an object with "time" and "informers". An informer has "name", "state",
-// "attention" (true if a person should look at the informer), "store", "health" (as
+// is JSON: an object with "time", "informers" and "controllers". An informer has "name",
+// "state", "attention" (true if a person should look at the informer), "store", "health" (as
 // [informer.Health] encodes it) and "watchers". A watcher has "name", "state", "attention",
 // "stats" (as [informer.WatcherStats] encodes them), "calls" (the keys that the watcher is
 // being called for), "retries" (the keys that wait for another attempt), "eventsPerSecond",
-// and "backlog" (how many events waited during the last minute).
+// and "backlog" (how many events waited during the last minute). A controller has "name",
+// "state", "attention", "health" (as [informer.ControllerHealth] encodes it), "calls" (those
+// under way: each has "key", "seconds" and "attention") and "failures" (the keys that fail: each
+// has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the last "error" and
+// "attention"). Both name at most ten.
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content
 // of objects. It checks no permissions, so serve it where only operators have access. It

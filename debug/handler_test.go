@@ -25,12 +25,6 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// debugged is the page as JSON.
-type debugged struct {
-	Time      time.Time
-	Informers []debuggedInformer
-}
-
 type debuggedInformer struct {
 	Name, State, Store string
 	Attention          bool

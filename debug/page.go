@@ -30,6 +30,7 @@ var (
 	page = template.Must(template.New("page").Funcs(template.FuncMap{
 		"style":    func() template.CSS { return template.CSS(style) },
 		"script":   func() template.JS { return template.JS(script) },
+		"ago":      ago,
 		"duration": roundDuration,
 		"short":    shorten,
 	}).Parse(markup))
@@ -44,7 +45,8 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Summary says how many informers and watchers there are, and how many of them need attention.
+// Summary says how many informers and watchers there are, and controllers if there are any, and
+// how many of them need attention.
 func (v view) Summary() string {
 	var informers, watchers, badInformers, badWatchers int
 	for _, i := range v.Informers {
@@ -59,20 +61,30 @@ func (v view) Summary() string {
 			}
 		}
 	}
+	controllers, badControllers := len(v.Controllers), 0
+	for _, c := range v.Controllers {
+		if c.Attention {
+			badControllers++
+		}
+	}
 	count := func(n int, what string) string {
 		if n != 1 {
 			what += "s"
 		}
 		return fmt.Sprintf("%d %s", n, what)
 	}
-	allInformers, allWatchers := count(informers, "informer"), count(watchers, "watcher")
+	allInformers, allWatchers, allControllers := count(informers, "informer"), count(watchers, "watcher"), count(controllers, "controller")
 	switch {
-	case informers == 0:
+	case informers+badControllers == 0:
 		return "No informers yet."
-	case badInformers+badWatchers == 0:
+	case badInformers+badWatchers+badControllers == 0 && controllers == 0:
 		return fmt.Sprintf("All is well: %s, %s.", allInformers, allWatchers)
+	case badInformers+badWatchers+badControllers == 0:
+		return fmt.Sprintf("All is well: %s, %s, %s.", allInformers, allWatchers, allControllers)
+	case controllers == 0:
+		return fmt.Sprintf("%d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers)
 	}
-	return fmt.Sprintf("%d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers)
+	return fmt.Sprintf("%d of %s, %d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers, badControllers, allControllers)
 }
 
 // Shown returns the watchers that the page has room for. Watchers that need attention come
@@ -136,8 +148,8 @@ func stateClass(well, attention bool) string {
 	return "waiting"
 }
 
-// Ago returns how long before the page a time was, "never" for the zero time.
-func (i informerView) Ago(page, t time.Time) string {
+// ago returns how long before the page a time was, "never" for the zero time.
+func ago(page, t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}

@@ -8,10 +8,12 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// view is the state of all informers at one moment, as the page and the JSON show it.
+// view is the state of all informers and controllers at one moment, as the page and the JSON
+// show it.
 type view struct {
-	Time      time.Time      `json:"time"`
-	Informers []informerView `json:"informers"`
+	Time        time.Time        `json:"time"`
+	Informers   []informerView   `json:"informers"`
+	Controllers []controllerView `json:"controllers"`
 }
 
 type informerView struct {
@@ -34,14 +36,18 @@ type watcherView struct {
 	Stats     informer.WatcherStats `json:"stats"`
 }
 
-// look returns the state of all informers now, and keeps what the next looks need.
+// look returns the state of all informers and controllers now, and keeps what the next looks need.
 func (h *handler) look() view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, all := time.Now(), h.health()
-	v := view{Time: now.UTC(), Informers: []informerView{}}
+	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}}
 	trails := map[trailID]*trail{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name].Controller != nil {
+			v.Controllers = append(v.Controllers, newControllerView(name, all[name]))
+			continue
+		}
 		i := informerView{Name: name, Store: all[name].Store, Health: all[name], Watchers: []watcherView{}}
 		i.State, i.Attention = informerState(i.Health)
 		for _, w := range i.Health.Watchers {

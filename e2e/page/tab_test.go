@@ -171,11 +171,12 @@ func eval[T any](p *tab, expression string) T {
 
 // content is the content of a page.
 type content struct {
-	Summary    string          `json:"summary"`
-	Connection string          `json:"connection"`
-	Button     string          `json:"button"`
-	Time       string          `json:"time"`
-	Informers  []informerShown `json:"informers"`
+	Summary     string            `json:"summary"`
+	Connection  string            `json:"connection"`
+	Button      string            `json:"button"`
+	Time        string            `json:"time"`
+	Informers   []informerShown   `json:"informers"`
+	Controllers []controllerShown `json:"controllers"`
 }
 
 type informerShown struct {

@@ -1,0 +1,107 @@
+package debug
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// These are the bounds of a controller's states. The alerts InformerReconcileHung,
+// InformerReconcileFailing and InformerReconcileBehind of metrics/prometheus fire later than the
+// page says so: they interrupt people, and the page only answers them.
+const (
+	hungCall       = 5 * time.Minute // how long a call may take; that of the alert, too
+	failingKey     = 5 * time.Minute // for how long a key may fail
+	failedAttempts = 3               // how often a key may fail in that time: a few conflicts are common
+	behindQueue    = time.Minute     // how long a key may wait for a worker
+)
+
+type controllerView struct {
+	Name      string                     `json:"name"` // the key in the map of health
+	State     string                     `json:"state"`
+	Attention bool                       `json:"attention"`
+	Health    *informer.ControllerHealth `json:"health"`
+	Calls     []callView                 `json:"calls"`
+	Failures  []failureView              `json:"failures"`
+}
+
+// callView is a call of reconcile that is under way.
+type callView struct {
+	Key       string  `json:"key"`
+	Seconds   float64 `json:"seconds"`
+	Attention bool    `json:"attention"`
+	took      time.Duration
+}
+
+// failureView is a key that fails.
+type failureView struct {
+	Key       string  `json:"key"`
+	Seconds   float64 `json:"seconds"`
+	Failures  int     `json:"failures"`
+	GaveUp    bool    `json:"gaveUp"`
+	Error     string  `json:"error"`
+	Attention bool    `json:"attention"`
+	since     time.Duration
+}
+
+// newControllerView returns the state of the controller whose Health is h.
+func newControllerView(name string, h informer.Health) controllerView {
+	v := controllerView{Name: name, Health: h.Controller, Calls: []callView{}, Failures: []failureView{}}
+	for _, c := range h.Controller.Calls {
+		v.Calls = append(v.Calls, callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, took: c.Took})
+	}
+	for _, f := range h.Controller.Failures {
+		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, since: f.For}
+		shown.Attention = f.For >= failingKey && (f.Failures > failedAttempts || f.GaveUp)
+		if f.Err != nil {
+			shown.Error = f.Err.Error()
+		}
+		v.Failures = append(v.Failures, shown)
+	}
+	v.State, v.Attention = v.state(h)
+	return v
+}
+
+// state returns the state of a controller, and whether a person should look at the controller.
+// docs/operations.md explains each state.
+func (c controllerView) state(h informer.Health) (state string, attention bool) {
+	switch {
+	case h.Stopped:
+		return "stopped", true
+	case !h.Started:
+		return "not started", false
+	case !h.Synced:
+		return "syncing", false
+	case slices.ContainsFunc(c.Calls, func(call callView) bool { return call.Attention }):
+		return "hung", true
+	case c.Health.OldestQueued >= behindQueue:
+		return "behind", true
+	case slices.ContainsFunc(c.Failures, func(f failureView) bool { return f.Attention }):
+		return "failing", true
+	case c.Health.Standby:
+		return "standby", false
+	}
+	return "working", false
+}
+
+// Class returns the CSS class of the controller's state.
+func (c controllerView) Class() string { return stateClass(c.State == "working", c.Attention) }
+
+// QueuedText says how many keys wait for a worker, and how long the oldest has.
+func (c controllerView) QueuedText() string {
+	if c.Health.OldestQueued == 0 {
+		return fmt.Sprint(c.Health.Queued)
+	}
+	return fmt.Sprintf("%d, the oldest for %s", c.Health.Queued, roundDuration(c.Health.OldestQueued))
+}
+
+// For returns how long the call has been under way.
+func (c callView) For() string { return roundDuration(c.took) }
+
+// For returns for how long the key has been failing.
+func (f failureView) For() string { return roundDuration(f.since) }
+
+// ErrorText returns the text of the last error, as far as the page has room for it.
+func (f failureView) ErrorText() string { return cut(f.Error, maxErrorText) }

@@ -1,0 +1,268 @@
+package debug_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// debugged is the page as JSON.
+type debugged struct {
+	Time        time.Time
+	Informers   []debuggedInformer
+	Controllers []debuggedController
+}
+
+type debuggedController struct {
+	Name, State string
+	Attention   bool
+	Health      struct {
+		Standby             bool
+		Queued, Busy        int
+		OldestQueuedSeconds float64
+	}
+	Calls []struct {
+		Key       string
+		Seconds   float64
+		Attention bool
+	}
+	Failures []struct {
+		Key, Error        string
+		Seconds           float64
+		Failures          int
+		GaveUp, Attention bool
+	}
+}
+
+type reconcileFunc = func(ctx context.Context, key types.NamespacedName) (time.Duration, error)
+
+// newController returns a controller of the objects of src, and the informer that it needs.
+func newController(t *testing.T, src *informertest.Source[configMap], opts enqueue.Options, reconcile reconcileFunc) []informer.Member {
+	t.Helper()
+	inf := newInformer(t, src, options{Name: "maps"})
+	opts.ErrorHandler = ignore
+	c, err := enqueue.NewController(reconcile, opts, enqueue.For(inf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []informer.Member{c, inf}
+}
+
+func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		elected := make(chan struct{})
+		var reconcile atomic.Pointer[reconcileFunc]
+		use := func(f reconcileFunc) { reconcile.Store(&f) }
+		use(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil })
+		var group informer.Group
+		for _, m := range newController(t, src, enqueue.Options{Name: "website", Elected: elected},
+			func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+				return (*reconcile.Load())(ctx, key)
+			}) {
+			if err := group.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := debug.Handler(group.Health)
+		check := func(want string, attention bool) debuggedController {
+			t.Helper()
+			synctest.Wait()
+			d := look(t, h)
+			if len(d.Informers) != 1 || d.Informers[0].Name != "maps" || len(d.Controllers) != 1 || d.Controllers[0].Name != "website" {
+				t.Fatalf("shown are %+v", d)
+			}
+			c := d.Controllers[0]
+			if c.State != want || c.Attention != attention {
+				t.Errorf("the controller is %q (attention %v), want %q", c.State, c.Attention, want)
+			}
+			shown := page(t, h)
+			if !strings.Contains(shown, `Controller <bdi>website</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
+				t.Errorf("the page does not show the state %q", want)
+			}
+			if sick := strings.Contains(shown, " and 1 of 1 controller need attention."); sick != attention {
+				t.Errorf("with the state %q, the summary counts the controller: %v", want, sick)
+			}
+			return c
+		}
+		check("not started", false)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { _ = group.Run(ctx); close(stopped) }()
+		check("syncing", false)
+		release()
+		check("standby", false)
+		close(elected)
+		check("working", false)
+		if shown := page(t, h); !strings.Contains(shown, "All is well: 1 informer, 1 watcher, 1 controller.") {
+			t.Error("the page does not say that all is well")
+		}
+
+		// One conflict does not count, however long ago, and neither does a key that fails at first.
+		use(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, errors.New("no quota") })
+		src.Apply(object("a", "2"))
+		sleepBubble(4 * time.Minute)
+		check("working", false)
+		sleepBubble(time.Minute)
+		c := check("failing", true)
+		if f := c.Failures; len(f) != 1 || f[0].Key != "default/a" || f[0].Error != "no quota" || f[0].Failures < 10 || f[0].Seconds != 300 || !f[0].Attention {
+			t.Errorf("the failing keys are %+v", f)
+		}
+		use(func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		src.Apply(object("b", "1"))
+		synctest.Wait()
+		src.Apply(object("c", "1"))
+		sleepBubble(time.Minute)
+		c = check("behind", true)
+		if c.Health.Queued != 2 || c.Health.OldestQueuedSeconds != 60 || c.Health.Busy != 1 || len(c.Calls) != 1 || c.Calls[0].Attention {
+			t.Errorf("with keys that have waited for a minute: %+v", c)
+		}
+		sleepBubble(4 * time.Minute)
+		c = check("hung", true)
+		if calls := c.Calls; len(calls) != 1 || calls[0].Key != "default/b" || calls[0].Seconds != 300 || !calls[0].Attention {
+			t.Errorf("the calls are %+v", calls)
+		}
+		stop()
+		<-stopped
+		check("stopped", true)
+	})
+}
+
+// controlled returns a page of one controller that has synced and whose figures are c.
+func controlled(name string, c informer.ControllerHealth) http.Handler {
+	return debug.Handler(func() map[string]informer.Health {
+		return map[string]informer.Health{name: {Name: name, Started: true, Synced: true, Objects: -1, Controller: &c}}
+	})
+}
+
+func TestAControllerNeedsAttentionFromTheBoundsOn(t *testing.T) {
+	const just = 5*time.Minute - time.Nanosecond
+	call := func(took time.Duration) informer.ControllerHealth {
+		return informer.ControllerHealth{Busy: 1, Calls: []informer.ReconcileCall{{Key: "a", Took: took}}}
+	}
+	failure := func(failures int, lasts time.Duration, gaveUp bool) informer.ControllerHealth {
+		return informer.ControllerHealth{Failing: 1, Failures: []informer.ReconcileFailure{
+			{Key: "a", Failures: failures, For: lasts, GaveUp: gaveUp, Err: errors.New("no")},
+		}}
+	}
+	for name, test := range map[string]struct {
+		health informer.ControllerHealth
+		want   string
+	}{
+		"a call of five minutes":                    {call(5 * time.Minute), "hung"},
+		"a shorter call":                            {call(just), "working"},
+		"a wait of a minute":                        {informer.ControllerHealth{Queued: 1, OldestQueued: time.Minute}, "behind"},
+		"a shorter wait":                            {informer.ControllerHealth{Queued: 1, OldestQueued: time.Minute - 1}, "working"},
+		"a key that fails for five minutes":         {failure(4, 5*time.Minute, false), "failing"},
+		"a key that fails for less":                 {failure(4, just, false), "working"},
+		"a key with three conflicts":                {failure(3, time.Hour, false), "working"},
+		"a key that was given up at once":           {failure(1, 5*time.Minute, true), "failing"},
+		"a standby":                                 {informer.ControllerHealth{Standby: true, Queued: 1000}, "standby"},
+		"a standby whose key had failed before":     {informer.ControllerHealth{Standby: true, Failing: 1}, "standby"},
+		"a controller that dropped keys on standby": {informer.ControllerHealth{Dropped: 3}, "working"},
+	} {
+		c := look(t, controlled("website", test.health)).Controllers[0]
+		if c.State != test.want || c.Attention != (test.want != "working" && test.want != "standby") {
+			t.Errorf("%s: it is %q (attention %v), want %q", name, c.State, c.Attention, test.want)
+		}
+	}
+}
+
+func TestThePageShowsAControllerAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shown := page(t, controlled("website", informer.ControllerHealth{
+			Workers: 4, Queued: 7, OldestQueued: 90 * time.Second, Busy: 1, Calls: []informer.ReconcileCall{{Key: "shop/web", Took: 6 * time.Minute}},
+			Failing: 2, LastSuccess: time.Now().Add(-time.Hour), Succeeded: 1200, Failed: 30, GaveUp: 3, Deletes: 5, Dropped: 9,
+			Failures: []informer.ReconcileFailure{
+				{Key: "shop/a", Failures: 12, For: 7 * time.Minute, Err: errors.New("no quota")},
+				{Key: "shop/b", Failures: 1, For: time.Second, GaveUp: true, Err: errors.New("bad spec")},
+			},
+		}))
+		for _, want := range []string{
+			"<dd>7, the oldest for 1 min 30 s</dd>", "<dd>1 of 4 workers</dd>", "<dd>1 h 0 min ago</dd>", "<dd>1200</dd>", "<dd>30</dd>", "<dd>3</dd>",
+			"<dt>Failing keys</dt><dd>2</dd>", "<dt>Deletes not reconciled</dt><dd>5</dd>", "<dt>Dropped on standby</dt><dd>9</dd>",
+			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td>is reconciled</td><td class="number">6 min 0 s</td>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td>fails</td><td class="number">7 min 0 s</td><td class="number">12</td><td class="calls"><bdi>no quota</bdi>`,
+			`<tr><th scope="row"><bdi>shop/b</bdi></th><td>given up</td><td class="number">1 s</td><td class="number">1</td><td class="calls"><bdi>bad spec</bdi>`,
+		} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		for _, without := range []string{"Last heard of the source", "Resource version", "objects", "It has no watchers."} {
+			if strings.Contains(shown, without) {
+				t.Errorf("the page shows %q for a controller", without)
+			}
+		}
+	})
+}
+
+func TestTheJSONOfAControllerHasTheFieldsThatAreDocumented(t *testing.T) {
+	h := controlled("website", informer.ControllerHealth{
+		Calls: []informer.ReconcileCall{{Key: "a"}}, Failures: []informer.ReconcileFailure{{Key: "a"}},
+	})
+	var answer struct{ Controllers []map[string]json.RawMessage }
+	var calls, failures []map[string]json.RawMessage
+	if err := json.Unmarshal(get(h, "/?format=json").Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	c := answer.Controllers[0]
+	if err := errors.Join(json.Unmarshal(c["calls"], &calls), json.Unmarshal(c["failures"], &failures)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		got  map[string]json.RawMessage
+		want []string
+	}{
+		{c, []string{"attention", "calls", "failures", "health", "name", "state"}},
+		{calls[0], []string{"attention", "key", "seconds"}},
+		{failures[0], []string{"attention", "error", "failures", "gaveUp", "key", "seconds"}},
+	} {
+		if got := slices.Sorted(maps.Keys(test.got)); !slices.Equal(got, test.want) {
+			t.Errorf("the fields are %q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestHostileKeysAndErrorsOfAControllerDoNoHarmOnThePage(t *testing.T) {
+	shown := func(text string) string {
+		return page(t, controlled(text, informer.ControllerHealth{
+			Calls:    []informer.ReconcileCall{{Key: text, Took: time.Minute}},
+			Failures: []informer.ReconcileFailure{{Key: text, Failures: 1, For: time.Minute, Err: fmt.Errorf("the error %s", text)}},
+		}))
+	}
+	want := strings.Count(shown("harmless"), "<")
+	for _, text := range hostile {
+		whole := shown(text)
+		if got := strings.Count(whole, "<"); got != want {
+			t.Errorf("with %.40q the page has %d tags, not %d", text, got, want)
+		}
+		if strings.ContainsRune(whole, 0) {
+			t.Errorf("with %.40q the page has a NUL", text)
+		}
+		if len(whole) > 30_000 {
+			t.Errorf("with %.40q the page has %d bytes", text, len(whole))
+		}
+	}
+}
