@@ -1,26 +1,28 @@
-// Package prometheus makes Prometheus metrics of informers: the state of each informer, the
-// progress of each watcher, and how long everything takes.
+// Package prometheus makes Prometheus metrics of informers and controllers: the state of each
+// informer, the progress of each watcher, the queue of each controller, and how long
+// everything takes.
 //
 //	var group informer.Group
 //	metrics := informerprometheus.New(group.Health)
 //	group.Observer = metrics.Observer() // before members are added
 //	prometheus.MustRegister(metrics)    // or metrics.Registry of controller-runtime
 //
-// That is all, for every informer that the group will have. This package has the same name as
-// Prometheus' own: rename one of the two in your import. If your informers are in no group,
-// give [New] a function that calls Health of each informer, and set Options.Observer. If you
-// have another Observer, join the two with [informer.Tee].
+// That is all, for every informer and controller that the group will have. This package has
+// the same name as Prometheus' own: rename one of the two in your import. If your informers
+// are in no group, give [New] a function that calls Health of each informer, and set
+// Options.Observer. If you have another Observer, join the two with [informer.Tee].
 //
 // # The metrics
 //
-// README.md lists all metrics. Their names begin with informer_, and those of watchers with
-// informer_watcher_.
+// README.md lists all metrics. Their names begin with informer_, those of watchers with
+// informer_watcher_, and those of controllers of package enqueue with informer_reconcile_.
 //
 // Health provides the gauges, such as informer_synced,
 // informer_last_progress_timestamp_seconds and informer_watcher_oldest_waiting_seconds, and
 // the counts of the events that watchers were told. They are read when Prometheus scrapes, and
 // cost nothing in between. The Observer counts events, attempts on the store, lists and
-// watches. It also measures how long these and the calls of watchers take.
+// watches, and the calls of reconcile. It also measures how long these and the calls of
+// watchers take.
 //
 // [Workqueues] are the metrics of client-go's workqueues, for programs without
 // controller-runtime.
@@ -28,25 +30,27 @@
 // # Labels
 //
 // Labels are the names of informers and watchers, as given in Options.Name and
-// WatcherOptions.Name, and a few labels with a fixed set of values. No label comes from an
-// object. You choose the names, and each name is a separate series, so do not put anything
-// into them that grows with objects or with users. Watchers without a name are numbered, as in
-// "WatcherFunc-1". Name the watchers that come and go, because otherwise each of them makes
-// new series.
+// WatcherOptions.Name, and a few labels with a fixed set of values. The label of a controller
+// is queue, its enqueue.Options.Name, because client-go's metrics of its workqueue have the
+// same name. No label comes from an object, and none from a key. You choose the names, and
+// each name is a separate series, so do not put anything into them that grows with objects or
+// with users. Watchers without a name are numbered, as in "WatcherFunc-1". Name the watchers
+// that come and go, because otherwise each of them makes new series.
 //
-// Informers, or watchers, that have the same name share one series. Their counts are added up.
-// Of everything else the worst is shown: the oldest time, the lowest resourceVersion, the
-// greatest age, and synced only if all are. If a value is not known for one of them, it is not
-// shown at all. When one of them goes, its counts go with it, which Prometheus takes for a
-// restart. Invalid UTF-8 is shown as U+FFFD.
+// Informers, watchers or controllers that have the same name share one series. Their counts
+// are added up. Of everything else the worst is shown: the oldest time, the lowest
+// resourceVersion, the greatest age, and synced only if all are. If a value is not known for
+// one of them, it is not shown at all. When one of them goes, its counts go with it, which
+// Prometheus takes for a restart. Invalid UTF-8 is shown as U+FFFD.
 //
 // # When series are removed
 //
-// A stopped informer is shown while it is a member of the group. When an informer or a watcher
-// has gone, its series are removed at the next scrape. Even without scrapes the number of
-// series stays bounded, at twice the number of informers and watchers and some more: beyond
-// that, the Observer calls Health itself and removes the series that are no longer needed. If
-// a call of a removed watcher returns after that, its series come back until the next scrape.
+// A stopped informer or controller is shown while it is a member of the group. When an
+// informer, a watcher or a controller has gone, its series are removed at the next scrape.
+// Even without scrapes the number of series stays bounded, at twice the number of informers,
+// watchers and controllers and some more: beyond that, the Observer calls Health itself and
+// removes the series that are no longer needed. If a call of a removed watcher returns after
+// that, its series come back until the next scrape.
 //
 // # What it costs
 //

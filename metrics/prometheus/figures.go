@@ -11,14 +11,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// These are the labels of every metric of an informer, and of a watcher.
+// These are the labels of every metric of an informer, of a watcher, and of a controller. A
+// controller is named by its queue, as in the metrics of client-go's workqueues.
 var (
 	informerLabels = []string{"informer"}
 	watcherLabels  = []string{"informer", "watcher"}
+	queueLabels    = []string{"queue"}
 )
 
-// figure is a metric that is read from the Health of an informer, or from the stats of a
-// watcher.
+// figure is a metric that is read from the Health of an informer or a controller, or from the
+// stats of a watcher.
 type figure[S any] struct {
 	desc *prom.Desc
 	kind prom.ValueType
@@ -26,8 +28,8 @@ type figure[S any] struct {
 	of   func(*S) float64           // NaN if the value is not known; combined values are then not known either
 }
 
-// These functions combine the values of informers or watchers with the same name: counts are
-// added up, of anything else the worst is used.
+// These functions combine the values of informers, watchers or controllers with the same name:
+// counts are added up, of anything else the worst is used.
 var (
 	sum      = func(a, b float64) float64 { return a + b }
 	least    = math.Min
@@ -84,12 +86,61 @@ var watcherFigures = []figure[informer.WatcherStats]{
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Merged) }),
 }
 
+var controllerFigures = []figure[informer.Health]{
+	ofController("informer_reconcile_synced", prom.GaugeValue, "Whether everything that the controller reads has synced.",
+		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
+	ofController("informer_reconcile_stopped", prom.GaugeValue, "Whether the controller has been stopped but is still a member of its group.",
+		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
+	ofController("informer_reconcile_standby", prom.GaugeValue, "Whether the controller waits for its election.",
+		greatest, func(h *informer.Health) float64 { return flag(h.Controller.Standby) }),
+	ofController("informer_reconcile_workers", prom.GaugeValue, "How many keys can be reconciled at once.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Workers) }),
+	ofController("informer_reconcile_busy", prom.GaugeValue, "How many calls of reconcile are under way.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Busy) }),
+	ofController("informer_reconcile_longest_call_seconds", prom.GaugeValue, "How long the longest call of reconcile that is under way has taken so far; 0 if there is none.",
+		greatest, longestCall),
+	ofController("informer_reconcile_queued", prom.GaugeValue, "How many keys wait for a worker; keys that wait for a retry or for their time do not count.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Queued) }),
+	ofController("informer_reconcile_oldest_queued_seconds", prom.GaugeValue, "How long the oldest of the keys that wait for a worker has been waiting; 0 if there is none.",
+		greatest, func(h *informer.Health) float64 { return h.Controller.OldestQueued.Seconds() }),
+	ofController("informer_reconcile_failing", prom.GaugeValue, "How many keys have failed and have not succeeded since, including those that were given up.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Failing) }),
+	ofController("informer_reconcile_longest_failing_seconds", prom.GaugeValue, "For how long the key that has been failing longest has done so, even if it was given up; 0 if there is none.",
+		greatest, longestFailing),
+	ofController("informer_reconcile_last_success_timestamp_seconds", prom.GaugeValue, "When a call of reconcile last returned no error; absent if none has.",
+		least, func(h *informer.Health) float64 { return timestamp(h.Controller.LastSuccess) }),
+	ofController("informer_reconcile_deletes", prom.GaugeValue, "How many deleted objects wait until each of their keys is reconciled.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Deletes) }),
+	ofController("informer_reconcile_dropped_total", prom.CounterValue, "How many keys of deleted objects a standby has dropped because there were too many.",
+		sum, func(h *informer.Health) float64 { return float64(h.Controller.Dropped) }),
+}
+
 func ofInformer(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.Health) float64) figure[informer.Health] {
 	return figure[informer.Health]{prom.NewDesc(name, help, informerLabels, nil), kind, join, of}
 }
 
 func ofWatcher(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.WatcherStats) float64) figure[informer.WatcherStats] {
 	return figure[informer.WatcherStats]{prom.NewDesc(name, help, watcherLabels, nil), kind, join, of}
+}
+
+func ofController(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.Health) float64) figure[informer.Health] {
+	return figure[informer.Health]{prom.NewDesc(name, help, queueLabels, nil), kind, join, of}
+}
+
+// longestCall relies on the order of Calls.
+func longestCall(h *informer.Health) float64 {
+	if calls := h.Controller.Calls; len(calls) > 0 {
+		return calls[0].Took.Seconds()
+	}
+	return 0
+}
+
+// longestFailing relies on the order of Failures.
+func longestFailing(h *informer.Health) float64 {
+	if failures := h.Controller.Failures; len(failures) > 0 {
+		return failures[0].For.Seconds()
+	}
+	return 0
 }
 
 func flag(on bool) float64 {
@@ -122,7 +173,7 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// collect sends the metrics of informers, or watchers, that have the same name.
+// collect sends the metrics of informers, watchers or controllers that have the same name.
 func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
 	for _, f := range figures {
 		value := f.of(all[0])
@@ -135,18 +186,24 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population holds the informers and watchers that exist at one moment, by their labels.
+// population holds the informers, watchers and controllers that exist at one moment, by their
+// labels.
 type population struct {
-	informers map[string][]*informer.Health
-	watchers  map[watcherName][]*informer.WatcherStats
+	informers   map[string][]*informer.Health
+	watchers    map[watcherName][]*informer.WatcherStats
+	controllers map[string][]*informer.Health
 }
 
 type watcherName struct{ informer, watcher string }
 
 func populationOf(health map[string]informer.Health) population {
-	p := population{map[string][]*informer.Health{}, map[watcherName][]*informer.WatcherStats{}}
+	p := population{map[string][]*informer.Health{}, map[watcherName][]*informer.WatcherStats{}, map[string][]*informer.Health{}}
 	for _, h := range health {
 		name := label(h.Name)
+		if h.Controller != nil {
+			p.controllers[name] = append(p.controllers[name], &h)
+			continue
+		}
 		p.informers[name] = append(p.informers[name], &h)
 		for i := range h.Watchers {
 			s := &h.Watchers[i].WatcherStats

@@ -6,17 +6,18 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Metrics are the metrics of a program's informers, as a Prometheus collector. At each scrape
-// it reads the present state from Health. Its Observer counts what happens in between. It is
-// made by [New], and must not be copied. Its methods may be called from any goroutine.
+// Metrics are the metrics of a program's informers and controllers, as a Prometheus collector.
+// At each scrape it reads the present state from Health. Its Observer counts what happens in
+// between. It is made by [New], and must not be copied. Its methods may be called from any
+// goroutine.
 type Metrics struct {
 	health func() map[string]informer.Health
 	series *series
 }
 
-// New returns the metrics of the informers whose Health the function health returns. It may be
-// the method Health of an [informer.Group]. The keys of the returned map are ignored: series
-// are named by Health.Name.
+// New returns the metrics of the informers and controllers whose Health the function health
+// returns. It may be the method Health of an [informer.Group]. The keys of the returned map are
+// ignored: series are named by Health.Name.
 //
 // health is called once for each scrape, and now and then by the functions of the Observer
 // when watchers come and go. It may be called from any goroutine, also several times at once,
@@ -31,20 +32,22 @@ func New(health func() map[string]informer.Health) *Metrics {
 }
 
 // Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it
-// with another. An informer without it has only the metrics that come from Health. If an
-// informer has it, but is missing from the result of the function given to New, its counts are
-// lost at each scrape.
+// with another. For a controller in no group, its Reconciled is for enqueue.Options.Reconciled.
+// An informer or controller without it has only the metrics that come from Health. If an
+// informer or controller has it, but is missing from the result of the function given to New,
+// its counts are lost at each scrape.
 //
 // All Observers that a Metrics returns feed the same counters, so an informer that is given
 // two of them is counted twice. Observer does not block. The functions of the Observer do not
 // block either, and allocate only when they see a name for the first time.
 func (m *Metrics) Observer() *informer.Observer {
 	return &informer.Observer{
-		List:    m.series.list,
-		Watch:   m.series.watch,
-		Store:   m.series.store,
-		Apply:   m.series.apply,
-		Handled: m.series.handled,
+		List:       m.series.list,
+		Watch:      m.series.watch,
+		Store:      m.series.store,
+		Apply:      m.series.apply,
+		Handled:    m.series.handled,
+		Reconciled: m.series.reconciled,
 	}
 }
 
@@ -57,13 +60,16 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	for _, f := range watcherFigures {
 		ch <- f.desc
 	}
+	for _, f := range controllerFigures {
+		ch <- f.desc
+	}
 	for _, v := range m.series.vectors.all() {
 		v.Describe(ch)
 	}
 }
 
-// Collect removes the series of informers and watchers that are gone, and then sends all
-// metrics. A registry calls it at each scrape. It blocks only while ch does, and holds up no
+// Collect removes the series of informers, watchers and controllers that are gone, and then
+// sends all metrics. A registry calls it at each scrape. It blocks only while ch does, and holds up no
 // informer meanwhile.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	mark := m.series.mark()
@@ -75,6 +81,9 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	}
 	for name, all := range now.watchers {
 		collect(ch, watcherFigures, all, name.informer, name.watcher)
+	}
+	for name, all := range now.controllers {
+		collect(ch, controllerFigures, all, name)
 	}
 	for _, metric := range m.series.metrics() {
 		ch <- metric

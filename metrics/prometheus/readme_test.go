@@ -22,8 +22,9 @@ func full() []prom.Collector {
 	m := fixed(informer.Health{
 		Name: "i", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
-	})
+	}, informer.Health{Name: "q", Controller: &informer.ControllerHealth{LastSuccess: now}})
 	o := m.Observer()
+	o.Reconciled(informer.ReconciledInfo{Controller: "q"})
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
 	o.Store(informer.StoreInfo{Informer: "i", Op: "get"})
 	w := prometheus.NewWorkqueues()
@@ -81,7 +82,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 33+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 33+15+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }
@@ -110,6 +111,7 @@ func TestBucketsReachFarEnough(t *testing.T) {
 	}
 	want["informer_list_duration_seconds"] = "0.01…81.92/14"
 	want["informer_watch_duration_seconds"] = "1…1024/11"
+	want["informer_reconcile_duration_seconds"] = "0.0001…419.43/12"
 	want["workqueue_queue_duration_seconds"] = "0.0001…419.43/12"
 	want["workqueue_work_duration_seconds"] = "0.0001…419.43/12"
 	got := map[string]string{}
