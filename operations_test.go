@@ -67,11 +67,12 @@ func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 	}
 }
 
-// pageStates returns the states of informers and of watchers, sorted: the constants that the
-// functions informerState and watcherState return, in whatever package they are.
+// pageStates returns the states of informers, watchers and controllers, sorted: the constants that
+// the functions informerState, watcherState and controllerState return, in whatever package they
+// are.
 func pageStates(t *testing.T) (states []string) {
 	t.Helper()
-	found := map[string]int{}
+	found := map[string]int{"informerState": 0, "watcherState": 0, "controllerState": 0}
 	for _, files := range moduleFiles(t) {
 		for _, name := range files {
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
@@ -79,15 +80,19 @@ func pageStates(t *testing.T) (states []string) {
 				t.Fatal(err)
 			}
 			for _, decl := range file.Decls {
-				if f, ok := decl.(*ast.FuncDecl); ok && (f.Name.Name == "informerState" || f.Name.Name == "watcherState") {
-					found[f.Name.Name]++
-					states = append(states, returned(t, f)...)
+				if f, ok := decl.(*ast.FuncDecl); ok {
+					if n, names := found[f.Name.Name]; names {
+						found[f.Name.Name] = n + 1
+						states = append(states, returned(t, f)...)
+					}
 				}
 			}
 		}
 	}
-	if found["informerState"] != 1 || found["watcherState"] != 1 {
-		t.Fatalf("found the functions that name states so often: %v", found)
+	for name, n := range found {
+		if n != 1 {
+			t.Fatalf("found %s %d times", name, n)
+		}
 	}
 	slices.Sort(states)
 	return states

@@ -2,7 +2,6 @@ package debug
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/customcacheinformer/informer"
@@ -25,6 +24,8 @@ type controllerView struct {
 	Health    *informer.ControllerHealth `json:"health"`
 	Calls     []callView                 `json:"calls"`
 	Failures  []failureView              `json:"failures"`
+
+	hung, failing bool // whether a call, or a key, needs attention
 }
 
 // callView is a call of reconcile that is under way.
@@ -50,7 +51,8 @@ type failureView struct {
 func newControllerView(name string, h informer.Health) controllerView {
 	v := controllerView{Name: name, Health: h.Controller, Calls: []callView{}, Failures: []failureView{}}
 	for _, c := range h.Controller.Calls {
-		v.Calls = append(v.Calls, callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, took: c.Took})
+		shown := callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, took: c.Took}
+		v.Calls, v.hung = append(v.Calls, shown), v.hung || shown.Attention
 	}
 	for _, f := range h.Controller.Failures {
 		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, since: f.For}
@@ -58,15 +60,15 @@ func newControllerView(name string, h informer.Health) controllerView {
 		if f.Err != nil {
 			shown.Error = f.Err.Error()
 		}
-		v.Failures = append(v.Failures, shown)
+		v.Failures, v.failing = append(v.Failures, shown), v.failing || shown.Attention
 	}
-	v.State, v.Attention = v.state(h)
+	v.State, v.Attention = controllerState(h, v)
 	return v
 }
 
-// state returns the state of a controller, and whether a person should look at the controller.
-// docs/operations.md explains each state.
-func (c controllerView) state(h informer.Health) (state string, attention bool) {
+// controllerState returns the state of a controller c, and whether a person should look at the
+// controller. docs/operations.md explains each state.
+func controllerState(h informer.Health, c controllerView) (state string, attention bool) {
 	switch {
 	case h.Stopped:
 		return "stopped", true
@@ -74,11 +76,11 @@ func (c controllerView) state(h informer.Health) (state string, attention bool) 
 		return "not started", false
 	case !h.Synced:
 		return "syncing", false
-	case slices.ContainsFunc(c.Calls, func(call callView) bool { return call.Attention }):
+	case c.hung:
 		return "hung", true
 	case c.Health.OldestQueued >= behindQueue:
 		return "behind", true
-	case slices.ContainsFunc(c.Failures, func(f failureView) bool { return f.Attention }):
+	case c.failing:
 		return "failing", true
 	case c.Health.Standby:
 		return "standby", false

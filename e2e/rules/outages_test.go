@@ -232,6 +232,76 @@ var outages = []struct {
 		almost: "InformerWatcherFailing",
 		series: map[string]string{`informer_watcher_retried_total`: "0+1000x240"},
 	},
+
+	{
+		name: "a key cannot be reconciled",
+		series: map[string]string{
+			`informer_reconcile_longest_failing_seconds`:  "40x59 0+30x180",
+			`informer_reconcile_total{outcome="error"}`:   "0+1x59 60+2x180",
+			`informer_reconcile_total{outcome="success"}`: "0+15x240",
+		},
+		want: want{"InformerReconcileFailing": 61*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a key cannot be reconciled for just less than an hour",
+		almost: "InformerReconcileFailing",
+		series: map[string]string{`informer_reconcile_longest_failing_seconds`: "40x59 0+30x120 40x59"},
+	},
+	{
+		name: "the only worker hangs",
+		series: map[string]string{
+			`informer_reconcile_workers`:                        "1x240",
+			`informer_reconcile_longest_call_seconds`:           "2x59 0+30x180",
+			`informer_reconcile_queued`:                         "50x59 51+1x180",
+			`informer_reconcile_oldest_queued_seconds`:          "20x59 20+30x180",
+			`informer_reconcile_last_success_timestamp_seconds`: "0+30x59 1770x180",
+			`informer_reconcile_total{outcome="success"}`:       "0+15x59 885x180",
+		},
+		want: want{"InformerReconcileHung": 10*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a call takes nine minutes",
+		almost: "InformerReconcileHung",
+		series: map[string]string{`informer_reconcile_longest_call_seconds`: "2x59 0+30x18 2x161"},
+	},
+	{
+		name:   "each call takes just less than ten minutes",
+		almost: "InformerReconcileHung",
+		series: map[string]string{`informer_reconcile_longest_call_seconds`: "2x59 " + strings.Repeat("0+30x19 ", 9)},
+	},
+	{
+		name: "more keys come than are reconciled",
+		series: map[string]string{
+			`informer_reconcile_queued`:                "50x59 50+10x180",
+			`informer_reconcile_oldest_queued_seconds`: "20x59 20+15x180",
+		},
+		want: want{"InformerReconcileBehind": 34*time.Minute + 30*time.Second},
+	},
+	{
+		name: "all keys are in the queue all the time",
+		series: map[string]string{
+			`informer_reconcile_queued`:                "50x59 " + strings.Repeat("2000 1990 2005 1995 ", 46),
+			`informer_reconcile_oldest_queued_seconds`: "20x59 20+30x40 1220x139",
+		},
+		want: want{"InformerReconcileBehind": 25 * time.Minute},
+	},
+	{
+		name:   "a hundred thousand keys come at once, and a second time",
+		almost: "InformerReconcileBehind",
+		series: map[string]string{
+			`informer_reconcile_queued`:                "50x59 100000-1500x40 99000-1500x65 50x73",
+			`informer_reconcile_oldest_queued_seconds`: "20x59 0+30x106 20x73",
+		},
+	},
+	{
+		name:   "many keys wait on standby",
+		almost: "InformerReconcileBehind",
+		series: map[string]string{
+			`informer_reconcile_standby`:               "1x240",
+			`informer_reconcile_queued`:                "0+100x240",
+			`informer_reconcile_oldest_queued_seconds`: "0x240",
+		},
+	},
 }
 
 func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
@@ -259,12 +329,16 @@ func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
 
 func checkTexts(t *testing.T, annotations map[string]string, f firing) {
 	t.Helper()
-	if f.labels["informer"] != "pod" || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
+	name := "pod"
+	if f.labels["queue"] != "" {
+		name = "website"
+	}
+	if f.labels["informer"]+f.labels["queue"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
 		t.Errorf("it fires for %v, which is healthy", f.labels)
 	}
 	for kind, text := range annotations {
 		text = expand(t, text, f)
-		if !strings.Contains(text, "pod") || !strings.Contains(text, f.labels["watcher"]) || strings.ContainsAny(text, "{}$<>") {
+		if !strings.Contains(text, name) || !strings.Contains(text, f.labels["watcher"]) || strings.ContainsAny(text, "{}$<>") {
 			t.Errorf("the %s reads %q", kind, text)
 		}
 		t.Logf("%s: %s", kind, text)

@@ -152,8 +152,8 @@ func newEngine(t *testing.T) *promql.Engine {
 	return engine
 }
 
-// healthy holds the series of informers and watchers without problems. Their queues are never
-// empty, and some events are retried.
+// healthy holds the series of informers, watchers and controllers without problems. Their queues
+// are never empty, and some events are retried, as are some keys.
 var healthy = map[string]string{
 	`informer_synced`:                           "1x240",
 	`informer_watching`:                         "1x240",
@@ -182,22 +182,43 @@ var healthy = map[string]string{
 	`informer_watcher_merged_total`:             "0+10x240",
 	`informer_watcher_handling_seconds_sum`:     "0+25x240",
 	`informer_watcher_handling_seconds_count`:   "0+100x240",
+
+	`informer_reconcile_synced`:                         "1x240",
+	`informer_reconcile_stopped`:                        "0x240",
+	`informer_reconcile_standby`:                        "0x240",
+	`informer_reconcile_workers`:                        "2x240",
+	`informer_reconcile_busy`:                           "1x240",
+	`informer_reconcile_longest_call_seconds`:           "2x240",
+	`informer_reconcile_queued`:                         "50x240",
+	`informer_reconcile_oldest_queued_seconds`:          "20x240",
+	`informer_reconcile_failing`:                        "3x240",
+	`informer_reconcile_longest_failing_seconds`:        "40x240",
+	`informer_reconcile_last_success_timestamp_seconds`: "0+30x240",
+	`informer_reconcile_deletes`:                        "4x240",
+	`informer_reconcile_dropped_total`:                  "0x240",
+	`informer_reconcile_total{outcome="success"}`:       "0+15x240",
+	`informer_reconcile_total{outcome="error"}`:         "0+1x240",
 }
 
-// program returns the series of a program with two informers. The informer pod, with its
-// watcher queue, has the faults; the other is healthy.
+// program returns the series of a program with two informers and two controllers. The informer
+// pod, with its watcher queue, and the controller website have the faults; the others are healthy.
 func program(faults map[string]string) map[string]string {
 	all := map[string]string{}
-	for informer, watcher := range map[string]string{"pod": "queue", "node": "log"} {
+	for informer, names := range map[string]struct{ watcher, queue string }{"pod": {"queue", "website"}, "node": {"log", "drain"}} {
 		series := maps.Clone(healthy)
 		if informer == "pod" {
 			maps.Copy(series, faults)
 		}
 		for name, values := range series {
 			name, own, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
-			more := []string{`job="operator"`, `instance="operator-0"`, `informer="` + informer + `"`}
-			if strings.HasPrefix(name, "informer_watcher_") {
-				more = append(more, `watcher="`+watcher+`"`)
+			more := []string{`job="operator"`, `instance="operator-0"`}
+			switch {
+			case strings.HasPrefix(name, "informer_reconcile_"):
+				more = append(more, `queue="`+names.queue+`"`)
+			case strings.HasPrefix(name, "informer_watcher_"):
+				more = append(more, `informer="`+informer+`"`, `watcher="`+names.watcher+`"`)
+			default:
+				more = append(more, `informer="`+informer+`"`)
 			}
 			if own != "" {
 				more = append(more, own)
