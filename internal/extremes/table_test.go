@@ -53,7 +53,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		maps.Copy(trials, part)
 	}
 	const (
-		figure = "a figure that the informer sets and users read"
+		figure = "a figure that the library sets and users read"
 		api    = "a part of an API object, which the informer only passes on"
 		asks   = "the informer chooses it"
 		theirs = "the reflector is the informer's own"
@@ -61,6 +61,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 	extremes.Run(t, extremes.Table{Trials: trials, Untried: map[string]string{
 		"enqueue.Error.":               figure,
 		"informer.ApplyInfo.":          figure,
+		"informer.ControllerHealth.":   figure,
 		"informer.Event.":              figure,
 		"informer.EventError.":         figure,
 		"informer.HandledInfo.":        figure,
@@ -69,6 +70,9 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.ListInfo.":           figure,
 		"informer.MergedInfo.":         figure,
 		"informer.PanicError.":         figure,
+		"informer.ReconcileCall.":      figure,
+		"informer.ReconcileFailure.":   figure,
+		"informer.ReconciledInfo.":     figure,
 		"informer.StoreError.":         figure,
 		"informer.StoreInfo.":          figure,
 		"informer.UndeliveredInfo.":    figure,

@@ -24,15 +24,6 @@ func newHistory() *history {
 	return &history{objects: map[string]informer.AnyObject{}, graves: map[string]informer.AnyObject{}}
 }
 
-// at returns the history after that many steps.
-func at(step int) *history {
-	h := newHistory()
-	for h.step < step {
-		h.next()
-	}
-	return h
-}
-
 // bookmark returns the store's bookmark after the current step.
 func (h *history) bookmark() string {
 	if h.step == 0 {

@@ -63,6 +63,15 @@ func wait(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
+// at returns the history after that many steps.
+func at(step int) *history {
+	h := newHistory()
+	for h.step < step {
+		h.next()
+	}
+	return h
+}
+
 // writeUntilKilled is a process that continues the history of a file. Its arguments are the
 // path, the durability, the current step, the least number of further steps, and the time from
 // the beginning of the last of them until it kills itself. It prints when it begins a step,
