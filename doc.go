@@ -54,9 +54,9 @@
 //     of an event is the New of the event before it. (It is an equal object if the store does
 //     not return the very object that it was given.) A watcher that joins delays no other part
 //     of the informer, also if the store is slow to list. Watchers that join at the same time
-//     share readings of the store. Readings take at most a tenth of the time, so that a storm
-//     of joins does not keep the store from taking changes. A reading that hangs holds up
-//     other joins for a few seconds at most.
+//     share readings of the store. While the store takes changes, a pause follows each
+//     reading, nine times as long and at most 100 ms, so that a storm of joins does not keep
+//     the store from them. A reading that hangs holds up other joins for a few seconds at most.
 //
 //  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object
 //     of its initial state. A call that returned an error counts, and so does one that panicked

@@ -94,7 +94,6 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 		name:      opts.Name,
 		log:       eventlog.New(countEvents[T]),
 		scan:      index.NewScan(store),
-		pages:     index.NewPages(index.NewScan(store)),
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
 		Stopwatch: s,
@@ -107,6 +106,7 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 	if durable, ok := store.(Durable); ok {
 		p.tombstones = tombstone.New(durable)
 	}
+	p.pages = index.NewPages(p.scan, func() (done, begun int64) { return p.log.End(), p.begun.Load() })
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
 	return p

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// share is the part of the time in which Pages reads the store: one part in share. While
-	// a read is under way, a write may have to wait for the store's lock.
+	// share is the part of the time in which Pages reads a store that is written: one part in
+	// share. While a read is under way, a write may have to wait for the store's lock.
 	share = 10
 	// longestRest is how long Pages waits between two reads at most.
 	longestRest = 100 * time.Millisecond
@@ -21,11 +21,12 @@ const (
 
 // Pages reads pages of a store for any number of readers that come at the same time, such as
 // watchers that join. Readers that wait for the same page share one read. Reads come one
-// after the other, with rests in between, so that a storm of readers leaves most of the time
-// to the writer of the store. It must not be copied.
+// after the other. While the store is written, they come with rests in between, so that a storm
+// of readers leaves most of the time to the writer. It must not be copied.
 type Pages struct {
-	scan Scan
-	turn chan struct{} // holds a token while nobody reads or rests
+	scan   Scan
+	writes func() (done, begun int64)
+	turn   chan struct{} // holds a token while nobody reads or rests
 
 	mu      sync.Mutex       // protects the rest
 	waiting map[string]*page // by the key before the page; these reads have not begun
@@ -34,19 +35,22 @@ type Pages struct {
 
 // page is the result of a read. It is set when done is closed.
 type page struct {
-	begun time.Time // protected by Pages.mu
-	done  chan struct{}
-	objs  []any
-	last  string
-	err   error
+	readers int       // that wait for it; protected by Pages.mu
+	begun   time.Time // protected by Pages.mu
+
+	done chan struct{}
+	objs []any
+	last string
+	err  error
 	// stopped says that the ctx of the reader that read has ended, which says nothing to the
 	// readers that share the page.
 	stopped bool
 }
 
-// NewPages returns a Pages over scan.
-func NewPages(scan Scan) *Pages {
-	p := &Pages{scan: scan, turn: make(chan struct{}, 1), waiting: map[string]*page{}}
+// NewPages returns a Pages over scan. It calls writes from any goroutine. writes returns how many
+// writes of the store have ended, and how many have begun.
+func NewPages(scan Scan, writes func() (done, begun int64)) *Pages {
+	p := &Pages{scan: scan, writes: writes, turn: make(chan struct{}, 1), waiting: map[string]*page{}}
 	p.turn <- struct{}{}
 	return p
 }
@@ -88,6 +92,7 @@ func (p *Pages) await(ctx context.Context, gone <-chan struct{}, after string) (
 			}
 			impatient.Reset(patience)
 		case <-gone:
+			p.leave(after, pg)
 			return nil, context.Canceled
 		}
 	}
@@ -102,7 +107,18 @@ func (p *Pages) join(after string) *page {
 		pg = &page{done: make(chan struct{})}
 		p.waiting[after] = pg
 	}
+	pg.readers++
 	return pg
+}
+
+// leave notes that a reader no longer waits for a page. If nobody waits for it, nobody will read
+// it.
+func (p *Pages) leave(after string, pg *page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pg.readers--; pg.readers == 0 && p.waiting[after] == pg {
+		delete(p.waiting, after)
+	}
 }
 
 // rest waits until the next read may begin, until pg is read, or until gone is closed.
@@ -127,9 +143,13 @@ func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	if !p.begin(ctx, after, pg) {
 		return false
 	}
+	done, _ := p.writes()
 	pg.objs, pg.last, pg.err = p.scan.Page(ctx, after)
 	pg.stopped = pg.err != nil && ctx.Err() != nil
 	close(pg.done)
+	if _, begun := p.writes(); begun <= done {
+		return true // the read was in the way of no write
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()

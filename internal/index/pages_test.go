@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,12 +18,21 @@ type slowStore struct {
 	mu     sync.Mutex
 	takes  []time.Duration // by read; the last one is for all further reads; negative: until ctx ends
 	err    error
+	quiet  bool // nothing is written
 	begun  []time.Time
 	within int // reads that are under way
 	most   int
 }
 
 func newSlow(takes ...time.Duration) *slowStore { return &slowStore{Store: newPlain(), takes: takes} }
+
+// writes says that a write has begun, unless the store is quiet.
+func (s *slowStore) writes() (done, begun int64) {
+	if s.quiet {
+		return 1, 1
+	}
+	return 1, 2
+}
 
 // nameAfter returns the name of the object on the page after a key.
 func nameAfter(after string) string {
@@ -70,7 +80,7 @@ func readOnce(t *testing.T, p *Pages, after string) {
 func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(10 * time.Millisecond)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() {
@@ -88,7 +98,7 @@ func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 func TestPagesAfterDifferentKeysAreDifferentReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(0)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() { readOnce(t, p, []string{"", "default/n"}[n%2]) })
@@ -109,7 +119,7 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSlow(takes)
-			p := NewPages(NewScan(s))
+			p := NewPages(NewScan(s), s.writes)
 			for range 3 {
 				readOnce(t, p, "")
 			}
@@ -127,10 +137,50 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 	}
 }
 
+func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow(time.Millisecond)
+		s.quiet = true
+		p := NewPages(NewScan(s), s.writes)
+		called := time.Now()
+		for range 100 {
+			readOnce(t, p, "")
+		}
+		if took := time.Since(called); took != 100*time.Millisecond {
+			t.Errorf("100 reads of 1ms took %v", took)
+		}
+	})
+}
+
+func TestAPageForWhichNobodyWaitsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow(time.Second/2, 0)
+		p := NewPages(NewScan(s), s.writes)
+		var readers sync.WaitGroup
+		readers.Go(func() { readOnce(t, p, "") })
+		synctest.Wait() // the others wait for their turn
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range 10 {
+			after := fmt.Sprint("default/", n%9)
+			readers.Go(func() { _, _, _ = p.Next(ctx, ctx.Done(), after) })
+		}
+		readers.Go(func() { readOnce(t, p, "default/0") })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		p.mu.Lock()
+		if len(p.waiting) != 1 || p.waiting["default/0"] == nil {
+			t.Errorf("%d pages wait, also for readers that have gone", len(p.waiting))
+		}
+		p.mu.Unlock()
+		readers.Wait()
+	})
+}
+
 func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(-1, 0)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		ctx, cancel := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		readers.Go(func() {
@@ -158,7 +208,7 @@ func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 func TestAReaderLeavesASharedReadThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait() // the others come during the first read, and share the second
@@ -182,7 +232,7 @@ func TestAReaderLeavesASharedReadThatHangs(t *testing.T) {
 func TestAReaderThatIsStoppedTakesNoOtherWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait()
@@ -205,7 +255,7 @@ func TestAReaderThatIsStoppedTakesNoOtherWithIt(t *testing.T) {
 func TestAReaderNeedNotWaitForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Hour)
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait()
@@ -226,7 +276,7 @@ func TestReadersShareAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond)
 		s.err = errors.New("locked")
-		p := NewPages(NewScan(s))
+		p := NewPages(NewScan(s), s.writes)
 		var readers sync.WaitGroup
 		for range 10 {
 			readers.Go(func() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // Tests with stores that are read in pages.
@@ -255,6 +256,34 @@ func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 		paged.fail.Store(false)
 		sleepBubble(time.Minute)
 		checkView(t, r, src)
+	})
+}
+
+func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
+	eachPaged(t, 5, func(t *testing.T, paged *pagedStore, store cache.Store) {
+		src := informertest.NewSource(numbered(50)...)
+		inf := newInformer(t, src, options{Store: store})
+		informertest.Run(t, inf)
+		paged.turn = func(string) { time.Sleep(time.Millisecond) }
+		join := func() (took, reading time.Duration) {
+			begun, before := time.Now(), paged.pages.Load()
+			<-addWatcher(t, inf, &recorder{}, informer.WatcherOptions{}).Synced()
+			return time.Since(begun), time.Duration(paged.pages.Load()-before) * time.Millisecond
+		}
+		if took, reading := join(); took != reading || reading < 10*time.Millisecond {
+			t.Errorf("nobody writes: the join took %v, of which %v to read", took, reading)
+		}
+		joined := make(chan struct{})
+		go func() {
+			defer close(joined)
+			if took, reading := join(); took < 5*reading {
+				t.Errorf("while the store is written, the join took %v, of which %v to read", took, reading)
+			}
+		}()
+		for n := 0; !channel.Closed(joined); n++ {
+			src.Apply(object("o000", fmt.Sprint(n)))
+			time.Sleep(time.Millisecond / 2)
+		}
 	})
 }
 
