@@ -38,6 +38,8 @@ func (w *world) methods(c callback) []method {
 		{"ResourceEventHandlerRegistration", reflect.ValueOf(first.handle)},
 		{"Indexer", reflect.ValueOf(first.shared.GetIndexer())},
 		{"enqueue.Queue", reflect.ValueOf(onlyQueue{w.queue})},
+		{"enqueue.Controller", reflect.ValueOf(w.controllers[0])},
+		{"enqueue.Source", reflect.ValueOf(enqueue.For(first.inf))},
 		{"Registration", reflect.ValueOf(c.reg)},
 	} {
 		for m, f := range receiver.value.Methods() {
@@ -58,6 +60,13 @@ func ends(m method) int {
 		return 1
 	}
 	return 0
+}
+
+// parts returns the type and the name of a method, from a name such as enqueue.Queue.Add.
+func parts(method string) (of, name string) {
+	plain, _, _ := strings.Cut(method, "(")
+	dot := strings.LastIndex(plain, ".")
+	return method[:dot], method[dot+1:]
 }
 
 // overloads returns a method once for each list of arguments.
@@ -90,7 +99,7 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 	case reflect.TypeFor[context.Context](), reflect.TypeFor[<-chan struct{}]():
 		return map[string]reflect.Value{"": reflect.Zero(of)} // do makes it
 	case reflect.TypeFor[string]():
-		switch _, name, _ := strings.Cut(method, "."); name {
+		switch _, name := parts(method); name {
 		case "WaitForResourceVersion":
 			return one(first.src.ResourceVersion())
 		case "ByIndex", "Index", "IndexKeys", "ListIndexFuncValues":
@@ -113,14 +122,20 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 			w.t.Fatal(err)
 		}
 		members := map[string]reflect.Value{"new": reflect.ValueOf(fresh)}
-		for _, s := range w.members {
-			if c.of == s {
-				members["own"] = reflect.ValueOf(s.inf)
+		own := c.own
+		if c.of != nil {
+			own = c.of.inf
+		}
+		for _, m := range []informer.Member{w.members[0].inf, w.members[1].inf, w.controllers[0], w.controllers[1]} {
+			if m == own {
+				members["own"] = reflect.ValueOf(m)
 			} else {
-				members[s.inf.Health().Name] = reflect.ValueOf(s.inf)
+				members[m.Health().Name] = reflect.ValueOf(m)
 			}
 		}
 		return members
+	case reflect.TypeFor[*informer.Observer]():
+		return one(&informer.Observer{})
 	case reflect.TypeFor[cache.ResourceEventHandler]():
 		return one(cache.ResourceEventHandlerFuncs{})
 	case reflect.TypeFor[cache.ResourceEventHandlerRegistration]():
@@ -176,7 +191,7 @@ func (m method) do(ctx context.Context) error {
 
 // documented reports whether a method may return err in a callback.
 func (w *world) documented(m method, err error) bool {
-	_, name, _ := strings.Cut(m.name, ".")
+	_, name := parts(m.name)
 	var late *informer.SyncError
 	switch stopped := w.members[0].inf.Health().Stopped; {
 	case err == nil:
@@ -187,7 +202,7 @@ func (w *world) documented(m method, err error) bool {
 		return errors.As(err, &late)
 	case name == "Ready":
 		return true
-	case name == "Add(own)", name == "Add(first)", name == "Add(second)":
+	case name == "Add(own)", name == "Add(first)", name == "Add(second)", name == "Add(controller)", name == "Add(other controller)":
 		return strings.Contains(err.Error(), "is already a member") || stopped && errors.Is(err, informer.ErrStopped)
 	case name == "Remove(new)":
 		return strings.Contains(err.Error(), "is not a member")

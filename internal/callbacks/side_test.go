@@ -70,7 +70,7 @@ func (s *side) watch() {
 			if e.Origin == informer.OriginInitial {
 				kind += " of the initial state"
 			}
-			s.world.in(callback{"ResourceWatcher." + kind + suffix, ctx, s, *reg})
+			s.world.in(callback{name: "ResourceWatcher." + kind + suffix, ctx: ctx, of: s, reg: *reg})
 			if e.Object().Data["value"] == "bad" {
 				return errOnce
 			}
@@ -78,7 +78,7 @@ func (s *side) watch() {
 		}
 	}
 	onSynced := func(suffix string, reg **informer.Registration) func(context.Context) {
-		return func(ctx context.Context) { s.world.in(callback{"WatcherOptions.OnSynced" + suffix, ctx, s, *reg}) }
+		return func(ctx context.Context) { s.world.in(callback{name: "WatcherOptions.OnSynced" + suffix, ctx: ctx, of: s, reg: *reg}) }
 	}
 	plain = s.add(watcher("", &plain), informer.WatcherOptions{OnSynced: onSynced("", &plain), ResyncPeriod: 24 * time.Hour})
 	crew = s.add(watcher(" with Workers", &crew), informer.WatcherOptions{

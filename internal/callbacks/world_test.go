@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,9 +48,11 @@ type world struct {
 	ctx     context.Context // of the program
 	group   informer.Group
 	members [2]*side
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	stuck   bool                   // a visit does not end; only live uses it
-	visit   func(*world, callback) // called at the first call of each callback during the life
+	// The callbacks of the second controller are those of the group.
+	controllers [2]*enqueue.Controller[types.NamespacedName]
+	queue       workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	stuck       bool                   // a visit does not end; only live uses it
+	visit       func(*world, callback) // called at the first call of each callback during the life
 
 	mu      sync.Mutex // protects the rest
 	living  bool
@@ -63,6 +66,7 @@ type callback struct {
 	ctx  context.Context        // that the function was given, or that of the program
 	of   *side                  // the informer that calls; nil if no informer calls
 	reg  *informer.Registration // of the watcher that is called, or of another one
+	own  informer.Member        // the controller that calls, if of is nil; nil if no controller calls
 }
 
 // in is called inside of each callback.
@@ -135,7 +139,8 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 	first.watch()
 	first.handler()
 	second.build(options{Name: "second", WatchList: informer.WatchListOff})
-	for _, m := range []informer.Member{first.inf, second.inf, failing{}} {
+	w.control()
+	for _, m := range []informer.Member{first.inf, second.inf, failing{}, w.controllers[0], w.controllers[1]} {
 		if err := w.group.Add(m); err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +151,11 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 func (w *world) errorHandler(s *side, name string) func(context.Context, error) {
 	return func(ctx context.Context, err error) {
 		c := callback{name: fmt.Sprintf("%s(%s)", name, kindOf(err)), ctx: ctx, of: s}
-		if errors.Is(err, errFailing) {
+		switch {
+		case errors.Is(err, errFailing):
 			c.of = nil
+		case errors.As(err, new(*enqueue.Error)):
+			c.of, c.own = nil, w.controllers[1]
 		}
 		w.in(c)
 	}
@@ -176,11 +184,53 @@ func (w *world) observer(s *side, prefix string) *informer.Observer {
 	o := &informer.Observer{}
 	for field, f := range reflect.ValueOf(o).Elem().Fields() {
 		f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
-			s.in(prefix + field.Name)
+			c := callback{name: prefix + field.Name, of: s}
+			if field.Name == "Reconciled" {
+				c.of, c.own = nil, w.controllers[1]
+			}
+			w.in(c)
 			return nil
 		}))
 	}
 	return o
+}
+
+// control makes the controllers. The first call of each fails.
+func (w *world) control() {
+	first, second := w.members[0], w.members[1]
+	reconcile := func(i int, name string) func(context.Context, types.NamespacedName) (time.Duration, error) {
+		calls := 0
+		return func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
+			w.in(callback{name: name, ctx: ctx, own: w.controllers[i]})
+			if calls++; calls == 1 {
+				return 0, errOnce
+			}
+			return 0, nil
+		}
+	}
+	change := func(_, _ metav1.Object) bool { first.in("enqueue.Change of a source"); return true }
+	keys := func(ctx context.Context, obj configMap) ([]types.NamespacedName, error) {
+		w.in(callback{name: "enqueue.Watches(keys)", ctx: ctx, of: first})
+		return []types.NamespacedName{keyOf(obj.Name)}, nil
+	}
+	var err error
+	w.controllers[0], err = enqueue.NewController(reconcile(0, "enqueue.NewController(reconcile)"), enqueue.Options{
+		Name: "controller",
+		ErrorHandler: func(ctx context.Context, _ error) {
+			w.in(callback{name: "enqueue.Options.ErrorHandler of a controller", ctx: ctx, own: w.controllers[0]})
+		},
+		Reconciled: func(informer.ReconciledInfo) {
+			w.in(callback{name: "enqueue.Options.Reconciled", own: w.controllers[0]})
+		},
+	}, enqueue.For(first.inf, change), enqueue.Watches(first.inf, keys))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.controllers[1], err = enqueue.NewController(reconcile(1, "enqueue.NewController(reconcile) of the other controller"),
+		enqueue.Options{Name: "other controller"}, enqueue.For(second.inf))
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // errFailing is the error of a member whose Run fails.

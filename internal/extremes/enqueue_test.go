@@ -9,17 +9,36 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/extremes"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 var enqueueTrials = map[string]extremes.Trial{
-	"enqueue.Options.Workers":               extremes.Field("max -1 min", nil, inBubble(reconcilesAtOnce)),
-	"enqueue.Options.DrainTimeout":          extremes.Field("-1 min", nil, inBubble(drainsTheQueue)),
-	"enqueue.Run(reconcile) returns again":  extremes.Number("", inBubble(reconcilesAgain)),
+	"enqueue.Options.Workers":      extremes.Field("max -1 min", nil, inBubble(reconcilesAtOnce)),
+	"enqueue.Options.DrainTimeout": extremes.Field("-1 min", nil, inBubble(drainsTheQueue)),
+	"enqueue.Options.MaxAttempts":  extremes.Field("-1 min", nil, inBubble(goesOnTrying)),
+	"enqueue.Options.StandbyDeletes": extremes.Field("-1 min", func() enqueue.Options {
+		return enqueue.Options{Elected: make(chan struct{})}
+	}, inBubble(keepsDeletesOnStandby)),
+	"enqueue.Run(reconcile) returns again": extremes.Number("", inBubble(func(t *testing.T, again time.Duration) error {
+		return reconcilesAgain(t, again, func(t *testing.T, f reconcile, during func(add func(key string))) error {
+			return reconciling(t, enqueue.Options{}, f, func(q queue) { during(q.Add) })
+		})
+	})),
+	"enqueue.NewController(reconcile) returns again": extremes.Number("", inBubble(func(t *testing.T, again time.Duration) error {
+		return reconcilesAgain(t, again, func(t *testing.T, f reconcile, during func(add func(key string))) error {
+			return controlling(t, enqueue.Options{}, f, func(src *source) {
+				n := 0
+				during(func(key string) { n++; src.Apply(object(key, fmt.Sprint(n))) })
+			})
+		})
+	})),
 	"enqueue.NewQueue().AddAfter(duration)": extremes.Number("", inBubble(addsAfter)),
 }
 
@@ -123,18 +142,93 @@ type otherContext struct {
 
 func (c otherContext) Done() <-chan struct{} { return c.done }
 
-// reconcilesAgain checks that a key comes again after a time, or at once if the time is past.
-func reconcilesAgain(t *testing.T, again time.Duration) error {
+// controlling runs a controller of the objects of a source that is empty at first. It calls during,
+// and then ends the controller. It returns the error with which the options are refused.
+func controlling(t *testing.T, opts enqueue.Options, f reconcile, during func(*source)) error {
+	src := informertest.NewSource[configMap]()
+	inf := testkit.NewInformer(t, src, options{})
+	opts.Name = "controller"
+	c, err := enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) { return f(ctx, key.Name) }, opts, enqueue.For(inf))
+	if err != nil {
+		return err
+	}
+	group := &informer.Group{}
+	if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- group.Run(ctx) }()
+	testkit.SleepBubble(time.Minute)
+	during(src)
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	return nil
+}
+
+// goesOnTrying checks that a key that fails is not given up.
+func goesOnTrying(t *testing.T, opts enqueue.Options) error {
+	calls := 0
+	opts.ErrorHandler = func(_ context.Context, err error) {
+		if failed := new(enqueue.Error); !errors.As(err, &failed) || failed.GaveUp {
+			t.Errorf("reported after %d calls: %v", calls, err)
+		}
+	}
+	return reconciling(t, opts, func(context.Context, string) (time.Duration, error) {
+		calls++
+		return 0, errors.New("always")
+	}, func(q queue) {
+		q.Add("a")
+		testkit.SleepBubble(hour)
+		if calls < 10 {
+			t.Errorf("%d calls within an hour, want more", calls)
+		}
+	})
+}
+
+// keepsDeletesOnStandby checks that a controller on standby keeps all of a few deletes.
+func keepsDeletesOnStandby(t *testing.T, opts enqueue.Options) error {
+	elected := make(chan struct{})
+	opts.Elected, opts.ErrorHandler = elected, fails(t)
 	calls := map[string]int{}
-	return reconciling(t, enqueue.Options{}, func(_ context.Context, key string) (time.Duration, error) {
+	return controlling(t, opts, func(_ context.Context, key string) (time.Duration, error) {
+		calls[key]++
+		return 0, nil
+	}, func(src *source) {
+		for _, name := range []string{"a", "b", "c"} {
+			src.Apply(object(name, "1"))
+			testkit.SleepBubble(time.Minute)
+			if _, err := src.Delete(testkit.KeyOf(name)); err != nil {
+				t.Fatal(err)
+			}
+			testkit.SleepBubble(time.Minute)
+		}
+		if len(calls) > 0 {
+			t.Errorf("calls on standby: %v", calls)
+		}
+		close(elected)
+		testkit.SleepBubble(time.Minute)
+		if fmt.Sprint(calls) != "map[a:1 b:1 c:1]" {
+			t.Errorf("the calls were %v, want one for each deleted object", calls)
+		}
+	})
+}
+
+// reconcilesAgain checks that a key comes again after a time, or at once if the time is past. run
+// calls f for the keys that during adds.
+func reconcilesAgain(t *testing.T, again time.Duration, run func(t *testing.T, f reconcile, during func(add func(key string))) error) error {
+	calls := map[string]int{}
+	return run(t, func(_ context.Context, key string) (time.Duration, error) {
 		if calls[key]++; key == "a" && calls[key] < 3 {
 			return again, nil
 		}
 		return 0, nil
-	}, func(q queue) {
-		q.Add("a")
+	}, func(add func(key string)) {
+		add("a")
 		testkit.SleepBubble(time.Minute)
-		q.Add("b")
+		add("b")
 		testkit.SleepBubble(time.Minute)
 		want := 1
 		if again < 0 {
@@ -143,8 +237,8 @@ func reconcilesAgain(t *testing.T, again time.Duration) error {
 		if calls["a"] != want || calls["b"] != 1 {
 			t.Errorf("the calls were %v, want %d for a and 1 for b", calls, want)
 		}
-		q.Add("a")
-		synctest.Wait()
+		add("a")
+		testkit.SleepBubble(time.Minute)
 		if calls["a"] != want+1 {
 			t.Errorf("%d calls after an event, want %d", calls["a"], want+1)
 		}
