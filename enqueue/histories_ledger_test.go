@@ -1,0 +1,389 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+var errInjected = errors.New("on purpose")
+
+// uidKey identifies an object, also after another one was created with its name.
+type uidKey struct {
+	key string
+	uid types.UID
+}
+
+func uidKeyOf(obj *corev1.Pod) uidKey { return uidKey{obj.Namespace + "/" + obj.Name, obj.UID} }
+
+// need is a key that a controller must reconcile.
+type need struct{ controller, key string }
+
+// fate is what became of an object that the store has had.
+type fate struct {
+	obj     *corev1.Pod // the last state that the store had
+	added   int         // the write that brought it; 0 if the store had it at the start of the process
+	deleted int         // the moment at which the store had the delete; 0 if it has none
+	done    map[need]bool
+	forgot  bool            // the store has forgotten the tombstone
+	told    map[string]bool // the watchers that were told of the object since the start of the process
+	handled map[string]bool // the watchers that have handled the delete since the start of the process
+	mapped  map[string]bool // the controllers whose function was called for the object since the start of the process
+}
+
+// ledger is a Durable that knows which deletes it has taken, and that checks, whenever it is asked
+// to forget one, that every controller and every watcher has handled it.
+type ledger struct {
+	*informertest.Durable
+	t      *testing.T
+	random *dice
+
+	mu       sync.Mutex // protects the rest
+	now      int        // the number of moments so far
+	fates    map[uidKey]*fate
+	crashed  bool
+	calm     bool // no operation fails
+	writes   int  // since the start of the process
+	lose     int  // how many writes a crash undoes
+	crashAt  int  // the write with which the process crashes; 0 for none
+	removed  map[string]bool
+	last     map[need]bool // for each key that was reconciled since the start: whether the last call was good
+	underWay map[need]int
+
+	deletes, exempt, kept int // in all processes
+}
+
+func newLedger(t *testing.T, random *dice) *ledger {
+	return &ledger{Durable: informertest.NewDurable(), t: t, random: random}
+}
+
+// needs returns the keys that must be reconciled because of the delete of f.
+func (l *ledger) needs(f *fate) (all []need) {
+	for _, c := range controllersOf {
+		if l.removed[c.name] {
+			continue
+		}
+		for _, from := range c.sources {
+			switch from {
+			case "For":
+				all = append(all, need{c.name, f.obj.Name})
+			case "Owns":
+				for _, ref := range f.obj.OwnerReferences {
+					all = append(all, need{c.name, ref.Name})
+				}
+			case "Watches":
+				// If the add was merged with the delete, neither was told. The add of an object
+				// that the store had at the start is not merged.
+				if key := f.obj.Labels["of"]; key != "" && (f.mapped[c.name] || f.added == 0) {
+					all = append(all, need{c.name, key})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// missing returns what has not handled the delete of f.
+func (l *ledger) missing(f *fate) (who []string) {
+	for _, n := range l.needs(f) {
+		if !f.done[n] {
+			who = append(who, fmt.Sprintf("%s has not reconciled %s", n.controller, n.key))
+		}
+	}
+	for name := range f.told {
+		if !f.handled[name] {
+			who = append(who, "watcher "+name)
+		}
+	}
+	if f.added == 0 {
+		for _, name := range []string{"slow", "workers"} {
+			if !f.handled[name] {
+				who = append(who, "watcher "+name)
+			}
+		}
+	}
+	return who
+}
+
+// disturb makes a write fail, or the process crash, at random. It reports whether the write takes
+// effect. It is called with mu locked.
+func (l *ledger) disturb() (effect bool, err error) {
+	switch {
+	case l.crashed:
+		return false, informertest.ErrCrashed
+	case l.crashAt > 0 && l.writes+1 >= l.crashAt:
+		effect = l.random.n(2) == 0
+		return effect, informertest.ErrCrashed
+	case !l.calm && l.random.n(20) == 0:
+		return l.random.n(2) == 0, errInjected
+	}
+	return true, nil
+}
+
+func (l *ledger) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	effect, failed := l.disturb()
+	if effect {
+		before := map[string]*corev1.Pod{}
+		for _, change := range changes {
+			key := uidKeyOf(change.Object.(*corev1.Pod)).key
+			if obj, exists, _ := l.GetByKey(key); exists {
+				before[key] = obj.(*corev1.Pod)
+			}
+		}
+		if err := l.Durable.Apply(ctx, changes, bookmark); err != nil {
+			return err
+		}
+		l.writes++
+		for _, change := range changes {
+			l.applied(change, before)
+		}
+	}
+	if errors.Is(failed, informertest.ErrCrashed) {
+		l.crashLocked()
+	}
+	return failed
+}
+
+// applied notes a change. before has the stored states before it.
+func (l *ledger) applied(change cache.Transaction, before map[string]*corev1.Pod) {
+	obj := change.Object.(*corev1.Pod)
+	id := uidKeyOf(obj)
+	f := l.fates[id]
+	if f == nil {
+		f = &fate{added: l.writes}
+		f.fresh()
+		l.fates[id] = f
+	}
+	l.now++
+	if change.Type != cache.TransactionTypeDelete {
+		f.obj, before[id.key] = obj, obj
+		return
+	}
+	if old := before[id.key]; old != nil && old.UID == id.uid {
+		f.obj = old
+	}
+	if f.obj == nil {
+		l.t.Errorf("the delete of %v, which the store never had", id)
+		f.obj = obj
+	}
+	delete(before, id.key)
+	if f.deleted == 0 {
+		l.deletes++
+		f.deleted, f.done = l.now, map[need]bool{}
+	}
+}
+
+// fresh begins the knowledge of one process.
+func (f *fate) fresh() {
+	f.told, f.handled, f.mapped = map[string]bool{}, map[string]bool{}, map[string]bool{}
+}
+
+func (l *ledger) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	effect, failed := l.disturb()
+	if effect {
+		if err := l.Durable.Forget(ctx, tombstones); err != nil {
+			return err
+		}
+		l.writes++
+		for key, uids := range tombstones {
+			for _, uid := range uids {
+				f := l.fates[uidKey{key, uid}]
+				if f == nil || f.deleted == 0 {
+					l.t.Errorf("the delete of %s (%s) is forgotten, which there was not", key, uid)
+					continue
+				}
+				if who := l.missing(f); len(who) > 0 {
+					l.t.Errorf("the delete of %s (%s) is forgotten, but %s", key, uid, strings.Join(who, ", "))
+				}
+				f.forgot = true
+			}
+		}
+	}
+	if errors.Is(failed, informertest.ErrCrashed) {
+		l.crashLocked()
+	}
+	return failed
+}
+
+// crash ends the process. From now on nothing that it does counts.
+func (l *ledger) crash() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crashLocked()
+}
+
+func (l *ledger) crashLocked() {
+	l.crashed = true
+	l.Crash()
+}
+
+func (l *ledger) hasCrashed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.crashed
+}
+
+// reopen returns the ledger of the next process. lose is how many writes its crash will undo.
+func (l *ledger) reopen(lose int, calm bool) *ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.crashed {
+		l.LoseOnCrash(0)
+		l.lose = 0
+	}
+	next := &ledger{
+		Durable: l.Reopen(), t: l.t, random: l.random, now: l.now, calm: calm, lose: lose, fates: map[uidKey]*fate{},
+		removed: map[string]bool{}, last: map[need]bool{}, underWay: map[need]int{},
+		deletes: l.deletes, exempt: l.exempt, kept: l.kept,
+	}
+	objects, tombstones := contentsOf(l.t, next)
+	for id, f := range l.fates {
+		switch {
+		case tombstones[id] != nil:
+			f.forgot = false
+			next.kept++
+		case objects[id] != nil:
+			f.obj, f.deleted, f.forgot = objects[id], 0, false
+		case f.forgot:
+		case f.added > l.writes-l.lose: // the store has lost the object itself, see promise 5
+			if f.deleted > 0 {
+				next.exempt++
+			}
+			continue
+		default:
+			l.t.Errorf("the store has lost %v", id)
+		}
+		f.fresh()
+		f.added = 0
+		next.fates[id] = f
+	}
+	for id := range objects {
+		if next.fates[id] == nil {
+			l.t.Errorf("nobody has written %v", id)
+		}
+	}
+	next.LoseOnCrash(lose)
+	return next
+}
+
+// contentsOf returns the objects and the tombstones of a store.
+func contentsOf(t *testing.T, l *ledger) (objects, tombstones map[uidKey]*corev1.Pod) {
+	kept, err := l.Tombstones(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	byKey := func(objs []any) map[uidKey]*corev1.Pod {
+		all := map[uidKey]*corev1.Pod{}
+		for _, obj := range objs {
+			all[uidKeyOf(obj.(*corev1.Pod))] = obj.(*corev1.Pod)
+		}
+		return all
+	}
+	return byKey(l.List()), byKey(kept)
+}
+
+// begins notes that a call of reconcile begins. It returns a function to call when the call has
+// returned. good says that it has handled the deletes that the store had when it began.
+func (l *ledger) begins(n need) (returned func(good bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now++
+	began := l.now
+	if l.underWay[n]++; l.underWay[n] > 1 {
+		l.t.Errorf("two calls for %v at once", n)
+	}
+	return func(good bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.underWay[n]--
+		l.last[n] = good
+		if l.crashed || !good {
+			return
+		}
+		for _, f := range l.fates {
+			if f.deleted > 0 && f.deleted < began {
+				f.done[n] = true
+			}
+		}
+	}
+}
+
+// release notes that a controller is removed: it need not reconcile anything any more.
+func (l *ledger) release(controller string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removed[controller] = true
+}
+
+// on calls note for the fate of an object that somebody was told of.
+func (l *ledger) on(obj *corev1.Pod, note func(*fate)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.crashed {
+		return
+	}
+	if f := l.fates[uidKeyOf(obj)]; f != nil {
+		note(f)
+	} else {
+		l.t.Errorf("somebody was told of %v, which the store never had", uidKeyOf(obj))
+	}
+}
+
+// idle returns the tombstones that nobody needs any more. It is called when every event was told.
+func (l *ledger) idle() (ids []uidKey) {
+	_, tombstones := contentsOf(l.t, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range tombstones {
+		if !slices.ContainsFunc(l.needs(l.fates[id]), func(n need) bool { return !l.last[n] }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// checkDone fails the test if a delete was not reconciled, or if an object is in the store that the
+// source does not have.
+func (l *ledger) checkDone(source *informertest.Source[*corev1.Pod]) {
+	objects, tombstones := contentsOf(l.t, l)
+	exist := map[uidKey]bool{}
+	for _, obj := range source.Objects() {
+		exist[uidKeyOf(obj)] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range objects {
+		if !exist[id] {
+			l.t.Errorf("%v is in the store, but not in the source", id)
+		}
+	}
+	for id := range tombstones {
+		l.t.Errorf("the tombstone of %v is left", id)
+	}
+	for id, f := range l.fates {
+		switch {
+		case f.deleted == 0 && !exist[id]:
+			l.t.Errorf("%v was deleted, but the store does not know", id)
+		case f.deleted > 0:
+			for _, n := range l.needs(f) {
+				if !f.done[n] && !f.forgot {
+					l.t.Errorf("%s has not reconciled %s because of the delete of %v", n.controller, n.key, id)
+				}
+			}
+		}
+	}
+}
