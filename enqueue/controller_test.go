@@ -412,3 +412,34 @@ func TestRunUsesTheNameOfItsQueue(t *testing.T) {
 		}
 	})
 }
+
+func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"), pod("b"))
+		pods := newPods(t, "pods", source)
+		c := newController(t, nothing, enqueue.Options{Name: "website", Elected: make(chan struct{}), StandbyDeletes: 1}, enqueue.For(pods))
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		var group informer.Group
+		if err := errors.Join(group.Add(c), group.Add(pods)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- group.Run(ctx) }()
+		for _, name := range []string{"a", "b"} {
+			time.Sleep(time.Second)
+			if _, err := source.Delete(key{Namespace: "ns", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if n := strings.Count(text, enqueue.ErrDropped.Error()); n != 1 || !strings.Contains(text, "website") {
+			t.Errorf("the log has %d lines about the loss, want 1 that names the controller: %s", n, text)
+		}
+	})
+}

@@ -98,10 +98,14 @@ func (w *worker[K]) observe(info informer.ReconciledInfo) {
 	}
 }
 
-// logError is the default of Options.ErrorHandler. The logger of ctx has name and key.
+// logError is the default of Options.ErrorHandler. If a call has failed, the logger of ctx has name
+// and key.
 func logError(ctx context.Context, err error) {
 	var failed *Error
-	errors.As(err, &failed)
+	if !errors.As(err, &failed) {
+		klog.FromContext(ctx).Error(err, "Controller reports an error")
+		return
+	}
 	values := []any{"failures", failed.Failures, "gaveUp", failed.GaveUp}
 	var panicked *informer.PanicError
 	if errors.As(err, &panicked) {
