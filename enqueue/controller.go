@@ -150,9 +150,11 @@ func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *in
 // goroutines, until ctx ends, and returns when every call has returned. It does not wait for
 // other informers, or for other watchers.
 //
-// It returns nil, an [*informer.SyncError] if an informer stops before it has synced and ctx has
-// not ended, and informer.ErrAlreadyRun at once if the controller was run or removed before. Do
-// not wait for Run to return in a callback of the controller or of one of its informers.
+// It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
+// has not ended. With Options.Elected, it returns an error that wraps informer.ErrStopped if an
+// informer stops before it has told all objects after the election. It returns
+// informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run
+// to return in a callback of the controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,6 +170,14 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		close(c.synced)
 		err = c.awaitElection(ctx)
 	}
+	if err == nil {
+		queue := newQueue[K](c.opts.Name, c.ready)
+		defer queue.ShutDown()
+		c.live(queue)
+		var end func()
+		end, err = c.replay(ctx)
+		defer end()
+	}
 	over(err)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -176,7 +186,9 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return c.work(ctx)
+	w := worker[K]{queue: c.queue, reconcile: c.reconcile, state: c.state, opts: c.workOptions()}
+	w.work(ctx)
+	return nil
 }
 
 // begin notes that Run was called. It reports whether Run may go on.
@@ -242,7 +254,11 @@ func (c *Controller[K]) late() (late []string, reason error) {
 // missing says for what Run waits, as values of a log line.
 func (c *Controller[K]) missing() []any {
 	if channel.Closed(c.synced) {
-		return []any{"queue", c.opts.Name, "late", []string{"the election"}}
+		late := "the keys of all objects"
+		if c.onStandby() {
+			late = "the election"
+		}
+		return []any{"queue", c.opts.Name, "late", []string{late}}
 	}
 	late, reason := c.late()
 	values := []any{"queue", c.opts.Name, "late", late}
@@ -259,41 +275,26 @@ func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	}
 	select {
 	case <-c.opts.Elected:
-		return nil
+		return ctx.Err() // a controller that has lost the election again must make no call
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// work runs the workers until ctx ends.
-func (c *Controller[K]) work(ctx context.Context) error {
-	queue := newQueue[K](c.opts.Name, c.ready)
-	defer queue.ShutDown()
-	opts := c.live(queue)
-	if c.opts.Elected != nil {
-		for _, in := range c.inputs {
-			reg, err := in.replay()
-			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
-			}
-			if reg != nil {
-				defer reg.Remove()
-			}
-		}
-	}
-	w := worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: opts}
-	w.work(ctx)
-	return nil
-}
-
 // live ends the time before the workers start: from now on, keys go into queue.
-func (c *Controller[K]) live(queue workqueue.TypedRateLimitingInterface[K]) *Options {
+func (c *Controller[K]) live(queue workqueue.TypedRateLimitingInterface[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.early {
 		queue.Add(key)
 	}
 	c.queue, c.early, c.isEarly = queue, nil, nil
+}
+
+// workOptions returns the options of the workers.
+func (c *Controller[K]) workOptions() *Options {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	opts := c.opts
 	opts.ErrorHandler, opts.Reconciled = c.report, c.reconciled
 	return &opts
@@ -327,10 +328,12 @@ func (c *Controller[K]) addLocked(keys []K) {
 	}
 }
 
-// addDeleted queues the keys of a delete. If the store of the informer has tombstones, the state
-// must know the delete already: a call that begins at once must find it there.
-func (c *Controller[K]) addDeleted(ctx context.Context, keys []K) {
+// addDeleted queues the keys of a delete. If kept, a store keeps its tombstone.
+func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, keys []K) {
 	c.mu.Lock()
+	if kept {
+		c.state.deleted(d, keys) // before a worker, or a standby that drops keys, can take them
+	}
 	c.addLocked(keys)
 	first := c.dropLocked()
 	report := c.report

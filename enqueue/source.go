@@ -92,8 +92,8 @@ func newSource[T informer.Object, K comparable](function string, inf *informer.C
 type input struct {
 	reg    *informer.Registration
 	health func() informer.Health // of the informer
-	// replay queues the keys of all objects. The registration ends when that is done.
-	replay func() (*informer.Registration, error)
+	// replay registers a watcher that queues the keys of all objects.
+	replay func() (replay, error)
 }
 
 // feed is the watcher of a source. It leads events to the controller.
@@ -130,10 +130,7 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	if err != nil {
 		return err
 	}
-	if f.keeping {
-		f.controller.state.deleted(deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, keys)
-	}
-	f.controller.addDeleted(ctx, keys)
+	f.controller.addDeleted(ctx, deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, f.keeping, keys)
 	return nil
 }
 

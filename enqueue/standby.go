@@ -3,6 +3,7 @@ package enqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,16 +11,55 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
+// replay queues the keys of all objects after an election. It returns when every object was told
+// once, so that a key to which several sources lead is reconciled once. Objects for which a
+// mapper fails come later, until the caller calls end, which it must do.
+func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
+	var replays []replay
+	end = func() {
+		for _, r := range replays {
+			r.reg.Remove()
+		}
+	}
+	if c.opts.Elected == nil {
+		return end, nil
+	}
+	for _, in := range c.inputs {
+		r, err := in.replay()
+		if err != nil {
+			return end, fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
+		}
+		replays = append(replays, r)
+	}
+	for i, r := range replays {
+		select {
+		case <-r.told:
+		case <-c.inputs[i].reg.Stopped():
+			return end, fmt.Errorf("enqueue: controller %s: informer %s: %w", c.opts.Name, c.inputs[i].health().Name, informer.ErrStopped)
+		case <-ctx.Done():
+			return end, ctx.Err()
+		}
+	}
+	return end, nil
+}
+
+// replay is a temporary watcher that is told all objects.
+type replay struct {
+	reg  *informer.Registration // removes itself when it has queued the keys of all objects
+	told chan struct{}          // closed when every object was told at least once
+}
+
 // replay registers a watcher that queues the keys of all objects, as they are now, and then
 // removes itself.
-func (f *feed[T, K]) replay() (*informer.Registration, error) {
-	r := &replayer[T, K]{feed: f, failed: set[types.NamespacedName]{}, registered: make(chan struct{})}
+func (f *feed[T, K]) replay() (replay, error) {
+	r := &replayer[T, K]{feed: f, open: set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
+	opts := f.opts // also its Workers, because a replay should take no longer than a start
+	opts.Name += " (all objects)"
+	opts.Retry, opts.ResyncPeriod, opts.OnSynced = mapRetry, 0, r.synced
 	var err error
-	r.reg, err = f.informer.AddWatcher(informer.WatcherFunc[T](r.tell), informer.WatcherOptions{
-		Name: f.opts.Name + " (all objects)", Retry: mapRetry, RecoverPanics: f.opts.RecoverPanics, OnSynced: r.synced,
-	})
-	return r.reg, err
+	r.reg, err = f.informer.AddWatcher(informer.WatcherFunc[T](r.tell), opts)
+	return replay{r.reg, r.told}, err
 }
 
 // replayer is told all objects once.
@@ -27,48 +67,56 @@ type replayer[T informer.Object, K comparable] struct {
 	feed       *feed[T, K]
 	reg        *informer.Registration // set when registered is closed
 	registered chan struct{}
+	told       chan struct{} // closed when every object was told at least once
 
-	mu     sync.Mutex                // protects the rest
-	told   bool                      // every object was told at least once
-	failed set[types.NamespacedName] // the objects for which the mapper has failed
+	mu   sync.Mutex                // protects the rest
+	done bool                      // told is closed
+	open set[types.NamespacedName] // the objects that were told and whose keys are not queued
 }
 
 // tell queues the keys of an object that is told for the first time, or whose first attempts
 // have failed. The feed itself is told everything else.
 func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	key := e.Key()
-	r.mu.Lock()
-	_, failed := r.failed[key]
-	needed := failed || !r.told
-	r.mu.Unlock()
-	if !needed {
+	if !r.begin(key) {
 		return nil
 	}
 	var err error
 	if e.Type != informer.EventDeleted {
 		err = r.feed.put(ctx, e.New)
 	}
+	if err == nil || errors.Is(err, informer.ErrPermanent) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, key)
+		r.checkLocked()
+	}
+	return err
+}
+
+// begin reports whether the keys of the object must be queued. If so, it notes that they are
+// not, which must be noted before the mapper is called: it may panic.
+func (r *replayer[T, K]) begin(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && !errors.Is(err, informer.ErrPermanent) {
-		r.failed[key] = struct{}{}
-	} else {
-		delete(r.failed, key)
+	if _, open := r.open[key]; !open && r.done {
+		return false
 	}
-	r.checkLocked()
-	return err
+	r.open[key] = struct{}{}
+	return true
 }
 
 func (r *replayer[T, K]) synced(context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = true
+	r.done = true
+	close(r.told)
 	r.checkLocked()
 }
 
 // checkLocked removes the watcher if no object is left.
 func (r *replayer[T, K]) checkLocked() {
-	if r.told && len(r.failed) == 0 {
+	if r.done && len(r.open) == 0 {
 		<-r.registered
 		r.reg.Remove()
 	}

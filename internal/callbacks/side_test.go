@@ -78,7 +78,9 @@ func (s *side) watch() {
 		}
 	}
 	onSynced := func(suffix string, reg **informer.Registration) func(context.Context) {
-		return func(ctx context.Context) { s.world.in(callback{name: "WatcherOptions.OnSynced" + suffix, ctx: ctx, of: s, reg: *reg}) }
+		return func(ctx context.Context) {
+			s.world.in(callback{name: "WatcherOptions.OnSynced" + suffix, ctx: ctx, of: s, reg: *reg})
+		}
 	}
 	plain = s.add(watcher("", &plain), informer.WatcherOptions{OnSynced: onSynced("", &plain), ResyncPeriod: 24 * time.Hour})
 	crew = s.add(watcher(" with Workers", &crew), informer.WatcherOptions{

@@ -1,0 +1,464 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// standby is a program whose controller waits for its election.
+type standby struct {
+	*program
+	elect func()
+}
+
+func newStandby(t *testing.T, pods ...*corev1.Pod) standby {
+	elected := make(chan struct{})
+	p := newProgram(t, pods...)
+	p.opts.Elected = elected
+	return standby{p, sync.OnceFunc(func() { close(elected) })}
+}
+
+func changed(pod *corev1.Pod) { pod.Labels = map[string]string{"changed": ""} }
+
+// watches has the controller use a Watches with keys.
+func (s standby) watches(opts informer.WatcherOptions, keys func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error)) {
+	s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+		return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, keys).With(opts)}
+	}
+}
+
+func own(pod *corev1.Pod) []types.NamespacedName {
+	return []types.NamespacedName{{Namespace: pod.Namespace, Name: pod.Name}}
+}
+
+// watchers checks how many watchers the informer has.
+func (s standby) watchers(want int) {
+	s.t.Helper()
+	if all := s.pods.Health().Watchers; len(all) != want {
+		s.t.Errorf("the informer has %d watchers, want %d: %v", len(all), want, all)
+	}
+}
+
+func (s standby) health() *informer.ControllerHealth { return s.controller.Health().Controller }
+
+func TestAStandbyReconcilesNothingBeforeItIsElected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, pod("a"), pod("b"), pod("c"))
+		s.start()
+		s.source.Apply(pod("d"))
+		s.source.Apply(pod("b", changed))
+		s.delete("a")
+		s.delete("c")
+		s.source.Apply(pod("c"))
+		s.delete("c") // a second time: its key is kept once
+		s.called()
+		if h := s.health(); !h.Standby || h.Queued != 2 || h.Deletes != 3 || h.Dropped != 0 {
+			t.Errorf("on standby, Health is %+v, want 2 keys for 3 deletes", h)
+		}
+		if err := s.group.Ready(); err != nil {
+			t.Errorf("a controller on standby is not ready: %v", err)
+		}
+		s.watchers(1)
+		s.tombstones(3)
+
+		s.elect()
+		s.rest()
+		s.called("a", "b", "c", "d")
+		if h := s.health(); h.Standby || h.Queued != 0 || h.Deletes != 0 || h.Succeeded != 4 {
+			t.Errorf("after the election, Health is %+v", h)
+		}
+		s.watchers(1)
+		s.tombstones(0)
+
+		s.source.Apply(pod("b"))
+		s.delete("d")
+		s.called("a", "b", "b", "c", "d", "d")
+	})
+}
+
+// Two sources lead to each key, and a call is quicker than the second source.
+func TestAKeyToWhichSeveralSourcesLeadIsReconciledOnceAfterTheElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, pod("a"), pod("b"))
+		s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+			return []enqueue.Source[types.NamespacedName]{enqueue.For(pods), enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+				time.Sleep(time.Second)
+				return own(pod), nil
+			})}
+		}
+		s.start()
+		s.elect()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.called("a", "b")
+		s.watchers(2)
+	})
+}
+
+func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
+	for _, when := range []string{"before Run", "before the sync"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStandby(t, pod("a"), pod("b"))
+				s.source.SetWatchList(informertest.WatchListRejected)
+				release := s.source.HoldList()
+				if when == "before Run" {
+					s.elect()
+				}
+				s.start()
+				s.elect()
+				s.rest()
+				s.called()
+				if h := s.controller.Health(); h.Synced || !h.Controller.Standby {
+					t.Errorf("before the sync, Health is %+v", h)
+				}
+				release()
+				s.rest()
+				s.called("a", "b")
+				s.watchers(1)
+			})
+		})
+	}
+}
+
+func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"a", "b", "c", "d", "e"}
+		var pods []*corev1.Pod
+		for _, name := range names {
+			pods = append(pods, pod(name))
+		}
+		s := newStandby(t, pods...)
+		var reported []error
+		s.opts.StandbyDeletes = 2
+		s.opts.ErrorHandler = func(_ context.Context, err error) { reported = append(reported, err) }
+		s.start()
+		for i, name := range names {
+			s.delete(name)
+			s.tombstones(min(i+1, 2))
+		}
+		if h := s.health(); h.Dropped != 3 || h.Queued != 2 || h.Deletes != 2 {
+			t.Errorf("Health is %+v, want 3 dropped keys and 2 kept", h)
+		}
+		if len(reported) != 1 || !errors.Is(reported[0], enqueue.ErrDropped) || !strings.Contains(reported[0].Error(), "website") {
+			t.Errorf("reported %v, want ErrDropped once, with the name of the controller", reported)
+		}
+		s.elect()
+		s.rest()
+		s.called("d", "e")
+		s.tombstones(0)
+		s.source.Apply(pod("f"))
+		for range 3 { // no standby any more
+			s.delete("f")
+			s.source.Apply(pod("f"))
+		}
+		if h := s.health(); h.Dropped != 3 || len(reported) != 1 {
+			t.Errorf("the leader has dropped keys: %+v, reported %v", h, reported)
+		}
+	})
+}
+
+func TestAStandbyLogsThatItDropsADelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &loner{source: informertest.NewSource(pod("a"), pod("b"))}
+		l.opts.Elected, l.opts.StandbyDeletes = make(chan struct{}), 1
+		var logged strings.Builder
+		ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { fmt.Fprintln(&logged, line) }, funcr.Options{}))
+		l.start(t, ctx)
+		for _, name := range []string{"a", "b"} {
+			_, err := l.source.Delete(types.NamespacedName{Namespace: "ns", Name: name})
+			l.ok(err)
+		}
+		synctest.Wait()
+		if dropped := l.controller.Health().Controller.Dropped; dropped != 1 {
+			t.Errorf("dropped %d keys, want 1", dropped)
+		}
+		if got := logged.String(); strings.Count(got, enqueue.ErrDropped.Error()) != 1 {
+			t.Errorf("the log has not one line of ErrDropped:\n%s", got)
+		}
+	})
+}
+
+// A crash of a standby loses nothing that it keeps.
+func TestTheDeletesOfAStandbyAreToldAgainAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, pod("a"), pod("b"))
+		s.start()
+		s.delete("a")
+		s.stop()
+		s.start()
+		s.called()
+		s.elect()
+		s.rest()
+		s.called("a", "b")
+		time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+		s.tombstones(0)
+	})
+}
+
+// Each of these is a way for the function of a Watches to fail for one object while all objects
+// are told.
+func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail    func() error
+		handled bool // no further attempt follows
+	}{
+		"an error":                   {func() error { return errors.New("the index cannot be read") }, false},
+		"a panic":                    {func() error { panic("oh") }, false},
+		"an error that is permanent": {func() error { return informer.ErrPermanent }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStandby(t, pod("a"), pod("b"), pod("c"))
+				var broken atomic.Bool
+				broken.Store(true)
+				s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+					if pod.Name == "b" && broken.Load() {
+						return nil, test.fail()
+					}
+					return own(pod), nil
+				})
+				s.start()
+				s.elect()
+				time.Sleep(time.Hour)
+				s.called("a", "c")
+				if test.handled {
+					s.watchers(1)
+					return
+				}
+				s.watchers(2) // one still tries
+				broken.Store(false)
+				time.Sleep(2 * time.Minute)
+				s.called("a", "b", "c")
+				s.watchers(1)
+			})
+		})
+	}
+}
+
+func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, pod("a"), pod("b"))
+		var broken atomic.Bool
+		broken.Store(true)
+		s.watches(informer.WatcherOptions{}, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+			if broken.Load() && pod.Name == "b" {
+				return nil, errors.New("the index cannot be read")
+			}
+			return own(pod), nil
+		})
+		s.start()
+		s.elect()
+		s.rest()
+		s.watchers(2)
+		s.delete("b")
+		time.Sleep(2 * time.Minute)
+		s.watchers(1)
+		broken.Store(false)
+		time.Sleep(2 * time.Minute)
+		s.called("a", "b") // b because of its delete, which the feed is told
+	})
+}
+
+// The function of the Watches blocks for the first object, so that the rest happens during the
+// replay.
+func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStandby(t, pod("a"), pod("b"), pod("c"))
+				var slow atomic.Bool
+				resume := make(chan struct{})
+				s.watches(informer.WatcherOptions{Workers: workers}, func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+					if slow.CompareAndSwap(true, false) {
+						<-resume
+					}
+					return own(pod), nil
+				})
+				s.start()
+				slow.Store(true)
+				s.elect()
+				s.rest()
+				if h := s.health(); h.Standby {
+					t.Error("still on standby after the election")
+				}
+				s.called()
+				s.delete("c")
+				s.source.Apply(pod("b", changed))
+				s.source.Apply(pod("d"))
+				s.rest()
+				close(resume)
+				s.rest()
+				s.mu.Lock()
+				names := slices.Compact(slices.Sorted(slices.Values(s.calls)))
+				s.mu.Unlock()
+				if want := []string{"a", "b", "c", "d"}; !slices.Equal(names, want) {
+					t.Errorf("reconciled %v, want %v", names, want)
+				}
+				s.watchers(1)
+				s.tombstones(0)
+			})
+		})
+	}
+}
+
+// Each of these ends the controller while it is on standby, or while all objects are told.
+func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
+	for name, end := range map[string]func(s standby){
+		"its ctx ends":  func(s standby) { s.stop() },
+		"it is removed": func(s standby) { s.ok(s.group.Remove(s.controller)) },
+	} {
+		for _, replaying := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStandby(t, pod("a"), pod("b"))
+					s.opts.DrainTimeout = time.Minute // which is no time to begin
+					var block atomic.Bool
+					s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+						if block.Load() {
+							<-ctx.Done()
+							return nil, ctx.Err()
+						}
+						return own(pod), nil
+					})
+					s.start()
+					s.delete("a")
+					block.Store(true)
+					if replaying {
+						s.elect()
+						s.rest()
+						s.watchers(2)
+					}
+					end(s)
+					s.elect()
+					s.rest()
+					s.called()
+					if h := s.controller.Health(); !h.Stopped {
+						t.Errorf("Health is %+v, want stopped", h)
+					}
+					if name != "its ctx ends" {
+						s.watchers(0)
+						return
+					}
+					block.Store(false)
+					s.start() // over the same Durable, elected at once
+					s.called("a", "b")
+				})
+			})
+		}
+	}
+}
+
+// loner is an informer and a controller that no group runs.
+type loner struct {
+	*testing.T
+	source     *informertest.Source[*corev1.Pod]
+	opts       enqueue.Options
+	keys       func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error)
+	calls      atomic.Int64
+	informer   *informer.CustomCacheInformer[*corev1.Pod]
+	controller *enqueue.Controller[types.NamespacedName]
+	stop       func()     // the informer
+	ended      chan error // gets what the controller's Run returns
+}
+
+func (l *loner) ok(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// start runs the informer, and the controller with ctx.
+func (l *loner) start(t *testing.T, ctx context.Context) {
+	t.Helper()
+	l.T, l.opts.Name = t, "website"
+	if l.keys == nil {
+		l.keys = func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) { return own(pod), nil }
+	}
+	var err error
+	l.informer, err = informer.New(l.source, informer.Options[*corev1.Pod]{})
+	l.ok(err)
+	l.controller, err = enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+		l.calls.Add(1)
+		return 0, nil
+	}, l.opts, enqueue.Watches(l.informer, l.keys))
+	l.ok(err)
+	running, stop := context.WithCancel(klog.NewContext(t.Context(), klog.FromContext(ctx)))
+	l.stop = stop
+	go func() { _ = l.informer.Run(running) }()
+	synctest.Wait() // the informer has synced
+	l.ended = make(chan error, 1)
+	go func() { l.ended <- l.controller.Run(ctx) }()
+	synctest.Wait()
+}
+
+// Such a call would be made by a program that is the leader no longer.
+func TestAControllerWhoseCtxEndsWithItsElectionMakesNoCall(t *testing.T) {
+	for range 20 { // a select chooses at random
+		synctest.Test(t, func(t *testing.T) {
+			elected := make(chan struct{})
+			l := &loner{source: informertest.NewSource(pod("a"))}
+			l.opts.Elected, l.opts.DrainTimeout = elected, time.Minute
+			ctx, cancel := context.WithCancel(t.Context())
+			close(elected)
+			cancel()
+			l.start(t, ctx)
+			l.ok(<-l.ended)
+			if n := l.calls.Load(); n > 0 {
+				t.Errorf("%d calls", n)
+			}
+		})
+	}
+}
+
+func TestAControllerSaysThatItsInformerHasStoppedBeforeAllObjectsWereTold(t *testing.T) {
+	for _, replaying := range []bool{false, true} {
+		t.Run(fmt.Sprint("during the replay ", replaying), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				elected := make(chan struct{})
+				l := &loner{source: informertest.NewSource(pod("a"))}
+				l.opts.Elected = elected
+				l.keys = func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+					if replaying {
+						<-ctx.Done()
+					}
+					return own(pod), ctx.Err()
+				}
+				l.start(t, t.Context())
+				if replaying {
+					close(elected)
+				}
+				synctest.Wait()
+				l.stop()
+				synctest.Wait()
+				if !replaying {
+					close(elected)
+				}
+				if err := <-l.ended; !errors.Is(err, informer.ErrStopped) {
+					t.Errorf("Run returned %v, want ErrStopped", err)
+				}
+				if n := l.calls.Load(); n > 0 {
+					t.Errorf("%d calls", n)
+				}
+			})
+		})
+	}
+}
