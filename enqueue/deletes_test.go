@@ -35,6 +35,8 @@ type program struct {
 	opts    enqueue.Options
 	// sources returns the sources of the controller; nil stands for the Pods themselves.
 	sources func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName]
+	// run runs the group; nil stands for its Run.
+	run func(ctx context.Context, group *informer.Group) error
 
 	mu        sync.Mutex // protects reconcile and calls
 	reconcile reconcileFunc
@@ -96,7 +98,11 @@ func (p *program) start() {
 	p.ok(p.group.Add(p.pods))
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- p.group.Run(ctx) }()
+	run := p.run
+	if run == nil {
+		run = func(ctx context.Context, group *informer.Group) error { return group.Run(ctx) }
+	}
+	go func() { done <- run(ctx, p.group) }()
 	var once sync.Once
 	p.stop = func() { once.Do(func() { cancel(); p.ok(<-done) }) }
 	p.t.Cleanup(p.stop)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
@@ -131,6 +133,35 @@ func runDraining(ctx context.Context, group *informer.Group, queue keyQueue, rec
 	defer running.Wait()
 	defer stop()
 	return enqueue.Run(ctx, group, queue, reconcile, enqueue.Options{DrainTimeout: 10 * time.Second})
+}
+
+// runElected runs a group on each replica. Its controllers have elected as Options.Elected. When
+// it returns, end the process.
+func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected chan struct{}) error {
+	running, lost := context.WithCancel(ctx)
+	defer lost()
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(elected) },
+			OnStoppedLeading: lost,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	var elections sync.WaitGroup
+	elections.Go(func() { elector.Run(electing) })
+	err = group.Run(running)
+	release() // no call is under way any more, so another replica may begin
+	elections.Wait()
+	if ctx.Err() == nil {
+		err = errors.Join(err, errors.New("the lease is lost"))
+	}
+	return err
 }
 
 func mountedSecrets(pod *corev1.Pod) (names []string, err error) {
