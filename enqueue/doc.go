@@ -33,6 +33,8 @@
 //
 //	ERROR  Reconciling has failed
 //	       for each failed call, if there is no ErrorHandler, with the key
+//	ERROR  Controller reports an error
+//	       if there is no ErrorHandler: a standby drops keys of deletes
 //	INFO   Stopped before the workers have started
 //	       once, with the reason
 //	INFO   The workers cannot stop until calls return
