@@ -291,6 +291,7 @@ func TestWaitForSyncOfAGroupInACallbackIsAnErrorAtOnce(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		answers := make(chan error, 1)
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+			time.Sleep(time.Millisecond) // by then, the Run of the other member has been called
 			answers <- g.WaitForSync(ctx)
 			return nil
 		}), informer.WatcherOptions{Name: "waits"})
