@@ -43,11 +43,11 @@ func Announce(ctx context.Context, missing func() []any) (over func(error)) {
 		if <-said; who == nil {
 			return
 		}
-		values := append(who, "waited", time.Since(begun).Round(time.Second))
+		who = append(who, "waited", time.Since(begun).Round(time.Second))
 		if err != nil {
-			values = append(values, "err", err)
+			who = append(who, "err", err)
 		}
-		klog.FromContext(ctx).Info("The wait is over", values...)
+		klog.FromContext(ctx).Info("The wait is over", who...)
 	}
 }
 
