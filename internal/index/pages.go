@@ -31,6 +31,7 @@ type Pages struct {
 	mu      sync.Mutex       // protects the rest
 	waiting map[string]*page // by the key before the page; these reads have not begun
 	rested  time.Time        // when the next read may begin
+	begun   int64            // the writes that had begun at the end of the last read
 }
 
 // page is the result of a read. It is set when done is closed.
@@ -143,15 +144,20 @@ func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	if !p.begin(ctx, after, pg) {
 		return false
 	}
-	done, _ := p.writes()
+	before, _ := p.writes()
 	pg.objs, pg.last, pg.err = p.scan.Page(ctx, after)
 	pg.stopped = pg.err != nil && ctx.Err() != nil
 	close(pg.done)
-	if _, begun := p.writes(); begun <= done {
-		return true // the read was in the way of no write
-	}
+	_, begun := p.writes()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if pg.readers > 1 || len(p.waiting) > 0 { // a crowd takes the processors from the writer, too
+		before = min(before, p.begun)
+	}
+	p.begun = begun
+	if begun <= before {
+		return true // nothing was written
+	}
 	now := time.Now()
 	p.rested = now.Add(min(longestRest, (share-1)*now.Sub(pg.begun)))
 	return true

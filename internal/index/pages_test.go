@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,28 @@ func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
 		}
 		if took := time.Since(called); took != 100*time.Millisecond {
 			t.Errorf("100 reads of 1ms took %v", took)
+		}
+	})
+}
+
+func TestACrowdOfReadersAlsoRestsIfAWriteCameBetweenTheReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, written := newSlow(time.Millisecond), atomic.Int64{}
+		p := NewPages(NewScan(s), func() (done, begun int64) { return written.Load(), written.Load() })
+		readOnce(t, p, "")
+		written.Add(1)
+		readOnce(t, p, "")
+		written.Add(1)
+		var readers sync.WaitGroup
+		for range 2 {
+			readers.Go(func() { readOnce(t, p, "") })
+			synctest.Wait() // the second one comes while the first one reads
+		}
+		readers.Wait()
+		for n, want := range []time.Duration{time.Millisecond, time.Millisecond, share * time.Millisecond} {
+			if got := s.begun[n+1].Sub(s.begun[n]); got != want {
+				t.Errorf("%v from read %d to the next, not %v", got, n+1, want)
+			}
 		}
 	})
 }
