@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -80,17 +81,17 @@ func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 
 				if lost {
 					c.down.Store(true)
-					time.Sleep(12 * time.Second) // more than the RenewDeadline, less than the LeaseDuration
-					synctest.Wait()
 				} else {
 					first.stop()
 				}
 				if err := <-ended; (err != nil) != lost {
 					t.Errorf("the first replica has ended with %v", err)
 				}
-				first.delete("b") // while no replica is the leader
+				_, err := first.source.Delete(types.NamespacedName{Namespace: "ns", Name: "b"}) // while no replica is the leader
+				first.ok(err)
 				first.source.Apply(pod("e"))
-				if lost {
+				synctest.Wait()
+				if lost { // otherwise the second may be the leader already
 					second.called()
 				}
 				time.Sleep(20 * time.Second)
