@@ -85,7 +85,7 @@ func (l *ledger) needs(f *fate) (all []need) {
 				// If the add was merged with the delete, neither was told. The add of an object
 				// that the store had at the start is not merged.
 				if key := f.obj.Labels["of"]; key != "" && (f.mapped[c.name] || f.added == 0) {
-					all = append(all, need{c.name, key})
+					all = append(all, need{c.name, key}, need{c.name, key + "-other"})
 				}
 			}
 		}
