@@ -162,16 +162,20 @@ func (l *ledger) applied(change cache.Transaction, before map[string]*corev1.Pod
 	id := uidKeyOf(obj)
 	f := l.fates[id]
 	if f == nil {
-		f = &fate{added: l.writes}
+		f = &fate{}
 		f.fresh()
 		l.fates[id] = f
 	}
 	l.now++
+	old := before[id.key]
 	if change.Type != cache.TransactionTypeDelete {
+		if old == nil || old.UID != id.uid { // perhaps for the second time, because a crash has undone writes
+			f.added, f.deleted, f.forgot = l.writes, 0, false
+		}
 		f.obj, before[id.key] = obj, obj
 		return
 	}
-	if old := before[id.key]; old != nil && old.UID == id.uid {
+	if old != nil && old.UID == id.uid {
 		f.obj = old
 	}
 	if f.obj == nil {
