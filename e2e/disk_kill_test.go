@@ -47,6 +47,8 @@ type killed struct {
 	Before      string // the file for a copy of the store as it was before the last Apply, see ending
 	Record      string // the file to which the watcher appends what it handles
 	Marker      string // the name of an object that makes the process print what it knows
+	Controllers bool   // run the controllers of control instead of a watcher
+	Calm        bool   // no call of these controllers fails
 }
 
 // liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for an object
@@ -112,6 +114,9 @@ func live(text string) error {
 	inf, err := informer.New(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: end})
 	if err != nil {
 		return err
+	}
+	if k.Controllers {
+		return control(k, record, store, inf)
 	}
 	view := map[string]string{}
 	watcher := informer.WatcherFunc[object](func(_ context.Context, e informer.Event[object]) error {

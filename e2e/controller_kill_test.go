@@ -1,0 +1,262 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// errReconcile is why three in ten calls of reconcile fail.
+var errReconcile = errors.New("on purpose")
+
+var killedOwner = schema.GroupKind{Group: "kill.example.com", Kind: "Owner"}
+
+// control runs two controllers over inf. Their calls fail at times, unless k.Calm. It appends lines
+// to the record: "+ UID" for an object that a watcher was told of, "m UID" for one that the function
+// of Watches was called for, and for each call that has succeeded "= controller key" with the UIDs of
+// the objects with that key which it has seen. If k.Calm, it prints "done" when the controllers have
+// nothing to do, and the store has no tombstone.
+func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomCacheInformer[object]) error {
+	say := func(format string, args ...any) {
+		if _, err := fmt.Fprintf(record, format+"\n", args...); err != nil {
+			log.Fatal(err)
+		}
+	}
+	reconcile := func(controller string) func(context.Context, types.NamespacedName) (time.Duration, error) {
+		return func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+			line := fmt.Sprintf("= %s %s", controller, key.Name)
+			for _, obj := range inf.All() {
+				if slices.Contains(keysOf(controller, obj), key.Name) {
+					line += " " + string(obj.GetUID())
+				}
+			}
+			if !k.Calm && rand.IntN(10) < 3 {
+				return 0, errReconcile
+			}
+			say("%s", line)
+			return 0, nil
+		}
+	}
+	opts := enqueue.Options{Workers: 2, MaxAttempts: 3}
+	opts.Name = "objects"
+	objects, err := enqueue.NewController(reconcile(opts.Name), opts, enqueue.For(inf), enqueue.Owns(inf, enqueue.Owners{Kind: killedOwner}))
+	if err != nil {
+		return err
+	}
+	opts.Name = "labels"
+	labels, err := enqueue.NewController(reconcile(opts.Name), opts, enqueue.Watches(inf, func(_ context.Context, obj object) (keys []types.NamespacedName, err error) {
+		say("m %s", obj.GetUID())
+		if !k.Calm && rand.IntN(10) < 2 {
+			return nil, errReconcile
+		}
+		for _, name := range keysOf("labels", obj) {
+			keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+		return keys, nil
+	}))
+	if err != nil {
+		return err
+	}
+	_, err = inf.AddWatcher(informer.WatcherFunc[object](func(_ context.Context, e informer.Event[object]) error {
+		if e.Type != informer.EventDeleted {
+			say("+ %s", e.New.GetUID())
+		}
+		return nil
+	}), informer.WatcherOptions{})
+	if err != nil {
+		return err
+	}
+	group := &informer.Group{ErrorHandler: func(_ context.Context, err error) {
+		if !errors.Is(err, errReconcile) {
+			fmt.Println("reported:", err)
+		}
+	}}
+	if err := errors.Join(group.Add(inf), group.Add(objects), group.Add(labels)); err != nil {
+		return err
+	}
+	go func() {
+		if err := group.WaitForSync(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("synced")
+		for quiet := 0; k.Calm && quiet < 3; quiet++ {
+			<-time.After(time.Second)
+			kept, err := store.Tombstones(context.Background())
+			if err != nil {
+				log.Fatal(err)
+			}
+			for _, h := range group.Health() {
+				if c := h.Controller; len(kept) > 0 || c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
+					quiet = -1
+				}
+			}
+		}
+		fmt.Println("done")
+	}()
+	return group.Run(context.Background())
+}
+
+// keysOf returns the names of the keys that obj leads to in a controller.
+func keysOf(controller string, obj object) (names []string) {
+	if controller == "labels" {
+		return []string{obj.GetLabels()["of"], obj.GetLabels()["of"] + "-other"}
+	}
+	names = append(names, obj.GetName())
+	for _, ref := range obj.GetOwnerReferences() {
+		names = append(names, ref.Name)
+	}
+	return names
+}
+
+// keyedLoad is a load of objects with owners and labels. It keeps the objects that it has deleted.
+type keyedLoad struct {
+	load
+	deleted map[types.UID]object
+}
+
+func (l *keyedLoad) start() {
+	for part, client := range l.writers {
+		l.all.Go(func() {
+			random, objects := rand.New(rand.NewPCG(uint64(part), 5)), map[int]object{}
+			for size := 0; !l.over.Load(); size++ {
+				l.change(client, random, objects, part+clients*random.IntN(loadObjects/clients), size)
+			}
+		})
+	}
+}
+
+// change creates, changes or deletes an object. At times it creates it again at once.
+func (l *keyedLoad) change(client dynamic.ResourceInterface, random *rand.Rand, objects map[int]object, n, size int) {
+	if obj := objects[n]; obj != nil {
+		if random.IntN(2) == 0 {
+			l.update(client, name(n), size)
+			return
+		}
+		l.remove(client, name(n))
+		l.mu.Lock()
+		l.deleted[obj.GetUID()] = obj
+		l.mu.Unlock()
+		delete(objects, n)
+		if random.IntN(3) > 0 {
+			return
+		}
+	}
+	obj, controls := l.widget(name(n), size), true
+	obj.SetLabels(map[string]string{"of": fmt.Sprint("label-", random.IntN(20))})
+	owner := fmt.Sprint("owner-", random.IntN(20))
+	obj.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: killedOwner.Group + "/v1", Kind: killedOwner.Kind, Name: owner, UID: types.UID(owner), Controller: &controls,
+	}})
+	obj, err := client.Create(l.t.Context(), obj, metav1.CreateOptions{})
+	if l.do(err); err == nil {
+		objects[n] = obj
+	}
+}
+
+func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for more than a minute")
+	}
+	begun := time.Now()
+	w, dir := newWorldOf(t, "controllers.example.com"), t.TempDir()
+	config := server.Config()
+	k := killed{
+		Host: config.Host, Token: config.BearerToken, CA: config.CAData, Resource: w.gvr, Controllers: true,
+		Path: filepath.Join(dir, "widgets.db"), Before: filepath.Join(dir, "before"), Record: filepath.Join(dir, "record"),
+	}
+	l := &keyedLoad{load: load{world: w}, deleted: map[types.UID]object{}}
+	l.start()
+	defer l.stop()
+	random := rand.New(rand.NewPCG(1, 5))
+	for round := range *kills {
+		p, way := w.startKilled(k), round%ways
+		if way != whileItStarts {
+			p.until(t, "synced")
+		}
+		<-time.After(time.Duration(random.IntN(500)) * time.Millisecond) // the server runs in real time
+		p.kill(t, way == untold || way == torn)
+		if way == torn {
+			tear(t, k, random)
+		}
+	}
+	l.stop()
+	k.Calm = true
+	p := w.startKilled(k)
+	p.until(t, "synced")
+	late := time.AfterFunc(patience, func() { _ = p.Process.Kill() })
+	p.until(t, "done") // after a minute: until then, a watcher could inherit the tombstones
+	late.Stop()
+	p.kill(t, false)
+	l.checkCalls(k.Record)
+	t.Logf("%d kills in %v", *kills, time.Since(begun).Round(time.Second))
+}
+
+// checkCalls fails the test if, after an object was deleted, no call has succeeded for one of its
+// keys. Such a call has not seen the object, and comes after all that have.
+func (l *keyedLoad) checkCalls(path string) {
+	l.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	type key struct{ controller, name string }
+	told, mapped := map[types.UID]int{}, map[types.UID]int{} // the last line
+	last := map[key]int{}                                    // the line of the last call
+	saw := map[key]map[types.UID]bool{}                      // what the last call has seen
+	n, calls := 0, 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		words := strings.Fields(line)
+		switch words[0] {
+		case "+":
+			told[types.UID(words[1])] = n
+		case "m":
+			mapped[types.UID(words[1])] = n
+		case "=":
+			calls++
+			of := key{words[1], words[2]}
+			last[of], saw[of] = n, map[types.UID]bool{}
+			for _, uid := range words[3:] {
+				saw[of][types.UID(uid)] = true
+			}
+		}
+	}
+	checked, missed := 0, 0
+	for uid, obj := range l.deleted {
+		for controller, since := range map[string]int{"objects": told[uid], "labels": mapped[uid]} {
+			if since == 0 { // it was never told
+				continue
+			}
+			for _, name := range keysOf(controller, obj) {
+				checked++
+				if of := (key{controller, name}); last[of] < since || saw[of][uid] {
+					missed++
+				}
+			}
+		}
+	}
+	l.t.Logf("%d calls have succeeded; %d objects were deleted, which led to %d keys", calls, len(l.deleted), checked)
+	if missed > 0 {
+		l.t.Errorf("%d keys were never reconciled after the delete", missed)
+	}
+	if checked < len(l.deleted) {
+		l.t.Error("too few of the objects were seen")
+	}
+}
