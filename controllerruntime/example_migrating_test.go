@@ -78,11 +78,13 @@ func controllerAfter(mgr manager.Manager, c client.WithWatch, makeReconciler fun
 		Complete(makeReconciler(pods))
 }
 
-func TestTheCodeInTheMigrationGuideIsTested(t *testing.T) {
+func TestTheCodeInTheGuidesIsTested(t *testing.T) {
 	section := func(heading string) bool { return heading == migrating.Manager }
-	blocks := migrating.Check(t, "../docs/migrating-from-client-go.md", section, "example_migrating_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 6}, blocks); diff != "" {
-		t.Errorf("blocks of code (-want +got):\n%s", diff)
+	for guide, want := range map[string]int{"migrating-from-client-go.md": 6, "operator.md": 1} {
+		blocks := migrating.Check(t, "../docs/"+guide, section, "example_migrating_test.go", "example_test.go")
+		if diff := cmp.Diff(map[string]int{"go": want}, blocks); diff != "" {
+			t.Errorf("blocks of code in %s (-want +got):\n%s", guide, diff)
+		}
 	}
 }
 

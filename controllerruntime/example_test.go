@@ -2,11 +2,14 @@ package controllerruntime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/controllerruntime"
+	"github.com/customcacheinformer/informer/enqueue"
 )
 
 // exampleConfig points nowhere: nothing in these tests sends a request to an API server.
@@ -133,3 +137,18 @@ func runPods(ctx context.Context, server *rest.Config, c client.WithWatch, do fu
 	}
 	return mgr.Start(ctx)
 }
+
+// addPods adds a controller that works while this replica is the leader.
+func addPods(mgr manager.Manager, pods *informer.CustomCacheInformer[*corev1.Pod], reconcile reconciler) error {
+	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "pod", Elected: mgr.Elected()}, enqueue.For(pods))
+	if err != nil {
+		return err
+	}
+	group := &informer.Group{}
+	if err := errors.Join(group.Add(pods), group.Add(controller)); err != nil {
+		return err
+	}
+	return mgr.Add(controllerruntime.Runnable(group))
+}
+
+type reconciler = func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error)

@@ -19,7 +19,13 @@ import (
 // replica, leader or not: an informer only reads, and a replica that becomes the leader should
 // not have to wait for a first list while no other replica is working.
 //
-// A watcher that writes should only run on the leader. Either let the watcher put work into
+// A controller of package enqueue, as a member of a group, should only work on the leader: give
+// it the manager's Elected channel as Options.Elected. Then its informers are in sync on every
+// replica, and a new leader begins at once. A group stops its controllers before its informers,
+// and a manager that stops by itself keeps its lease until that is done. A manager whose lease
+// is lost returns from Start at once. So the process must end then, as always with a manager.
+//
+// A watcher that writes should only run on the leader, too. Either let the watcher put work into
 // the queue of a controller, or add the watcher when the manager's Elected channel is closed.
 // The watcher is then told the state of that time first.
 //

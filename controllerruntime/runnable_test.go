@@ -103,6 +103,34 @@ func TestARunnableOutlivesTheReconciles(t *testing.T) {
 	}
 }
 
+// A manager without leader election is its own leader.
+func TestAControllerOfAGroupBeginsWhenItsManagerIsElected(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(pod("default", "web", nil)).Build()
+	mgr, reconciled := newManager(t, config.Controller{}), make(chan string, 1)
+	ok(t, addPods(mgr, newPods(t, controllerruntime.ListWatch(c, &corev1.PodList{})), func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+		select {
+		case <-mgr.Elected():
+		default:
+			t.Error("a call was made before the election")
+		}
+		reconciled <- key.Name
+		return 0, nil
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case got := <-reconciled:
+		if got != "web" {
+			t.Errorf("reconciled %s, want web", got)
+		}
+	case <-time.After(patience):
+		t.Error("nothing is reconciled")
+	}
+	stop()
+	ok(t, <-ended)
+}
+
 func TestTheManagerStopsWithTheErrorOfARunnable(t *testing.T) {
 	pods := newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{}))
 	ctx, stop := context.WithCancel(t.Context())
