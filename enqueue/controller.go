@@ -52,7 +52,7 @@ type Controller[K comparable] struct {
 	removed    bool
 	queue      workqueue.TypedRateLimitingInterface[K] // nil until the workers start
 	early      []K                                     // the keys that came before, the oldest first
-	isEarly    set[K]                                  // the same keys
+	isEarly    map[K]int                               // how often each is in early: on standby, once per delete
 	dropped    int                                     // how many keys were dropped from early
 }
 
@@ -73,7 +73,7 @@ func NewController[K comparable](
 	sources ...Source[K],
 ) (*Controller[K], error) {
 	c := &Controller[K]{
-		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: set[K]{},
+		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: map[K]int{},
 		synced: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if err := c.attach(sources); err != nil {
@@ -268,19 +268,6 @@ func (c *Controller[K]) missing() []any {
 	return values
 }
 
-// awaitElection waits until the controller is elected, if it has Elected.
-func (c *Controller[K]) awaitElection(ctx context.Context) error {
-	if c.opts.Elected == nil {
-		return nil
-	}
-	select {
-	case <-c.opts.Elected:
-		return ctx.Err() // a controller that has lost the election again must make no call
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // live ends the time before the workers start: from now on, keys go into queue.
 func (c *Controller[K]) live(queue workqueue.TypedRateLimitingInterface[K]) {
 	c.mu.Lock()
@@ -300,16 +287,6 @@ func (c *Controller[K]) workOptions() *Options {
 	return &opts
 }
 
-// onStandby reports whether only deletes are kept, because all objects will be read again.
-func (c *Controller[K]) onStandby() bool {
-	if c.opts.Elected == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue == nil
-}
-
 // add queues keys.
 func (c *Controller[K]) add(keys []K) {
 	c.mu.Lock()
@@ -321,8 +298,8 @@ func (c *Controller[K]) addLocked(keys []K) {
 	for _, key := range keys {
 		if c.queue != nil {
 			c.queue.Add(key)
-		} else if _, there := c.isEarly[key]; !there {
-			c.isEarly[key] = struct{}{}
+		} else if c.isEarly[key] == 0 || c.opts.Elected != nil {
+			c.isEarly[key]++
 			c.early = append(c.early, key)
 		}
 	}
@@ -331,6 +308,7 @@ func (c *Controller[K]) addLocked(keys []K) {
 // addDeleted queues the keys of a delete. If kept, a store keeps its tombstone.
 func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, keys []K) {
 	c.mu.Lock()
+	c.supersedeLocked(keys)
 	if kept {
 		c.state.deleted(d, keys) // before a worker, or a standby that drops keys, can take them
 	}
@@ -341,22 +319,6 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	if first {
 		report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
 	}
-}
-
-// dropLocked drops the oldest keys if a standby has too many. It reports whether these are the
-// first.
-func (c *Controller[K]) dropLocked() (first bool) {
-	if c.queue != nil || c.opts.Elected == nil {
-		return false
-	}
-	for len(c.early) > c.opts.StandbyDeletes {
-		first = first || c.dropped == 0
-		c.dropped++
-		c.state.drop(c.early[0])
-		delete(c.isEarly, c.early[0])
-		c.early = c.early[1:]
-	}
-	return first
 }
 
 // WaitForSync blocks until everything that reconcile reads has synced. It does not wait for the
@@ -402,7 +364,7 @@ func (c *Controller[K]) Health() informer.Health {
 		Synced: channel.Closed(c.synced), Objects: -1, Watchers: []informer.WatcherHealth{},
 	}
 	s := &informer.ControllerHealth{
-		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.early), Dropped: c.dropped,
+		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.isEarly), Dropped: c.dropped,
 	}
 	working := c.queue != nil
 	c.mu.Unlock()

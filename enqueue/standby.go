@@ -4,12 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 )
+
+// awaitElection waits until the controller is elected, if it has Elected.
+func (c *Controller[K]) awaitElection(ctx context.Context) error {
+	if c.opts.Elected == nil {
+		return nil
+	}
+	select {
+	case <-c.opts.Elected:
+		return ctx.Err() // a controller that has lost the election again must make no call
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// onStandby reports whether only deletes are kept, because all objects will be read again.
+func (c *Controller[K]) onStandby() bool {
+	if c.opts.Elected == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue == nil
+}
+
+// supersedeLocked has the earlier deletes of keys no longer wait for them on standby: the delete
+// that comes now leads to the same keys, also after a restart. Otherwise a standby would keep each
+// delete of an object that is created again and again.
+func (c *Controller[K]) supersedeLocked(keys []K) {
+	if c.queue != nil || c.opts.Elected == nil {
+		return
+	}
+	for _, key := range keys {
+		c.state.drop(key)
+	}
+}
+
+// dropLocked drops the oldest keys if a standby has too many. It reports whether these are the
+// first. A key is as old as its last delete.
+func (c *Controller[K]) dropLocked() (first bool) {
+	if c.queue != nil || c.opts.Elected == nil {
+		return false
+	}
+	for len(c.isEarly) > c.opts.StandbyDeletes {
+		key := c.early[0]
+		c.early = c.early[1:]
+		if c.isEarly[key]--; c.isEarly[key] > 0 {
+			continue // it was deleted again
+		}
+		delete(c.isEarly, key)
+		c.state.drop(key)
+		first = first || c.dropped == 0
+		c.dropped++
+	}
+	if len(c.early) > 2*len(c.isEarly)+1000 { // keys that are deleted often take no room
+		c.early = slices.DeleteFunc(c.early, func(key K) bool {
+			if c.isEarly[key] > 1 {
+				c.isEarly[key]--
+				return true
+			}
+			return false
+		})
+	}
+	return first
+}
 
 // replay queues the keys of all objects after an election. It returns when every object was told
 // once, so that a key to which several sources lead is reconciled once. Objects for which a
