@@ -56,7 +56,8 @@
 //     of the informer, also if the store is slow to list. Watchers that join at the same time
 //     share readings of the store. While the store takes changes, a pause follows each
 //     reading, nine times as long and at most 100 ms, so that a storm of joins does not keep
-//     the store from them. A reading that hangs holds up other joins for a few seconds at most.
+//     the store from them. A reading that hangs holds up other joins for about a second for each
+//     page that they read.
 //
 //  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object
 //     of its initial state. A call that returned an error counts, and so does one that panicked
