@@ -308,8 +308,8 @@ func (c *Controller[K]) addLocked(keys []K) {
 // addDeleted queues the keys of a delete. If kept, a store keeps its tombstone.
 func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, keys []K) {
 	c.mu.Lock()
-	c.supersedeLocked(keys)
 	if kept {
+		c.supersedeLocked(keys)
 		c.state.deleted(d, keys) // before a worker, or a standby that drops keys, can take them
 	}
 	c.addLocked(keys)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // cluster is what two replicas of one program share.
@@ -130,5 +133,30 @@ func TestALeaderKeepsItsLeaseUntilItsLastCallHasReturned(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		second.called("a")
+	})
+}
+
+// The Pods of the second source are in memory, so their deletes have no tombstones.
+func TestADeleteWithoutATombstoneReleasesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStandby(t, pod("a"))
+		children := informertest.NewSource(pod("a"))
+		s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+			inMemory, err := informer.New(children, informer.Options[*corev1.Pod]{Name: "children"})
+			s.ok(err)
+			ctx, cancel := context.WithCancel(t.Context())
+			t.Cleanup(cancel)
+			go func() { _ = inMemory.Run(ctx) }()
+			return []enqueue.Source[types.NamespacedName]{enqueue.For(pods), enqueue.For(inMemory)}
+		}
+		s.start()
+		s.delete("a")
+		_, err := children.Delete(types.NamespacedName{Namespace: "ns", Name: "a"})
+		s.ok(err)
+		s.tombstones(1)
+		s.elect()
+		s.rest()
+		s.called("a")
+		s.tombstones(0)
 	})
 }

@@ -36,7 +36,7 @@ func (c *Controller[K]) onStandby() bool {
 }
 
 // supersedeLocked has the earlier deletes of keys no longer wait for them on standby: the delete
-// that comes now leads to the same keys, also after a restart. Otherwise a standby would keep each
+// that comes now leads to the same keys, and has a tombstone, too. Otherwise a standby would keep each
 // delete of an object that is created again and again.
 func (c *Controller[K]) supersedeLocked(keys []K) {
 	if c.queue != nil || c.opts.Elected == nil {
