@@ -62,7 +62,7 @@ func TestNewControllerChecksItsArguments(t *testing.T) {
 	pods := newPods(t, "", informertest.NewSource[*corev1.Pod]())
 	named := enqueue.Options{Name: "website"}
 	source := enqueue.For(pods)
-	for want, make := range map[string]func() (*enqueue.Controller[key], error){
+	for want, newOne := range map[string]func() (*enqueue.Controller[key], error){
 		"reconcile is nil": func() (*enqueue.Controller[key], error) { return enqueue.NewController[key](nil, named, source) },
 		"Options.Name is empty": func() (*enqueue.Controller[key], error) {
 			return enqueue.NewController(nothing, enqueue.Options{}, source)
@@ -96,7 +96,7 @@ func TestNewControllerChecksItsArguments(t *testing.T) {
 			return enqueue.NewController(nothing, named, source, source.With(informer.WatcherOptions{Workers: -1}))
 		},
 	} {
-		c, err := make()
+		c, err := newOne()
 		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "enqueue: NewController: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewController returned %v, %v, want an error with %q", c, err, want)
 		}
