@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log"
 	"math/rand/v2"
 	"os"
@@ -23,12 +24,12 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// errReconcile is why three in ten calls of reconcile fail.
+// errReconcile is why reconcile fails for three in ten keys. In the next process they are others.
 var errReconcile = errors.New("on purpose")
 
 var killedOwner = schema.GroupKind{Group: "kill.example.com", Kind: "Owner"}
 
-// control runs two controllers over inf. Their calls fail at times, unless k.Calm. It appends lines
+// control runs two controllers over inf. Calls for some keys fail, unless k.Calm. It appends lines
 // to the record: "+ UID" for an object that a watcher was told of, "m UID" for one that the function
 // of Watches was called for, and for each call that has succeeded "= controller key" with the UIDs of
 // the objects with that key which it has seen. If k.Calm, it prints "done" when the controllers have
@@ -39,6 +40,7 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 			log.Fatal(err)
 		}
 	}
+	seed := maphash.MakeSeed()
 	reconcile := func(controller string) func(context.Context, types.NamespacedName) (time.Duration, error) {
 		return func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
 			line := fmt.Sprintf("= %s %s", controller, key.Name)
@@ -47,8 +49,8 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 					line += " " + string(obj.GetUID())
 				}
 			}
-			if !k.Calm && rand.IntN(10) < 3 {
-				return 0, errReconcile
+			if !k.Calm && maphash.Comparable(seed, key)%10 < 3 {
+				return 0, errReconcile // it fails until the process is killed
 			}
 			say("%s", line)
 			return 0, nil
@@ -159,8 +161,8 @@ func (l *keyedLoad) change(client dynamic.ResourceInterface, random *rand.Rand, 
 		}
 	}
 	obj, controls := l.widget(name(n), size), true
-	obj.SetLabels(map[string]string{"of": fmt.Sprint("label-", random.IntN(20))})
-	owner := fmt.Sprint("owner-", random.IntN(20))
+	obj.SetLabels(map[string]string{"of": fmt.Sprint("label-", random.IntN(200))})
+	owner := fmt.Sprint("owner-", random.IntN(200))
 	obj.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: killedOwner.Group + "/v1", Kind: killedOwner.Kind, Name: owner, UID: types.UID(owner), Controller: &controls,
 	}})
@@ -190,7 +192,11 @@ func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
 		if way != whileItStarts {
 			p.until(t, "synced")
 		}
-		<-time.After(time.Duration(random.IntN(500)) * time.Millisecond) // the server runs in real time
+		most := 500
+		if way == anyMoment {
+			most = 4000 // long enough for the informer to look for tombstones that it can forget
+		}
+		<-time.After(time.Duration(random.IntN(most)) * time.Millisecond) // the server runs in real time
 		p.kill(t, way == untold || way == torn)
 		if way == torn {
 			tear(t, k, random)
