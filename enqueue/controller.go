@@ -42,7 +42,7 @@ type Controller[K comparable] struct {
 	ready     *fifo[K] // the keys in queue that no worker has
 	state     *state[K]
 	synced    chan struct{} // closed when everything that reconcile reads has synced
-	stopped   chan struct{} // closed when Run has returned
+	stopped   chan struct{} // closed when Run has returned, or when Remove comes before Run
 
 	mu         sync.Mutex // protects the rest
 	report     func(context.Context, error)
@@ -240,7 +240,11 @@ func (c *Controller[K]) late() (late []string, reason error) {
 			continue
 		}
 		h := in.health()
-		late = append(late, "informer "+h.Name)
+		if h.Started {
+			late = append(late, "informer "+h.Name)
+		} else { // perhaps nobody has added it to the group
+			late = append(late, "Run of informer "+h.Name)
+		}
 		if reason == nil {
 			reason = cmp.Or(h.StoreError, h.SourceError)
 		}
@@ -346,10 +350,13 @@ func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 func (c *Controller[K]) Remove() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.removed = true
-	if c.cancel != nil {
+	switch {
+	case c.cancel != nil:
 		c.cancel()
+	case !c.removed: // nobody will run it
+		close(c.stopped)
 	}
+	c.removed = true
 	for _, in := range c.inputs {
 		in.reg.Remove()
 	}

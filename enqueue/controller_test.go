@@ -443,3 +443,52 @@ func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 		}
 	})
 }
+
+func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, nothing, enqueue.Options{Name: "website"}, enqueue.For(newPods(t, "pods", informertest.NewSource(pod("p")))))
+		done := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		go func() { done <- c.WaitForSync(ctx) }()
+		synctest.Wait()
+		c.Remove()
+		c.Remove() // the second does nothing
+		if err := <-done; !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "Run of informer pods") {
+			t.Errorf("WaitForSync returned %v, want ErrStopped, and that nobody has run the informer", err)
+		}
+	})
+}
+
+// curious is a key whose text asks for the Health of its controller.
+type curious struct{ health func() }
+
+func (k *curious) String() string { k.health(); return "curious" }
+
+func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods(t, "pods", informertest.NewSource(pod("p")))
+		called := &curious{}
+		c, err := enqueue.NewController(func(ctx context.Context, _ *curious) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, enqueue.Options{Name: "website"}, enqueue.Watches(pods, func(context.Context, *corev1.Pod) ([]*curious, error) { return []*curious{called}, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		succeeded := -1
+		called.health = func() {
+			called.health = func() {}
+			succeeded = c.Health().Controller.Succeeded
+		}
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Second)
+		if h := c.Health().Controller; len(h.Calls) != 1 || h.Calls[0].Key != "curious" || succeeded != 0 {
+			t.Errorf("calls %v, and String saw %d successes, want the call of curious and 0", h.Calls, succeeded)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

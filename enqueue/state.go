@@ -164,17 +164,9 @@ func (s *state[K]) busy() (keys []K) {
 
 // health fills in what the state knows.
 func (s *state[K]) health(h *informer.ControllerHealth) {
+	calls, failures := s.counts(h)
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var calls first[K, call[K]]
-	for key, c := range s.calls {
-		calls.add(key, c, c.begun)
-	}
-	var failures first[K, *failure]
-	for key, f := range s.failing {
-		failures.add(key, f, f.since)
-	}
+	// The lock is not held here, because a key's method String is the program's code.
 	for _, c := range calls {
 		h.Calls = append(h.Calls, informer.ReconcileCall{Key: fmt.Sprint(c.key), Took: now.Sub(c.at)})
 	}
@@ -183,8 +175,21 @@ func (s *state[K]) health(h *informer.ControllerHealth) {
 			Key: fmt.Sprint(f.key), Failures: f.value.failures, For: now.Sub(f.at), GaveUp: f.value.givenUp != nil, Err: f.value.err,
 		})
 	}
+}
+
+// counts fills in the counts, and returns the oldest calls and failures.
+func (s *state[K]) counts(h *informer.ControllerHealth) (calls first[K, call[K]], failures first[K, failure]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.calls {
+		calls.add(key, c, c.begun)
+	}
+	for key, f := range s.failing {
+		failures.add(key, *f, f.since)
+	}
 	h.Busy, h.Failing, h.Deletes = len(s.calls), len(s.failing), len(s.deletes.open)
 	h.Succeeded, h.Failed, h.GaveUp, h.LastSuccess = s.succeeded, s.failed, s.gaveUp, s.lastSuccess.Round(0)
+	return calls, failures
 }
 
 // first holds the oldest of any number of things, in the order of their times.
