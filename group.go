@@ -151,7 +151,8 @@ func isMember(m Member) func(*member) bool {
 }
 
 // Remove stops m and blocks until its Run has returned. So it must not be called in a callback
-// of m's own, such as a watcher's. Before Run it only takes m out, and does not block.
+// of m's own, such as a watcher's or reconcile. Before Run it only takes m out, and does not
+// block. A controller that was removed cannot be run or added again: its watchers are gone.
 //
 // The other members go on. WaitForSync no longer waits for m, and the next call of Shared
 // makes a new informer. A reader of m still gets its last state, without an error. Remove

@@ -35,6 +35,10 @@ var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped
 // of it again after a restart or a crash. A delete that leads to no key is handled at once.
 // reconcile sees only the key. So if the object was created again, a success for its key stands
 // for the delete, too.
+//
+// A reconcile that asks for another call after every success, such as once an hour, handles no
+// delete, and the store keeps all tombstones. To have keys reconciled from time to time, give a
+// source a ResyncPeriod with [Source.With], and add [Resync] to its changes, if it has any.
 type Controller[K comparable] struct {
 	opts      Options
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error)

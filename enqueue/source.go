@@ -33,7 +33,7 @@ func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 
 // For returns a source of the keys of the objects themselves: the key of each object that is
 // added, updated or deleted. An update counts if one of changes wants it, or if there are no
-// changes; see [Change].
+// changes; see [Change]. For keys of another type use [Watches].
 func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Change) Source[types.NamespacedName] {
 	return newSource("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
