@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,7 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
 		pods := newPods(t, "pods", source)
 		blocked := make(chan struct{})
+		var mu sync.Mutex // two workers report
 		var reported []error
 		var infos []informer.ReconciledInfo
 		c := newController(t, func(ctx context.Context, key key) (time.Duration, error) {
@@ -205,8 +207,8 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 			return 0, nil
 		}, enqueue.Options{
 			Name: "website", Workers: 2, MaxAttempts: 3,
-			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
-			Reconciled:   func(info informer.ReconciledInfo) { infos = append(infos, info) },
+			ErrorHandler: func(_ context.Context, err error) { mu.Lock(); defer mu.Unlock(); reported = append(reported, err) },
+			Reconciled:   func(info informer.ReconciledInfo) { mu.Lock(); defer mu.Unlock(); infos = append(infos, info) },
 		}, enqueue.For(pods))
 		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Controller == nil || h.Controller.Workers != 2 {
 			t.Errorf("before Run Health is %+v", h)

@@ -51,18 +51,18 @@ type Options struct {
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called with an [*Error] for each call of reconcile that fails. The
-	// worker calls it with the ctx of the failed call, and waits for it. It is not called for
-	// a call that returns the error of its ended ctx. Nor is it called for a conflict
-	// (apierrors.IsConflict) that is the first failure of its key in a row: reconcile then
-	// wrote from a state that is not the newest, which happens every day and is over with the
-	// next attempt. A controller also reports with it that a standby drops deletes. Defaults to
-	// Group.ErrorHandler, if a controller is a member of a group that has one, and otherwise to
-	// logging the error.
+	// worker calls it with the ctx of the failed call, and waits for it. Several workers may
+	// call it at once. It is not called for a call that returns the error of its ended ctx. Nor
+	// is it called for a conflict (apierrors.IsConflict) that is the first failure of its key in
+	// a row: reconcile then wrote from a state that is not the newest, which happens every day
+	// and is over with the next attempt. A controller also reports with it that a standby drops
+	// deletes. Defaults to Group.ErrorHandler, if a controller is a member of a group that has
+	// one, and otherwise to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Reconciled is for a controller alone. It is called after each call of reconcile, as
-	// informer.Observer.Reconciled says. Defaults to that of Group.Observer, if the controller
-	// is a member of a group.
+	// informer.Observer.Reconciled says, and by several workers at once. Defaults to that of
+	// Group.Observer, if the controller is a member of a group.
 	Reconciled func(informer.ReconciledInfo)
 
 	// Reads is for a controller alone: informers that reconcile reads, and that are no Source of
