@@ -26,7 +26,7 @@ var forbidden = []struct{ callback, method, declaration, sentence string }{
 	{"*", "Indexer.Update", "Options.Store", onlyThisInformer},
 	{"*", "Indexer.Delete", "Options.Store", onlyThisInformer},
 	{"*", "Indexer.Replace", "Options.Store", onlyThisInformer},
-	{"*", "Group.Remove(own)", "Group.Remove", "So it must not be called in a callback of m's own, such as a watcher's."},
+	{"*", "Group.Remove(own)", "Group.Remove", "So it must not be called in a callback of m's own, such as a watcher's or reconcile."},
 	{"Options.Indexers", "CustomCacheInformer.*", "Options.Indexers", storeIsLocked},
 	{"Options.Indexers", "SharedIndexInformer.*", "Options.Indexers", storeIsLocked},
 	{"Options.Indexers", "Indexer.*", "Options.Indexers", storeIsLocked},

@@ -23,7 +23,8 @@ var (
 
 // Compare reads the answer to a scrape, in the text format, and returns an error that names
 // each metric that is documented but missing, exists but is not documented, or has another
-// type. It ignores names that do not begin with one of prefixes.
+// type. It ignores names that do not begin with one of prefixes, and names that begin with one of
+// prefixes that has a minus sign in front: a program without controllers has no metrics of them.
 func Compare(answer io.Reader, prefixes ...string) error {
 	_, here, _, _ := runtime.Caller(0)
 	readme, err := os.Open(filepath.Join(filepath.Dir(here), "../../metrics/prometheus/README.md"))
@@ -66,7 +67,10 @@ func types(r io.Reader, line *regexp.Regexp, prefixes []string) (map[string]stri
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		m := line.FindStringSubmatch(lines.Text())
-		if m != nil && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(m[1], p) }) {
+		begins := func(sign string) bool {
+			return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(sign+m[1], p) })
+		}
+		if m != nil && begins("") && !begins("-") {
 			all[m[1]] = m[2]
 		}
 	}

@@ -18,6 +18,9 @@ func TestWhatIsMissingNewOrOfAnotherTypeIsNamed(t *testing.T) {
 	if strings.Contains(err.Error(), "other") || strings.Contains(err.Error(), "informer_") {
 		t.Errorf("what was not asked for is named:\n%v", err)
 	}
+	if err := Compare(strings.NewReader("# TYPE workqueue_new gauge\n"), "workqueue_", "-workqueue_"); err == nil || strings.Contains(err.Error(), "workqueue_new") {
+		t.Errorf("without the metrics of workqueues: %v, want an error that nothing is documented", err)
+	}
 	if err := Compare(strings.NewReader(""), "nothing_"); err == nil {
 		t.Error("nothing is documented, and that is well")
 	}
