@@ -96,7 +96,7 @@ func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values [
 	begin := restart()
 	for range st.joiners {
 		joiners.Go(func() {
-			for storming.Err() == nil {
+			for more := true; more; more = storming.Err() == nil { // at least once: a few events are through at once
 				if err := st.join(storming, inf, stay); err != nil {
 					fail.Do(func() { failed = err })
 					return
