@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -204,27 +203,6 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAStandbyLogsThatItDropsADelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &loner{source: informertest.NewSource(pod("a"), pod("b"))}
-		l.opts.Elected, l.opts.StandbyDeletes = make(chan struct{}), 1
-		var logged strings.Builder
-		ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { fmt.Fprintln(&logged, line) }, funcr.Options{}))
-		l.start(t, ctx)
-		for _, name := range []string{"a", "b"} {
-			_, err := l.source.Delete(types.NamespacedName{Namespace: "ns", Name: name})
-			l.ok(err)
-		}
-		synctest.Wait()
-		if dropped := l.controller.Health().Controller.Dropped; dropped != 1 {
-			t.Errorf("dropped %d keys, want 1", dropped)
-		}
-		if got := logged.String(); strings.Count(got, enqueue.ErrDropped.Error()) != 1 {
-			t.Errorf("the log has not one line of ErrDropped:\n%s", got)
-		}
-	})
 }
 
 // A crash of a standby loses nothing that it keeps.
