@@ -100,7 +100,7 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 		}
 		fmt.Println("synced")
 		for quiet := 0; k.Calm && quiet < 3; quiet++ {
-			<-time.After(time.Second)
+			<-time.After(time.Second) // the server and this process run in real time
 			kept, err := store.Tombstones(context.Background())
 			if err != nil {
 				log.Fatal(err)

@@ -174,9 +174,9 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		close(c.synced)
 		err = c.awaitElection(ctx)
 	}
+	queue := newQueue[K](c.opts.Name, c.ready)
+	defer queue.ShutDown()
 	if err == nil {
-		queue := newQueue[K](c.opts.Name, c.ready)
-		defer queue.ShutDown()
 		c.live(queue)
 		var end func()
 		end, err = c.replay(ctx)
@@ -190,7 +190,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	w := worker[K]{queue: c.queue, reconcile: c.reconcile, state: c.state, opts: c.workOptions()}
+	w := worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: c.workOptions()}
 	w.work(ctx)
 	return nil
 }
@@ -209,10 +209,8 @@ func (c *Controller[K]) begin(ctx context.Context, cancel context.CancelFunc) bo
 // await waits until everything that reconcile reads has synced.
 func (c *Controller[K]) await(ctx context.Context) error {
 	for _, in := range c.inputs {
-		select {
-		case <-in.reg.Synced():
-			continue
-		default:
+		if channel.Closed(in.reg.Synced()) {
+			continue // even if ctx has ended
 		}
 		select {
 		case <-in.reg.Synced():
@@ -303,6 +301,9 @@ func (c *Controller[K]) add(keys []K) {
 }
 
 func (c *Controller[K]) addLocked(keys []K) {
+	if c.queue == nil && (c.removed || c.ctx != nil && c.ctx.Err() != nil) {
+		return // the workers will not start
+	}
 	for _, key := range keys {
 		if c.queue != nil {
 			c.queue.Add(key)
@@ -332,10 +333,8 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 // WaitForSync blocks until everything that reconcile reads has synced. It does not wait for the
 // election. It returns an error if ctx or the controller ends first. It may be called before Run.
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
-	select {
-	case <-c.synced:
-		return nil
-	default:
+	if channel.Closed(c.synced) {
+		return nil // even if ctx has ended
 	}
 	select {
 	case <-c.synced:

@@ -117,7 +117,7 @@ func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
 		late.Fail("list", errors.New("not yet"), -1)
 		late.Fail("watch", errors.New("not yet"), -1)
 		a, b, c := newPods(t, "a", informertest.NewSource(pod("p"))), newPods(t, "b", missing), newPods(t, "c", late)
-		// A watcher of another part of the program blocks for ever.
+		// A watcher of another part of the program blocks until the end.
 		blocked := make(chan struct{})
 		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-blocked; return nil }), informer.WatcherOptions{})
 		if err != nil {
@@ -493,4 +493,43 @@ func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		pods := newPods(t, "pods", source)
+		ended := newController(t, nothing, enqueue.Options{Name: "ended"}, enqueue.For(pods))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := ended.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		var group informer.Group
+		stop := runGroup(t, &group, pods)
+		time.Sleep(time.Second)
+		if h := ended.Health(); h.Controller.Queued != 0 || !h.Stopped {
+			t.Errorf("it has queued %d keys and is stopped: %v, want none and true", h.Controller.Queued, h.Stopped)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The watchers of a controller have its name, so that the page and the metrics tell whose they are.
+func TestTheWatchersOfAControllerHaveItsName(t *testing.T) {
+	pods, others := newPods(t, "pods", informertest.NewSource[*corev1.Pod]()), newPods(t, "others", informertest.NewSource[*corev1.Pod]())
+	owners := enqueue.Owners{Kind: schema.GroupKind{Kind: "Website"}}
+	newController(t, nothing, enqueue.Options{Name: "website"},
+		enqueue.For(pods), enqueue.Owns(pods, owners), enqueue.For(others), enqueue.For(others).With(informer.WatcherOptions{Name: "mine"}))
+	for inf, want := range map[*informer.CustomCacheInformer[*corev1.Pod]]string{pods: "[website website-2]", others: "[mine website]"} {
+		var names []string
+		for _, w := range inf.Health().Watchers {
+			names = append(names, w.Name)
+		}
+		if fmt.Sprint(names) != want {
+			t.Errorf("the watchers of %s are %v, want %s", inf.Health().Name, names, want)
+		}
+	}
 }

@@ -1,6 +1,10 @@
 package enqueue
 
-import "github.com/customcacheinformer/informer/internal/tombstone"
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/customcacheinformer/informer/internal/tombstone"
+)
 
 // deletion is a delete that a watcher of a controller was told.
 type deletion struct {
@@ -11,14 +15,12 @@ type deletion struct {
 // deletes knows the deletes whose keys are not reconciled yet. A delete is done when, for each of
 // its keys, a call has succeeded that began after the key was queued.
 type deletes[K comparable] struct {
-	waiting map[K]set[deletion] // by the key that must be reconciled; without those of calls under way
-	open    map[deletion]int    // how many keys each delete still waits for
+	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without those of calls under way
+	open    map[deletion]int         // how many keys each delete still waits for
 }
 
-type set[E comparable] map[E]struct{}
-
 func newDeletes[K comparable]() deletes[K] {
-	return deletes[K]{waiting: map[K]set[deletion]{}, open: map[deletion]int{}}
+	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}}
 }
 
 // add has d wait for each of keys.
@@ -26,11 +28,11 @@ func (ds *deletes[K]) add(d deletion, keys []K) {
 	for _, key := range keys {
 		before := ds.waiting[key]
 		if before == nil {
-			before = set[deletion]{}
+			before = sets.Set[deletion]{}
 			ds.waiting[key] = before
 		}
-		if _, there := before[d]; !there {
-			before[d] = struct{}{}
+		if !before.Has(d) {
+			before.Insert(d)
 			ds.open[d]++
 		}
 	}
@@ -38,14 +40,14 @@ func (ds *deletes[K]) add(d deletion, keys []K) {
 
 // take returns the deletes that wait for key, and takes them out: they are those of a call that
 // begins now.
-func (ds *deletes[K]) take(key K) set[deletion] {
+func (ds *deletes[K]) take(key K) sets.Set[deletion] {
 	taken := ds.waiting[key]
 	delete(ds.waiting, key)
 	return taken
 }
 
 // putBack has the deletes of a call wait for the next call.
-func (ds *deletes[K]) putBack(key K, taken set[deletion]) {
+func (ds *deletes[K]) putBack(key K, taken sets.Set[deletion]) {
 	newer := ds.waiting[key]
 	switch {
 	case len(taken) == 0:
@@ -55,16 +57,15 @@ func (ds *deletes[K]) putBack(key K, taken set[deletion]) {
 		return
 	}
 	for d := range taken {
-		if _, there := newer[d]; there {
-			ds.settle(set[deletion]{d: {}})
-		} else {
-			newer[d] = struct{}{}
+		if newer.Has(d) {
+			ds.settle(sets.New(d))
 		}
+		newer.Insert(d)
 	}
 }
 
 // settle notes that the deletes of a call wait for its key no longer.
-func (ds *deletes[K]) settle(taken set[deletion]) {
+func (ds *deletes[K]) settle(taken sets.Set[deletion]) {
 	for d := range taken {
 		if ds.open[d]--; ds.open[d] == 0 {
 			delete(ds.open, d)

@@ -1,6 +1,7 @@
 package enqueue
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,9 @@ func newQueue[K comparable](name string, keys workqueue.Queue[K]) workqueue.Type
 	)
 }
 
-// fifoKept is for how many keys an empty fifo keeps its memory.
-const fifoKept = 1024
+// fifoRoom is how many keys that are taken out may keep their memory, or half of all keys if
+// that is more.
+const fifoRoom = 1024
 
 // fifo holds the keys of a workqueue that are ready, and knows since when. The workqueue adds no
 // key twice, and calls the methods of workqueue.Queue while it holds its own lock.
@@ -58,12 +60,6 @@ func (*fifo[K]) Touch(K) {}
 func (f *fifo[K]) Push(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.keys) == cap(f.keys) && f.head > len(f.keys)/2 { // make room instead of growing
-		n := copy(f.keys, f.keys[f.head:])
-		copy(f.at, f.at[f.head:])
-		clear(f.keys[n:])
-		f.keys, f.at, f.head = f.keys[:n], f.at[:n], 0
-	}
 	f.keys, f.at = append(f.keys, key), append(f.at, time.Now())
 }
 
@@ -79,11 +75,11 @@ func (f *fifo[K]) Pop() K {
 	var none K
 	key := f.keys[f.head]
 	f.keys[f.head] = none
-	if f.head++; f.head == len(f.keys) {
+	switch f.head++; {
+	case f.head == len(f.keys):
 		f.keys, f.at, f.head = f.keys[:0], f.at[:0], 0
-		if cap(f.keys) > fifoKept {
-			f.keys, f.at = nil, nil // after a burst, its memory is not kept
-		}
+	case f.head >= fifoRoom && f.head > len(f.keys)/2: // after a burst, its memory is not kept
+		f.keys, f.at, f.head = slices.Clone(f.keys[f.head:]), slices.Clone(f.at[f.head:]), 0
 	}
 	return key
 }

@@ -105,10 +105,13 @@ func (o *Options) check() error {
 
 // checkRun returns an error if o has an option that is for a controller alone.
 func (o *Options) checkRun() error {
-	for field, set := range map[string]bool{"Reconciled": o.Reconciled != nil, "Reads": o.Reads != nil, "Elected": o.Elected != nil} {
-		if set {
-			return fmt.Errorf("Options.%s is for a controller, see NewController", field)
-		}
+	switch {
+	case o.Reconciled != nil:
+		return errors.New("Options.Reconciled is for a controller, see NewController")
+	case o.Reads != nil:
+		return errors.New("Options.Reads is for a controller, see NewController")
+	case o.Elected != nil:
+		return errors.New("Options.Elected is for a controller, see NewController")
 	}
 	return o.check()
 }

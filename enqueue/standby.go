@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -117,7 +118,7 @@ type replay struct {
 // replay registers a watcher that queues the keys of all objects, as they are now, and then
 // removes itself.
 func (f *feed[T, K]) replay() (replay, error) {
-	r := &replayer[T, K]{feed: f, open: set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
+	r := &replayer[T, K]{feed: f, open: sets.Set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
 	opts := f.opts // also its Workers, because a replay should take no longer than a start
 	opts.Name += " (all objects)"
@@ -134,9 +135,9 @@ type replayer[T informer.Object, K comparable] struct {
 	registered chan struct{}
 	told       chan struct{} // closed when every object was told at least once
 
-	mu   sync.Mutex                // protects the rest
-	done bool                      // told is closed
-	open set[types.NamespacedName] // the objects that were told and whose keys are not queued
+	mu   sync.Mutex                     // protects the rest
+	done bool                           // told is closed
+	open sets.Set[types.NamespacedName] // the objects that were told and whose keys are not queued
 }
 
 // tell queues the keys of an object that is told for the first time, or whose first attempts
@@ -153,7 +154,7 @@ func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	if err == nil || errors.Is(err, informer.ErrPermanent) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.open, key)
+		r.open.Delete(key)
 		r.checkLocked()
 	}
 	return err
@@ -164,10 +165,10 @@ func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 func (r *replayer[T, K]) begin(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, open := r.open[key]; !open && r.done {
+	if r.done && !r.open.Has(key) {
 		return false
 	}
-	r.open[key] = struct{}{}
+	r.open.Insert(key)
 	return true
 }
 

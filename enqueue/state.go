@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/customcacheinformer/informer"
 )
 
@@ -34,7 +36,7 @@ type state[K comparable] struct {
 // call is a call of reconcile that is under way.
 type call[K comparable] struct {
 	begun   time.Time
-	deletes set[deletion] // the deletes that were known when it began
+	deletes sets.Set[deletion] // the deletes that were known when it began
 }
 
 // failure is what is known of a key that fails.

@@ -37,94 +37,86 @@ var (
 )
 
 var informerFigures = []figure[informer.Health]{
-	ofInformer("informer_synced", prom.GaugeValue, "Whether the first list is in the store.",
+	figureOf(informerLabels, "informer_synced", prom.GaugeValue, "Whether the first list is in the store.",
 		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
-	ofInformer("informer_watching", prom.GaugeValue, "Whether a watch is open.",
+	figureOf(informerLabels, "informer_watching", prom.GaugeValue, "Whether a watch is open.",
 		least, func(h *informer.Health) float64 { return flag(h.Watching) }),
-	ofInformer("informer_stopped", prom.GaugeValue, "Whether the informer has been stopped but is still a member of its group.",
+	figureOf(informerLabels, "informer_stopped", prom.GaugeValue, "Whether the informer has been stopped but is still a member of its group.",
 		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
-	ofInformer("informer_last_list_timestamp_seconds", prom.GaugeValue, "When the last list, or stream of the first state, was complete; absent before the first.",
+	figureOf(informerLabels, "informer_last_list_timestamp_seconds", prom.GaugeValue, "When the last list, or stream of the first state, was complete; absent before the first.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastList) }),
-	ofInformer("informer_last_contact_timestamp_seconds", prom.GaugeValue, "When the API server last answered or sent anything; absent if it never has.",
+	figureOf(informerLabels, "informer_last_contact_timestamp_seconds", prom.GaugeValue, "When the API server last answered or sent anything; absent if it never has.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastContact) }),
-	ofInformer("informer_last_progress_timestamp_seconds", prom.GaugeValue, "When a change, a list or a bookmark last confirmed up to which resourceVersion everything is in the store; absent before the first.",
+	figureOf(informerLabels, "informer_last_progress_timestamp_seconds", prom.GaugeValue, "When a change, a list or a bookmark last confirmed up to which resourceVersion everything is in the store; absent before the first.",
 		least, func(h *informer.Health) float64 { return timestamp(h.LastProgress) }),
-	ofInformer("informer_resource_version", prom.GaugeValue, "The resourceVersion up to which everything is in the store; absent if it is not a number.",
+	figureOf(informerLabels, "informer_resource_version", prom.GaugeValue, "The resourceVersion up to which everything is in the store; absent if it is not a number.",
 		least, func(h *informer.Health) float64 { return version(h.ResourceVersion) }),
-	ofInformer("informer_objects", prom.GaugeValue, "How many objects the store has; absent if that is not known.",
+	figureOf(informerLabels, "informer_objects", prom.GaugeValue, "How many objects the store has; absent if that is not known.",
 		sum, objects),
-	ofInformer("informer_queued_changes", prom.GaugeValue, "How many changes and bookmarks have arrived and are not in the store yet.",
+	figureOf(informerLabels, "informer_queued_changes", prom.GaugeValue, "How many changes and bookmarks have arrived and are not in the store yet.",
 		sum, func(h *informer.Health) float64 { return float64(h.Queued) }),
-	ofInformer("informer_source_failures", prom.GaugeValue, "How many times in a row listing or watching has failed; 0 while it works.",
+	figureOf(informerLabels, "informer_source_failures", prom.GaugeValue, "How many times in a row listing or watching has failed; 0 while it works.",
 		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
-	ofInformer("informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",
+	figureOf(informerLabels, "informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",
 		greatest, func(h *informer.Health) float64 { return flag(h.StoreError != nil) }),
-	ofInformer("informer_store_busy_seconds", prom.GaugeValue, "How long the current operation on the store has taken so far; 0 if there is none.",
+	figureOf(informerLabels, "informer_store_busy_seconds", prom.GaugeValue, "How long the current operation on the store has taken so far; 0 if there is none.",
 		greatest, func(h *informer.Health) float64 { return h.StoreBusy.Seconds() }),
-	ofInformer("informer_refused_changes_total", prom.CounterValue, "How many changes the store has refused for good.",
+	figureOf(informerLabels, "informer_refused_changes_total", prom.CounterValue, "How many changes the store has refused for good.",
 		sum, func(h *informer.Health) float64 { return float64(h.Refused) }),
-	ofInformer("informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their delete.",
+	figureOf(informerLabels, "informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their delete.",
 		sum, func(h *informer.Health) float64 { return float64(h.Tombstones) }),
 }
 
 var watcherFigures = []figure[informer.WatcherStats]{
-	ofWatcher("informer_watcher_synced", prom.GaugeValue, "Whether the watcher was called for all of its initial state.",
+	figureOf(watcherLabels, "informer_watcher_synced", prom.GaugeValue, "Whether the watcher was called for all of its initial state.",
 		least, func(s *informer.WatcherStats) float64 { return flag(s.Synced) }),
-	ofWatcher("informer_watcher_pending", prom.GaugeValue, "How many events wait for the watcher, including the one that it is being called for.",
+	figureOf(watcherLabels, "informer_watcher_pending", prom.GaugeValue, "How many events wait for the watcher, including the one that it is being called for.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Pending) }),
-	ofWatcher("informer_watcher_lagging", prom.GaugeValue, "Whether the watcher has fallen behind by more than its MaxBacklog and has not caught up yet.",
+	figureOf(watcherLabels, "informer_watcher_lagging", prom.GaugeValue, "Whether the watcher has fallen behind by more than its MaxBacklog and has not caught up yet.",
 		greatest, func(s *informer.WatcherStats) float64 { return flag(s.Lagging) }),
-	ofWatcher("informer_watcher_oldest_waiting_seconds", prom.GaugeValue, "How long the oldest event that the watcher has not handled has been waiting; 0 if there is none.",
+	figureOf(watcherLabels, "informer_watcher_oldest_waiting_seconds", prom.GaugeValue, "How long the oldest event that the watcher has not handled has been waiting; 0 if there is none.",
 		greatest, func(s *informer.WatcherStats) float64 { return s.OldestWaiting.Seconds() }),
-	ofWatcher("informer_watcher_delivered_total", prom.CounterValue, "How many events the watcher has handled without an error.",
+	figureOf(watcherLabels, "informer_watcher_delivered_total", prom.CounterValue, "How many events the watcher has handled without an error.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Delivered) }),
-	ofWatcher("informer_watcher_failed_total", prom.CounterValue, "How many events were given up after an error of the watcher.",
+	figureOf(watcherLabels, "informer_watcher_failed_total", prom.CounterValue, "How many events were given up after an error of the watcher.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Failed) }),
-	ofWatcher("informer_watcher_retried_total", prom.CounterValue, "How many calls of the watcher were retries of a failed one.",
+	figureOf(watcherLabels, "informer_watcher_retried_total", prom.CounterValue, "How many calls of the watcher were retries of a failed one.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Retried) }),
-	ofWatcher("informer_watcher_merged_total", prom.CounterValue, "How many events were merged with others, or cancelled out by them, while they waited for the watcher.",
+	figureOf(watcherLabels, "informer_watcher_merged_total", prom.CounterValue, "How many events were merged with others, or cancelled out by them, while they waited for the watcher.",
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Merged) }),
 }
 
 var controllerFigures = []figure[informer.Health]{
-	ofController("informer_reconcile_synced", prom.GaugeValue, "Whether everything that the controller reads has synced.",
+	figureOf(queueLabels, "informer_reconcile_synced", prom.GaugeValue, "Whether everything that the controller reads has synced.",
 		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
-	ofController("informer_reconcile_stopped", prom.GaugeValue, "Whether the controller has been stopped but is still a member of its group.",
+	figureOf(queueLabels, "informer_reconcile_stopped", prom.GaugeValue, "Whether the controller has been stopped but is still a member of its group.",
 		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
-	ofController("informer_reconcile_standby", prom.GaugeValue, "Whether the controller waits for its election.",
+	figureOf(queueLabels, "informer_reconcile_standby", prom.GaugeValue, "Whether the controller waits for its election.",
 		greatest, func(h *informer.Health) float64 { return flag(h.Controller.Standby) }),
-	ofController("informer_reconcile_workers", prom.GaugeValue, "How many keys can be reconciled at once.",
+	figureOf(queueLabels, "informer_reconcile_workers", prom.GaugeValue, "How many keys can be reconciled at once.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Workers) }),
-	ofController("informer_reconcile_busy", prom.GaugeValue, "How many calls of reconcile are under way.",
+	figureOf(queueLabels, "informer_reconcile_busy", prom.GaugeValue, "How many calls of reconcile are under way.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Busy) }),
-	ofController("informer_reconcile_longest_call_seconds", prom.GaugeValue, "How long the longest call of reconcile that is under way has taken so far; 0 if there is none.",
+	figureOf(queueLabels, "informer_reconcile_longest_call_seconds", prom.GaugeValue, "How long the longest call of reconcile that is under way has taken so far; 0 if there is none.",
 		greatest, longestCall),
-	ofController("informer_reconcile_queued", prom.GaugeValue, "How many keys wait for a worker; keys that wait for a retry or for their time do not count.",
+	figureOf(queueLabels, "informer_reconcile_queued", prom.GaugeValue, "How many keys wait for a worker; keys that wait for a retry or for their time do not count.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Queued) }),
-	ofController("informer_reconcile_oldest_queued_seconds", prom.GaugeValue, "How long the oldest of the keys that wait for a worker has been waiting; 0 if there is none.",
+	figureOf(queueLabels, "informer_reconcile_oldest_queued_seconds", prom.GaugeValue, "How long the oldest of the keys that wait for a worker has been waiting; 0 if there is none.",
 		greatest, func(h *informer.Health) float64 { return h.Controller.OldestQueued.Seconds() }),
-	ofController("informer_reconcile_failing", prom.GaugeValue, "How many keys have failed and have not succeeded since, including those that were given up.",
+	figureOf(queueLabels, "informer_reconcile_failing", prom.GaugeValue, "How many keys have failed and have not succeeded since, including those that were given up.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Failing) }),
-	ofController("informer_reconcile_longest_failing_seconds", prom.GaugeValue, "For how long the key that has been failing longest has done so, even if it was given up; 0 if there is none.",
+	figureOf(queueLabels, "informer_reconcile_longest_failing_seconds", prom.GaugeValue, "For how long the key that has been failing longest has done so, even if it was given up; 0 if there is none.",
 		greatest, longestFailing),
-	ofController("informer_reconcile_last_success_timestamp_seconds", prom.GaugeValue, "When a call of reconcile last returned no error; absent if none has.",
+	figureOf(queueLabels, "informer_reconcile_last_success_timestamp_seconds", prom.GaugeValue, "When a call of reconcile last returned no error; absent if none has.",
 		least, func(h *informer.Health) float64 { return timestamp(h.Controller.LastSuccess) }),
-	ofController("informer_reconcile_deletes", prom.GaugeValue, "How many deleted objects wait until each of their keys is reconciled.",
+	figureOf(queueLabels, "informer_reconcile_deletes", prom.GaugeValue, "How many deleted objects wait until each of their keys is reconciled.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Deletes) }),
-	ofController("informer_reconcile_dropped_total", prom.CounterValue, "How many keys of deleted objects a standby has dropped because there were too many.",
+	figureOf(queueLabels, "informer_reconcile_dropped_total", prom.CounterValue, "How many keys of deleted objects a standby has dropped because there were too many.",
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Dropped) }),
 }
 
-func ofInformer(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.Health) float64) figure[informer.Health] {
-	return figure[informer.Health]{prom.NewDesc(name, help, informerLabels, nil), kind, join, of}
-}
-
-func ofWatcher(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.WatcherStats) float64) figure[informer.WatcherStats] {
-	return figure[informer.WatcherStats]{prom.NewDesc(name, help, watcherLabels, nil), kind, join, of}
-}
-
-func ofController(name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*informer.Health) float64) figure[informer.Health] {
-	return figure[informer.Health]{prom.NewDesc(name, help, queueLabels, nil), kind, join, of}
+func figureOf[S any](labels []string, name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*S) float64) figure[S] {
+	return figure[S]{prom.NewDesc(name, help, labels, nil), kind, join, of}
 }
 
 // longestCall relies on the order of Calls.
