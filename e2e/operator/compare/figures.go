@@ -3,7 +3,7 @@ package main
 // phase holds the measurements of an operator for one part of the work. Times are in seconds.
 // Memory is in bytes, measured at the end of the part.
 type phase struct {
-	Wall, CPU, Peak, Heap       float64
+	Wall, CPU, Peak, Anon, Heap float64
 	Reconciles, Writes, Refused int
 }
 
@@ -35,6 +35,7 @@ var rows = []row{
 	{"until all is done", "s", func(p phase) float64 { return p.Wall }},
 	{"CPU time", "s", func(p phase) float64 { return p.CPU }},
 	{"most memory ever resident", "MiB", func(p phase) float64 { return p.Peak / mebi }},
+	{"anonymous memory at the end", "MiB", func(p phase) float64 { return p.Anon / mebi }},
 	{"live heap afterwards", "MiB", func(p phase) float64 { return p.Heap / mebi }},
 	{"reconciles", "", func(p phase) float64 { return float64(p.Reconciles) }},
 	{"write requests", "", func(p phase) float64 { return float64(p.Writes) }},

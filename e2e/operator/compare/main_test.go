@@ -35,7 +35,7 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 			if p.Reconciles < n || p.Writes-p.Refused != writes {
 				t.Errorf("%s, %s: %d reconciles, %d writes, of which %d refused", s.name, what, p.Reconciles, p.Writes, p.Refused)
 			}
-			if p.Wall <= 0 || p.CPU <= 0 || p.Heap <= 0 || p.Peak < p.Heap {
+			if p.Wall <= 0 || p.CPU <= 0 || p.Heap <= 0 || p.Anon < p.Heap || p.Peak < p.Anon {
 				t.Errorf("%s, %s: %+v", s.name, what, p)
 			}
 		}

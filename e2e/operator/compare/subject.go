@@ -88,7 +88,7 @@ func (s *subject) end(ctx context.Context) (phase, error) {
 		return f, err
 	}
 	calls := s.front.Calls()
-	f.CPU, f.Peak, f.Heap = r.CPU-s.CPU, r.Peak, r.Heap
+	f.CPU, f.Peak, f.Anon, f.Heap = r.CPU-s.CPU, r.Peak, r.Anon, r.Heap
 	f.Reconciles = r.Reconciles - s.Reconciles
 	f.Writes, f.Refused = calls.Writes()-s.calls.Writes(), calls.Refused()-s.calls.Refused()
 	return f, nil
