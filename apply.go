@@ -42,9 +42,7 @@ type applier[T Object] struct {
 	finished   []*item[T]
 	infos      []ApplyInfo // for Observer.Apply
 	justSynced bool        // the first list is applied, and synced is still open
-	bookmark   bool        // a list or a bookmark of the source is applied, and the store must get its version
-
-	watchOnly bool // every item since the start came from a watch
+	bookmark   bool        // a list or a bookmark of a source is applied, and the store must get its version
 }
 
 // newApplier returns an applier over the queue that in writes to.
@@ -61,7 +59,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 	}
 	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, opts)
 	if d, ok := store.(Durable); ok {
-		a.storage, a.pace = newDurableStore(a.access, d, p.tombstones, p.forgettable), durablePace
+		a.storage, a.pace = newDurableStore(a.access, d, in.intakes, p.tombstones, p.forgettable), durablePace
 	} else {
 		a.storage, a.pace = newPlainStore(a.access, opts.Store == nil), plainPace
 	}
@@ -77,27 +75,35 @@ func newQueue[T Object](kind QueueKind) cache.Queue {
 	return cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})
 }
 
-// open reads the store at the start, before any item is applied. It returns the version
-// at which the source can go on, "" if the source must list, and false if ctx ended first.
-func (a *applier[T]) open(ctx context.Context) (version string, ok bool) {
-	if version, ok = a.storage.open(ctx); !ok {
-		return "", false
+// open reads the store at the start, before any item is applied. It returns the version at
+// which the source of each intake can go on, "" for one that must list, and false if ctx ended
+// first.
+func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
+	if !a.storage.open(ctx) {
+		return nil, false
 	}
-	a.watchOnly = version != ""
+	for _, from := range a.inlet.intakes {
+		version := from.place.bookmark()
+		versions = append(versions, version)
+		from.watchOnly = version != ""
+	}
 	a.processor.seeded = a.access.seeded
 	close(a.processor.filled)
-	return version, true
+	return versions, true
 }
 
 // run applies items until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
+	if a.inlet.intakes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
+		return
+	}
 	for ctx.Err() == nil && a.pop() == nil {
 		for _, it := range a.popped {
 			if ctx.Err() != nil || !a.apply(ctx, it) {
 				break
 			}
 		}
-		if a.pace.immediate && a.inlet.full.Load() {
+		if a.pace.immediate && a.inlet.full.Load() > 0 {
 			a.release() // the next item comes at once, and these are published with it
 		} else {
 			a.tell(ctx)
@@ -162,18 +168,18 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
 func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
-	stored, err := a.storage.find(ctx, it.key, now)
+	stored, err := a.storage.find(ctx, it, now)
 	switch {
 	case errors.Is(err, ErrPermanent):
 		return true
 	case err != nil:
 		return false
-	case a.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
+	case it.from.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
 		return true // the watch began before this state, which the store already has
 	}
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
-	a.records = a.decider.decide(c, a.processor.hasSynced(), a.records)
+	a.records = a.decider.decide(c, a.records)
 	if a.pace.immediate {
 		a.processor.begun.Add(int64(len(a.records) - a.done))
 	}
@@ -195,17 +201,29 @@ func newer(version, stored string) bool {
 
 // deleteUnlisted deletes every known object that a list does not have.
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
-	a.watchOnly = false
+	list.from.watchOnly = false
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
 	if listed == nil {
 		return true
 	}
+	return a.deleteUnless(ctx, list.from, func(key string) bool {
+		_, there := listed[key]
+		return there || !list.from.covers(key)
+	})
+}
+
+// deleteForeign deletes the objects that an earlier informer has left in the store, and that
+// are in none of the namespaces of this one.
+func (a *applier[T]) deleteForeign(ctx context.Context) bool {
+	return a.deleteUnless(ctx, a.inlet.own, a.inlet.covers) && a.tell(ctx) &&
+		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, from: a.inlet.own})
+}
+
+// deleteUnless deletes every known object except those that stay.
+func (a *applier[T]) deleteUnless(ctx context.Context, from *intake[T], stays func(key string) bool) bool {
 	for key := range a.storage.keys(ctx) {
-		if _, there := listed[key]; there {
-			continue
-		}
-		if !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true}) {
+		if !stays(key) && !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, from: from}) {
 			return false
 		}
 	}
@@ -217,14 +235,12 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
 	endsList := it.kind == itemListed || it.kind == itemResumed
-	if endsList && !a.processor.hasSynced() {
+	if endsList && !it.from.listed.Load() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
-		if a.pace.immediate {
-			a.processor.begun.Add(1)
+		it.from.listed.Store(true)
+		if len(a.inlet.unlisted()) == 0 {
+			a.mark()
 		}
-		a.processor.willSync()
-		a.records = append(a.records, record[T]{kind: recordMarker})
-		a.done, a.justSynced = 1, true
 	}
 	a.storage.pass(it)
 	a.finished = append(a.finished, it)
@@ -232,6 +248,16 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	if endsList {
 		a.tell(ctx) // no later item may delay Synced
 	}
+}
+
+// mark appends the record after which everything has been told that the first lists have.
+func (a *applier[T]) mark() {
+	if a.pace.immediate {
+		a.processor.begun.Add(1)
+	}
+	a.processor.willSync()
+	a.records = append(a.records, record[T]{kind: recordMarker})
+	a.done, a.justSynced = 1, true
 }
 
 // observe notes the events of an item for Observer.Apply.
@@ -269,7 +295,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	}
 	version := a.release()
 	if a.justSynced {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.watchOnly)
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version)
 		close(a.synced)
 		a.justSynced = false
 	}

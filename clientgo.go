@@ -113,7 +113,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 		}
 		all[name] = f
 	}
-	inf, err := newInformer(lw, accept, tombstone, all, opts)
+	inf, err := newInformer([]resource{{lw: lw}}, accept, tombstone, all, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,12 @@ func (s *sharedIndexInformer[T]) HasSyncedChecker() cache.DoneChecker {
 	return done{"informer " + s.core.opts.Name, s.core.Synced()}
 }
 
-func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string { return s.core.source.LastVersion() }
+func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string {
+	if len(s.core.sources) > 1 {
+		return s.core.ResourceVersion()
+	}
+	return s.core.sources[0].LastVersion()
+}
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }
 

@@ -50,9 +50,8 @@ type decider[T Object] struct {
 	finalState atomic.Bool // the log needs the final state of each deleted object
 }
 
-// decide sets the write of a change, and appends the events of the change to records. synced
-// says that the informer has synced.
-func (d *decider[T]) decide(c *change[T], synced bool, records []record[T]) []record[T] {
+// decide sets the write of a change, and appends the events of the change to records.
+func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	from := len(records)
 	if c.kind == itemUpsert {
 		records = d.upsert(c, records)
@@ -63,7 +62,7 @@ func (d *decider[T]) decide(c *change[T], synced bool, records []record[T]) []re
 		r := &records[i]
 		r.key = c.key
 		switch {
-		case !synced:
+		case !c.from.listed.Load():
 			r.event.Origin = OriginInitial
 		case c.listed:
 			r.event.Origin = OriginRelist

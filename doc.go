@@ -1,11 +1,11 @@
 // Package informer lists and watches one Kubernetes resource, keeps its state in any store,
 // and delivers every change to any number of watchers, each at its own pace.
 //
-// [New] makes a [CustomCacheInformer] from a source. [ListWatch] makes a source from a
-// client. AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
+// [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source.
+// AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
 // Get, List, ByIndex and All read the known state, see [Reader].
 //
-//	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+//	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 //	…
 //	reg, err := pods.AddWatcher(watcher, informer.WatcherOptions{})
 //	…

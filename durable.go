@@ -33,27 +33,24 @@ type durableStore[T Object] struct {
 	batch []change[T]
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
-	place    place  // where the store stands after the batch
-	bookmark string // the bookmark that the store has now
-	// doubtful says that versions in the store may belong to states that the server has
-	// lost. The next bookmark ends the doubt.
-	doubtful bool
+	intakes  []*intake[T]
+	bookmark string         // the bookmark that the store has now
+	foreign  bool           // the store may hold objects of namespaces that the informer does not read
 	deleted  []tombstone.ID // tombstones of committed deletes that are not in the log yet
 	over     bool           // ctx has ended before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
-	return &durableStore[T]{access: a, durable: durable, tombstones: tombstones, forgettable: forgettable, next: map[string]T{}}
+func newDurableStore[T Object](a *access[T], durable Durable, intakes []*intake[T], tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
+	return &durableStore[T]{access: a, durable: durable, intakes: intakes, tombstones: tombstones, forgettable: forgettable, next: map[string]T{}}
 }
 
 // open reads the bookmark and the tombstones. It reads all objects only if the informer must
 // index them. If the store has indexes of its own, open reads only the first page.
-func (d *durableStore[T]) open(ctx context.Context) (version string, ok bool) {
-	if !d.recall(ctx) || !d.load(ctx, d.index.Native(), func(string, T) {}) {
-		return "", false
-	}
-	return d.bookmark, true
+func (d *durableStore[T]) open(ctx context.Context) bool {
+	return d.recall(ctx) && d.load(ctx, d.index.Native(), func(string, T) {})
 }
+
+func (d *durableStore[T]) hasForeign() bool { return d.foreign }
 
 // recall reads the bookmark and the tombstones.
 func (d *durableStore[T]) recall(ctx context.Context) bool {
@@ -62,8 +59,7 @@ func (d *durableStore[T]) recall(ctx context.Context) bool {
 		!d.insistOnReading(ctx, "tombstones", func() (err error) { tombs, err = d.durable.Tombstones(ctx); return err }) {
 		return false
 	}
-	d.place = place{version: d.bookmark, exact: d.bookmark != ""}
-	d.doubtful = !d.place.exact
+	d.foreign = d.readBookmark()
 	var ids []tombstone.ID
 	for _, stored := range tombs {
 		obj, err := object.As[T](stored)
@@ -77,22 +73,25 @@ func (d *durableStore[T]) recall(ctx context.Context) bool {
 	return true
 }
 
-func (d *durableStore[T]) find(ctx context.Context, key string, now time.Duration) (stored found[T], err error) {
-	if obj, changed := d.next[key]; changed {
+func (d *durableStore[T]) find(ctx context.Context, it *item[T], now time.Duration) (stored found[T], err error) {
+	stored.doubtful = it.from.place.doubtful
+	if obj, changed := d.next[it.key]; changed {
 		var none T
-		return found[T]{obj: obj, exists: obj != none, doubtful: d.doubtful}, nil
+		stored.obj, stored.exists = obj, obj != none
+		return stored, nil
 	}
-	stored.doubtful = d.doubtful
-	stored.obj, stored.exists, err = d.get(ctx, key, now)
+	stored.obj, stored.exists, err = d.get(ctx, it.key, now)
 	if errors.Is(err, ErrPermanent) {
-		d.place.spoil()
+		it.from.place.spoil()
 	}
 	return stored, err
 }
 
 // write adds the change to the batch.
 func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
-	d.doubtful = d.doubtful || c.restored
+	if c.restored {
+		c.from.place.doubtful = true
+	}
 	if c.write == writeNothing {
 		return written
 	}
@@ -106,7 +105,10 @@ func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration
 }
 
 func (d *durableStore[T]) pass(it *item[T]) {
-	d.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	if it.kind == itemCleaned {
+		d.foreign = false
+	}
+	it.from.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 }
 
 // commit gives the batch to the store, with retry. Once it has returned stopped, it never
@@ -116,7 +118,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 		return stopped
 	}
 	defer d.clear()
-	bookmark := d.place.bookmark()
+	bookmark := d.nextBookmark()
 	if len(d.batch) == 0 && bookmark == d.bookmark {
 		return written
 	}
@@ -141,14 +143,18 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 		return split
 	case errors.Is(err, ErrPermanent):
 		d.refused.Add(int64(len(d.batch)))
-		d.place.spoil()
+		for i := range d.batch {
+			d.batch[i].from.place.spoil()
+		}
 		return refused
 	case err != nil:
 		d.over = true
 		return stopped
 	}
 	d.bookmark = bookmark
-	d.doubtful = d.doubtful && bookmark == ""
+	for _, from := range d.intakes {
+		from.place.doubtful = from.place.doubtful && (bookmark == "" || from.place.bookmark() == "")
+	}
 	d.deleted = append(d.deleted, deleted...)
 	var none T
 	for i := range d.batch {
@@ -234,48 +240,4 @@ func (d *durableStore[T]) close(ctx context.Context) {
 	if err != nil {
 		d.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
 	}
-}
-
-// place is where a durable store stands in the history of the source.
-type place struct {
-	version string
-	exact   bool // the store is what the source was at the version
-	spoiled bool // an object of the list in progress could not be stored
-}
-
-// pass notes that an item is applied. While a list is being applied, the store is a
-// mixture that the server never had. An object that could not be stored is missing until
-// the next list.
-func (p *place) pass(kind itemKind, broken bool, version string) {
-	if broken {
-		p.spoil()
-	}
-	switch kind {
-	case itemForget:
-		return
-	case itemList:
-		p.exact, p.spoiled = false, false
-	case itemListed:
-		p.exact = !p.spoiled && version != "" && version != "0"
-	case itemResumed:
-		p.exact = true
-	default:
-		// An item without a version is part of a list, or of unknown age: then the store
-		// matches no version.
-		p.exact = p.exact && version != ""
-	}
-	if version != "" {
-		p.version = version
-	}
-}
-
-// spoil notes that an object could not be stored.
-func (p *place) spoil() { p.exact, p.spoiled = false, true }
-
-// bookmark returns the bookmark that the store must have.
-func (p place) bookmark() string {
-	if !p.exact {
-		return ""
-	}
-	return p.version
 }

@@ -73,13 +73,20 @@ func (e *SyncError) values(key string, who any) []any {
 // fail, and again only if the reason changes or a request has worked in between. The informer
 // goes on trying, with growing pauses.
 type WatchError struct {
-	Op       string // "list" or "watch"
-	Resource string // Options.Name
-	Err      error
+	Op        string // "list" or "watch"
+	Resource  string // Options.Name
+	Namespace string // "" unless the informer was made by NewInNamespaces
+	Err       error
 }
 
-// Error names the operation, the resource and the cause.
-func (e *WatchError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Resource, e.Err) }
+// Error names the operation, the resource, the namespace and the cause.
+func (e *WatchError) Error() string {
+	where := ""
+	if e.Namespace != "" {
+		where = " in namespace " + e.Namespace
+	}
+	return fmt.Sprintf("%s %s%s: %v", e.Op, e.Resource, where, e.Err)
+}
 
 // Unwrap returns Err.
 func (e *WatchError) Unwrap() error { return e.Err }

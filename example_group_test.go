@@ -25,11 +25,11 @@ func ExampleGroup() {
 		},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cashier"}},
 	)
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		panic(err)
 	}
-	accounts, err := informer.New(informer.ListWatch(client.CoreV1().ServiceAccounts("")), informer.Options[*corev1.ServiceAccount]{})
+	accounts, err := informer.New(client.CoreV1().ServiceAccounts(""), informer.Options[*corev1.ServiceAccount]{})
 	if err != nil {
 		panic(err)
 	}
@@ -72,7 +72,7 @@ func ExampleGroup() {
 // it.
 func SharedPods(group *informer.Group, client kubernetes.Interface, namespace string) (*informer.CustomCacheInformer[*corev1.Pod], error) {
 	return informer.Shared(group, namespace, func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
-		return informer.New(informer.ListWatch(client.CoreV1().Pods(namespace)), informer.Options[*corev1.Pod]{
+		return informer.New(client.CoreV1().Pods(namespace), informer.Options[*corev1.Pod]{
 			Name: "Pods of " + namespace,
 		})
 	})

@@ -17,7 +17,7 @@ import (
 func ExampleCustomCacheInformer_Health() {
 	src, store := informertest.NewSource(object("settings", "1")), informertest.NewStore(nil)
 	reported := make(chan error, 1)
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Store:        store,
 		ErrorHandler: func(_ context.Context, err error) { reported <- err },
 	})
@@ -48,7 +48,7 @@ func ExampleCustomCacheInformer_Health() {
 }
 
 func ExampleProbeHandler() {
-	inf, _ := informer.New(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{})
+	inf, _ := informer.NewFrom(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{})
 	mux := http.NewServeMux()
 	mux.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
 	mux.Handle("/livez", informer.ProbeHandler(func() error { return inf.Health().Live() }))
@@ -72,7 +72,7 @@ func ExampleTee() {
 		Apply: func(a informer.ApplyInfo) { fmt.Println(a.Informer, a.Origin, a.Type, a.Key) },
 		Store: func(s informer.StoreInfo) { fmt.Println(s.Informer, s.Op, s.Key, s.Err) },
 	}
-	inf, _ := informer.New(informertest.NewSource(object("settings", "1")), informer.Options[*corev1.ConfigMap]{
+	inf, _ := informer.NewFrom(informertest.NewSource(object("settings", "1")), informer.Options[*corev1.ConfigMap]{
 		Observer: informer.Tee(metrics, tracing),
 	})
 

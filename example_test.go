@@ -22,7 +22,7 @@ import (
 
 // RunController calls reconcile for every Pod that is there or changes, until ctx ends.
 func RunController(ctx context.Context, client kubernetes.Interface, reconcile func(context.Context, *corev1.Pod) error) error {
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func TestRunController(t *testing.T) {
 
 func ExampleNew() {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
 		Transform: informer.StripManagedFields[*corev1.Pod],
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func ExampleNew() {
 
 func ExampleCustomCacheInformer_AddWatcher() {
 	src := informertest.NewSource(object("settings", "1"))
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
 	done := make(chan struct{})
 	reg, err := inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{
 		AddFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
@@ -112,7 +112,7 @@ func ExampleCustomCacheInformer_AddWatcher() {
 
 func ExampleCustomCacheInformer_ByIndex() {
 	src := informertest.NewSource(object("a", "red"), object("b", "blue"), object("c", "red"))
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Indexers: cache.TypedIndexers[*corev1.ConfigMap]{
 			"colour": func(obj *corev1.ConfigMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 		},
@@ -130,7 +130,7 @@ func ExampleCustomCacheInformer_ByIndex() {
 
 func ExampleCustomCacheInformer_WaitForResourceVersion() {
 	src := informertest.NewSource[*corev1.ConfigMap]()
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = inf.Run(ctx) })
@@ -146,7 +146,7 @@ func ExampleCustomCacheInformer_WaitForResourceVersion() {
 
 func ExampleSelect() {
 	src := informertest.NewSource(object("mine", "yes"), object("other", "no"))
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{})
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
 	var seen informertest.Recorder[*corev1.ConfigMap]
 	selected := informer.Select(&seen, func(obj *corev1.ConfigMap) bool { return obj.Labels["value"] == "yes" })
 	reg, _ := inf.AddWatcher(selected, informer.WatcherOptions{})

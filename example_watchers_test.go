@@ -17,7 +17,7 @@ import (
 // whether a retry can help.
 func ExampleBackoff() {
 	src := informertest.NewSource(object("broken", "1"), object("flaky", "2"))
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		ErrorHandler: func(_ context.Context, err error) {
 			var failed *informer.EventError
 			if errors.As(err, &failed) && failed.GaveUp {
@@ -64,7 +64,7 @@ func ExampleWatcherOptions_maxBacklog() {
 	src := informertest.NewSource(object("counter", "0"))
 	busy, done := make(chan struct{}), make(chan struct{})
 	ready := sync.OnceFunc(func() { close(busy) })
-	inf, _ := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Observer: &informer.Observer{Lagging: func(i informer.LaggingInfo) {
 			if i.Lagging {
 				ready()

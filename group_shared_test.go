@@ -68,7 +68,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		construct := func() (*ci, error) {
 			made++
 			<-release
-			return informer.New(informertest.NewSource(object("a", "1")), options{Name: "slow"})
+			return informer.NewFrom(informertest.NewSource(object("a", "1")), options{Name: "slow"})
 		}
 		results := make(chan *ci, 10)
 		for range cap(results) {

@@ -146,7 +146,7 @@ func asking(f func() error) <-chan error {
 
 func podInformer(t *testing.T, src *informertest.Source[*corev1.Pod], name string) *informer.CustomCacheInformer[*corev1.Pod] {
 	t.Helper()
-	inf, err := informer.New(src, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 		a, b := &informer.Group{ErrorHandler: first.Handle, Observer: &informer.Observer{}}, &informer.Group{ErrorHandler: second.Handle}
 		src := informertest.NewSource[*corev1.Pod]()
 		forbid(src, forbidden("pods"))
-		pods, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		pods, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +401,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 			src.Fail(informertest.VerbList, forbidden("configmaps"), 1)
 			opts := options{Name: name, WatchList: informer.WatchListOff}
 			set(&opts)
-			inf, err := informer.New(src, opts)
+			inf, err := informer.NewFrom(src, opts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func newFactory(t *testing.T, client kubernetes.Interface) (informers.SharedInfo
 func sharedMaps(t *testing.T, g *informer.Group, client kubernetes.Interface) *ci {
 	t.Helper()
 	inf, err := informer.Shared(g, "", func() (*ci, error) {
-		return informer.New(informer.ListWatch(client.CoreV1().ConfigMaps("")), options{})
+		return informer.New(client.CoreV1().ConfigMaps(""), options{})
 	})
 	if err != nil {
 		t.Fatal(err)

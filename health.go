@@ -47,6 +47,11 @@ type Health struct {
 	// Queued is the number of changes and bookmarks that have arrived and are not in the
 	// store yet.
 	Queued int `json:"queued"`
+	// Namespaces has the namespaces of an informer that NewInNamespaces has made, in the order
+	// in which they were given. Then Watching says that each is watched, LastList, LastContact
+	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
+	// failed most often in a row. For other informers it is nil.
+	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
 	// SourceError is the error with which lists or watches fail now, nil if they work.
 	SourceError error `json:"-"`
 	// SourceFailures is how often in a row they have failed, 0 if they work.

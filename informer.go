@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -21,19 +22,18 @@ import (
 	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/longwait"
 	"github.com/customcacheinformer/informer/internal/object"
-	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells
-// any number of watchers the changes, each at its own pace. It is made by [New]. Its methods
+// any number of watchers the changes, each at its own pace. It is made by [New] or [NewFrom]. Its methods
 // may be called from any goroutine and in any order. The package documentation has the
 // contract. It must not be copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
 	index     *index.Index[T]
-	source    *source.Source
+	sources   []resourceSource // each has the intake of the same number
 	inlet     *inlet[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
@@ -54,15 +54,28 @@ type CustomCacheInformer[T Object] struct {
 	running  atomic.Bool
 }
 
-// New returns an informer over the resource that lw lists and watches. [ListWatch] makes an
-// lw from a client. New makes no request; Run does.
+// New returns an informer over the resource of a typed client, such as
+// clientset.CoreV1().Pods(""). The client says what T is, so options for another type do not
+// compile. New makes no request; Run does. For other sources there is [NewFrom].
 //
-// T must be a pointer to an API type, or AnyObject. An lw that delivers objects of another type
-// is an error of its first list. New checks its arguments, and returns an
-// error that names the argument or the field. It does not keep or change opts. If
-// Options.Store is a cache.Indexer, New adds the Indexers to it, and an index by namespace if
-// it has none.
-func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
+// New checks its arguments, and returns an error that names the argument or the field. It does
+// not keep or change opts. If Options.Store is a cache.Indexer, New adds the Indexers to it, and
+// an index by namespace if it has none.
+func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*CustomCacheInformer[T], error) {
+	return NewFrom(ListWatch(client), opts)
+}
+
+// NewFrom returns an informer over any source that lists and watches one resource: one that
+// [ListWatch] makes from a dynamic or a metadata client, one of package informertest, or any
+// other cache.ListerWatcher. It does the same as [New].
+//
+// T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or
+// an empty list of them, its first list fails, and the failure is reported.
+func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
+	return newFrom([]resource{{lw: lw}}, opts)
+}
+
+func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
 	}
@@ -71,15 +84,19 @@ func New[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInforme
 	}
 	indexers := index.Untyped(opts.Indexers)
 	indexers[cache.NamespaceIndex] = index.ByNamespace()
-	return newInformer(lw, object.As[T], bareObject[T], indexers, opts)
+	return newInformer(resources, object.As[T], bareObject[T], indexers, opts)
 }
 
 // newInformer returns an informer over the objects that accept does not refuse. When the
 // informer knows only the key and the UID of a deleted object, bareObject makes an object of
 // these. The indexers replace Options.Indexers.
-func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
-	if err := checkSource(lw); err != nil {
-		return nil, fmt.Errorf("informer: %w", err)
+func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
+	var namespaces []string
+	for _, r := range resources {
+		if err := checkSource(r.lw); err != nil {
+			return nil, fmt.Errorf("informer: %w", err)
+		}
+		namespaces = append(namespaces, r.namespace)
 	}
 	i := &CustomCacheInformer[T]{
 		store: opts.Store, stopped: make(chan struct{}),
@@ -98,9 +115,9 @@ func newInformer[T Object](lw cache.ListerWatcher, accept func(any) (T, error), 
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.store, i.clock, opts)
-	i.inlet = newInlet(i.queue, i.clock, accept, opts)
+	i.inlet = newInlet(i.queue, i.clock, namespaces, accept, opts)
 	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, bareObject, opts)
-	i.source = newSource(lw, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
+	i.sources = newSources(resources, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
 		}
@@ -224,8 +241,10 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 // underWay names the user's calls that have not returned.
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
-	for _, op := range i.source.UnderWay() {
-		calls = append(calls, "source: "+op)
+	for _, s := range i.sources {
+		for _, op := range s.UnderWay() {
+			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
+		}
 	}
 	if op, key := i.applier.access.call.Current(); op != "" {
 		calls = append(calls, strings.TrimSpace("store: "+op+" "+key))
@@ -254,14 +273,20 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("The informer starts", "durable", i.opts.durable())
 	defer logger.V(2).Info("The source has stopped")
-	version, ok := i.applier.open(ctx)
+	versions, ok := i.applier.open(ctx)
 	if !ok {
 		return
 	}
 	i.inlet.begin(ctx, i.processor.seeded, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { i.source.Run(ctx, i.inlet, version) })
+	for n, s := range i.sources {
+		ctx := ctx
+		if s.namespace != "" {
+			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
+		}
+		wg.Go(func() { s.Run(ctx, i.inlet.intakes[n], versions[n]) })
+	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
 		wg.Go(func() { t.Follow(ctx, i.mayForget) })
@@ -364,7 +389,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		late = append(late, "Run")
 	}
 	if !i.HasSynced() {
-		late = append(late, "the first list")
+		late = append(late, i.lateLists())
 	}
 	watchers := len(late)
 	for _, l := range listeners {
@@ -384,7 +409,9 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
-	reason := watchError(i.opts.Name, i.source.Status().Failure)
+	var health Health
+	i.sourceHealth(&health)
+	reason := health.SourceError
 	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing
 	}
@@ -394,28 +421,21 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError 
 // Health returns how the informer is doing. It may be called at any time and does not
 // block, even while the store, the source or a watcher hangs.
 func (i *CustomCacheInformer[T]) Health() Health {
-	s := i.source.Status()
-	version, _ := i.inlet.resourceVersion()
 	failing := i.applier.access.trouble() // read before StoreBusy, so that the two are about the same operation
 	h := Health{
-		Name:            i.opts.Name,
-		Started:         i.running.Load() && channel.Closed(i.processor.startedCh),
-		Stopped:         channel.Closed(i.stopped),
-		Synced:          i.HasSynced(),
-		Watching:        s.Watching,
-		LastList:        s.LastList,
-		LastContact:     s.LastContact,
-		ResourceVersion: version,
-		LastProgress:    i.inlet.progress.Time(i.clock),
-		Objects:         int(i.applier.access.objects.Load()),
-		Queued:          i.inlet.queuedUp(),
-		SourceError:     watchError(i.opts.Name, s.Failure),
-		SourceFailures:  s.Failures,
-		StoreBusy:       i.applier.access.call.Lasts(),
-		Refused:         int(i.applier.access.refused.Load()),
-		Tombstones:      i.processor.tombstones.Count(),
-		Watchers:        []WatcherHealth{},
+		Name:         i.opts.Name,
+		Started:      i.running.Load() && channel.Closed(i.processor.startedCh),
+		Stopped:      channel.Closed(i.stopped),
+		Synced:       i.HasSynced(),
+		LastProgress: i.inlet.progress.Time(i.clock),
+		Objects:      int(i.applier.access.objects.Load()),
+		Queued:       i.inlet.queuedUp(),
+		StoreBusy:    i.applier.access.call.Lasts(),
+		Refused:      int(i.applier.access.refused.Load()),
+		Tombstones:   i.processor.tombstones.Count(),
+		Watchers:     []WatcherHealth{},
 	}
+	i.sourceHealth(&h)
 	if h.Store = "in memory"; i.opts.Store != nil {
 		h.Store = fmt.Sprintf("%T", i.store)
 	}

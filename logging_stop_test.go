@@ -193,7 +193,7 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		hold := make(chan struct{})
-		inf, err := informer.New(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
+		inf, err := informer.NewFrom(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
 			<-hold
 			return obj, nil
 		}})

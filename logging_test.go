@@ -205,7 +205,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 	src.SetWatchList(informertest.WatchListSilent)
-	inf, err := informer.New(src, options{Queue: queue, Store: store})
+	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 
 func TestLogErrorShowsWhereAPanicWas(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, err := informer.New(informertest.NewSource(object("bad", "")), options{Queue: queue})
+		inf, err := informer.NewFrom(informertest.NewSource(object("bad", "")), options{Queue: queue})
 		if err != nil {
 			t.Fatal(err)
 		}

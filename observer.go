@@ -45,15 +45,17 @@ type Observer struct {
 
 // ListInfo describes a LIST request that has ended.
 type ListInfo struct {
-	Informer string        // Options.Name
-	Objects  int           // objects in the answer
-	Took     time.Duration // from the request until the answer was decoded
-	Err      error
+	Informer  string        // Options.Name
+	Namespace string        // as in WatchError
+	Objects   int           // objects in the answer
+	Took      time.Duration // from the request until the answer was decoded
+	Err       error
 }
 
 // WatchInfo describes a watch that has ended.
 type WatchInfo struct {
 	Informer  string        // Options.Name
+	Namespace string        // as in WatchError
 	Streaming bool          // the watch was asked to begin with the first state
 	Events    int           // delivered events, bookmarks and an error included
 	Took      time.Duration // from the request to the end

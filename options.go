@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
@@ -99,6 +100,10 @@ type Options[T Object] struct {
 	// after all of it has arrived, so memory peaks at the full objects. Transform is called
 	// from one goroutine. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
+
+	// TweakListOptions changes the options of every request, for example its selectors. It is
+	// called from the informer's goroutines. Defaults to none.
+	TweakListOptions func(*metav1.ListOptions)
 
 	// WatchList says whether the first state may be streamed. Defaults to WatchListAuto.
 	WatchList WatchListMode

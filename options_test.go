@@ -37,7 +37,7 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"(lw) is nil":                   {nilSource, options{}},
 		"ListFunc or ListWithContext":   {&cache.ListWatch{}, options{}},
 		"WatchFunc or WatchFuncWith":    {&cache.ListWatch{ListWithContextFunc: list}, options{}},
-		"client given to ListWatch":     {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
+		"the client is nil":             {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
 		"Options.Store":                 {src, options{Store: nilStore}},
 		"Options.Queue":                 {src, options{Queue: 3}},
 		"Options.Queue is -1":           {src, options{Queue: -1}},
@@ -50,14 +50,14 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		`Options.Indexers["namespace"]`: {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
 		"Options.Indexers: indexer con": {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
 	} {
-		if _, err := informer.New(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := informer.NewFrom(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
 		}
 	}
-	if _, err := informer.New(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
+	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
 		t.Errorf("for a T that is no pointer: %v", err)
 	}
-	if _, err := informer.New(src, informer.Options[informer.AnyObject]{}); err != nil {
+	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{}); err != nil {
 		t.Errorf("for AnyObject: %v", err)
 	}
 }
@@ -349,28 +349,25 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 	}
 }
 
-func TestListWatchAppliesItsTweaks(t *testing.T) {
-	var asked []metav1.ListOptions
-	client := clientFuncs{
-		list: func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
-			asked = append(asked, o)
-			return nil, errors.New("no list")
-		},
-		watch: func(o metav1.ListOptions) (watch.Interface, error) {
-			asked = append(asked, o)
-			return nil, errors.New("no watch")
-		},
-	}
-	lw := informer.ListWatch(client, nil, func(o *metav1.ListOptions) { o.LabelSelector = "a=b" })
-	if list, err := lw.List(metav1.ListOptions{}); list != nil || err == nil {
-		t.Errorf("a failing LIST returns %v, %v", list, err)
-	}
-	if _, err := lw.Watch(metav1.ListOptions{}); err == nil {
-		t.Error("a failing WATCH returns no error")
-	}
-	if len(asked) != 2 || asked[0].LabelSelector != "a=b" || asked[1].LabelSelector != "a=b" {
-		t.Errorf("asked for %v", asked)
-	}
+func TestEveryRequestIsTweaked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{
+			TweakListOptions: func(o *metav1.ListOptions) { o.LabelSelector = "a=b" }, WatchList: informer.WatchListOff,
+		})
+		start(t, inf)
+		time.Sleep(time.Minute)
+		verbs := map[informertest.Verb]bool{}
+		for _, r := range src.Requests() {
+			verbs[r.Verb] = true
+			if r.Options.LabelSelector != "a=b" {
+				t.Errorf("%s %+v has not been tweaked", r.Verb, r.Options)
+			}
+		}
+		if len(verbs) < 2 {
+			t.Errorf("requests: %v, want lists and watches", verbs)
+		}
+	})
 }
 
 type clientFuncs struct {

@@ -36,15 +36,17 @@ func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
 // waits for one that is not in the queue yet.
 var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
 
-func (p *plainStore[T]) open(ctx context.Context) (version string, ok bool) {
-	ok = p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
+func (p *plainStore[T]) open(ctx context.Context) bool {
+	ok := p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
 	p.countKnown()
-	return "", ok
+	return ok
 }
 
-func (p *plainStore[T]) find(ctx context.Context, key string, now time.Duration) (stored found[T], err error) {
-	stored.obj, stored.exists, err = p.get(ctx, key, now)
-	stored.uid, stored.known = p.known[key]
+func (p *plainStore[T]) hasForeign() bool { return p.seeded }
+
+func (p *plainStore[T]) find(ctx context.Context, it *item[T], now time.Duration) (stored found[T], err error) {
+	stored.obj, stored.exists, err = p.get(ctx, it.key, now)
+	stored.uid, stored.known = p.known[it.key]
 	return stored, err
 }
 

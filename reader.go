@@ -146,6 +146,11 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // shows that rv has passed. That may take a minute, or forever if the server sends no
 // bookmarks.
 func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
+	return i.waitForVersion(ctx, nil, rv)
+}
+
+// waitForVersion waits for an intake, or for all if only is nil.
+func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *intake[T], rv string) error {
 	if rv == "" {
 		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
 	}
@@ -153,7 +158,7 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
 	}
 	for {
-		now, moved := i.inlet.resourceVersion()
+		now, moved := i.inlet.resourceVersion(only)
 		ok, err := reached(now, rv)
 		if err != nil {
 			return fmt.Errorf("informer %s: WaitForResourceVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
@@ -168,9 +173,9 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 }
 
 // ResourceVersion returns the version up to which the store has every change, or "" before
-// the first list is applied. The objects of client-go's fakes have no versions, so with a fake
+// the first list is applied. With several namespaces, that is the lowest of their versions. The objects of client-go's fakes have no versions, so with a fake
 // it stays at the version of the last list. It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
-	rv, _ := i.inlet.resourceVersion()
+	rv, _ := i.inlet.resourceVersion(nil)
 	return rv
 }

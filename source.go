@@ -17,10 +17,19 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// ListWatch returns a source for [New] from a client for one resource: the result of
-// client.CoreV1().Pods(""), or a resource interface of the dynamic or the metadata client.
-// Each tweak may change the options of every request, for example its selectors; nil ones are
-// ignored. ListWatch makes no request. If client is nil, New returns an error.
+// Client is a typed client for one resource, with L as the type of its lists. The clients of
+// client-go's clientsets, such as clientset.CoreV1().Pods(""), and those that client-gen
+// generates have this shape. [New] calls List and Watch. Get is there for its type: it says
+// which objects the lists hold.
+type Client[T Object, L runtime.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// ListWatch returns a source for [NewFrom] from a client for one resource that does not say
+// which type its objects have: a resource interface of the dynamic or the metadata client.
+// ListWatch makes no request. If client is nil, NewFrom returns an error.
 //
 // ListWatch recognises client-go's fakes, and asks them to LIST and not to stream, which they
 // cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
@@ -36,26 +45,18 @@ import (
 func ListWatch[L runtime.Object](client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}, tweak ...func(*metav1.ListOptions)) cache.ListerWatcher {
-	tweaked := func(opts metav1.ListOptions) metav1.ListOptions {
-		for _, f := range tweak {
-			if f != nil {
-				f(&opts)
-			}
-		}
-		return opts
-	}
+}) cache.ListerWatcher {
 	return &clientListWatch{
 		ListWatch: cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-				list, err := client.List(ctx, tweaked(opts))
+				list, err := client.List(ctx, opts)
 				if err != nil {
 					return nil, err // and not a typed nil in an interface
 				}
 				return list, nil
 			},
 			WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-				return client.Watch(ctx, tweaked(opts))
+				return client.Watch(ctx, opts)
 			},
 		},
 		client: client,
@@ -75,7 +76,7 @@ func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
 
 func (l *clientListWatch) check() error {
 	if object.IsNil(l.client) {
-		return errors.New("the client given to ListWatch is nil")
+		return errors.New("the client is nil")
 	}
 	return nil
 }
@@ -115,31 +116,32 @@ func checkSource(lw cache.ListerWatcher) error {
 }
 
 // newSource returns a source that reads lw and reports in the words of this package.
-func newSource[T Object](lw cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
+func newSource[T Object](r resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
-	return source.New(lw, clock, source.Options{
+	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: opts.PageSize, Backoff: *opts.Backoff,
+		Tweak: opts.TweakListOptions,
 	}, source.Callbacks{
-		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, f)) },
+		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
 		Unusable:    func(ctx context.Context, err error) { opts.ErrorHandler(ctx, &ObjectError{Op: "watch", Err: err}) },
 		WatchFailed: watchFailed,
 		Listed: func(l source.List) {
 			if observer.List != nil {
-				observer.List(ListInfo{Informer: name, Objects: l.Objects, Took: l.Took, Err: l.Err})
+				observer.List(ListInfo{Informer: name, Namespace: r.namespace, Objects: l.Objects, Took: l.Took, Err: l.Err})
 			}
 		},
 		Watched: func(w source.Watch) {
 			if observer.Watch != nil {
-				observer.Watch(WatchInfo{Informer: name, Streaming: w.Streaming, Events: w.Events, Took: w.Took, Err: w.Err})
+				observer.Watch(WatchInfo{Informer: name, Namespace: r.namespace, Streaming: w.Streaming, Events: w.Events, Took: w.Took, Err: w.Err})
 			}
 		},
 	})
 }
 
 // watchError returns a failure of the source as a *WatchError, and nil for nil.
-func watchError(name string, f *source.Failure) error {
+func watchError(name, namespace string, f *source.Failure) error {
 	if f == nil {
 		return nil
 	}
-	return &WatchError{Op: f.Op, Resource: name, Err: f.Err}
+	return &WatchError{Op: f.Op, Resource: name, Namespace: namespace, Err: f.Err}
 }

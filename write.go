@@ -20,13 +20,15 @@ import (
 // storage is how the applier uses a store. A plainStore makes each change at once, a
 // durableStore makes all changes of a batch in one step. Only the apply loop calls it.
 type storage[T Object] interface {
-	// open reads what the store holds at the start. It returns the version at which the
-	// source can go on, "" if the source must list, and false if ctx ended first.
-	open(ctx context.Context) (version string, ok bool)
-	// find returns the object that the store has under key after all writes so far. It
-	// retries until it succeeds. The error wraps ErrPermanent if the store refuses the read,
+	// open reads what the store holds at the start. It returns false if ctx ended first.
+	open(ctx context.Context) bool
+	// hasForeign reports whether the store may hold objects of namespaces that the informer
+	// does not read.
+	hasForeign() bool
+	// find returns the object that the store has under the item's key after all writes so far.
+	// It retries until it succeeds. The error wraps ErrPermanent if the store refuses the read,
 	// so that the item cannot be applied. Any other error is that of ctx.
-	find(ctx context.Context, key string, now time.Duration) (found[T], error)
+	find(ctx context.Context, it *item[T], now time.Duration) (found[T], error)
 	// write makes a change, or leaves it to the next commit.
 	write(ctx context.Context, c *change[T], now time.Duration) outcome
 	// pass notes that an item is applied.

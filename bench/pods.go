@@ -79,7 +79,7 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	if k.store != nil {
 		opts.Transform, opts.Store = nil, k.store()
 	}
-	inf, err := informer.New(lw, opts)
+	inf, err := informer.NewFrom(lw, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observin
 	if s == clientGo {
 		return newShared[T](lw), nil
 	}
-	inf, err := informer.New(lw, informer.Options[T]{Queue: s.queue, Observer: by.observer})
+	inf, err := informer.NewFrom(lw, informer.Options[T]{Queue: s.queue, Observer: by.observer})
 	if err != nil {
 		return nil, err
 	}

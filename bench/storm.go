@@ -57,7 +57,7 @@ func openPlain(s side, lw cache.ListerWatcher) (subject[pod], error) {
 	if s == clientGo {
 		return open[pod](s, lw)
 	}
-	inf, err := informer.New(lw, informer.Options[pod]{Queue: s.queue, Store: plainStore{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
+	inf, err := informer.NewFrom(lw, informer.Options[pod]{Queue: s.queue, Store: plainStore{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
 	return custom[pod]{inf}, err
 }
 

@@ -15,7 +15,7 @@ import (
 
 // runCustom returns the loop of a watcher of ours with workers.
 func runCustom(s side, lw cache.ListerWatcher, workers int, handle func(pod) error) (func(context.Context) error, error) {
-	inf, err := informer.New(lw, informer.Options[pod]{
+	inf, err := informer.NewFrom(lw, informer.Options[pod]{
 		Queue:        s.queue,
 		ErrorHandler: func(context.Context, error) {}, // the other side does not log either
 	})

@@ -7,7 +7,7 @@
 //
 // informer.SharedIndexInformerFunc does the same with different options for each type.
 //
-// This package is for informers outside of the manager's cache. They are made by informer.New,
+// This package is for informers outside of the manager's cache. They are made by informer.NewFrom,
 // with their own store, watchers and options. [ListWatch] makes the source of an informer from
 // a controller-runtime client, [Runnable] lets the manager run the informer, and [Synced]
 // makes a controller wait for it.

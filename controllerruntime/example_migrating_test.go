@@ -63,7 +63,7 @@ func controllerBefore(mgr manager.Manager, reconciler reconcile.Reconciler) erro
 }
 
 func controllerAfter(mgr manager.Manager, c client.WithWatch, makeReconciler func(informer.Reader[*corev1.Pod]) reconcile.Reconciler) error {
-	pods, err := informer.New(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{
+	pods, err := informer.NewFrom(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{
 		Transform: informer.StripManagedFields[*corev1.Pod],
 	})
 	if err != nil {

@@ -70,7 +70,7 @@ func ExampleListWatch() {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}},
 	).Build()
-	pods, err := informer.New(
+	pods, err := informer.NewFrom(
 		controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"), client.MatchingLabels{"app": "web"}),
 		informer.Options[*corev1.Pod]{},
 	)
@@ -116,7 +116,7 @@ func runPods(ctx context.Context, server *rest.Config, c client.WithWatch, do fu
 	if err != nil {
 		return err
 	}
-	pods, err := informer.New(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
+	pods, err := informer.NewFrom(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return err
 	}

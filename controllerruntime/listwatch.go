@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// ListWatch makes a source for informer.New from a controller-runtime client. These two
+// ListWatch makes a source for informer.NewFrom from a controller-runtime client. These two
 // sources do the same:
 //
 //	informer.ListWatch(clientset.CoreV1().Pods("default"))
@@ -33,7 +33,7 @@ import (
 // client that reads from a cache does not tell which version it has read, so the informer
 // would miss changes.
 //
-// ListWatch does not block. If c is nil, informer.New returns an error.
+// ListWatch does not block. If c is nil, informer.NewFrom returns an error.
 func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {
 	if isNil(c) {
 		return informer.ListWatch((*resource[L])(nil))

@@ -139,13 +139,13 @@ func TestAWatchCanBeStoppedWithEventsInHand(t *testing.T) {
 
 func TestNoClientAndNoListAreErrors(t *testing.T) {
 	for _, c := range []client.WithWatch{nil, (*asked)(nil)} {
-		_, err := informer.New(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
+		_, err := informer.NewFrom(controllerruntime.ListWatch(c, &corev1.PodList{}), informer.Options[*corev1.Pod]{})
 		if err == nil {
 			t.Errorf("New accepts the client %#v, want an error", c)
 		}
 	}
 	lw := controllerruntime.ListWatch(fake.NewFakeClient(), (*corev1.PodList)(nil))
-	inf, err := informer.New(lw, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+	inf, err := informer.NewFrom(lw, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
 	ok(t, err)
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()

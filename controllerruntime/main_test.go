@@ -49,7 +49,7 @@ const patience = 5 * time.Minute
 // the events of its watcher.
 func follow[T informer.Object](t *testing.T, lw cache.ListerWatcher) (*informer.CustomCacheInformer[T], <-chan informer.Event[T]) {
 	t.Helper()
-	inf, err := informer.New(lw, informer.Options[T]{
+	inf, err := informer.NewFrom(lw, informer.Options[T]{
 		ErrorHandler: func(_ context.Context, err error) { t.Errorf("reported: %v", err) },
 	})
 	if err != nil {

@@ -38,7 +38,7 @@ func newManager(t *testing.T, options config.Controller) manager.Manager {
 
 func newPods(t *testing.T, lw cache.ListerWatcher) *informer.CustomCacheInformer[*corev1.Pod] {
 	t.Helper()
-	pods, err := informer.New(lw, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+	pods, err := informer.NewFrom(lw, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
 	ok(t, err)
 	return pods
 }

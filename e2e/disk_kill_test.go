@@ -111,7 +111,7 @@ func live(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		end.now.Store(true)
 	}()
-	inf, err := informer.New(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: end})
+	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: end})
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ type follower struct {
 }
 
 func (w *world) follow(queue informer.QueueKind) *follower {
-	inf, err := informer.New(informer.ListWatch(w.client(w.proxy.Config())), informer.Options[object]{
+	inf, err := informer.NewFrom(informer.ListWatch(w.client(w.proxy.Config())), informer.Options[object]{
 		Queue:        queue,
 		ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
 	})
@@ -329,7 +329,7 @@ func TestAWriterReadsItsWrites(t *testing.T) {
 	}
 	client := w.client(server.Config())
 	for _, queue := range []informer.QueueKind{informer.DeltaFIFO, informer.RealFIFO} {
-		inf, err := informer.New(informer.ListWatch(client), informer.Options[object]{Queue: queue})
+		inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{Queue: queue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +361,7 @@ func TestAServerThatCannotBeReachedIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failed := make(chan struct{})
 			reported := sync.OnceFunc(func() { close(failed) })
-			inf, err := informer.New(informer.ListWatch(w.client(config)), informer.Options[object]{
+			inf, err := informer.NewFrom(informer.ListWatch(w.client(config)), informer.Options[object]{
 				Name:         "nothings",
 				ErrorHandler: func(context.Context, error) { reported() },
 			})

@@ -163,7 +163,7 @@ func (w *warmWorld) live() *life {
 		return nil
 	}
 	var err error
-	l.inf, err = informer.New(informer.ListWatch(w.client(config).Namespace(namespace)), informer.Options[object]{
+	l.inf, err = informer.NewFrom(informer.ListWatch(w.client(config).Namespace(namespace)), informer.Options[object]{
 		Store: w.store, WatchList: w.mode,
 		ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
 	})

@@ -29,7 +29,7 @@ func nothing(context.Context, key) (time.Duration, error) { return 0, nil }
 // newPods returns an informer of that name, which is not run.
 func newPods(t *testing.T, name string, source *informertest.Source[*corev1.Pod]) *informer.CustomCacheInformer[*corev1.Pod] {
 	t.Helper()
-	pods, err := informer.New(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
+	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ func TestADeleteWithoutATombstoneReleasesNoOther(t *testing.T) {
 		s := newStandby(t, pod("a"))
 		children := informertest.NewSource(pod("a"))
 		s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-			inMemory, err := informer.New(children, informer.Options[*corev1.Pod]{Name: "children"})
+			inMemory, err := informer.NewFrom(children, informer.Options[*corev1.Pod]{Name: "children"})
 			s.ok(err)
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(cancel)

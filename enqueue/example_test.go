@@ -24,7 +24,7 @@ import (
 // called again after an error.
 func ExampleNewController() {
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}})
-	configs, err := informer.New(informer.ListWatch(client.CoreV1().ConfigMaps("")), informer.Options[*corev1.ConfigMap]{})
+	configs, err := informer.New(client.CoreV1().ConfigMaps(""), informer.Options[*corev1.ConfigMap]{})
 	if err != nil {
 		panic(err)
 	}
@@ -61,13 +61,13 @@ func ExampleMap() {
 	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}}}
 	client := fake.NewClientset(secret, pod)
 
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
 		Indexers: cache.TypedIndexers[*corev1.Pod]{"secret": mountedSecrets},
 	})
 	if err != nil {
 		panic(err)
 	}
-	secrets, err := informer.New(informer.ListWatch(client.CoreV1().Secrets("")), informer.Options[*corev1.Secret]{})
+	secrets, err := informer.New(client.CoreV1().Secrets(""), informer.Options[*corev1.Secret]{})
 	if err != nil {
 		panic(err)
 	}

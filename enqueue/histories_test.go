@@ -151,7 +151,7 @@ func (h *history) start() (end func()) {
 	var err error
 	h.started = time.Now()
 	l := h.ledger
-	h.pods, err = informer.New(h.source, informer.Options[*corev1.Pod]{Store: l, WatchList: h.mode, ErrorHandler: func(context.Context, error) {}})
+	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Store: l, WatchList: h.mode, ErrorHandler: func(context.Context, error) {}})
 	h.ok(err)
 	h.group = &informer.Group{ErrorHandler: func(context.Context, error) {}}
 	h.controllers = map[string]*enqueue.Controller[types.NamespacedName]{}

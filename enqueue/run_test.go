@@ -212,7 +212,7 @@ func TestRunWaitsForSync(t *testing.T) {
 		src := informertest.NewSource(pod("a"), pod("b"))
 		release := src.HoldList()
 		src.SetWatchList(informertest.WatchListRejected)
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestInformersThatDoNotSync(t *testing.T) {
 			src := informertest.NewSource[*corev1.Pod]()
 			src.HoldList()
 			src.SetWatchList(informertest.WatchListRejected)
-			inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+			inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 			if err != nil {
 				t.Fatal(err)
 			}

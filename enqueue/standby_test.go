@@ -403,7 +403,7 @@ func (l *loner) start(t *testing.T, ctx context.Context) {
 		l.keys = func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) { return own(pod), nil }
 	}
 	var err error
-	l.informer, err = informer.New(l.source, informer.Options[*corev1.Pod]{})
+	l.informer, err = informer.NewFrom(l.source, informer.Options[*corev1.Pod]{})
 	l.ok(err)
 	l.controller, err = enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
 		l.calls.Add(1)

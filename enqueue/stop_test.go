@@ -159,7 +159,7 @@ func TestAStopThatDrains(t *testing.T) {
 func TestADrainReadsWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(pod("a"), pod("b"))
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestObjectEnqueuesItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queue keys[types.NamespacedName]
 		src := informertest.NewSource(pod("a"))
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestAMapThatFailsIsCalledAgain(t *testing.T) {
 			}
 			return []string{p.Name}, nil
 		})
-		inf, err := informer.New(informertest.NewSource(pod("a")), informer.Options[*corev1.Pod]{
+		inf, err := informer.NewFrom(informertest.NewSource(pod("a")), informer.Options[*corev1.Pod]{
 			ErrorHandler: func(context.Context, error) {},
 		})
 		if err != nil {
@@ -268,7 +268,7 @@ func TestThereAndBackWhileARetryWaits(t *testing.T) {
 			return pod("p", func(p *corev1.Pod) { p.Labels = map[string]string{"l": l} })
 		}
 		src := informertest.NewSource(labelled("a"))
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

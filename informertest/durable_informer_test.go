@@ -31,7 +31,7 @@ func TestInformersUseADurableRightlyWhateverBecomesOfThem(t *testing.T) {
 // the last process, crashes in the middle.
 func runOver(t *testing.T, d *informertest.Durable, src *configMapSource, process int) {
 	t.Helper()
-	inf := must(informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf := must(informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Store: d, ErrorHandler: func(context.Context, error) {},
 	}))
 	var r informertest.Recorder[*corev1.ConfigMap]

@@ -147,7 +147,7 @@ func TestStartGivesARunningInformer(t *testing.T) {
 }
 
 func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {
-	inf := must(informer.New(informertest.NewSource(configMap("a", "1")), informer.Options[*corev1.ConfigMap]{}))
+	inf := must(informer.NewFrom(informertest.NewSource(configMap("a", "1")), informer.Options[*corev1.ConfigMap]{}))
 	reg := must(inf.AddWatcher(&informertest.Recorder[*corev1.ConfigMap]{}, informer.WatcherOptions{}))
 	stop := informertest.Run(t, inf)
 	stop()

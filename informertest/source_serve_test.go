@@ -115,7 +115,7 @@ func TestServeFeedsAnInformer(t *testing.T) {
 		src := informertest.NewSource(podIn("a", "x"), podIn("b", "y"))
 		client := fake.NewClientset()
 		src.Serve(&client.Fake, "pods", &corev1.PodList{})
-		inf, err := informer.New(informer.ListWatch(client.CoreV1().Pods("a")), informer.Options[*corev1.Pod]{})
+		inf, err := informer.New(client.CoreV1().Pods("a"), informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ import (
 // synced, and returns both. When the test ends, Start stops the informer and waits for it.
 // Writes to the source then reach the informer as they would from an API server. It fails the
 // test if the informer does not sync. To set options, or to add watchers before the informer
-// runs, make the informer with informer.New over a NewSource and pass it to [Run].
+// runs, make the informer with informer.NewFrom over a NewSource and pass it to [Run].
 func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
 	t.Helper()
 	src := NewSource(objs...)
-	inf, err := informer.New(src, informer.Options[T]{})
+	inf, err := informer.NewFrom(src, informer.Options[T]{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) 
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
 	opts.Store = cache.NewStore(cache.MetaNamespaceKeyFunc)
-	inf, err := informer.New(NewSource[T](), opts)
+	inf, err := informer.NewFrom(NewSource[T](), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

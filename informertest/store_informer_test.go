@@ -20,7 +20,7 @@ func TestAnInformerUsesAStoreRightlyWhateverBecomesOfIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := informertest.NewStore(nil)
 				src := informertest.NewSource(configMap("o1", "first"), configMap("o2", "first"))
-				inf := must(informer.New(src, informer.Options[*corev1.ConfigMap]{
+				inf := must(informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 					Queue: queue, Store: s, ErrorHandler: func(context.Context, error) {},
 				}))
 				var r informertest.Recorder[*corev1.ConfigMap]

@@ -143,7 +143,7 @@ func TestAnInformerRunsOverAnAdaptedStore(t *testing.T) {
 	index, _ := parts()
 	s := store.Adapt(oldStore{index})
 	src := informertest.NewSource(configMap("a", "1"), configMap("b", "1"))
-	inf := must(informer.New(src, informer.Options[*object]{Store: s}))
+	inf := must(informer.NewFrom(src, informer.Options[*object]{Store: s}))
 	informertest.Run(t, inf)
 	keys := s.ListKeys()
 	if slices.Sort(keys); !slices.Equal(keys, []string{"default/a", "default/b"}) {

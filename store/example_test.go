@@ -22,7 +22,7 @@ func ExampleNewProjection() {
 		Data:       map[string]string{"colour": "red"},
 	}
 	src := informertest.NewSource(settings)
-	inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Store: store.NewProjection(func(obj *corev1.ConfigMap) *corev1.ConfigMap {
 			kept := &corev1.ConfigMap{}
 			kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = obj.Namespace, obj.Name, obj.UID, obj.ResourceVersion

@@ -133,7 +133,7 @@ func TestIndexesOfAProjectionAreOfWhatIsKept(t *testing.T) {
 func TestWatchersOverAProjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"), configMap("b", "1"))
-		inf := must(informer.New(src, informer.Options[*object]{Store: store.NewProjection(withoutData)}))
+		inf := must(informer.NewFrom(src, informer.Options[*object]{Store: store.NewProjection(withoutData)}))
 		var early, late, resynced []string
 		watcher := func(told *[]string) informer.ResourceWatcher[*object] {
 			return informer.WatcherFunc[*object](func(_ context.Context, e informer.Event[*object]) error {

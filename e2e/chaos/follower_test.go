@@ -93,7 +93,7 @@ func (f *following[T]) start() {
 	if f.open != nil {
 		opts.Store = f.open()
 	}
-	inf, err := informer.New(f.source, opts)
+	inf, err := informer.NewFrom(f.source, opts)
 	f.do(f.name, err)
 	l := &life[T]{inf: inf, views: map[string]view{}}
 	f.addStaying(l)

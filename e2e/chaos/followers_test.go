@@ -61,10 +61,9 @@ func newFollowing[T informer.Object](w *world, s scope, source cache.ListerWatch
 func (w *world) follow(s scope, opts options) *following[object] {
 	client, err := dynamic.NewForConfig(w.proxy.Config())
 	w.do("client", err)
-	f := newFollowing[object](w, s, informer.ListWatch(client.Resource(s.resource).Namespace(s.namespace), func(o *metav1.ListOptions) {
-		o.LabelSelector = s.selector
-	}))
+	f := newFollowing[object](w, s, informer.ListWatch(client.Resource(s.resource).Namespace(s.namespace)))
 	f.options = opts
+	f.options.TweakListOptions = func(o *metav1.ListOptions) { o.LabelSelector = s.selector }
 	return f
 }
 

@@ -110,7 +110,7 @@ func (s *soak) start() {
 		"DeltaFIFO": {}, "RealFIFO": {Queue: informer.RealFIFO}, "disk": {Store: store}, "durable": {Store: informertest.NewDurable()},
 	} {
 		opts.Name = name
-		inf, err := informer.New(informer.ListWatch(s.client.Resource(resource)), opts)
+		inf, err := informer.NewFrom(informer.ListWatch(s.client.Resource(resource)), opts)
 		s.do(name, err)
 		s.do(name, s.group.Add(inf))
 		s.informers = append(s.informers, inf)
@@ -166,7 +166,7 @@ func (s *soak) join(joiner, n int, random *rand.Rand) {
 func (s *soak) joinAsMember(joiner int) {
 	resource := allKinds()[1].resource()
 	source := informer.ListWatch(s.client.Resource(resource).Namespace(namespaces[0]))
-	inf, err := informer.New(source, options{Name: fmt.Sprint("member", joiner)})
+	inf, err := informer.NewFrom(source, options{Name: fmt.Sprint("member", joiner)})
 	if err == nil {
 		_, err = inf.AddWatcher(informer.WatcherFunc[object](s.tell), informer.WatcherOptions{Name: "watcher", RecoverPanics: true})
 	}

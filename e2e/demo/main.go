@@ -63,7 +63,7 @@ func run(ctx context.Context, duration time.Duration) error {
 	defer churning.Wait()
 	defer cancel()
 
-	inf, err := informer.New(informer.ListWatch(client.Resource(resource)), informer.Options[*unstructured.Unstructured]{
+	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(resource)), informer.Options[*unstructured.Unstructured]{
 		Name:      resource.Resource,
 		Transform: informer.StripManagedFields[*unstructured.Unstructured],
 	})

@@ -59,7 +59,7 @@ func (w *world) replica(name string, release bool) *replica {
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &lease, &deadline, &retry
 	})
 	r := &replica{group: &informer.Group{}, elected: mgr.Elected()}
-	r.widgets, err = informer.New(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
+	r.widgets, err = informer.NewFrom(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
 	w.ok(err)
 	r.controller, err = enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		_, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})

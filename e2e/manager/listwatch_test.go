@@ -27,7 +27,7 @@ func aWorld(t *testing.T) *world {
 func run[T informer.Object](w *world, lw cache.ListerWatcher, opts informer.Options[T]) *informer.CustomCacheInformer[T] {
 	w.Helper()
 	opts.ErrorHandler = func(_ context.Context, err error) { w.Errorf("reported: %v", err) }
-	inf, err := informer.New(lw, opts)
+	inf, err := informer.NewFrom(lw, opts)
 	w.ok(err)
 	mgr := w.manager()
 	w.ok(mgr.Add(controllerruntime.Runnable(inf)))

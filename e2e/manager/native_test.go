@@ -92,7 +92,7 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 
 func TestAnInformerOfOnesOwnDrivesAController(t *testing.T) {
 	w := aWorld(t)
-	widgets, err := informer.New(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
+	widgets, err := informer.NewFrom(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
 	w.ok(err)
 	told := make(chan informer.Event[*api.Widget], 100)
 	_, err = widgets.AddWatcher(informer.WatcherFunc[*api.Widget](func(_ context.Context, e informer.Event[*api.Widget]) error {

@@ -78,7 +78,7 @@ func (w *world) page() string { return w.server.URL + mount }
 func member[T informer.Object](w *world, src *informertest.Source[T], opts informer.Options[T]) *informer.CustomCacheInformer[T] {
 	w.t.Helper()
 	opts.Backoff = &wait.Backoff{Duration: between, Factor: 2, Steps: 100, Cap: time.Second}
-	inf, err := informer.New(src, opts)
+	inf, err := informer.NewFrom(src, opts)
 	if err == nil {
 		err = w.group.Add(inf)
 	}

@@ -29,11 +29,11 @@ type operator struct {
 
 // run manages all Websites until ctx ends. Its informers and its controller are members of group.
 func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int) error {
-	websites, err := informer.New(informer.ListWatch(sites.Websites("")), informer.Options[*website.Website]{})
+	websites, err := informer.New(sites.Websites(""), informer.Options[*website.Website]{})
 	if err != nil {
 		return err
 	}
-	ingresses, err := informer.New(informer.ListWatch(kube.NetworkingV1().Ingresses("")), informer.Options[*netv1.Ingress]{})
+	ingresses, err := informer.New(kube.NetworkingV1().Ingresses(""), informer.Options[*netv1.Ingress]{})
 	if err != nil {
 		return err
 	}

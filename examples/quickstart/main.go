@@ -72,8 +72,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address stri
 		defer churning.Wait()
 		defer cancel()
 	}
-	inf, err := informer.New(
-		informer.ListWatch(client.CoreV1().Pods(namespace)),
+	inf, err := informer.New(client.CoreV1().Pods(namespace),
 		informer.Options[*corev1.Pod]{Transform: informer.StripManagedFields[*corev1.Pod]},
 	)
 	if err != nil {

@@ -97,7 +97,7 @@ type mirror struct {
 // follow returns an informer that makes root a mirror of source once it runs, and the
 // registration of the mirror.
 func follow(source cache.ListerWatcher, namespace string, root disk, log func(string, ...any)) (*informer.CustomCacheInformer[configMap], *informer.Registration, error) {
-	inf, err := informer.New(source, informer.Options[configMap]{
+	inf, err := informer.NewFrom(source, informer.Options[configMap]{
 		Transform:    informer.StripManagedFields[configMap],
 		DrainTimeout: 10 * time.Second, // waiting events are written before the program ends
 		ErrorHandler: func(_ context.Context, err error) { log("%v", err) },

@@ -100,7 +100,7 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 		return map[string]reflect.Value{"": reflect.Zero(of)} // do makes it
 	case reflect.TypeFor[string]():
 		switch _, name := parts(method); name {
-		case "WaitForResourceVersion":
+		case "WaitForResourceVersion", "WaitForResourceVersionIn":
 			return one(first.src.ResourceVersion())
 		case "ByIndex", "Index", "IndexKeys", "ListIndexFuncValues":
 			return one("value")
@@ -117,7 +117,7 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 	case reflect.TypeFor[informer.ResourceWatcher[configMap]]():
 		return one(&recorder{})
 	case reflect.TypeFor[informer.Member]():
-		fresh, err := informer.New(informertest.NewSource[configMap](), options{})
+		fresh, err := informer.NewFrom(informertest.NewSource[configMap](), options{})
 		if err != nil {
 			w.t.Fatal(err)
 		}

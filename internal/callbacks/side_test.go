@@ -39,7 +39,7 @@ func (s *side) in(name string) { s.world.in(callback{name: name, of: s}) }
 // build makes the informer of s, with a watcher that sees all, a slow one, and one that fails.
 func (s *side) build(opts options) {
 	var err error
-	if s.inf, err = informer.New(listerWatcher{s.src, s}, opts); err != nil {
+	if s.inf, err = informer.NewFrom(listerWatcher{s.src, s}, opts); err != nil {
 		s.world.t.Fatal(err)
 	}
 	slow := func(ctx context.Context, e event) error {

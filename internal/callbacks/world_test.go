@@ -127,14 +127,15 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 	w.group.ErrorHandler = w.errorHandler(second, "Group.ErrorHandler")
 	w.group.Observer = w.observer(second, "Group.Observer.")
 	first.build(options{
-		Name:         "first",
-		Store:        first.store(store),
-		Indexers:     cache.TypedIndexers[configMap]{"value": first.values},
-		Transform:    first.transform,
-		WatchList:    informer.WatchListOff,
-		DrainTimeout: time.Minute,
-		ErrorHandler: w.errorHandler(first, "Options.ErrorHandler"),
-		Observer:     w.observer(first, "Options.Observer."),
+		Name:             "first",
+		Store:            first.store(store),
+		Indexers:         cache.TypedIndexers[configMap]{"value": first.values},
+		Transform:        first.transform,
+		TweakListOptions: func(*metav1.ListOptions) { first.in("Options.TweakListOptions") },
+		WatchList:        informer.WatchListOff,
+		DrainTimeout:     time.Minute,
+		ErrorHandler:     w.errorHandler(first, "Options.ErrorHandler"),
+		Observer:         w.observer(first, "Options.Observer."),
 	})
 	first.watch()
 	first.handler()

@@ -24,7 +24,7 @@ func TestTheThreeWatchersEndEqualToTheStore(t *testing.T) {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", n), Generation: int64(generation)}}
 		}
 		src := informertest.NewSource(pod(1, 1), pod(2, 1))
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestAnInformerThatDoesNotSyncIsAnError(t *testing.T) {
 		src := informertest.NewSource[*corev1.Pod]()
 		src.Fail(informertest.VerbWatch, context.DeadlineExceeded, -1)
 		src.Fail(informertest.VerbList, context.DeadlineExceeded, -1)
-		inf, err := informer.New(src, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func handlerTrials() map[string]extremes.Trial {
 			return new(informer.Group).SharedIndexInformerFunc(nil)(lw, example, resync, indexers)
 		},
 		"informer.CustomCacheInformer.SharedIndexInformer": func(lw cache.ListerWatcher, _ runtime.Object, _ time.Duration, _ cache.Indexers) cache.SharedIndexInformer {
-			inf, err := informer.New(lw, options{})
+			inf, err := informer.NewFrom(lw, options{})
 			if err != nil {
 				panic(err)
 			}

@@ -24,7 +24,7 @@ var sourceTrials = map[string]extremes.Trial{
 	"informertest.Source.SetWatchList(mode)": extremes.Number("", inBubble(func(t *testing.T, mode informertest.WatchListMode) error {
 		return runsOver(t, func(src *source) (*testkit.Informer, error) {
 			src.SetWatchList(mode)
-			return informer.New(src, options{ErrorHandler: fails(t)})
+			return informer.NewFrom(src, options{ErrorHandler: fails(t)})
 		})
 	})),
 	"informertest.Source.ListWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {

@@ -30,18 +30,18 @@ var optionTrials = map[string]extremes.Trial{
 	"informer.Options.Backoff.Factor":   extremes.Field("max -1 min inf -inf nan", backingOff, inBubble(recovers)),
 	"informer.Options.Backoff.Jitter":   extremes.Field("max -1 min inf -inf nan", backingOff, inBubble(recovers)),
 
-	"informer.ListWatch(tweak)(*v1.ListOptions).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+	"informer.Options.TweakListOptions(*v1.ListOptions).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
 		return runsOver(t, func(src *source) (*testkit.Informer, error) {
 			tweak := func(opts *metav1.ListOptions) { opts.Limit = n }
 			// A list with a limit asks for exactly the version that was reached. That version may be
 			// gone. This is reported, and the informer lists again.
-			return informer.New(informer.ListWatch(client{src}, tweak), options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+			return informer.NewFrom(src, options{TweakListOptions: tweak, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
 		})
 	})),
-	"informer.ListWatch(tweak)(*v1.ListOptions).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
+	"informer.Options.TweakListOptions(*v1.ListOptions).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
 		return runsOver(t, func(src *source) (*testkit.Informer, error) {
 			tweak := func(opts *metav1.ListOptions) { opts.TimeoutSeconds = &n }
-			return informer.New(informer.ListWatch(client{src}, tweak), options{ErrorHandler: fails(t)})
+			return informer.NewFrom(src, options{TweakListOptions: tweak, ErrorHandler: fails(t)})
 		})
 	})),
 }
@@ -58,7 +58,7 @@ func backingOff() options {
 func runs(t *testing.T, opts options) error {
 	return runsOver(t, func(src *source) (*testkit.Informer, error) {
 		opts.ErrorHandler = fails(t)
-		return informer.New(src, opts)
+		return informer.NewFrom(src, opts)
 	})
 }
 
@@ -92,7 +92,7 @@ func runsOver(t *testing.T, construct func(*source) (*testkit.Informer, error)) 
 func drains(t *testing.T, opts options) error {
 	src := informertest.NewSource[configMap]()
 	opts.ErrorHandler = testkit.Ignore
-	inf, err := informer.New(src, opts)
+	inf, err := informer.NewFrom(src, opts)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func drains(t *testing.T, opts options) error {
 func recovers(t *testing.T, opts options) error {
 	src := &patient{source: informertest.NewSource(object("a", "1")), t: t}
 	opts.ErrorHandler = testkit.Ignore
-	inf, err := informer.New(src, opts)
+	inf, err := informer.NewFrom(src, opts)
 	if err != nil {
 		return err
 	}

@@ -54,10 +54,10 @@ func TestATableThatDoesNotFitIsReported(t *testing.T) {
 
 func TestAnErrorMustNameTheSetting(t *testing.T) {
 	for setting, want := range map[string]string{
-		"informer.Options.Backoff.Cap":        "Options.Backoff.Cap",
-		"informer.Backoff(base)":              "base",
-		"informertest.Store.Delay(d)":         "d",
-		"informer.New(opts).Backoff.Duration": "opts",
+		"informer.Options.Backoff.Cap":            "Options.Backoff.Cap",
+		"informer.Backoff(base)":                  "base",
+		"informertest.Store.Delay(d)":             "d",
+		"informer.NewFrom(opts).Backoff.Duration": "opts",
 	} {
 		if got := shortName(setting); got != want {
 			t.Errorf("%s: got %s", setting, got)

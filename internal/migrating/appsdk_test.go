@@ -16,7 +16,7 @@ import (
 )
 
 func runAfter[T informer.Object](ctx context.Context, lw cache.ListerWatcher, store cache.Store, watcher informer.ResourceWatcher[T]) error {
-	inf, err := informer.New(lw, informer.Options[T]{Store: store})
+	inf, err := informer.NewFrom(lw, informer.Options[T]{Store: store})
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func dynamicInformer(client dynamic.Interface, gvr schema.GroupVersionResource) 
 }
 
 func phaseAfter(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, key types.NamespacedName) (string, error) {
-	objects, err := informer.New(informer.ListWatch(client.Resource(gvr)), informer.Options[*unstructured.Unstructured]{
+	objects, err := informer.NewFrom(informer.ListWatch(client.Resource(gvr)), informer.Options[*unstructured.Unstructured]{
 		Name: gvr.GroupResource().String(),
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func phaseAfter(ctx context.Context, client dynamic.Interface, gvr schema.GroupV
 // have in common; the group runs it.
 func sharedByResource(group *informer.Group, client dynamic.Interface, gvr schema.GroupVersionResource) (*informer.CustomCacheInformer[*unstructured.Unstructured], error) {
 	return informer.Shared(group, gvr.String(), func() (*informer.CustomCacheInformer[*unstructured.Unstructured], error) {
-		return informer.New(informer.ListWatch(client.Resource(gvr)), informer.Options[*unstructured.Unstructured]{
+		return informer.NewFrom(informer.ListWatch(client.Resource(gvr)), informer.Options[*unstructured.Unstructured]{
 			Name: gvr.GroupResource().String(),
 		})
 	})

@@ -46,11 +46,11 @@ func newFactory(client kubernetes.Interface) informers.SharedInformerFactory {
 }
 
 func podsAfter(ctx context.Context, client kubernetes.Interface, service types.NamespacedName) ([]*corev1.Pod, error) {
-	services, err := informer.New(informer.ListWatch(client.CoreV1().Services("")), informer.Options[*corev1.Service]{})
+	services, err := informer.New(client.CoreV1().Services(""), informer.Options[*corev1.Service]{})
 	if err != nil {
 		return nil, err
 	}
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return nil, err
 	}

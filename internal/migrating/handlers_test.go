@@ -83,7 +83,7 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.
 }
 
 func controllerQueued(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func controllerQueued(ctx context.Context, client kubernetes.Interface, reconcil
 }
 
 func controllerAfter(ctx context.Context, client kubernetes.Interface, reconcile reconciler) error {
-	pods, err := informer.New(informer.ListWatch(client.CoreV1().Pods("")), informer.Options[*corev1.Pod]{})
+	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 	if err != nil {
 		return err
 	}

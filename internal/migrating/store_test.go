@@ -51,7 +51,7 @@ func storeBefore(ctx context.Context, lw cache.ListerWatcher, store cache.Store,
 }
 
 func storeDropIn(ctx context.Context, lw cache.ListerWatcher, store cache.Store, handler cache.ResourceEventHandler) error {
-	pods, err := informer.New(lw, informer.Options[*corev1.Pod]{Store: store})
+	pods, err := informer.NewFrom(lw, informer.Options[*corev1.Pod]{Store: store})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func storeDropIn(ctx context.Context, lw cache.ListerWatcher, store cache.Store,
 }
 
 func storeAfter(ctx context.Context, lw cache.ListerWatcher, store cache.Store, watcher informer.ResourceWatcher[*corev1.Pod]) error {
-	pods, err := informer.New(lw, informer.Options[*corev1.Pod]{Store: store})
+	pods, err := informer.NewFrom(lw, informer.Options[*corev1.Pod]{Store: store})
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (h *history) start(r *rand.Rand, f *storeFault) {
 	h.say("start, with bookmark %q, %d tombstones, DrainTimeout %v; a crash takes %d writes along",
 		l.before.bookmark, len(l.before.tombstones), opts.DrainTimeout, l.lose)
 	var err error
-	if l.informer, err = informer.New(h.server, opts); err != nil {
+	if l.informer, err = informer.NewFrom(h.server, opts); err != nil {
 		panic(err)
 	}
 	for _, k := range h.kinds {

@@ -112,7 +112,7 @@ func (l *incarnation) make() {
 		opts.Observer = l.observer()
 	}
 	var err error
-	if l.inf, err = informer.New(l.tap, opts); err != nil {
+	if l.inf, err = informer.NewFrom(l.tap, opts); err != nil {
 		panic(err)
 	}
 }

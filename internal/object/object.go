@@ -42,6 +42,24 @@ func ListMeta(list runtime.Object) (metav1.ListInterface, error) {
 	return m, nil
 }
 
+// NewItem returns a new object of the type that the items of a list have, and nil if the type
+// of the list does not say that.
+func NewItem(list runtime.Object) runtime.Object {
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil
+	}
+	t := reflect.TypeOf(items).Elem().Elem()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == rawObject || t.Kind() != reflect.Struct {
+		return nil
+	}
+	item, _ := reflect.New(t).Interface().(runtime.Object)
+	return item
+}
+
 var (
 	anyObject = reflect.TypeFor[runtime.Object]()
 	rawObject = reflect.TypeFor[runtime.RawExtension]()

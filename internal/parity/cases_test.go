@@ -55,7 +55,7 @@ func newView(lw cache.ListerWatcher, example runtime.Object, resync time.Duratio
 	if _, ok := example.(configMap); !ok || resync != 0 {
 		return informer.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
-	inf, err := informer.New(lw, options{})
+	inf, err := informer.NewFrom(lw, options{})
 	if err != nil {
 		panic(err)
 	}

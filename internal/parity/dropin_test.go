@@ -203,7 +203,7 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := informer.New(informertest.NewSource[configMap](), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}); err == nil {
+	if _, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}); err == nil {
 		t.Error("New returned no error for a store that panics when an index is added")
 	}
 }

@@ -210,7 +210,7 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 }
 
 func TestADurableNeedsRealFIFO(t *testing.T) {
-	_, err := informer.New(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.DeltaFIFO})
+	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.DeltaFIFO})
 	if err == nil || !strings.Contains(err.Error(), "Options.Queue") {
 		t.Errorf("New: %v", err)
 	}
@@ -221,7 +221,7 @@ func TestAStoreThatIsAlmostADurableIsRefused(t *testing.T) {
 		cache.Store
 		applies
 	}{cache.NewStore(cache.MetaNamespaceKeyFunc), informertest.NewDurable()}
-	_, err := informer.New(informertest.NewSource[configMap](), options{Store: almost})
+	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: almost})
 	if err == nil || !strings.Contains(err.Error(), "Options.Store") {
 		t.Errorf("New: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 var (
 	errStreamless = listInstead("the stream of the first state stayed silent")
 	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
+	errStreamType = listInstead("the stream of the first state ended with an object of another type")
 )
 
 func listInstead(why string) *apierrors.StatusError {

@@ -197,6 +197,12 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 		r.requests.source.callbacks.Unusable(ctx, err)
 		return false
 	}
+	if completes && r.requests.sink.CheckType(e.Object) != nil {
+		// Perhaps only the bookmark is odd, so a list decides.
+		r.requests.streamless.Store(true)
+		*e = watch.Event{Type: watch.Error, Object: &errStreamType.ErrStatus}
+		return true
+	}
 	if completes {
 		r.phase = phaseLive
 	}

@@ -83,6 +83,9 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runt
 	defer s.calls.leave("list")
 	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
+	if s.opts.Tweak != nil {
+		s.opts.Tweak(&opts)
+	}
 	list, err = s.lister.ListWithContext(ctx, opts)
 	if err == nil && object.IsNil(list) {
 		err = errors.New("the source returned no list")
@@ -90,6 +93,9 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runt
 	var m metav1.ListInterface
 	if err == nil {
 		m, err = object.ListMeta(list)
+	}
+	if err == nil {
+		err = r.checkItems(list)
 	}
 	if s.callbacks.Listed != nil {
 		info := List{Took: time.Since(begun), Err: err}
@@ -103,6 +109,15 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runt
 	}
 	s.lastContact.Set(s.clock)
 	return list, m.GetResourceVersion(), nil
+}
+
+// checkItems returns an error if list is made for objects of another type than the sink's. An
+// empty list has nothing else that shows it.
+func (r *requests) checkItems(list runtime.Object) error {
+	if item := object.NewItem(list); item != nil {
+		return r.sink.CheckType(item)
+	}
+	return nil
 }
 
 // listComplete notes that a complete list has come. It reports whether a probe had found
@@ -138,6 +153,10 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	}
 	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
+	version := opts.ResourceVersion
+	if r.source.opts.Tweak != nil {
+		r.source.opts.Tweak(&opts)
+	}
 	inner, err := r.source.lister.WatchWithContext(ctx, opts)
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
@@ -145,7 +164,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	if err != nil {
 		r.source.calls.leave("watch")
 		r.watchOver(Watch{Streaming: p == phaseStreaming, Err: err}, begun)
-		return nil, r.watchRefused(ctx, p, opts.ResourceVersion, err)
+		return nil, r.watchRefused(ctx, p, version, err)
 	}
 	r.source.lastContact.Set(r.source.clock)
 	w := newRelay(r, withoutLimit(inner), begun, p)

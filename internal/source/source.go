@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
@@ -46,6 +47,7 @@ type Options struct {
 	ListOnly bool // never stream the first state
 	PageSize int64
 	Backoff  wait.Backoff
+	Tweak    func(*metav1.ListOptions) // changes the options of each request; nil changes nothing
 }
 
 // Callbacks are called when something happens at a Source. Listed, Watched and WatchFailed
@@ -66,7 +68,8 @@ type Callbacks struct {
 // goroutine. A method that blocks holds up the watch, and so the API server.
 type Sink interface {
 	// CheckType returns an error if obj is an API object of another type than the sink's.
-	// Then the whole list that contains obj fails.
+	// Then the whole list that contains obj fails. For an empty list, obj is an object without
+	// a name, of the type of the list's items.
 	CheckType(obj any) error
 	// Upsert receives an object that the watch added or updated, and Delete the last state
 	// of a deleted one. version is the resourceVersion that the sink has reached with it. It

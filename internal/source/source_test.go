@@ -382,7 +382,7 @@ func throughFake(t *testing.T, queue informer.QueueKind, lw cache.ListerWatcher,
 			t.Fatal(err)
 		}
 	}
-	inf, err := informer.New(lw, informer.Options[informer.AnyObject]{Queue: queue, ErrorHandler: func(_ context.Context, err error) { t.Error(err) }})
+	inf, err := informer.NewFrom(lw, informer.Options[informer.AnyObject]{Queue: queue, ErrorHandler: func(_ context.Context, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

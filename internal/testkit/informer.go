@@ -45,7 +45,7 @@ func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
 	}
-	inf, err := informer.New(lw, opts)
+	inf, err := informer.NewFrom(lw, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func ExampleNew() {
 	registry.MustRegister(metrics)
 
 	source := informertest.NewSource(object("web", "1"), object("db", "1")) // in a program: informer.ListWatch(client)
-	maps, err := informer.New(source, informer.Options[configMap]{Name: "ConfigMap"})
+	maps, err := informer.NewFrom(source, informer.Options[configMap]{Name: "ConfigMap"})
 	if err != nil {
 		fmt.Println(err)
 		return

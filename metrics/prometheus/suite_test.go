@@ -81,7 +81,7 @@ func (r *rig) add(lw cache.ListerWatcher, opts options) *ci {
 	if opts.Name == "" {
 		opts.Name = "i"
 	}
-	inf, err := informer.New(lw, opts)
+	inf, err := informer.NewFrom(lw, opts)
 	if err != nil {
 		r.t.Fatal(err)
 	}

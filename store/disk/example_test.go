@@ -60,7 +60,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{Store: store})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: store})
 		if err != nil {
 			panic(err)
 		}

@@ -103,7 +103,7 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 	s := open(t, path, newConfigMap("", ""), disk.Options{})
 	src := informertest.NewSource[*corev1.ConfigMap]()
 	failures := make(chan error, 1000)
-	inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{Store: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func Example() {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	src := informertest.NewSource(object("a", "1"))
 
-	inf, err := informer.New(src, informer.Options[*corev1.ConfigMap]{
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
 		Observer: opentelemetry.Observer(provider),
 	})
 	if err != nil {

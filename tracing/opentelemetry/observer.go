@@ -6,7 +6,7 @@
 // does, its requests to an API server for example, belongs to the trace of the call. The two
 // never make a span for the same thing, so a program may use either or both:
 //
-//	pods, err := informer.New(source, informer.Options[*corev1.Pod]{
+//	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
 //		Observer: opentelemetry.Observer(nil),
 //	})
 //	…

@@ -31,7 +31,7 @@ func observe(t *testing.T, s *spans, function string, src *informertest.Source[c
 	opts.Name, opts.Observer, opts.ErrorHandler = "i", &informer.Observer{}, func(context.Context, error) {}
 	field := func(o *informer.Observer) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(function) }
 	field(opts.Observer).Set(field(opentelemetry.Observer(s)))
-	inf, err := informer.New(src, opts)
+	inf, err := informer.NewFrom(src, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 func run(t *testing.T, src *informertest.Source[configMap], w watcher, opts informer.WatcherOptions) (errs chan error) {
 	t.Helper()
 	errs = make(chan error, 100)
-	inf, err := informer.New(src, informer.Options[configMap]{ErrorHandler: func(_ context.Context, err error) { errs <- err }})
+	inf, err := informer.NewFrom(src, informer.Options[configMap]{ErrorHandler: func(_ context.Context, err error) { errs <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestTheSpanOfRunIsLinkedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "1"))
-		inf, err := informer.New(src, informer.Options[configMap]{})
+		inf, err := informer.NewFrom(src, informer.Options[configMap]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func TestACallThatEndsItsGoroutineEndsTheSpan(t *testing.T) {
 }
 
 func TestAWatcherThatIsNilCannotBeAdded(t *testing.T) {
-	inf, err := informer.New(informertest.NewSource[configMap](), informer.Options[configMap]{})
+	inf, err := informer.NewFrom(informertest.NewSource[configMap](), informer.Options[configMap]{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestACallIsCutShortAsWithoutASpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "1"))
-		inf, err := informer.New(src, informer.Options[configMap]{
+		inf, err := informer.NewFrom(src, informer.Options[configMap]{
 			ErrorHandler: func(_ context.Context, err error) { t.Errorf("reported: %v", err) },
 		})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // Client reads and writes the Websites of one namespace, or of all namespaces.
 type Client interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*Website, error)
 	List(ctx context.Context, opts metav1.ListOptions) (*List, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Create(ctx context.Context, site *Website, opts metav1.CreateOptions) (*Website, error)

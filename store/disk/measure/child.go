@@ -51,7 +51,7 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if s.List {
 		mode = informer.WatchListOff
 	}
-	inf, err := informer.New(newSource(s.Objects, s.Size), informer.Options[pod]{
+	inf, err := informer.NewFrom(newSource(s.Objects, s.Size), informer.Options[pod]{
 		Store: store, WatchList: mode,
 		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
 	})

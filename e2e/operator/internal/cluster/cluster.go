@@ -120,10 +120,10 @@ func (c *Cluster) connect() (err error) {
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
-	if c.Websites, err = informer.New(informer.ListWatch(c.Sites.Websites("")), informer.Options[*website.Website]{}); err != nil {
+	if c.Websites, err = informer.New(c.Sites.Websites(""), informer.Options[*website.Website]{}); err != nil {
 		return err
 	}
-	if c.Ingresses, err = informer.New(informer.ListWatch(c.Kube.NetworkingV1().Ingresses("")), informer.Options[*netv1.Ingress]{}); err != nil {
+	if c.Ingresses, err = informer.New(c.Kube.NetworkingV1().Ingresses(""), informer.Options[*netv1.Ingress]{}); err != nil {
 		return err
 	}
 	return errors.Join(c.informers.Add(c.Websites), c.informers.Add(c.Ingresses))
