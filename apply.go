@@ -59,7 +59,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 	}
 	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, opts)
 	if d, ok := store.(Durable); ok {
-		a.storage, a.pace = newDurableStore(a.access, d, in.intakes, p.tombstones, p.forgettable), durablePace
+		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, in.own, p.tombstones, p.forgettable), durablePace
 	} else {
 		a.storage, a.pace = newPlainStore(a.access, opts.Store == nil), plainPace
 	}
@@ -76,16 +76,17 @@ func newQueue[T Object](kind QueueKind) cache.Queue {
 }
 
 // open reads the store at the start, before any item is applied. It returns the version at
-// which the source of each intake can go on, "" for one that must list, and false if ctx ended
+// which each source can go on, "" for one that must list, and false if ctx ended
 // first.
 func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
-	if !a.storage.open(ctx) {
+	known, ok := a.storage.open(ctx)
+	if !ok {
 		return nil, false
 	}
-	for _, from := range a.inlet.intakes {
-		version := from.place.bookmark()
+	for _, s := range a.inlet.scopes {
+		version := known[s.namespace]
 		versions = append(versions, version)
-		from.watchOnly = version != ""
+		s.watchOnly = version != ""
 	}
 	a.processor.seeded = a.access.seeded
 	close(a.processor.filled)
@@ -94,7 +95,7 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 
 // run applies items until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
-	if a.inlet.intakes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
+	if a.inlet.scopes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
 		return
 	}
 	for ctx.Err() == nil && a.pop() == nil {
@@ -174,7 +175,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		return true
 	case err != nil:
 		return false
-	case it.from.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
+	case it.scope.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
 		return true // the watch began before this state, which the store already has
 	}
 	c := &a.current
@@ -201,15 +202,15 @@ func newer(version, stored string) bool {
 
 // deleteUnlisted deletes every known object that a list does not have.
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
-	list.from.watchOnly = false
+	list.scope.watchOnly = false
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
 	if listed == nil {
 		return true
 	}
-	return a.deleteUnless(ctx, list.from, func(key string) bool {
+	return a.deleteUnless(ctx, list.scope, func(key string) bool {
 		_, there := listed[key]
-		return there || !list.from.covers(key)
+		return there || !list.scope.covers(key)
 	})
 }
 
@@ -217,13 +218,13 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 // are in none of the namespaces of this one.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
 	return a.deleteUnless(ctx, a.inlet.own, a.inlet.covers) && a.tell(ctx) &&
-		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, from: a.inlet.own})
+		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.inlet.own})
 }
 
 // deleteUnless deletes every known object except those that stay.
-func (a *applier[T]) deleteUnless(ctx context.Context, from *intake[T], stays func(key string) bool) bool {
+func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, stays func(key string) bool) bool {
 	for key := range a.storage.keys(ctx) {
-		if !stays(key) && !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, from: from}) {
+		if !stays(key) && !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, scope: of}) {
 			return false
 		}
 	}
@@ -235,10 +236,10 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
 	endsList := it.kind == itemListed || it.kind == itemResumed
-	if endsList && !it.from.listed.Load() {
+	if endsList && !it.scope.listed.Load() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
-		it.from.listed.Store(true)
-		if len(a.inlet.unlisted()) == 0 {
+		it.scope.listed.Store(true)
+		if a.inlet.listed() {
 			a.mark()
 		}
 	}

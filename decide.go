@@ -1,10 +1,17 @@
 package informer
 
 import (
+	"reflect"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // change is the change that an item stands for, with the decision about it.
@@ -62,7 +69,7 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 		r := &records[i]
 		r.key = c.key
 		switch {
-		case !c.from.listed.Load():
+		case !c.scope.listed.Load():
 			r.event.Origin = OriginInitial
 		case c.listed:
 			r.event.Origin = OriginRelist
@@ -138,4 +145,70 @@ func recreated[T Object](a, b T) bool {
 func sameVersion[T Object](a, b T) bool {
 	return a.GetUID() != "" && a.GetUID() == b.GetUID() &&
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
+}
+
+// The log of an informer, instantiated for its records.
+type (
+	segment[T Object] = eventlog.Segment[record[T]]
+	cursor[T Object]  = eventlog.Cursor[record[T]]
+)
+
+const maxChunk = eventlog.MaxChunk
+
+// recordKind is the kind of a record in the log.
+type recordKind uint8
+
+const (
+	recordEvent  recordKind = iota
+	recordMarker            // the informer has synced
+	recordVoid              // the store has refused the change, after begun had counted its record
+	recordFinal             // New is the final state of the object that the next record deletes
+)
+
+// record is an entry of the log. It is written once and shared by all listeners.
+type record[T Object] struct {
+	key       string // of the object in the store
+	event     Event[T]
+	kind      recordKind
+	unchanged bool          // a relist found the object unchanged: no event for native watchers
+	since     time.Duration // when the record was appended, by the processor's stopwatch
+}
+
+// isEvent reports whether a watcher is called for r.
+func (r *record[T]) isEvent() bool { return r.kind == recordEvent && !r.unchanged }
+
+// countEvents returns how many of the records are events.
+func countEvents[T Object](records []record[T]) int {
+	n := 0
+	for i := range records {
+		if records[i].isEvent() {
+			n++
+		}
+	}
+	return n
+}
+
+// keyFunc returns the same key as cache.DeletionHandlingMetaNamespaceKeyFunc, but faster.
+func keyFunc[T Object](obj any) (string, error) {
+	if t, ok := obj.(T); ok {
+		return object.Key(t), nil
+	}
+	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+}
+
+// bareObject returns an object that has only a key and a UID.
+func bareObject[T Object](key string, uid types.UID) T {
+	var obj AnyObject = &metav1.PartialObjectMetadata{}
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		obj = reflect.New(t.Elem()).Interface().(AnyObject)
+	}
+	identify(obj, key, uid)
+	return obj.(T)
+}
+
+func identify(obj AnyObject, key string, uid types.UID) {
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	obj.SetUID(uid)
 }

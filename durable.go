@@ -2,10 +2,14 @@ package informer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,21 +37,28 @@ type durableStore[T Object] struct {
 	batch []change[T]
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
-	intakes  []*intake[T]
-	bookmark string         // the bookmark that the store has now
-	foreign  bool           // the store may hold objects of namespaces that the informer does not read
-	deleted  []tombstone.ID // tombstones of committed deletes that are not in the log yet
-	over     bool           // ctx has ended before a decided change was committed
+	scopes   []*scope
+	places   map[*scope]*place // also of the scope of no source
+	bookmark string            // the bookmark that the store has now
+	foreign  bool              // the store may hold objects of namespaces that the informer does not read
+	deleted  []tombstone.ID    // tombstones of committed deletes that are not in the log yet
+	over     bool              // ctx has ended before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, intakes []*intake[T], tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
-	return &durableStore[T]{access: a, durable: durable, intakes: intakes, tombstones: tombstones, forgettable: forgettable, next: map[string]T{}}
+func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, own *scope, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
+	return &durableStore[T]{
+		access: a, durable: durable, scopes: scopes, places: map[*scope]*place{own: {}},
+		tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
+	}
 }
 
 // open reads the bookmark and the tombstones. It reads all objects only if the informer must
 // index them. If the store has indexes of its own, open reads only the first page.
-func (d *durableStore[T]) open(ctx context.Context) bool {
-	return d.recall(ctx) && d.load(ctx, d.index.Native(), func(string, T) {})
+func (d *durableStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
+	if !d.recall(ctx) || !d.load(ctx, d.index.Native(), func(string, T) {}) {
+		return nil, false
+	}
+	return d.versions(), true
 }
 
 func (d *durableStore[T]) hasForeign() bool { return d.foreign }
@@ -74,7 +85,7 @@ func (d *durableStore[T]) recall(ctx context.Context) bool {
 }
 
 func (d *durableStore[T]) find(ctx context.Context, it *item[T], now time.Duration) (stored found[T], err error) {
-	stored.doubtful = it.from.place.doubtful
+	stored.doubtful = d.places[it.scope].doubtful
 	if obj, changed := d.next[it.key]; changed {
 		var none T
 		stored.obj, stored.exists = obj, obj != none
@@ -82,7 +93,7 @@ func (d *durableStore[T]) find(ctx context.Context, it *item[T], now time.Durati
 	}
 	stored.obj, stored.exists, err = d.get(ctx, it.key, now)
 	if errors.Is(err, ErrPermanent) {
-		it.from.place.spoil()
+		d.places[it.scope].spoil()
 	}
 	return stored, err
 }
@@ -90,7 +101,7 @@ func (d *durableStore[T]) find(ctx context.Context, it *item[T], now time.Durati
 // write adds the change to the batch.
 func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
 	if c.restored {
-		c.from.place.doubtful = true
+		d.places[c.scope].doubtful = true
 	}
 	if c.write == writeNothing {
 		return written
@@ -108,7 +119,7 @@ func (d *durableStore[T]) pass(it *item[T]) {
 	if it.kind == itemCleaned {
 		d.foreign = false
 	}
-	it.from.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	d.places[it.scope].pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 }
 
 // commit gives the batch to the store, with retry. Once it has returned stopped, it never
@@ -144,7 +155,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	case errors.Is(err, ErrPermanent):
 		d.refused.Add(int64(len(d.batch)))
 		for i := range d.batch {
-			d.batch[i].from.place.spoil()
+			d.places[d.batch[i].scope].spoil()
 		}
 		return refused
 	case err != nil:
@@ -152,8 +163,8 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 		return stopped
 	}
 	d.bookmark = bookmark
-	for _, from := range d.intakes {
-		from.place.doubtful = from.place.doubtful && (bookmark == "" || from.place.bookmark() == "")
+	for _, p := range d.places {
+		p.doubtful = p.doubtful && (bookmark == "" || p.bookmark() == "")
 	}
 	d.deleted = append(d.deleted, deleted...)
 	var none T
@@ -240,4 +251,106 @@ func (d *durableStore[T]) close(ctx context.Context) {
 	if err != nil {
 		d.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
 	}
+}
+
+// place is where a durable store stands in the history of one source.
+type place struct {
+	version string
+	exact   bool // the store is what the source was at the version
+	spoiled bool // an object of the list in progress could not be stored
+	// doubtful says that versions in the store may belong to states that the server has
+	// lost. The next bookmark ends the doubt.
+	doubtful bool
+}
+
+// pass notes that an item is applied. While a list is being applied, the store is a
+// mixture that the server never had. An object that could not be stored is missing until
+// the next list.
+func (p *place) pass(kind itemKind, broken bool, version string) {
+	if broken {
+		p.spoil()
+	}
+	switch kind {
+	case itemForget, itemCleaned:
+		return
+	case itemList:
+		p.exact, p.spoiled = false, false
+	case itemListed:
+		p.exact = !p.spoiled && version != "" && version != "0"
+	case itemResumed:
+		p.exact = true
+	default:
+		// An item without a version is part of a list, or of unknown age: then the store
+		// matches no version.
+		p.exact = p.exact && version != ""
+	}
+	if version != "" {
+		p.version = version
+	}
+}
+
+// spoil notes that an object could not be stored.
+func (p *place) spoil() { p.exact, p.spoiled = false, true }
+
+// bookmark returns the version at which the source can go on, and "" if it must list.
+func (p place) bookmark() string {
+	if !p.exact {
+		return ""
+	}
+	return p.version
+}
+
+// readBookmark finds out from the bookmark of the store where it stands. It reports whether the
+// store may hold objects of namespaces that the informer does not read.
+//
+// The bookmark of an informer over all namespaces is a resourceVersion. For an informer over
+// some namespaces it is a JSON object: the version of each namespace, "" for one that must be
+// listed. It names all namespaces of which the store may hold objects.
+func (d *durableStore[T]) readBookmark() (foreign bool) {
+	versions := map[string]string{}
+	if d.scopes[0].namespace == "" {
+		if !strings.HasPrefix(d.bookmark, "{") {
+			versions[""] = d.bookmark
+		}
+	} else if json.Unmarshal([]byte(d.bookmark), &versions) != nil {
+		versions, foreign = nil, true
+	}
+	known := len(versions)
+	for _, s := range d.scopes {
+		version, there := versions[s.namespace]
+		if there {
+			known--
+		}
+		d.places[s] = &place{version: version, exact: version != "", doubtful: version == ""}
+	}
+	return foreign || known > 0
+}
+
+// nextBookmark returns the bookmark that is true after the batch. It is "", like that of a store
+// that must be listed, while the store may hold objects of other namespaces.
+func (d *durableStore[T]) nextBookmark() string {
+	if d.foreign {
+		return ""
+	}
+	versions := d.versions()
+	if d.scopes[0].namespace == "" {
+		return versions[""]
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(versions)), func(v string) bool { return v != "" }) {
+		return ""
+	}
+	encoded, err := json.Marshal(versions)
+	if err != nil {
+		panic(err) // it encodes every map of strings
+	}
+	return string(encoded)
+}
+
+// versions returns the version at which each source can go on, "" for one that must list.
+func (d *durableStore[T]) versions() map[string]string {
+	versions := make(map[string]string, len(d.scopes))
+	for _, s := range d.scopes {
+		versions[s.namespace] = d.places[s].bookmark()
+	}
+	return versions
 }

@@ -74,6 +74,19 @@ type Health struct {
 	Controller *ControllerHealth `json:"controller,omitempty"`
 }
 
+// NamespaceHealth says how an informer of [NewInNamespaces] is doing with one namespace. Its
+// fields mean the same as those of Health.
+type NamespaceHealth struct {
+	Namespace       string    `json:"namespace"`
+	Synced          bool      `json:"synced"` // the namespace's first list is in the store
+	Watching        bool      `json:"watching"`
+	LastList        time.Time `json:"lastList,omitzero"`
+	LastContact     time.Time `json:"lastContact,omitzero"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	SourceError     error     `json:"-"`
+	SourceFailures  int       `json:"sourceFailures,omitempty"`
+}
+
 // ControllerHealth says how a controller of package enqueue is doing at one moment. Its counts
 // begin at 0 when the controller is made. It must not be changed.
 type ControllerHealth struct {
@@ -136,6 +149,37 @@ func (c ControllerHealth) MarshalJSON() ([]byte, error) {
 		fields
 		OldestQueuedSeconds float64 `json:"oldestQueuedSeconds"`
 	}{fields(c), c.OldestQueued.Seconds()})
+}
+
+// MarshalJSON encodes the figures with names in camel case, and the error as text.
+func (n NamespaceHealth) MarshalJSON() ([]byte, error) {
+	type fields NamespaceHealth // has the tags, but not this method
+	encoded := struct {
+		fields
+		SourceError string `json:"sourceError,omitempty"`
+	}{fields: fields(n)}
+	if n.SourceError != nil {
+		encoded.SourceError = n.SourceError.Error()
+	}
+	return json.Marshal(encoded)
+}
+
+// addSource adds a source of the informer. If there are several, the fields of h that Namespaces
+// has too show the worst of them.
+func (h *Health) addSource(n NamespaceHealth, first bool) {
+	if n.Namespace != "" {
+		h.Namespaces = append(h.Namespaces, n)
+	}
+	h.Watching = n.Watching && (h.Watching || first)
+	if first || n.LastList.Before(h.LastList) {
+		h.LastList = n.LastList
+	}
+	if first || n.LastContact.Before(h.LastContact) {
+		h.LastContact = n.LastContact
+	}
+	if n.SourceFailures > h.SourceFailures {
+		h.SourceError, h.SourceFailures = n.SourceError, n.SourceFailures
+	}
 }
 
 // WatcherStats has figures about one registration of a watcher. Every event for the watcher

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -33,7 +32,8 @@ type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
 	index     *index.Index[T]
-	sources   []resourceSource // each has the intake of the same number
+	sources   []resourceSource
+	intakes   []*intake[T] // of the sources, in the same order
 	inlet     *inlet[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
@@ -73,6 +73,33 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 // an empty list of them, its first list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom([]resource{{lw: lw}}, opts)
+}
+
+// NewInNamespaces returns one informer over one resource in several namespaces, for programs
+// that may not read all of them. client returns the client for a namespace, and is called once
+// for each, before NewInNamespaces returns. It may be a method of a typed client, of the dynamic
+// client or of the metadata client:
+//
+//	informer.NewInNamespaces(clientset.CoreV1().Pods, namespaces, informer.Options[*corev1.Pod]{})
+//	informer.NewInNamespaces(dynamic.Resource(gvr).Namespace, namespaces, informer.Options[*unstructured.Unstructured]{})
+//
+// The informer has one store, and each watcher one registration. It lists and watches each
+// namespace by itself, so all that [CustomCacheInformer] promises about requests holds for
+// each. It has synced when it has listed all of them. A namespace that cannot be read keeps its
+// last state, and delays no other. The events of one namespace come in order; there is no order
+// between namespaces. Transform is called from a goroutine of each namespace.
+//
+// Over a Durable, a restart lists only namespaces that are new or were not complete. The objects
+// of namespaces that are no longer wanted are told as deleted, and removed.
+//
+// NewInNamespaces returns an error if there is no namespace, if one is given twice or is no
+// name of a namespace, if client returns nil, and in the cases in which [NewFrom] does.
+func NewInNamespaces[T Object, L runtime.Object, C lister[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
+	resources, err := resourcesIn(client, namespaces)
+	if err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
+	return newFrom(resources, opts)
 }
 
 func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInformer[T], error) {
@@ -115,8 +142,11 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.store, i.clock, opts)
-	i.inlet = newInlet(i.queue, i.clock, namespaces, accept, opts)
+	i.inlet = newInlet(i.queue, i.clock, namespaces, opts)
 	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, bareObject, opts)
+	for _, s := range i.inlet.scopes {
+		i.intakes = append(i.intakes, &intake[T]{inlet: i.inlet, scope: s, accept: accept})
+	}
 	i.sources = newSources(resources, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
@@ -285,7 +315,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 		if s.namespace != "" {
 			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
 		}
-		wg.Go(func() { s.Run(ctx, i.inlet.intakes[n], versions[n]) })
+		wg.Go(func() { s.Run(ctx, i.intakes[n], versions[n]) })
 	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
@@ -389,7 +419,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		late = append(late, "Run")
 	}
 	if !i.HasSynced() {
-		late = append(late, i.lateLists())
+		late = append(late, "the first list"+i.inlet.late())
 	}
 	watchers := len(late)
 	for _, l := range listeners {
@@ -409,9 +439,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
-	var health Health
-	i.sourceHealth(&health)
-	reason := health.SourceError
+	reason := i.sourceHealth().SourceError
 	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing
 	}
@@ -422,20 +450,18 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError 
 // block, even while the store, the source or a watcher hangs.
 func (i *CustomCacheInformer[T]) Health() Health {
 	failing := i.applier.access.trouble() // read before StoreBusy, so that the two are about the same operation
-	h := Health{
-		Name:         i.opts.Name,
-		Started:      i.running.Load() && channel.Closed(i.processor.startedCh),
-		Stopped:      channel.Closed(i.stopped),
-		Synced:       i.HasSynced(),
-		LastProgress: i.inlet.progress.Time(i.clock),
-		Objects:      int(i.applier.access.objects.Load()),
-		Queued:       i.inlet.queuedUp(),
-		StoreBusy:    i.applier.access.call.Lasts(),
-		Refused:      int(i.applier.access.refused.Load()),
-		Tombstones:   i.processor.tombstones.Count(),
-		Watchers:     []WatcherHealth{},
-	}
-	i.sourceHealth(&h)
+	h := i.sourceHealth()
+	h.Name = i.opts.Name
+	h.Started = i.running.Load() && channel.Closed(i.processor.startedCh)
+	h.Stopped = channel.Closed(i.stopped)
+	h.Synced = i.HasSynced()
+	h.LastProgress = i.inlet.progress.Time(i.clock)
+	h.Objects = int(i.applier.access.objects.Load())
+	h.Queued = i.inlet.queuedUp()
+	h.StoreBusy = i.applier.access.call.Lasts()
+	h.Refused = int(i.applier.access.refused.Load())
+	h.Tombstones = i.processor.tombstones.Count()
+	h.Watchers = []WatcherHealth{}
 	if h.Store = "in memory"; i.opts.Store != nil {
 		h.Store = fmt.Sprintf("%T", i.store)
 	}
@@ -448,27 +474,14 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	return h
 }
 
-// keyFunc returns the same key as cache.DeletionHandlingMetaNamespaceKeyFunc, but faster.
-func keyFunc[T Object](obj any) (string, error) {
-	if t, ok := obj.(T); ok {
-		return object.Key(t), nil
+// sourceHealth returns a Health with the fields that are about the sources.
+func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
+	for n, s := range i.sources {
+		one, of := s.health(i.opts.Name), i.inlet.scopes[n]
+		one.Synced = of.listed.Load()
+		one.ResourceVersion, _ = i.inlet.resourceVersion(of)
+		h.addSource(one, n == 0)
 	}
-	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-}
-
-// bareObject returns an object that has only a key and a UID.
-func bareObject[T Object](key string, uid types.UID) T {
-	var obj AnyObject = &metav1.PartialObjectMetadata{}
-	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
-		obj = reflect.New(t.Elem()).Interface().(AnyObject)
-	}
-	identify(obj, key, uid)
-	return obj.(T)
-}
-
-func identify(obj AnyObject, key string, uid types.UID) {
-	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
-	obj.SetNamespace(namespace)
-	obj.SetName(name)
-	obj.SetUID(uid)
+	h.ResourceVersion, _ = i.inlet.resourceVersion(nil)
+	return h
 }

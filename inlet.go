@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ type item[T Object] struct {
 	listing  map[string]struct{} // of itemList: the keys of the list; nil if nothing was known before
 	rv       string              // the version reached when this item and all before it are applied
 	arrived  time.Duration       // when the item was made; 0 unless an observer needs it
-	from     *intake[T]          // the intake that the item came through, or inlet.own
+	scope    *scope              // the scope of the source that the item came from, or inlet.own
 	next     *item[T]            // the item that entered next; protected by inlet.mu
 }
 
@@ -83,8 +84,31 @@ func itemKey[T Object](obj any) (string, error) {
 	return "", fmt.Errorf("%T is no item of the queue", obj)
 }
 
+// scope is what one source reads: the objects of one namespace, or all. An informer over
+// several namespaces has a scope for each. All share one order of versions, but each source has
+// read up to a version of its own.
+type scope struct {
+	namespace string      // "" if the objects may be in any namespace
+	listed    atomic.Bool // the first list is applied, or the source has resumed
+
+	// These are protected by inlet.mu.
+	waiting int    // items that have entered and are not applied
+	rv      string // everything up to this version is applied
+
+	watchOnly bool // every item since the start came from a watch; belongs to the applier
+}
+
+// isLate reports whether the first list is not applied.
+func (s *scope) isLate() bool { return !s.listed.Load() }
+
+// covers reports whether the object of that key belongs to the scope.
+func (s *scope) covers(key string) bool {
+	return s.namespace == "" || strings.HasPrefix(key, s.namespace+"/")
+}
+
 // inlet is in front of the queue. It makes the sources wait while the store is behind, and knows
-// up to which resourceVersion of each source everything is applied. Each source has an intake.
+// up to which resourceVersion of each source everything is applied. Each source has an intake in
+// front of it.
 //
 // Every change enters the queue as an update, also a delete; the kind of the item tells them
 // apart. DeltaFIFO drops a delete that it takes for a repetition, and the inlet could not count
@@ -98,17 +122,18 @@ type inlet[T Object] struct {
 	report   func(context.Context, error)
 	observer *Observer
 	durable  bool // the store is a Durable and takes items in batches
-	intakes  []*intake[T]
-	own      *intake[T] // stands for no source, for items that come from none
+	scopes   []*scope
+	own      *scope // of items that come from no source
 
 	// Set by begin, and only read afterwards.
-	ctx       context.Context // Run's; after its end, no item waits for room
-	transform func(T) (T, error)
+	ctx          context.Context // Run's; after its end, no item waits for room
+	transform    func(T) (T, error)
+	knownObjects bool // the store holds objects at the start
 
 	queued atomic.Int64 // items in the queue, except those that are just entering
 	full   atomic.Int32 // how many sources wait for room, except those that wait until all is applied
 
-	mu      sync.Mutex    // protects the rest, and the counts and versions of the intakes
+	mu      sync.Mutex    // protects the rest, and what a scope says
 	oldest  *item[T]      // this item and all before it are applied, the next one is not
 	newest  *item[T]      // the item that entered last
 	waiting int           // items that have entered and are not applied
@@ -118,16 +143,15 @@ type inlet[T Object] struct {
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
 
-// newInlet returns an inlet with an intake for each namespace.
-func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, accept func(any) (T, error), opts Options[T]) *inlet[T] {
+// newInlet returns an inlet with a scope for each namespace.
+func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	in := &inlet[T]{
 		queue: queue, clock: clock, report: opts.ErrorHandler, observer: opts.Observer, durable: opts.durable(),
-		oldest: start, newest: start,
+		oldest: start, newest: start, own: &scope{},
 	}
-	in.own = &intake[T]{inlet: in}
 	for _, namespace := range namespaces {
-		in.intakes = append(in.intakes, &intake[T]{inlet: in, namespace: namespace, accept: accept})
+		in.scopes = append(in.scopes, &scope{namespace: namespace})
 	}
 	return in
 }
@@ -136,31 +160,34 @@ func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces
 // knownObjects says that the store already holds objects. A nil transform changes
 // nothing.
 func (in *inlet[T]) begin(ctx context.Context, knownObjects bool, transform func(T) (T, error)) {
-	in.ctx, in.transform = ctx, transform
-	for _, from := range in.intakes {
-		from.knownObjects = knownObjects
-	}
+	in.ctx, in.knownObjects, in.transform = ctx, knownObjects, transform
 }
 
 // forget tells the applier to look for tombstones to forget.
 func (in *inlet[T]) forget() {
-	in.own.enter(in.ctx, &item[T]{kind: itemForget, key: ownPrefix + "forget"}, inletBound)
+	in.enter(in.ctx, &item[T]{kind: itemForget, key: ownPrefix + "forget", scope: in.own}, inletBound)
 }
 
 // covers reports whether the object of that key is in one of the informer's namespaces.
 func (in *inlet[T]) covers(key string) bool {
-	return slices.ContainsFunc(in.intakes, func(from *intake[T]) bool { return from.covers(key) })
+	return slices.ContainsFunc(in.scopes, func(s *scope) bool { return s.covers(key) })
 }
 
-// unlisted returns the intakes whose first list is not applied yet.
-func (in *inlet[T]) unlisted() []*intake[T] {
-	var late []*intake[T]
-	for _, from := range in.intakes {
-		if !from.listed.Load() {
-			late = append(late, from)
+// listed reports whether the first list of every scope is applied.
+func (in *inlet[T]) listed() bool { return !slices.ContainsFunc(in.scopes, (*scope).isLate) }
+
+// late names the namespaces whose first list is not applied.
+func (in *inlet[T]) late() string {
+	var names []string
+	for _, s := range in.scopes {
+		if s.namespace != "" && s.isLate() {
+			names = append(names, s.namespace)
 		}
 	}
-	return late
+	if len(names) == 0 {
+		return ""
+	}
+	return " of " + strings.Join(names, ", ")
 }
 
 // enter puts an item into the queue as soon as fewer than bound items wait, or patience has
@@ -214,7 +241,7 @@ func (in *inlet[T]) waitUntil(patience context.Context, free func() bool, full i
 // count adds n to the items that wait, after it has entered or was applied.
 func (in *inlet[T]) count(it *item[T], n int) {
 	in.waiting += n
-	it.from.waiting += n
+	it.scope.waiting += n
 }
 
 // applied notes that items have been applied, in any order. It returns the resourceVersion up
@@ -234,8 +261,8 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	for in.oldest.next != nil && in.oldest.next.done {
 		in.oldest = in.oldest.next
 		if rv := in.oldest.rv; rv != "" {
-			changed = changed || rv != in.oldest.from.rv
-			in.oldest.from.rv, known = rv, true
+			changed = changed || rv != in.oldest.scope.rv
+			in.oldest.scope.rv, known = rv, true
 		}
 	}
 	if known {
@@ -259,9 +286,9 @@ func wake(ch *chan struct{}) {
 }
 
 // resourceVersion returns the version up to which everything is in the store, and a channel
-// that closes when a version changes. That is the lowest version of the intakes, or that of
-// the intake for a namespace if one is given.
-func (in *inlet[T]) resourceVersion(only *intake[T]) (string, <-chan struct{}) {
+// that closes when a version changes. That is the lowest version of all scopes, or that of
+// one.
+func (in *inlet[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.moved == nil {
@@ -273,13 +300,13 @@ func (in *inlet[T]) resourceVersion(only *intake[T]) (string, <-chan struct{}) {
 	return in.lowest(), in.moved
 }
 
-// lowest returns the lowest version of the intakes, and one that cannot be compared if there
+// lowest returns the lowest version of all scopes, and one that cannot be compared if there
 // is one. The caller holds mu.
 func (in *inlet[T]) lowest() string {
-	version := in.intakes[0].rv
-	for _, from := range in.intakes[1:] {
-		if order, err := resourceversion.CompareResourceVersion(from.rv, version); err != nil && version != "" || order < 0 {
-			version = from.rv
+	version := in.scopes[0].rv
+	for _, s := range in.scopes[1:] {
+		if order, err := resourceversion.CompareResourceVersion(s.rv, version); err != nil && version != "" || order < 0 {
+			version = s.rv
 		}
 	}
 	return version

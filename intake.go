@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,32 +14,15 @@ import (
 )
 
 // intake is the source.Sink of one source: it checks and transforms each object that the source
-// delivers, and enters it into the inlet. An informer over several namespaces has a source and
-// an intake for each. All sources share one order of versions, but each has read up to a version
-// of its own.
+// delivers, and enters it into the inlet.
 type intake[T Object] struct {
 	*inlet[T]
-	namespace string // the only one of the source's objects; "" if they may have any
-	accept    func(any) (T, error)
+	scope  *scope
+	accept func(any) (T, error)
 
 	// These belong to the source's goroutine.
-	lists        int  // how many lists have come
-	knownObjects bool // the store or a watcher may know objects, so a list must be compared with them
-
-	// These are protected by inlet.mu.
-	waiting int    // items that have entered and are not applied
-	rv      string // up to which everything is applied
-
-	listed atomic.Bool // the first list is applied, or the source has resumed
-
-	// These belong to the applier.
-	watchOnly bool  // every item since the start came from a watch
-	place     place // for a Durable: where the store stands in the history of the source
-}
-
-// covers reports whether the object of that key may come from the source.
-func (in *intake[T]) covers(key string) bool {
-	return in.namespace == "" || strings.HasPrefix(key, in.namespace+"/")
+	lists int  // how many lists have come
+	heard bool // the source has delivered something, so a list must be compared with what is known
 }
 
 // Upsert takes an object that a watch has added or updated.
@@ -56,7 +38,7 @@ func (in *intake[T]) event(kind itemKind, obj any, version string) {
 		in.enter(in.ctx, in.lost(), inletBound)
 		return
 	}
-	in.knownObjects = true
+	in.heard = true
 	it.rv = version
 	in.enter(in.ctx, it, inletBound)
 }
@@ -73,7 +55,7 @@ func (in *intake[T]) Resumed(version string) {
 
 // enter puts an item into the queue, see inlet.enter.
 func (in *intake[T]) enter(patience context.Context, it *item[T], bound int) {
-	it.from = in
+	it.scope = in.scope
 	in.inlet.enter(patience, it, bound)
 }
 
@@ -90,8 +72,8 @@ func (in *intake[T]) CheckType(obj any) error {
 // check returns an object of the source as a T, or an error if it cannot come from the source.
 func (in *intake[T]) check(m metav1.Object, raw any) (T, error) {
 	obj, err := in.accept(raw)
-	if err == nil && in.namespace != "" && m.GetName() != "" && m.GetNamespace() != in.namespace {
-		err = fmt.Errorf("the client for namespace %q delivers an object of namespace %q", in.namespace, m.GetNamespace())
+	if err == nil && in.scope.namespace != "" && m.GetName() != "" && m.GetNamespace() != in.scope.namespace {
+		err = fmt.Errorf("the client for namespace %q delivers an object of namespace %q", in.scope.namespace, m.GetNamespace())
 	}
 	return obj, err
 }
@@ -101,7 +83,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 	// The applier finds the deletes of a list when everything before the list is applied.
 	// Therefore all earlier items must have left the queue: a DeltaFIFO could put a later item
 	// in the place of an older change, ahead of the list.
-	if in.waitUntil(in.ctx, func() bool { return in.waiting == 0 }, 0) {
+	if in.waitUntil(in.ctx, func() bool { return in.scope.waiting == 0 }, 0) {
 		in.mu.Unlock()
 		in.enterList(list, version, wentBack)
 	}
@@ -114,12 +96,12 @@ func (in *intake[T]) enterList(list []any, version string, wentBack bool) {
 	patience, stop := context.WithTimeout(in.ctx, listPatience)
 	defer stop()
 	in.lists++
-	own := ownPrefix + "list/" + in.namespace + "/" + strconv.Itoa(in.lists)
+	own := ownPrefix + "list/" + in.scope.namespace + "/" + strconv.Itoa(in.lists)
 	begin := &item[T]{kind: itemList, key: own}
-	if in.knownObjects {
+	if in.heard || in.knownObjects {
 		begin.listing = keysOf(list)
 	}
-	in.knownObjects = true
+	in.heard = true
 	in.enter(patience, begin, inletBound)
 	bound := listBound
 	if in.durable {

@@ -36,10 +36,10 @@ func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
 // waits for one that is not in the queue yet.
 var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
 
-func (p *plainStore[T]) open(ctx context.Context) bool {
-	ok := p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
+func (p *plainStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
+	ok = p.load(ctx, false, func(key string, obj T) { p.note(key, obj.GetUID()) })
 	p.countKnown()
-	return ok
+	return nil, ok
 }
 
 func (p *plainStore[T]) hasForeign() bool { return p.seeded }

@@ -3,11 +3,14 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
@@ -42,10 +45,7 @@ type Client[T Object, L runtime.Object] interface {
 //     goroutines run may panic inside the fake.
 //
 // Package informertest has a source without these limits.
-func ListWatch[L runtime.Object](client interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}) cache.ListerWatcher {
+func ListWatch[L runtime.Object](client lister[L]) cache.ListerWatcher {
 	return &clientListWatch{
 		ListWatch: cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -144,4 +144,61 @@ func watchError(name, namespace string, f *source.Failure) error {
 		return nil
 	}
 	return &WatchError{Op: f.Op, Resource: name, Namespace: namespace, Err: f.Err}
+}
+
+// resource lists and watches the objects of one namespace, or all that an informer has.
+type resource struct {
+	namespace string // "" if the informer reads from one source
+	lw        cache.ListerWatcher
+}
+
+// lister is the part of a client that an informer needs.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// resourcesIn returns a resource for each namespace.
+func resourcesIn[L runtime.Object, C lister[L]](client func(namespace string) C, namespaces []string) ([]resource, error) {
+	if client == nil {
+		return nil, errors.New("the function that returns clients is nil")
+	}
+	if len(namespaces) == 0 {
+		return nil, errors.New("no namespace is given; New reads all namespaces")
+	}
+	var resources []resource
+	for i, namespace := range namespaces {
+		if slices.Contains(namespaces[:i], namespace) {
+			return nil, fmt.Errorf("the namespace %q is given twice", namespace)
+		}
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return nil, fmt.Errorf("%q is no name of a namespace: %s", namespace, strings.Join(problems, ", "))
+		}
+		resources = append(resources, resource{namespace, ListWatch(client(namespace))})
+	}
+	return resources, nil
+}
+
+// resourceSource is the source of a resource.
+type resourceSource struct {
+	namespace string
+	*source.Source
+}
+
+// newSources returns the sources of the resources, which report in the words of this package.
+func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
+	var sources []resourceSource
+	for _, r := range resources {
+		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, opts, watchFailed)})
+	}
+	return sources
+}
+
+// health returns how the source of an informer is doing.
+func (s resourceSource) health(informer string) NamespaceHealth {
+	status := s.Status()
+	return NamespaceHealth{
+		Namespace: s.namespace, Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
+		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
+	}
 }

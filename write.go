@@ -20,8 +20,9 @@ import (
 // storage is how the applier uses a store. A plainStore makes each change at once, a
 // durableStore makes all changes of a batch in one step. Only the apply loop calls it.
 type storage[T Object] interface {
-	// open reads what the store holds at the start. It returns false if ctx ended first.
-	open(ctx context.Context) bool
+	// open reads what the store holds at the start. It returns the versions at which sources can
+	// go on, by namespace, and false if ctx ended first.
+	open(ctx context.Context) (versions map[string]string, ok bool)
 	// hasForeign reports whether the store may hold objects of namespaces that the informer
 	// does not read.
 	hasForeign() bool

@@ -99,15 +99,19 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 			log.Fatal(err)
 		}
 		fmt.Println("synced")
-		for quiet := 0; k.Calm && quiet < 3; quiet++ {
+		for quiet, waited := 0, 0; k.Calm && quiet < 3; quiet, waited = quiet+1, waited+1 {
 			<-time.After(time.Second) // the server and this process run in real time
 			kept, err := store.Tombstones(context.Background())
 			if err != nil {
 				log.Fatal(err)
 			}
 			for _, h := range group.Health() {
-				if c := h.Controller; len(kept) > 0 || c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
+				c := h.Controller
+				if len(kept) > 0 || c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
 					quiet = -1
+				}
+				if c != nil && waited%60 == 59 {
+					fmt.Printf("after %d s: %d tombstones; %s: %+v\n", waited+1, len(kept), h.Name, *c)
 				}
 			}
 		}
