@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
 // CheckView fails the test unless the events of r are consistent and result in the state of
@@ -82,7 +83,7 @@ func Sorted(s []string) []string {
 func Versions(objs ...ConfigMap) map[types.NamespacedName]string {
 	m := map[types.NamespacedName]string{}
 	for _, obj := range objs {
-		m[KeyOf(obj.Name)] = fmt.Sprintf("%s@%s", obj.UID, obj.ResourceVersion)
+		m[cache.MetaObjectToName(obj).AsNamespacedName()] = fmt.Sprintf("%s@%s", obj.UID, obj.ResourceVersion)
 	}
 	return m
 }

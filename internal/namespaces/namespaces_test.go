@@ -1,0 +1,313 @@
+package namespaces_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// The three kinds of clients that client-go has fit without an adapter.
+func TestAnyClientReadsSeveralNamespaces(t *testing.T) {
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	objs := func() (all []runtime.Object) {
+		for _, namespace := range []string{"a", "b", "c"} {
+			obj := object(namespace, "x", "1")
+			obj.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+			all = append(all, obj)
+		}
+		return all
+	}
+	namespaces := []string{"c", "a"}
+	t.Run("typed", func(t *testing.T) {
+		var client kubernetes.Interface = fake.NewClientset(objs()...)
+		inf, err := informer.NewInNamespaces(client.CoreV1().ConfigMaps, namespaces, informer.Options[*corev1.ConfigMap]{})
+		readsTwo(t, inf, err)
+	})
+	t.Run("dynamic", func(t *testing.T) {
+		var client dynamic.Interface = dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objs()...)
+		inf, err := informer.NewInNamespaces(client.Resource(gvr).Namespace, namespaces, informer.Options[*unstructured.Unstructured]{})
+		readsTwo(t, inf, err)
+	})
+	t.Run("metadata", func(t *testing.T) {
+		meta := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(meta); err != nil {
+			t.Fatal(err)
+		}
+		var some []runtime.Object
+		for _, obj := range objs() {
+			m := obj.(configMap)
+			some = append(some, &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta})
+		}
+		var client metadata.Interface = metadatafake.NewSimpleMetadataClient(meta, some...)
+		inf, err := informer.NewInNamespaces(client.Resource(gvr).Namespace, namespaces, informer.Options[*metav1.PartialObjectMetadata]{})
+		readsTwo(t, inf, err)
+	})
+}
+
+func readsTwo[T informer.Object](t *testing.T, inf *informer.CustomCacheInformer[T], err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	informertest.Run(t, inf)
+	objs, err := inf.List("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, obj := range objs {
+		keys = append(keys, obj.GetNamespace()+"/"+obj.GetName())
+	}
+	slices.Sort(keys)
+	if fmt.Sprint(keys) != "[a/x c/x]" {
+		t.Errorf("the store has %v", keys)
+	}
+}
+
+func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
+	src := informertest.NewSource[configMap]()
+	for says, tc := range map[string]struct {
+		client     func(string) *informertest.NamespaceClient[configMap]
+		namespaces []string
+	}{
+		"function that returns clients is nil":   {nil, []string{"a"}},
+		"no namespace is given":                  {src.Namespace, nil},
+		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
+		`"" is no name of a namespace`:           {src.Namespace, []string{"a", ""}},
+		`"a/b" is no name of a namespace`:        {src.Namespace, []string{"a/b"}},
+		"the client is nil":                      {func(string) *informertest.NamespaceClient[configMap] { return nil }, []string{"a"}},
+		strings.Repeat("x", 64) + `" is no name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
+	} {
+		if _, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want it to say %q", err, says)
+		}
+	}
+}
+
+// A namespace that the client may not read delays the sync, and nothing else.
+func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1")), &testkit.ErrorLog{}
+		s.client("b").refuse(testkit.Forbidden("configmaps"))
+		inf, r := s.informer(t, options{Name: "maps", ErrorHandler: errs.Handle}, "a", "b", "c")
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "c")
+		s.Apply(object("a", "x", "2"))
+		time.Sleep(time.Second)
+		s.check(t, inf, r, "a", "c")
+
+		err := inf.WaitForSync(testkit.Within(t, time.Second))
+		var late *informer.SyncError
+		if !errors.As(err, &late) || !strings.Contains(err.Error(), "the first list of b") || !strings.Contains(err.Error(), "list maps in namespace b: ") {
+			t.Errorf("WaitForSync: %v", err)
+		}
+		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "list maps in namespace b: configmaps is forbidden") {
+			t.Errorf("reported: %v", got)
+		}
+		h := inf.Health()
+		if h.Watching || h.ResourceVersion != "" || h.SourceError == nil || !h.LastList.IsZero() || len(h.Namespaces) != 3 {
+			t.Errorf("health: %+v", h)
+		}
+		for _, n := range h.Namespaces {
+			if ok := n.Namespace != "b"; n.Synced != ok || n.Watching != ok || (n.SourceError == nil) != ok || (n.ResourceVersion != "") != ok {
+				t.Errorf("health: %+v", n)
+			}
+		}
+
+		s.client("b").refuse(nil)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "b", "c")
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if h := inf.Health(); !h.Watching || h.ResourceVersion == "" || h.SourceError != nil || h.LastList.IsZero() {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// A namespace that is forbidden later keeps its last state: nothing says that its objects are
+// gone.
+func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
+		inf, r := s.informer(t, options{ErrorHandler: errs.Handle}, "a", "b")
+		informertest.Run(t, inf)
+		s.client("b").refuse(testkit.Forbidden("configmaps"))
+		s.Expire() // the next request after the refusal must be a list
+		for n := range 3 {
+			s.Apply(object("a", "x", fmt.Sprint("new", n)))
+			time.Sleep(10 * time.Minute)
+		}
+		for _, e := range r.Events() {
+			if e.Type == informer.EventDeleted {
+				t.Errorf("told %v", e)
+			}
+		}
+		s.check(t, inf, r, "a", "b") // nothing has happened in b
+		if h := inf.Health(); h.Ready() != nil || h.SourceError == nil || !strings.Contains(h.SourceError.Error(), "in namespace b") {
+			t.Errorf("ready: %v, source: %v", h.Ready(), h.SourceError)
+		}
+		if _, err := s.Delete(keyOf("b", "x")); err != nil {
+			t.Fatal(err)
+		}
+		s.client("b").refuse(nil)
+		time.Sleep(10 * time.Minute)
+		s.check(t, inf, r, "a", "b")
+	})
+}
+
+// A reflector over a merged stream would resume from the last event of any namespace, and skip
+// an older event of another.
+func TestAWatchThatEndsSkipsNoEventOfAnotherNamespace(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := newServer(object("a", "x", "0"), object("b", "x", "0"))
+		inf, r := s.informer(t, options{Queue: queue}, "a", "b")
+		informertest.Run(t, inf)
+		time.Sleep(time.Minute) // client-go lists again when a watch ends within a second
+		for n := range 20 {
+			open := s.client("b").hold()
+			s.Apply(object("b", "x", fmt.Sprint(n))) // b has not read it
+			if n%3 == 0 {
+				if _, err := s.Delete(keyOf("b", "x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Apply(object("a", "x", fmt.Sprint(n))) // a is ahead
+			synctest.Wait()
+			s.client("a").cut()
+			if n%2 == 0 {
+				s.client("b").cut()
+			}
+			s.Apply(object("a", "y", fmt.Sprint(n)))
+			open()
+			time.Sleep(10 * time.Second)
+			s.check(t, inf, r, "a", "b")
+		}
+		if a, b := s.client("a").asked(), s.client("b").asked(); !strings.HasPrefix(a, "1 lists") || !strings.HasPrefix(b, "1 lists") {
+			t.Errorf("a: %s; b: %s", a, b)
+		}
+	})
+}
+
+// Only the namespace whose version is gone lists again, and only its objects can be missing from
+// that list.
+func TestAnExpiredVersionRelistsOneNamespace(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := newServer(object("a", "x", "1"), object("a", "gone", "1"), object("b", "x", "1"), object("b", "y", "1"))
+		inf, r := s.informer(t, options{Queue: queue}, "a", "b")
+		informertest.Run(t, inf)
+		s.client("a").refuse(testkit.Forbidden("configmaps"))
+		if _, err := s.Delete(keyOf("a", "gone")); err != nil {
+			t.Fatal(err)
+		}
+		s.Compact()
+		s.Apply(object("b", "x", "2"))
+		s.client("a").refuse(nil)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "b")
+		if a, b := s.client("a").asked(), s.client("b").asked(); !strings.HasPrefix(a, "2 lists") || b != "1 lists, 1 watches" {
+			t.Errorf("a: %s; b: %s", a, b)
+		}
+		for _, e := range r.Events() {
+			if e.Origin == informer.OriginRelist && e.Key().Namespace != "a" {
+				t.Errorf("told %v", e)
+			}
+		}
+	})
+}
+
+// A caller that has written to one namespace does not wait for a quiet one.
+func TestAWriteIsReadInItsNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		inf, _ := s.informer(t, options{}, "a", "b")
+		informertest.Run(t, inf)
+		first := inf.ResourceVersion()
+		written := s.Apply(object("a", "x", "2"))
+		if err := inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "a", written.ResourceVersion); err != nil {
+			t.Error(err)
+		}
+		if obj, _, err := inf.Get(keyOf("a", "x")); err != nil || obj.Data["value"] != "2" {
+			t.Errorf("read %v, %v", obj, err)
+		}
+		if got := inf.ResourceVersion(); got != first {
+			t.Errorf("the version of all is %s, want %s: b has not passed it", got, first)
+		}
+		if err := inf.WaitForResourceVersion(testkit.Within(t, time.Second), written.ResourceVersion); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for all: %v", err)
+		}
+		s.Bookmark()
+		if err := inf.WaitForResourceVersion(testkit.Within(t, time.Second), written.ResourceVersion); err != nil {
+			t.Error(err)
+		}
+		if got := inf.ResourceVersion(); got != written.ResourceVersion {
+			t.Errorf("the version of all is %s, want %s", got, written.ResourceVersion)
+		}
+		if err := inf.WaitForResourceVersionIn(t.Context(), "c", "1"); err == nil || !strings.Contains(err.Error(), `does not read the namespace "c"`) {
+			t.Errorf("waiting for a namespace that is not read: %v", err)
+		}
+	})
+}
+
+// A function that forgets to pass the namespace on would let each source delete the objects of
+// the others.
+func TestAClientOfAnotherNamespaceIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, errs := informertest.NewSource(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
+		all := func(string) *informertest.NamespaceClient[configMap] { return src.Namespace("") }
+		inf, err := informer.NewInNamespaces(all, []string{"a", "b"}, options{WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		if objs, _ := inf.List("", nil); len(objs) > 0 || inf.HasSynced() {
+			t.Errorf("it has %d objects and has synced: %v", len(objs), inf.HasSynced())
+		}
+		got := fmt.Sprint(errs.Take())
+		for _, want := range []string{`the client for namespace "a" delivers an object of namespace "b"`, `the client for namespace "b" delivers an object of namespace "a"`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("reported %s, want %q in it", got, want)
+			}
+		}
+	})
+}
+
+// The informer in client-go's shape has the lowest version, so that nobody takes it for newer
+// than it is.
+func TestTheViewOfSeveralNamespacesHasTheLowestVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		inf, _ := s.informer(t, options{}, "a", "b")
+		informertest.Run(t, inf)
+		first := inf.ResourceVersion()
+		s.Apply(object("a", "x", "2"))
+		time.Sleep(time.Second)
+		if got := inf.SharedIndexInformer().LastSyncResourceVersion(); got != first || got == "" {
+			t.Errorf("the version is %q, want %q", got, first)
+		}
+	})
+}

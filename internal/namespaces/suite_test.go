@@ -1,0 +1,223 @@
+package namespaces_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(klog.Logger{}) // most tests provoke errors
+	informertest.Main(m)
+}
+
+type (
+	configMap = testkit.ConfigMap
+	options   = testkit.Options
+	recorder  = testkit.Recorder
+	source    = testkit.Source
+)
+
+// object returns a config map in a namespace.
+func object(namespace, name, value string) configMap {
+	obj := testkit.Object(name, value)
+	obj.Namespace = namespace
+	return obj
+}
+
+func keyOf(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// server is a simulated API server with a gate in front of each namespace.
+type server struct {
+	*source
+	gates map[string]*gate
+}
+
+func newServer(objs ...configMap) *server {
+	return &server{informertest.NewSource(objs...), map[string]*gate{}}
+}
+
+// client returns the gate of a namespace.
+func (s *server) client(namespace string) *gate {
+	if s.gates[namespace] == nil {
+		s.gates[namespace] = &gate{client: s.Namespace(namespace), opened: make(chan struct{})}
+		close(s.gates[namespace].opened)
+	}
+	return s.gates[namespace]
+}
+
+// informer returns an informer over some namespaces, and a watcher of it. Unless opts has an
+// ErrorHandler, an error that the informer reports fails the test.
+func (s *server) informer(t *testing.T, opts options, namespaces ...string) (*testkit.Informer, *recorder) {
+	t.Helper()
+	if opts.ErrorHandler == nil {
+		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
+	}
+	inf, err := informer.NewInNamespaces(s.client, namespaces, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{}
+	testkit.AddWatcher(t, inf, r, informer.WatcherOptions{})
+	return inf, r
+}
+
+// gate is the client of a namespace. It counts requests, can refuse them, cut watches and hold
+// back their events.
+type gate struct {
+	client *informertest.NamespaceClient[configMap]
+
+	mu           sync.Mutex // protects the rest
+	refusal      error      // of each request; nil for none
+	opened       chan struct{}
+	watches      []watch.Interface
+	lists, opens int // answered requests; a list for one object does not count
+}
+
+func (g *gate) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
+	g.mu.Lock()
+	err := g.refusal
+	if err == nil && opts.Limit != 1 {
+		g.lists++
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return g.client.List(ctx, opts)
+}
+
+func (g *gate) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refusal != nil {
+		return nil, g.refusal
+	}
+	inner, err := g.client.Watch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	g.opens++
+	if opts.SendInitialEvents != nil {
+		g.lists++
+	}
+	w := &gatedWatch{gate: g, inner: inner, out: make(chan watch.Event), stopped: make(chan struct{})}
+	g.watches = append(g.watches, w)
+	go w.run()
+	return w, nil
+}
+
+// refuse refuses all requests with err, or none if err is nil, and cuts the watches.
+func (g *gate) refuse(err error) {
+	g.mu.Lock()
+	g.refusal = err
+	g.mu.Unlock()
+	g.cut()
+}
+
+// cut ends all watches.
+func (g *gate) cut() {
+	g.mu.Lock()
+	watches := g.watches
+	g.watches = nil
+	g.mu.Unlock()
+	for _, w := range watches {
+		w.Stop()
+	}
+}
+
+// hold holds back the events of the watches until open is called.
+func (g *gate) hold() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	opened := make(chan struct{})
+	g.opened = opened
+	return func() { close(opened) }
+}
+
+func (g *gate) asked() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return fmt.Sprintf("%d lists, %d watches", g.lists, g.opens)
+}
+
+type gatedWatch struct {
+	gate    *gate
+	inner   watch.Interface
+	out     chan watch.Event
+	once    sync.Once
+	stopped chan struct{}
+}
+
+func (w *gatedWatch) ResultChan() <-chan watch.Event { return w.out }
+
+func (w *gatedWatch) Stop() { w.once.Do(func() { close(w.stopped) }) }
+
+func (w *gatedWatch) run() {
+	defer close(w.out)
+	defer w.inner.Stop()
+	for {
+		select {
+		case e, open := <-w.inner.ResultChan():
+			if !open || !w.pass(e) {
+				return
+			}
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+func (w *gatedWatch) pass(e watch.Event) bool {
+	w.gate.mu.Lock()
+	opened := w.gate.opened
+	w.gate.mu.Unlock()
+	select {
+	case <-opened:
+	case <-w.stopped:
+		return false
+	}
+	select {
+	case w.out <- e:
+		return true
+	case <-w.stopped:
+		return false
+	}
+}
+
+// check fails the test unless the store and the watcher have the objects of these namespaces as
+// the server has them.
+func (s *server) check(t *testing.T, inf *testkit.Informer, r *recorder, namespaces ...string) {
+	t.Helper()
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	objs, err := inf.List("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []configMap
+	for _, obj := range s.Objects() {
+		if slices.Contains(namespaces, obj.Namespace) {
+			there = append(there, obj)
+		}
+	}
+	want, told := testkit.Versions(there...), testkit.Versions(slices.Collect(maps.Values(r.View()))...)
+	if stored := testkit.Versions(objs...); !maps.Equal(stored, want) || !maps.Equal(told, want) {
+		t.Errorf("server: %v\nstore: %v\nwatcher: %v", want, stored, told)
+	}
+}
