@@ -296,7 +296,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	}
 	version := a.release()
 	if a.justSynced {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version)
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.inlet.watchOnly())
 		close(a.synced)
 		a.justSynced = false
 	}

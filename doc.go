@@ -1,8 +1,8 @@
 // Package informer lists and watches one Kubernetes resource, keeps its state in any store,
 // and delivers every change to any number of watchers, each at its own pace.
 //
-// [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source.
-// AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
+// [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
+// [NewInNamespaces] from the clients of several namespaces. AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
 // Get, List, ByIndex and All read the known state, see [Reader].
 //
 //	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
@@ -65,7 +65,8 @@
 //     the watcher was removed or the informer was stopped. Synced of the informer is closed
 //     once every object of the first list is in the store, or was reported because the store
 //     refused it or because it could not be used. A list that holds an object of another type
-//     fails as a whole, so that it is never taken for an empty list. WaitForSync returns a
+//     fails as a whole, and so does an empty list for another type, so that neither is ever
+//     taken for an empty list. WaitForSync returns a
 //     [*SyncError] that says who is late and why.
 //
 //  5. Deletes are not missed while the informer runs, also not across a relist. If an object
@@ -125,7 +126,7 @@
 //
 //   - Every intermediate state. The API server and a relist may skip some, and a backlog that
 //     is merged does skip them.
-//   - Any order between different objects. With [RealFIFO], however, live events of the watch
+//   - Any order between different objects. With [RealFIFO], however, live events of a watch
 //     come in the order of their resourceVersions.
 //   - An event for an object that a relist finds unchanged.
 //   - Deletes that happened while no informer was running, unless the store was kept, see
@@ -137,6 +138,26 @@
 // object's next event comes. Watchers may then get an add of an object that they already know,
 // or a delete of one that a later watcher never saw. While a write is being retried, a watcher
 // that joins or is due for a resync waits for that write.
+//
+// # Several namespaces
+//
+// An informer of [NewInNamespaces] has one store, one event log and one registration per watcher,
+// and a source for each namespace. It needs no right to list the resource in all namespaces. Each
+// source lists, watches, backs off and goes on from a version of its own. So nothing that
+// happens in one namespace can make the informer miss an event of another:
+//
+//   - The informer has synced when it has listed every namespace. Until then, the events of a
+//     namespace that is listed already come as live events.
+//   - A list says nothing about the objects of other namespaces.
+//   - A namespace that cannot be read, or no longer, keeps its last state. Its requests are tried
+//     again, its errors name it, and so does [Health]. The others go on.
+//   - Live events come in the order of their resourceVersions, with [RealFIFO], within a namespace.
+//   - ResourceVersion is the lowest version of all namespaces, and WaitForResourceVersion waits for
+//     that. After a write of your own, WaitForResourceVersionIn waits for one namespace.
+//   - Transform and TweakListOptions are called from a goroutine of each namespace.
+//   - The bookmark of a [Durable] has a version for each namespace. A namespace that is new is
+//     listed. The objects of one that is no longer wanted are told as deleted, before anything
+//     else is done.
 //
 // # A server that goes back in time
 //

@@ -176,6 +176,11 @@ func (in *inlet[T]) covers(key string) bool {
 // listed reports whether the first list of every scope is applied.
 func (in *inlet[T]) listed() bool { return !slices.ContainsFunc(in.scopes, (*scope).isLate) }
 
+// watchOnly reports whether no source has listed.
+func (in *inlet[T]) watchOnly() bool {
+	return !slices.ContainsFunc(in.scopes, func(s *scope) bool { return !s.watchOnly })
+}
+
 // late names the namespaces whose first list is not applied.
 func (in *inlet[T]) late() string {
 	var names []string

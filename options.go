@@ -98,7 +98,7 @@ type Options[T Object] struct {
 	// (a new object stays absent), and an *ObjectError is reported. The object's next event
 	// or relist calls it again. An error never stops a delete. A first list is transformed
 	// after all of it has arrived, so memory peaks at the full objects. Transform is called
-	// from one goroutine. See [StripManagedFields]. Defaults to none.
+	// from one goroutine, and from one of each namespace if there are several. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
 	// TweakListOptions changes the options of every request, for example its selectors. It is

@@ -30,7 +30,8 @@ type Scanner interface {
 //
 // Besides the objects that GetByKey and Scan return, such a store keeps a bookmark and
 // tombstones. The bookmark is a resourceVersion, or "". If it is not "", the objects are
-// exactly the state of the source at that version. A tombstone is a deleted object whose
+// exactly the state of the source at that version. For an informer over several namespaces,
+// it is a JSON object with the resourceVersion of each. The store need not understand it. A tombstone is a deleted object whose
 // delete some watcher may not have been given. Several tombstones may have the same key, with
 // different UIDs.
 //
