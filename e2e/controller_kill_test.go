@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -45,10 +45,12 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 	reconcile := func(controller string) func(context.Context, types.NamespacedName) (time.Duration, error) {
 		return func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
 			line := fmt.Sprintf("= %s %s", controller, key.Name)
-			for _, obj := range inf.All() {
-				if slices.Contains(keysOf(controller, obj), key.Name) {
-					line += " " + string(obj.GetUID())
-				}
+			objs, err := inf.ByIndex(controller, key.Name)
+			if err != nil {
+				return 0, err
+			}
+			for _, obj := range objs {
+				line += " " + string(obj.GetUID())
 			}
 			if !k.Calm && maphash.Comparable(seed, key)%10 < 3 {
 				return 0, errReconcile // it fails until the process is killed
@@ -101,23 +103,35 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 		fmt.Println("synced")
 		for quiet, waited := 0, 0; k.Calm && quiet < 3; quiet, waited = quiet+1, waited+1 {
 			<-time.After(time.Second) // the server and this process run in real time
-			kept, err := store.Tombstones(context.Background())
-			if err != nil {
-				log.Fatal(err)
-			}
+			kept := 0
 			for _, h := range group.Health() {
-				c := h.Controller
-				if len(kept) > 0 || c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
+				kept += h.Tombstones
+				if c := h.Controller; c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
 					quiet = -1
 				}
-				if c != nil && waited%60 == 59 {
-					fmt.Printf("after %d s: %d tombstones; %s: %+v\n", waited+1, len(kept), h.Name, *c)
-				}
 			}
+			if kept > 0 {
+				quiet = -1
+			}
+			if waited%60 == 59 {
+				fmt.Printf("after %d s: %d tombstones\n", waited+1, kept)
+			}
+		}
+		if kept, err := store.Tombstones(context.Background()); err != nil || k.Calm && len(kept) > 0 {
+			log.Fatal(len(kept), " tombstones are left: ", err)
 		}
 		fmt.Println("done")
 	}()
 	return group.Run(context.Background())
+}
+
+// byKey returns an index for each controller, of the objects that lead to a key.
+func byKey() cache.TypedIndexers[object] {
+	indexers := cache.TypedIndexers[object]{}
+	for _, controller := range []string{"objects", "labels"} {
+		indexers[controller] = func(obj object) ([]string, error) { return keysOf(controller, obj), nil }
+	}
+	return indexers
 }
 
 // keysOf returns the names of the keys that obj leads to in a controller.

@@ -111,7 +111,11 @@ func live(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		end.now.Store(true)
 	}()
-	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), informer.Options[object]{Store: end})
+	opts := informer.Options[object]{Store: end}
+	if k.Controllers {
+		opts.Indexers = byKey()
+	}
+	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), opts)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package model_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -235,7 +236,7 @@ func (p *pupil) checkOrigin(c *call) {
 			p.wrong(&c.event, "the watcher has synced already") // promises 3 and 4
 		}
 	case informer.OriginWatch:
-		if !p.marked && p.strict() {
+		if !p.marked && p.strict() && !p.t.split {
 			p.wrong(&c.event, "the watcher has not synced yet")
 		}
 		if c.New != nil && !p.chooses && !l.tap.watched(presenceOf(c.New)) {
@@ -243,7 +244,7 @@ func (p *pupil) checkOrigin(c *call) {
 		}
 		p.checkOrder(c)
 	case informer.OriginRelist:
-		if l.tap.count() < 2 && p.t.store != durableStore {
+		if l.tap.count(c.key) < 2 && p.t.store != durableStore {
 			p.wrong(&c.event, "there was no relist")
 		}
 	case informer.OriginResync:
@@ -265,10 +266,14 @@ func (p *pupil) checkOrder(c *call) {
 			return
 		}
 	}
-	if version <= p.newest {
-		p.wrong(&c.event, "version %d comes after version %d", version, p.newest)
+	scope := ""
+	if p.t.split {
+		scope = c.Key().Namespace
 	}
-	p.newest = version
+	if version <= p.newest[scope] {
+		p.wrong(&c.event, "version %d comes after version %d", version, p.newest[scope])
+	}
+	p.newest[scope] = version
 }
 
 // checkSame checks that Old is the same pointer as the New before, if the store returns the
@@ -299,12 +304,15 @@ func (p *pupil) checkSyncedLocked() {
 			wants(key, p.life.entries(key)[n-1])
 		}
 	}
-	first := p.life.tap.firstList()
-	if !p.early || first == 0 {
+	if !p.early {
 		return
 	}
-	for key, what := range p.t.at(first) {
-		wants(key, what)
+	for namespace, first := range p.life.tap.firstLists() {
+		for key, what := range p.t.at(first) {
+			if namespace == "" || strings.HasPrefix(key, namespace+"/") {
+				wants(key, what)
+			}
+		}
 	}
 }
 

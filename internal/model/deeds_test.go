@@ -69,7 +69,7 @@ func (w *torture) writeOne(d deed) {
 func (w *torture) now(i int) presence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.current["default/"+nameOf(i)]
+	return w.current[keyNamed(nameOf(i))]
 }
 
 func (w *torture) burst(d deed) {

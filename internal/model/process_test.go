@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"strings"
@@ -58,17 +59,17 @@ func (w *torture) begin() {
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
 	w.life, w.early = l, w.setting.early
 	w.lives++
-	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
+	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, lists: map[string]int{}, first: map[string]uint64{}, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
 	l.store = w.shelf.open(l)
 	for _, obj := range w.shelf.contents() {
 		if w.store != defaultStore {
-			l.ledger["default/"+obj.(configMap).Name] = []presence{presenceOf(obj.(configMap))}
+			l.ledger[keyNamed(obj.(configMap).Name)] = []presence{presenceOf(obj.(configMap))}
 		}
 	}
 	if w.shelf.durable != nil {
 		tombs, _ := w.shelf.durable.Tombstones(context.Background())
 		for _, tomb := range tombs {
-			l.tombs[tomb.(configMap).UID] = "default/" + tomb.(configMap).Name
+			l.tombs[tomb.(configMap).UID] = keyNamed(tomb.(configMap).Name)
 		}
 	}
 	if l.faults.trouble != nil {
@@ -112,7 +113,12 @@ func (l *incarnation) make() {
 		opts.Observer = l.observer()
 	}
 	var err error
-	if l.inf, err = informer.NewFrom(l.tap, opts); err != nil {
+	if w.split {
+		l.inf, err = informer.NewInNamespaces(l.tap.client, namespaces, opts)
+	} else {
+		l.inf, err = informer.NewFrom(l.tap, opts)
+	}
+	if err != nil {
 		panic(err)
 	}
 }
@@ -130,7 +136,7 @@ func (l *incarnation) digest(obj configMap) (configMap, error) {
 	if strings.HasSuffix(obj.Data["value"], " bad") && !l.digests.Load() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.bad["default/"+obj.Name], l.everBad["default/"+obj.Name] = true, true
+		l.bad[keyNamed(obj.Name)], l.everBad[keyNamed(obj.Name)] = true, true
 		return nil, errInjected
 	}
 	obj.Annotations = map[string]string{"mark": "seen"}
@@ -149,7 +155,7 @@ func (l *incarnation) run() {
 func (l *incarnation) take(obj configMap, now presence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := "default/" + obj.Name
+	key := keyNamed(obj.Name)
 	before := max(len(l.ledger[key]), 1)
 	l.ledger.take(key, now)
 	l.writes += len(l.ledger[key]) - before
@@ -377,9 +383,33 @@ func (w *torture) checkBookmark() {
 	if bookmark == "" {
 		return
 	}
-	then := w.at(versionNumber(bookmark))
+	then := map[string]presence{}
+	if w.split {
+		versions := map[string]string{}
+		if err := json.Unmarshal([]byte(bookmark), &versions); err != nil {
+			w.problem("the bookmark is %s: %v", bookmark, err)
+		}
+		for namespace, version := range versions {
+			for key, p := range w.at(versionNumber("0" + version)) {
+				if strings.HasPrefix(key, namespace+"/") && version != "" {
+					then[key] = p
+				}
+			}
+		}
+		for _, namespace := range namespaces {
+			if versions[namespace] == "" { // its objects are not the state at any version
+				for _, obj := range w.shelf.contents() {
+					if key := keyNamed(obj.(configMap).Name); strings.HasPrefix(key, namespace+"/") {
+						then[key] = presenceOf(obj.(configMap))
+					}
+				}
+			}
+		}
+	} else {
+		then = w.at(versionNumber(bookmark))
+	}
 	for _, obj := range w.shelf.contents() {
-		key := "default/" + obj.(configMap).Name
+		key := keyNamed(obj.(configMap).Name)
 		if now := presenceOf(obj.(configMap)); then[key] != now {
 			w.problem("the bookmark is %s: in the store %s is %v, but in the source it was %v", bookmark, key, now, then[key])
 		}

@@ -136,6 +136,9 @@ func (l *incarnation) checkSettled() {
 	if err := l.inf.WaitForSync(ctx); err != nil {
 		w.problem("%v", err)
 	}
+	if w.split { // a namespace in which nothing has happened has an older version
+		w.src.Bookmark()
+	}
 	if err := l.inf.WaitForResourceVersion(ctx, w.src.ResourceVersion()); err != nil {
 		w.problem("%v", err)
 	}
@@ -169,8 +172,16 @@ func (l *incarnation) checkIndex() {
 			l.t.problem("the index has under %s (%v)\n    %s\n  want\n    %s", digit, err, words(found), words(all[digit])) // Options.Indexers
 		}
 	}
-	if found, err := l.inf.List("default", nil); words(found) != l.t.wanted() || err != nil {
-		l.t.problem("by namespace there is (%v)\n    %s", err, words(found)) // Reader.List
+	var found []configMap
+	for _, namespace := range namespaces {
+		objs, err := l.inf.List(namespace, nil)
+		if err != nil {
+			l.t.problem("List of %s: %v", namespace, err)
+		}
+		found = append(found, objs...)
+	}
+	if words(found) != l.t.wanted() {
+		l.t.problem("by namespace there is\n    %s", words(found)) // Reader.List
 	}
 }
 
@@ -330,21 +341,30 @@ func (w *torture) waitForVersion(d deed) {
 	w.say("write %s, %v, and wait for that version", name, p)
 	version := w.src.ResourceVersion()
 	l.reader(func(ctx context.Context) {
-		err := l.inf.WaitForResourceVersion(ctx, version)
+		var err error
+		at := l.inf.ResourceVersion
+		if place := placeOf(name); w.split {
+			err = l.inf.WaitForResourceVersionIn(ctx, place.Namespace, version)
+			at = func() string {
+				return l.inf.Health().Namespaces[slices.Index(namespaces, place.Namespace)].ResourceVersion
+			}
+		} else {
+			err = l.inf.WaitForResourceVersion(ctx, version)
+		}
 		if l.crashed.Load() {
 			return
 		}
 		if err != nil {
-			at := l.inf.ResourceVersion()
+			at := at()
 			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
 				w.problem("WaitForResourceVersion(%s) still waits at version %s", version, at)
 			}
 			return
 		}
-		obj, exists, err := l.inf.Get(keyOf(name))
+		obj, exists, err := l.inf.Get(placeOf(name))
 		_, ended := w.end(p.uid)
 		switch got := presenceOf(obj); {
-		case err != nil || l.excused("default/"+name) || l.crashed.Load():
+		case err != nil || l.excused(keyNamed(name)) || l.crashed.Load():
 		case !exists && !ended, exists && got.uid == p.uid && got.version < p.version, exists && got.uid != p.uid && !ended:
 			w.problem("after WaitForResourceVersion(%s), %s is %v, want %v", version, name, got, p)
 		}
@@ -361,7 +381,7 @@ func (w *torture) waitForObject(d deed) {
 	looks := make(chan struct{})
 	begun := sync.OnceFunc(func() { close(looks) })
 	l.reader(func(ctx context.Context) {
-		err := l.inf.WaitFor(ctx, keyOf(name), func(obj configMap, exists bool) bool {
+		err := l.inf.WaitFor(ctx, placeOf(name), func(obj configMap, exists bool) bool {
 			begun()
 			got := presenceOf(obj)
 			if _, known := w.fact(got); exists != (obj != nil) || exists && !known {
@@ -369,7 +389,7 @@ func (w *torture) waitForObject(d deed) {
 			}
 			return got == p || got.version > p.version
 		})
-		taken := find(l.entries("default/"+name), -1, p) >= 0
+		taken := find(l.entries(keyNamed(name)), -1, p) >= 0
 		switch {
 		case l.crashed.Load() || l.stopping.Load():
 		case err == nil:
@@ -377,7 +397,7 @@ func (w *torture) waitForObject(d deed) {
 			defer l.mu.Unlock()
 			l.found[p] = name
 		case errors.Is(err, context.DeadlineExceeded) && taken && !l.faults.active():
-			w.problem("WaitFor %s has not found %v, although the store has taken it: %v", name, p, l.entries("default/"+name))
+			w.problem("WaitFor %s has not found %v, although the store has taken it: %v", name, p, l.entries(keyNamed(name)))
 		}
 	})
 	select { // WaitFor cannot find a state that is gone before its first look
@@ -394,7 +414,7 @@ func (l *incarnation) checkFound() {
 	l.found = map[presence]string{}
 	l.mu.Unlock()
 	for p, name := range found {
-		entries := l.entries("default/" + name)
+		entries := l.entries(keyNamed(name))
 		if !slices.ContainsFunc(entries, func(other presence) bool { return other.version >= p.version }) && !l.stopping.Load() {
 			l.t.problem("WaitFor %s has found %v, which the store does not have: %v", name, p, entries)
 		}
@@ -407,13 +427,13 @@ func (w *torture) look(d deed) {
 	w.say("look at %s", name)
 	l.reader(func(context.Context) {
 		all, err := l.inf.List("", nil)
-		if one, exists, wrong := l.inf.Get(keyOf(name)); exists && wrong == nil {
+		if one, exists, wrong := l.inf.Get(placeOf(name)); exists && wrong == nil {
 			all = append(all, one)
 		}
 		for _, obj := range l.inf.All() {
 			all = append(all, obj)
 		}
-		if found, wrong := l.inf.ByIndex("namespace", "default"); wrong == nil {
+		if found, wrong := l.inf.ByIndex("namespace", placeOf(name).Namespace); wrong == nil {
 			all = append(all, found...)
 		}
 		for _, obj := range all {
@@ -433,7 +453,7 @@ func (w *torture) at(version uint64) map[string]presence {
 		if end, ended := w.ended[p.uid]; p.version > version || ended && end <= version {
 			continue
 		}
-		if key := "default/" + f.name; then[key].version < p.version {
+		if key := keyNamed(f.name); then[key].version < p.version {
 			then[key] = p
 		}
 	}

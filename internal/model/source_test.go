@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // tap is the source of one process. It records the versions that it delivers.
@@ -18,36 +21,59 @@ type tap struct {
 	synced func() bool // reports whether the informer has synced
 
 	mu      sync.Mutex          // protects the rest
-	lists   int                 // number of complete lists
-	first   uint64              // the version of the first list, if the informer had not synced before it
+	lists   map[string]int      // numbers of complete lists, by namespace; "" is all
+	first   map[string]uint64   // the version of the first list, if the informer had not synced before it
 	offered map[presence]bool   // versions that a watch was about to deliver
 	taken   map[presence]string // versions that a watch has delivered, each with its key
 	gone    map[types.UID]bool  // objects whose delete a watch has delivered
 }
 
 func (s *tap) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.source.ListWithContext(ctx, opts)
-	if all, ok := list.(*metav1.List); err == nil && ok && all.Continue == "" && opts.Limit != 1 {
-		s.listed(all.ResourceVersion)
+	list, err := s.client("").List(ctx, opts)
+	if err != nil {
+		return nil, err // and not a typed nil in an interface
+	}
+	return list, nil
+}
+
+func (s *tap) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return s.client("").Watch(ctx, opts)
+}
+
+func (s *tap) client(namespace string) *tapClient {
+	return &tapClient{NamespaceClient: s.Namespace(namespace), tap: s, namespace: namespace}
+}
+
+// tapClient is the client for a namespace, or for all.
+type tapClient struct {
+	*informertest.NamespaceClient[configMap]
+	tap       *tap
+	namespace string
+}
+
+func (c *tapClient) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
+	list, err := c.NamespaceClient.List(ctx, opts)
+	if err == nil && list.Continue == "" && opts.Limit != 1 {
+		c.tap.listed(c.namespace, list.ResourceVersion)
 	}
 	return list, err
 }
 
-func (s *tap) listed(version string) {
+func (s *tap) listed(namespace, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lists++; s.lists == 1 && !s.synced() {
-		s.first = versionNumber(version)
+	if s.lists[namespace]++; s.lists[namespace] == 1 && !s.synced() {
+		s.first[namespace] = versionNumber(version)
 	}
 }
 
-func (s *tap) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	inner, err := s.source.WatchWithContext(ctx, opts)
+func (c *tapClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	inner, err := c.NamespaceClient.Watch(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	t := &tapped{
-		Interface: inner, tap: s, out: make(chan watch.Event), stop: make(chan struct{}),
+		Interface: inner, tap: c.tap, namespace: c.namespace, out: make(chan watch.Event), stop: make(chan struct{}),
 		streaming: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
 	}
 	go t.run()
@@ -58,6 +84,7 @@ func (s *tap) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (wa
 type tapped struct {
 	watch.Interface
 	tap       *tap
+	namespace string
 	out       chan watch.Event
 	stop      chan struct{}
 	once      sync.Once
@@ -81,7 +108,7 @@ func (t *tapped) run() {
 		}
 		if e.Type == watch.Bookmark && obj.Annotations[metav1.InitialEventsAnnotationKey] != "" {
 			t.streaming = false
-			t.tap.listed(obj.ResourceVersion)
+			t.tap.listed(t.namespace, obj.ResourceVersion)
 		}
 		select {
 		case t.out <- e:
@@ -102,7 +129,7 @@ func (s *tap) note(what watch.EventType, obj configMap, delivered bool) {
 	case what == watch.Deleted:
 		s.gone[obj.UID] = true
 	case delivered:
-		s.taken[presenceOf(obj)] = "default/" + obj.Name
+		s.taken[presenceOf(obj)] = keyNamed(obj.Name)
 	default:
 		s.offered[presenceOf(obj)] = true
 	}
@@ -135,14 +162,17 @@ func (s *tap) missing(l *incarnation) (missing []string) {
 	return missing
 }
 
-func (s *tap) count() int {
+// count returns how many lists have shown the object of that key.
+func (s *tap) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lists
+	namespace, _, _ := strings.Cut(key, "/")
+	return s.lists[""] + s.lists[namespace]
 }
 
-func (s *tap) firstList() uint64 {
+// firstLists returns the version of the first list, by namespace; "" is all.
+func (s *tap) firstLists() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.first
+	return maps.Clone(s.first)
 }

@@ -176,7 +176,7 @@ func (s *scanned) Scan(_ context.Context, after string, limit int) ([]any, error
 }
 
 func pageOf(all []any, after string, limit int) []any {
-	key := func(obj any) string { return "default/" + obj.(configMap).Name }
+	key := func(obj any) string { return keyNamed(obj.(configMap).Name) }
 	all = slices.DeleteFunc(all, func(obj any) bool { return key(obj) <= after })
 	slices.SortFunc(all, func(a, b any) int { return compareText(key(a), key(b)) })
 	return all[:min(limit, len(all))]
@@ -322,7 +322,7 @@ func (m *modelFaults) ask(op, key string, after bool) error {
 func (m *modelFaults) doubt(obj configMap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals["default/"+obj.Name], m.refused["default/"+obj.Name] = true, true
+	m.refusals[keyNamed(obj.Name)], m.refused[keyNamed(obj.Name)] = true, true
 }
 
 // active reports whether the store is in trouble now or was a moment ago, or whether the last

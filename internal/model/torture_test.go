@@ -29,6 +29,7 @@ type setting struct {
 	transform transformKind
 	indexed   bool // the informer has an index of the test
 	observed  bool
+	split     bool // the informer is one over several namespaces
 	refuses   bool // the source refuses a watch from an expired version at once
 	drain     time.Duration
 	objects   int    // number at the start
@@ -45,6 +46,7 @@ func newSetting(b [settingSize]byte) setting {
 		indexed:   b[2]/4%2 > 0,
 		observed:  b[2]/8%2 > 0,
 		refuses:   b[2]/16%2 > 0,
+		split:     b[2]/128 > 0,
 		drain:     []time.Duration{0, 0, time.Second, time.Minute}[b[2]/32%4],
 		objects:   int(b[3] % 6),
 		early:     int(b[3]/8) % 4,
@@ -83,8 +85,8 @@ const (
 func (s setting) String() string {
 	queue := map[informer.QueueKind]string{informer.DeltaFIFO: "DeltaFIFO", informer.RealFIFO: "RealFIFO"}[s.queue]
 	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
-	return fmt.Sprintf("%s, %v, %v, %s, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
-		queue, s.source, s.store, transform, s.indexed, s.observed, s.refuses, s.drain, s.early)
+	return fmt.Sprintf("%s, %v, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
+		queue, s.source, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
 }
 
 // torture is the state of TestModel while it plays one sequence.
@@ -204,12 +206,23 @@ func (w *torture) finish() {
 
 func thing(name, value string) configMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: placeOf(name).Namespace, Name: name},
 		Data:       map[string]string{"value": value},
 	}
 }
 
 func nameOf(i int) string { return "o" + strconv.Itoa(i%6) }
+
+// namespaces are those of the objects.
+var namespaces = []string{"default", "other"}
+
+// placeOf returns the key of an object: every second one is in the other namespace.
+func placeOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespaces[int(name[len(name)-1])%2], Name: name}
+}
+
+// keyNamed returns the key of an object in a store.
+func keyNamed(name string) string { return placeOf(name).String() }
 
 // write creates or changes an object. A Transform that may fail does so for a bad object.
 func (w *torture) write(i int, bad bool) {
@@ -222,15 +235,15 @@ func (w *torture) write(i int, bad bool) {
 	}
 	now := presenceOf(w.src.Apply(thing(nameOf(i), value)))
 	w.facts[now] = fact{nameOf(i), value}
-	w.current["default/"+nameOf(i)] = now
+	w.current[keyNamed(nameOf(i))] = now
 }
 
 func (w *torture) remove(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if obj, err := w.src.Delete(keyOf(nameOf(i))); err == nil {
+	if obj, err := w.src.Delete(placeOf(nameOf(i))); err == nil {
 		w.ended[obj.UID] = presenceOf(obj).version
-		delete(w.current, "default/"+nameOf(i))
+		delete(w.current, keyNamed(nameOf(i)))
 	}
 }
 

@@ -95,7 +95,7 @@ type pupil struct {
 	resynced  map[string]int
 	inherited int // number of tombstones from before the process
 	marked    bool
-	newest    uint64
+	newest    map[string]uint64  // by namespace, if the informer is one over several
 	ends      map[types.UID]bool // objects whose delete was handled
 	heard     []string
 }
@@ -142,7 +142,7 @@ func (f *failure) Unwrap() []error { return []error{errInjected, f.wrap} }
 func (l *incarnation) add(kind pupilKind, exactly bool) *pupil {
 	p := &pupil{
 		pupilKind: kind, t: l.t, life: l, born: map[string]int{}, early: l.cancel == nil, joined: time.Now(),
-		open: map[string]*call{}, beliefs: map[string]*belief{}, last: map[string]*call{}, ends: map[types.UID]bool{}, resynced: map[string]int{}, ghosts: map[types.UID]*belief{},
+		open: map[string]*call{}, beliefs: map[string]*belief{}, last: map[string]*call{}, ends: map[types.UID]bool{}, resynced: map[string]int{}, newest: map[string]uint64{}, ghosts: map[types.UID]*belief{},
 	}
 	p.exact = p.early || exactly && !l.faults.active()
 	if p.name == "" {
@@ -231,7 +231,7 @@ func (d *trouble) wait(ctx context.Context) {
 func (p *pupil) begin(ctx context.Context, e *event) (*call, trouble) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &call{event: *e, key: "default/" + e.Key().Name}
+	c := &call{event: *e, key: keyNamed(e.Key().Name)}
 	p.checkCallLocked(ctx, c)
 	p.open[c.key] = c
 	does := p.trouble
@@ -326,7 +326,7 @@ func (p *pupil) checkDeleted(c *call) {
 
 // checkStored checks promise 2: the store has a change before any watcher gets the event.
 func (p *pupil) checkStored(e *event) {
-	l, key := p.life, "default/"+e.Key().Name
+	l, key := p.life, keyNamed(e.Key().Name)
 	switch {
 	case p.witness:
 		if stored, _, _ := l.inf.Get(e.Key()); e.Type == informer.EventAdded && stored == nil {
