@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,20 +32,24 @@ type requests struct {
 }
 
 func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
-	query := req.URL.Query()
-	what := "list"
-	switch {
-	case query.Get("sendInitialEvents") == "true":
-		what = "stream"
-	case query.Get("watch") != "":
-		what = "watch"
-	case query.Get("limit") == "1":
-		what = "probe"
-	}
+	what := kindOfRequest(req.URL.Query())
 	r.mu.Lock()
 	r.all = append(r.all, what)
 	r.mu.Unlock()
 	return r.RoundTripper.RoundTrip(req)
+}
+
+// kindOfRequest returns "list", "stream", "watch" or "probe".
+func kindOfRequest(query url.Values) string {
+	switch {
+	case query.Get("sendInitialEvents") == "true":
+		return "stream"
+	case query.Get("watch") != "":
+		return "watch"
+	case query.Get("limit") == "1":
+		return "probe"
+	}
+	return "list"
 }
 
 // take returns the requests since the last call. A watch that directly follows another watch

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -15,8 +14,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -58,8 +56,8 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 
 // newServer assembles the API server from its parts. Its command line options cannot be used:
 // they insist on a whole cluster for authentication, authorization and admission. The server
-// accepts one credential, the bearer token of the given client configuration.
-func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string) (*apiserver.CustomResourceDefinitions, error) {
+// accepts the bearer token of the given client configuration, and those of the users.
+func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string, others *users) (*apiserver.CustomResourceDefinitions, error) {
 	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
 	if err != nil {
 		return nil, err
@@ -70,9 +68,8 @@ func newServer(listener net.Listener, certificate, key []byte, client *rest.Conf
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: listener, Cert: serving}
 	config.LoopbackClientConfig = client
-	config.Authentication.Authenticator = authenticator.RequestFunc(
-		func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.Authentication.Authenticator = others
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(others.Authorize)
 	config.AdmissionControl = admission.NewChainHandler()
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()

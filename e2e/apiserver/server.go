@@ -64,6 +64,7 @@ type Server struct {
 	dynamic dynamic.Interface
 	lister  listers.CustomResourceDefinitionLister
 	etcd    *embed.Etcd
+	users   users
 
 	stop     sync.Once
 	cleanups []func() // run by Stop, last first
@@ -138,7 +139,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	}
 
 	gate := newGate(listener)
-	server, err := newServer(gate, certificate, key, s.Config(), s.etcd.Config().ListenClientUrls[0].String())
+	server, err := newServer(gate, certificate, key, s.Config(), s.etcd.Config().ListenClientUrls[0].String(), &s.users)
 	if err != nil {
 		return err
 	}
