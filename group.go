@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/customcacheinformer/informer/internal/channel"
@@ -23,12 +24,17 @@ import (
 // any goroutine and in any order.
 type Group struct {
 	// ErrorHandler is Options.ErrorHandler for the members that have none of their own. It is
-	// also called when the Run of a member has failed. It must be set before the first member
-	// is added. Nil, the default, is LogError.
+	// also called when the Run of a member has failed. Nil, the default, is LogError.
+	//
+	// ErrorHandler and Observer must be set before the first member is added, and before a
+	// function of [Group.SharedIndexInformerFunc] makes its first informer. No lock protects
+	// them. A later change has no effect, except that Add, Shared, Run and a WaitForSync before
+	// Run return an error that names the field. It goes unnoticed only if an ErrorHandler is
+	// replaced by another function from the same place in the source.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Observer is Options.Observer for the members that have none of their own. It must be set
-	// before the first member is added. Defaults to none.
+	// as early as ErrorHandler. Defaults to none.
 	Observer *Observer
 
 	// MayBeEmpty has [Group.Ready] return nil while the group shows no informer. Set it if that is
@@ -40,6 +46,7 @@ type Group struct {
 	// mu protects the rest. Of a member's methods only adopt, which does not block, is called
 	// while mu is held.
 	mu      sync.Mutex
+	given   *given              // nil before the first member or guest
 	ctx     context.Context     // the ctx of Run; nil before Run
 	later   context.Context     // the ctx of the informers, which stop after the controllers; nil before Run
 	members []*member           // in the order in which they were added
@@ -49,6 +56,51 @@ type Group struct {
 	running sync.WaitGroup      // the goroutines of the members
 	working sync.WaitGroup      // those that are controllers
 }
+
+// given is what the members and guests of a group are given: its fields ErrorHandler and Observer
+// when the first of them came.
+type given struct {
+	handler  func(context.Context, error)
+	observer *Observer
+}
+
+// giveLocked returns the handler and the observer for another member or guest, and an error if
+// the fields were changed since the first one.
+func (g *Group) giveLocked() (given, error) {
+	if g.given == nil {
+		g.given = &given{g.ErrorHandler, g.Observer}
+	}
+	return *g.given, g.lateLocked()
+}
+
+// lateLocked returns an error if ErrorHandler or Observer was changed too late.
+func (g *Group) lateLocked() error {
+	if g.given == nil {
+		return nil
+	}
+	var late []string
+	if funcPointer(g.ErrorHandler) != funcPointer(g.given.handler) {
+		late = append(late, "Group.ErrorHandler")
+	}
+	if g.Observer != g.given.observer {
+		late = append(late, "Group.Observer")
+	}
+	if late == nil {
+		return nil
+	}
+	return fmt.Errorf("%s changed too late (to be set before the first member is added)", strings.Join(late, " and "))
+}
+
+// late returns the error of lateLocked.
+func (g *Group) late() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lateLocked()
+}
+
+// funcPointer returns a pointer that is always the same for the same f, and 0 for nil. Functions
+// cannot be compared otherwise.
+func funcPointer(f func(context.Context, error)) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
 // enqueue is one, and so is any other type that has these three methods and keeps their rules.
@@ -110,15 +162,19 @@ func (g *Group) addMember(m Member, s *share) error {
 	case slices.ContainsFunc(g.members, func(other *member) bool { return other.name == h.Name && !other.leaving }):
 		return fmt.Errorf("another member has the name %q: set Options.Name", h.Name)
 	}
+	common, err := g.giveLocked()
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
 	switch a := m.(type) {
 	case interface {
 		adopt(func(context.Context, error), *Observer)
 	}:
-		a.adopt(g.ErrorHandler, g.Observer)
+		a.adopt(common.handler, common.observer)
 	case interface {
 		Adopt(func(context.Context, error), *Observer)
 	}:
-		a.Adopt(g.ErrorHandler, g.Observer)
+		a.Adopt(common.handler, common.observer)
 	}
 	if s != nil {
 		s.member = m
@@ -202,6 +258,11 @@ func (g *Group) Run(ctx context.Context) error {
 		g.mu.Unlock()
 		return fmt.Errorf("informer: Group: %w", ErrAlreadyRun)
 	}
+	if err := g.lateLocked(); err != nil {
+		g.notifyLocked()
+		g.mu.Unlock()
+		return fmt.Errorf("informer: Group: Run: %w", err)
+	}
 	later, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if ctx.Err() != nil {
@@ -236,6 +297,10 @@ func (g *Group) startLocked(m *member) {
 	}
 	ctx, cancel := context.WithCancel(parent)
 	m.stop = cancel
+	report := g.given.handler
+	if report == nil {
+		report = LogError
+	}
 	running.Go(func() {
 		defer cancel()
 		err := m.Run(ctx)
@@ -250,12 +315,8 @@ func (g *Group) startLocked(m *member) {
 		close(m.stopped)
 		g.notify()
 		// The handler comes last, so that it may remove the member.
-		switch {
-		case err == nil:
-		case g.ErrorHandler != nil:
-			g.ErrorHandler(ctx, err)
-		default:
-			LogError(ctx, err)
+		if err != nil {
+			report(ctx, err)
 		}
 	})
 }

@@ -126,6 +126,38 @@ func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 	})
 }
 
+// An informer that a manager makes has nowhere to return an error to.
+func TestAFieldChangedAfterTheFirstGuestIsReportedWithTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reported []error
+		var early, late atomic.Int64
+		counting := func(n *atomic.Int64) *informer.Observer {
+			return &informer.Observer{Apply: func(informer.ApplyInfo) { n.Add(1) }}
+		}
+		group := informer.Group{
+			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
+			Observer:     counting(&early),
+		}
+		construct := group.SharedIndexInformerFunc(nil)
+		runGuest(t, construct, informertest.NewSource(object("a", "1")))
+		runGuest(t, construct, informertest.NewSource(object("a", "1")))
+		if len(reported) != 0 {
+			t.Errorf("fields that were set once led to %v", reported)
+		}
+		group.Observer = counting(&late)
+		runGuest(t, construct, informertest.NewSource(object("a", "1")))
+		if len(reported) != 1 || !strings.Contains(reported[0].Error(), "informer ConfigMap: Group.Observer changed too late") {
+			t.Errorf("reported: %v", reported)
+		}
+		if early.Load() != 3 || late.Load() != 0 {
+			t.Errorf("the first observer has seen %d events and the later one %d, want 3 and 0", early.Load(), late.Load())
+		}
+		if err := group.Add(newInformer(t, informertest.NewSource[configMap](), options{})); err == nil || !strings.Contains(err.Error(), "Group.Observer") {
+			t.Errorf("Add: %v", err)
+		}
+	})
+}
+
 // TestAGroupForgetsGuestsThatHaveStopped makes, runs and stops informers, as
 // controller-runtime does for RemoveInformer. They must leave nothing in the group, even if
 // Health is never called.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,118 @@ func TestWithoutAnErrorHandlerAGroupLogsAMemberWhoseRunFails(t *testing.T) {
 		if err := <-done; !errors.Is(err, failure) {
 			t.Errorf("Run: %v", err)
 		}
+	})
+}
+
+func TestAGroupRefusesAFieldThatIsChangedAfterTheFirstMember(t *testing.T) {
+	handler, other := func(context.Context, error) {}, func(context.Context, error) { panic("the later one is called") }
+	observer := &informer.Observer{}
+	for name, c := range map[string]struct {
+		before, after func(*informer.Group)
+		want          string
+	}{
+		"the observer is set": {
+			after: func(g *informer.Group) { g.Observer = observer },
+			want:  "Group.Observer changed too late",
+		},
+		"the observer is replaced": {
+			before: func(g *informer.Group) { g.Observer = observer },
+			after:  func(g *informer.Group) { g.Observer = &informer.Observer{} },
+			want:   "Group.Observer changed too late",
+		},
+		"the observer is taken away": {
+			before: func(g *informer.Group) { g.Observer = observer },
+			after:  func(g *informer.Group) { g.Observer = nil },
+			want:   "Group.Observer changed too late",
+		},
+		"the handler is set": {
+			after: func(g *informer.Group) { g.ErrorHandler = handler },
+			want:  "Group.ErrorHandler changed too late",
+		},
+		"the handler is replaced": {
+			before: func(g *informer.Group) { g.ErrorHandler = handler },
+			after:  func(g *informer.Group) { g.ErrorHandler = other },
+			want:   "Group.ErrorHandler changed too late",
+		},
+		"the handler is taken away": {
+			before: func(g *informer.Group) { g.ErrorHandler = handler },
+			after:  func(g *informer.Group) { g.ErrorHandler = nil },
+			want:   "Group.ErrorHandler changed too late",
+		},
+		"both are set": {
+			after: func(g *informer.Group) { g.ErrorHandler, g.Observer = handler, observer },
+			want:  "Group.ErrorHandler and Group.Observer changed too late",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var g informer.Group
+				if c.before != nil {
+					c.before(&g)
+				}
+				handlerBefore, observerBefore := g.ErrorHandler, g.Observer
+				add(t, &g, &stub{name: "first"}, &stub{name: "second"}) // fields set once are no error
+				waiting := asking(func() error { return g.WaitForSync(within(t, time.Minute)) })
+				pending(t, "WaitForSync", waiting)
+				c.after(&g)
+				_, shared := informer.Shared(&g, "", func() (*ci, error) {
+					return newInformer(t, informertest.NewSource[configMap](), options{Name: "shared"}), nil
+				})
+				for what, err := range map[string]error{
+					"Add":                    g.Add(&stub{name: "third"}),
+					"Shared":                 shared,
+					"Run":                    g.Run(within(t, time.Minute)),
+					"WaitForSync":            g.WaitForSync(within(t, time.Minute)),
+					"an earlier WaitForSync": <-waiting,
+				} {
+					if err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("%s: %v, want %q", what, err, c.want)
+					}
+				}
+				if h := g.Health(); len(h) != 2 {
+					t.Errorf("the group has taken a member that it refused: %v", h)
+				}
+
+				g.ErrorHandler, g.Observer = handlerBefore, observerBefore
+				stop := startGroup(t, &g)
+				add(t, &g, &stub{name: "third"})
+				mustSync(t, &g)
+				c.after(&g)
+				if err := g.Add(&stub{name: "fourth"}); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("Add to a group that runs: %v, want %q", err, c.want)
+				}
+				mustStop(t, stop)
+			})
+		})
+	}
+}
+
+func TestTheFieldsOfAGroupMayBeSetUntilItHasItsFirstMember(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		stop := startGroup(t, &g)
+		waiting := asking(func() error { return g.WaitForSync(within(t, time.Minute)) })
+		pending(t, "WaitForSync", waiting)
+		construct := g.SharedIndexInformerFunc(nil)
+		if err := g.Add(nil); err == nil {
+			t.Error("it has taken nil")
+		}
+		var errs errorLog
+		var applied atomic.Int64
+		g.ErrorHandler = errs.Handle
+		g.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }}
+		runGuest(t, construct, informertest.NewSource(object("a", "1")))
+		add(t, &g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+		if got := applied.Load(); got != 2 {
+			t.Errorf("the observer has seen %d events of 2 informers with an object each", got)
+		}
+		if told := errs.Take(); len(told) != 0 {
+			t.Errorf("it was told %v", told)
+		}
+		mustStop(t, stop)
 	})
 }
 

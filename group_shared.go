@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -99,18 +100,23 @@ func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Membe
 // they stop, and so does the page of the Handler of package debug. They are not members: Run
 // and WaitForSync ignore them. The function does not block. It may be called from any
 // goroutine, also before and without g's Run. Until it has made an informer, g is not ready, if
-// it has no member: see MayBeEmpty of [Group].
+// it has no member: see MayBeEmpty of [Group]. It has no error to return: it calls the ErrorHandler
+// of the informer that it makes if a field of g was changed too late.
 func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	if configure == nil {
 		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
 	}
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		s := configuredShared(configure, lw, example, resync, indexers)
-		s.core.adopt(g.ErrorHandler, g.Observer)
 		g.healths() // forgets stopped guests, also if no one ever asks for Health
 		g.mu.Lock()
-		defer g.mu.Unlock()
+		common, late := g.giveLocked()
+		s.core.adopt(common.handler, common.observer)
 		g.guests = append(g.guests, s.core)
+		g.mu.Unlock()
+		if late != nil {
+			s.core.report(context.Background(), fmt.Errorf("informer %s: %w", s.core.opts.Name, late))
+		}
 		return s
 	}
 }
