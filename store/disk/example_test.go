@@ -12,15 +12,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-func openPods(path, clusterUID string) (*disk.Store, error) {
+func openPods(ctx context.Context, client kubernetes.Interface, path string) (*disk.Store, error) {
+	cluster, err := disk.ClusterUID(ctx, client.CoreV1().Namespaces())
+	if err != nil {
+		return nil, err
+	}
 	return disk.Open(path, &corev1.Pod{}, disk.Options{
-		Identity: disk.Identity{Cluster: clusterUID, Resource: "pods"},
+		Identity: disk.Identity{Cluster: cluster, Resource: "pods"},
 	})
 }
 
@@ -31,13 +37,25 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	if !found || !strings.Contains(string(readFile(t, "example_test.go")), code) {
 		t.Errorf("this is not in this file:\n%s", code)
 	}
-	s, err := openPods(newPath(t), "uid")
+	s, err := openPods(t.Context(), fake.NewClientset(system("1234")), newPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+func ExampleClusterUID() {
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "kube-system", UID: "2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7",
+	}})
+	cluster, err := disk.ClusterUID(context.Background(), client.CoreV1().Namespaces())
+	if err != nil {
+		panic(err) // it says which permission is missing
+	}
+	fmt.Println(disk.Identity{Cluster: cluster, Resource: "pods"}.Cluster)
+	// Output: 2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7
 }
 
 // A program that is restarted gets the objects of the file, and the deletes that happened

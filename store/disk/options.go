@@ -13,8 +13,8 @@ import (
 // fields are compared literally; leave a field that does not apply empty. The type of the
 // objects, down to the fields of its structs, is compared too, and need not be named here.
 type Identity struct {
-	// Cluster identifies the cluster. Use the UID of the namespace kube-system, which stays
-	// the same when the address of the API server changes.
+	// Cluster identifies the cluster. Use [ClusterUID], which stays the same when the address
+	// of the API server changes.
 	Cluster string `json:",omitempty"`
 	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com".
 	Resource string `json:",omitempty"`
