@@ -80,3 +80,7 @@ func podsAfter(ctx context.Context, client kubernetes.Interface, service types.N
 func podLister(pods *informer.CustomCacheInformer[*corev1.Pod]) corelisters.PodLister {
 	return corelisters.NewPodLister(pods.SharedIndexInformer().GetIndexer())
 }
+
+func podsOf(client kubernetes.Interface, namespaces []string) (*informer.CustomCacheInformer[*corev1.Pod], error) {
+	return informer.NewInNamespaces(client.CoreV1().Pods, namespaces, informer.Options[*corev1.Pod]{})
+}
