@@ -28,9 +28,10 @@ const firstVersion = 1000
 //     request for the initial events delivers the existing objects first. A watch that
 //     starts at a future resourceVersion delivers nothing until the source has passed it.
 //   - LIST is paginated, answers older versions, and refuses future ones.
-//   - Label selectors work, and the field selectors metadata.name and
-//     metadata.namespace. An object that a change brings into the selection of a
-//     watch is added to it; an object that a change takes out is deleted from it.
+//   - Label selectors work, and the field selectors that Kubernetes has for the type of the
+//     objects, such as spec.nodeName for Pods. SetSelectableFields adds those of a custom
+//     resource. Other fields are a BadRequest. An object that a change brings into the
+//     selection of a watch is added to it; an object that a change takes out is deleted from it.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
 // An informer streams its first state, and sends no LIST while its requests succeed. After a
@@ -49,8 +50,8 @@ const firstVersion = 1000
 //
 // The other methods make something go wrong. Some act once: Disconnect, Expire, Compact,
 // Restore, Inject and Bookmark. Others last until Heal: Fail, Mute, SlowList, HoldList,
-// InjectListItem and OmitListVersion. SetWatchList and RefuseExpired choose the kind of
-// server, which Heal does not change.
+// InjectListItem and OmitListVersion. SetWatchList, RefuseExpired and SetSelectableFields choose
+// the kind of server, which Heal does not change.
 //
 // Any method may be called from any goroutine at any time. Only LIST, because of SlowList or
 // HoldList, and WaitForWatches block. All objects passed in or returned are copied, so both
@@ -69,6 +70,8 @@ type Source[T informer.Object] struct {
 	kind    schema.GroupVersionKind    // of the first object that has one
 	goType  reflect.Type               // of the first object; T may be an interface
 
+	customFields selectables // of SetSelectableFields
+
 	history  history[T]
 	open     map[*stream[T]]bool
 	waiters  map[*waiter]bool
@@ -86,8 +89,10 @@ var (
 //
 // An *unstructured.Unstructured, like every type that does not imply its kind, has the kind of
 // the first object of the source. Until there is an object, bookmarks have no kind, and a
-// reflector that expects a certain kind ignores them and never syncs. If such a source should
-// be empty, create an object and delete it.
+// reflector that expects a certain kind ignores them and never syncs; field selectors know only
+// metadata.name and metadata.namespace. If such a source should be empty, create an object and
+// delete it. Objects of type *metav1.PartialObjectMetadata have no other fields, whatever their
+// kind is.
 func NewSource[T informer.Object](objs ...T) *Source[T] {
 	s := &Source[T]{
 		version: firstVersion,

@@ -73,7 +73,7 @@ func (s *Source[T]) delayList(ctx context.Context) error {
 // list returns the page that options ask for.
 func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 	options.Watch = false
-	q, err := newQuery(options, true)
+	q, err := s.newQuery(options, true)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,8 +19,9 @@ import (
 // query holds the parsed and checked options of a LIST or WATCH.
 type query struct {
 	metainternalversion.ListOptions
-	version uint64     // 0 if the request names none
-	page    *pageToken // nil for the first page
+	version uint64      // 0 if the request names none
+	page    *pageToken  // nil for the first page
+	fields  selectables // by each label in the field selector
 }
 
 // pageToken is the content of a Continue token: go on after that key, as of that version.
@@ -31,8 +31,8 @@ type pageToken struct {
 }
 
 // newQuery parses and checks options. It returns the same error as the API server.
-func newQuery(options metav1.ListOptions, watchList bool) (query, error) {
-	var q query
+func (s *Source[T]) newQuery(options metav1.ListOptions, watchList bool) (query, error) {
+	q := query{fields: selectables{}}
 	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &q.ListOptions, nil)
 	if err != nil {
 		return query{}, apierrors.NewBadRequest(err.Error())
@@ -43,9 +43,11 @@ func newQuery(options metav1.ListOptions, watchList bool) (query, error) {
 	}
 	if q.FieldSelector != nil {
 		for _, r := range q.FieldSelector.Requirements() {
-			if _, _, err := runtime.DefaultMetaV1FieldSelectorConversion(r.Field, r.Value); err != nil {
+			field, err := s.selectableField(r.Field)
+			if err != nil {
 				return query{}, apierrors.NewBadRequest(err.Error())
 			}
+			q.fields[r.Field] = field
 		}
 	}
 	if err := q.parseVersion(); err != nil {
@@ -93,10 +95,21 @@ func (q *query) selects(obj metav1.Object) bool {
 	if q.LabelSelector != nil && !q.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
 		return false
 	}
-	return q.FieldSelector == nil || q.FieldSelector.Matches(fields.Set{
-		"metadata.name":      obj.GetName(),
-		"metadata.namespace": obj.GetNamespace(),
-	})
+	if q.FieldSelector == nil {
+		return true
+	}
+	values := fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}
+	var content map[string]any
+	for label, field := range q.fields {
+		if _, known := values[label]; known {
+			continue
+		}
+		if content == nil {
+			content = contentOf(obj)
+		}
+		values[label] = field.value(content)
+	}
+	return q.FieldSelector.Matches(values)
 }
 
 // wantsInitial reports whether a watch begins with the existing objects.

@@ -44,7 +44,7 @@ func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 	var q query
 	if err == nil {
 		options.Watch = true
-		q, err = newQuery(options, s.faults.watchList != WatchListRejected)
+		q, err = s.newQuery(options, s.faults.watchList != WatchListRejected)
 	}
 	if err == nil && q.wantsInitial() && q.version > s.version {
 		err = tooLarge(q.version, s.version)

@@ -1,0 +1,59 @@
+package informertest
+
+import (
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// apiGroups are the API groups of Kubernetes itself, by the directory in k8s.io/api that has
+// their types. That module is not imported: it is large, and a program may have only types of its
+// own.
+var apiGroups = map[string]string{
+	"admissionregistration": "admissionregistration.k8s.io",
+	"apiserverinternal":     "internal.apiserver.k8s.io",
+	"apps":                  "apps",
+	"autoscaling":           "autoscaling",
+	"batch":                 "batch",
+	"certificates":          "certificates.k8s.io",
+	"coordination":          "coordination.k8s.io",
+	"core":                  "",
+	"discovery":             "discovery.k8s.io",
+	"events":                "events.k8s.io",
+	"extensions":            "extensions",
+	"flowcontrol":           "flowcontrol.apiserver.k8s.io",
+	"networking":            "networking.k8s.io",
+	"node":                  "node.k8s.io",
+	"policy":                "policy",
+	"rbac":                  "rbac.authorization.k8s.io",
+	"resource":              "resource.k8s.io",
+	"scheduling":            "scheduling.k8s.io",
+	"storage":               "storage.k8s.io",
+	"storagemigration":      "storagemigration.k8s.io",
+}
+
+var builtinGroups = func() map[string]bool {
+	groups := map[string]bool{}
+	for _, group := range apiGroups {
+		groups[group] = true
+	}
+	return groups
+}()
+
+// builtinKind returns the kind that objects of the Go type t have if it is a kind of Kubernetes
+// itself. Types that do not imply their kind, such as *unstructured.Unstructured, have that of
+// kind.
+func builtinKind(t reflect.Type, kind schema.GroupVersionKind) (schema.GroupKind, bool) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if path, ok := strings.CutPrefix(t.PkgPath(), "k8s.io/api/"); ok {
+		dir, _, _ := strings.Cut(path, "/")
+		return schema.GroupKind{Group: apiGroups[dir], Kind: t.Name()}, true
+	}
+	if strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") && builtinGroups[kind.Group] {
+		return kind.GroupKind(), true
+	}
+	return schema.GroupKind{}, false
+}

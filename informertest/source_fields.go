@@ -1,0 +1,135 @@
+package informertest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// selectable is a field that a field selector may name.
+type selectable struct {
+	// paths are the fields of an object that hold the value; the first that is not empty counts.
+	paths []string
+	// missing is the value if all of them are empty.
+	missing string
+}
+
+// selectables are the fields that selectors may name, by label. There is no entry for
+// metadata.name and metadata.namespace if these are the only ones.
+type selectables map[string]selectable
+
+// at returns the fields whose label is their path, in addition to metadata.name.
+func at(paths ...string) selectables {
+	all := selectables{"metadata.name": {}}
+	for _, path := range paths {
+		all[path] = selectable{paths: []string{path}}
+	}
+	return all
+}
+
+// with returns fields and one more.
+func (fields selectables) with(label, missing string, paths ...string) selectables {
+	fields[label] = selectable{paths, missing}
+	return fields
+}
+
+// builtinFields are the fields that an API server of Kubernetes 1.37 selects by. Kinds that are
+// not here have metadata.name and metadata.namespace. Kinds without namespaces refuse
+// metadata.namespace if they are here.
+var builtinFields = map[schema.GroupKind]selectables{
+	{Kind: "Pod"}: at("metadata.namespace", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+		"spec.serviceAccountName", "status.phase", "status.podIP", "status.nominatedNodeName").
+		with("spec.hostNetwork", "false", "spec.hostNetwork").
+		with("spec.host", "", "spec.nodeName").
+		with("status.podIPs", ""), // the server accepts it, and has no value for it
+	{Kind: "Node"}:                      at().with("spec.unschedulable", "false", "spec.unschedulable"),
+	{Kind: "Namespace"}:                 at("status.phase"),
+	{Kind: "Secret"}:                    at("metadata.namespace", "type"),
+	{Kind: "Service"}:                   at("metadata.namespace", "spec.clusterIP", "spec.type"),
+	{Kind: "ReplicationController"}:     at("metadata.namespace").with("status.replicas", "0", "status.replicas"),
+	{Group: "apps", Kind: "ReplicaSet"}: at("metadata.namespace").with("status.replicas", "0", "status.replicas"),
+	{Group: "batch", Kind: "Job"}:       at("metadata.namespace").with("status.successful", "0", "status.succeeded"),
+	{Kind: "Event"}: at("metadata.namespace", "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+		"involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath",
+		"reason", "reportingComponent", "type").
+		with("source", "", "source.component", "reportingComponent"),
+	{Group: "events.k8s.io", Kind: "Event"}: at("metadata.namespace", "regarding.kind", "regarding.namespace", "regarding.name",
+		"regarding.uid", "regarding.apiVersion", "regarding.resourceVersion", "regarding.fieldPath",
+		"reason", "reportingController", "type"),
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: at("spec.signerName"),
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        at("spec.signerName"),
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     at("metadata.namespace", "spec.signerName", "spec.podName", "spec.nodeName"),
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
+}
+
+// SetSelectableFields makes field selectors work for fields of a custom resource, such as
+// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is a jsonPath of a
+// CustomResourceDefinition; it may leave out the dot in front. The value of such a field is a
+// string, a boolean or an integer. If it is missing, a selector sees an empty string.
+//
+// The fields are added to those that the source has without this call, and replace the fields of
+// an earlier call. Watches that are open keep theirs. It does not block. It panics if a path is
+// empty.
+func (s *Source[T]) SetSelectableFields(paths ...string) {
+	custom := make([]string, 0, len(paths))
+	for _, path := range paths {
+		if path = strings.TrimPrefix(path, "."); path == "" {
+			panic("informertest: SetSelectableFields: a path is empty")
+		}
+		custom = append(custom, path)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.customFields = at(custom...)
+}
+
+// selectableField returns what a label in a field selector means. The error is that of the API
+// server for a label that it does not know.
+func (s *Source[T]) selectableField(label string) (selectable, error) {
+	t := s.objectType()
+	kind, builtin := builtinKind(t, s.kind)
+	fields := builtinFields[kind]
+	if t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		fields = nil // a server selects by the whole object, but here is only metadata
+	}
+	if field, ok := s.customFields[label]; ok {
+		return field, nil
+	}
+	if field, ok := fields[label]; ok {
+		return field, nil
+	}
+	if fields == nil {
+		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
+		if err == nil || builtin {
+			return selectable{}, err
+		}
+	}
+	return selectable{}, fmt.Errorf("field label not supported: %s", label)
+}
+
+// value returns the value of a field of an object, given the content of the object.
+func (f selectable) value(content map[string]any) string {
+	for _, path := range f.paths {
+		value, _, err := unstructured.NestedFieldNoCopy(content, strings.Split(path, ".")...)
+		if err != nil || value == nil || value == "" {
+			continue
+		}
+		return fmt.Sprint(value)
+	}
+	return f.missing
+}
+
+// contentOf returns obj as the maps that its JSON has. It does so for typed and for unstructured
+// objects, and without the Go type of the object.
+func contentOf(obj any) map[string]any {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		panic(fmt.Sprintf("informertest: a field selector for objects of type %T: %v", obj, err))
+	}
+	return content
+}
