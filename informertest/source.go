@@ -40,9 +40,14 @@ const firstVersion = 1000
 // LIST, make the informer list: let SetWatchList reject streams, or turn streams off in the
 // informer's options.
 //
+// The generation of an object is 1 at first, and rises when anything except metadata and status
+// changes and when a deletionTimestamp is set; that of a Deployment also when its annotations
+// change. Objects of the kinds of Kubernetes that have no generation, such as ConfigMaps,
+// Secrets, Services and Nodes, have none here. A test may write a generation of its own: it is
+// kept if it is higher than the one that the source would give, and ignored otherwise.
+//
 // There is no admission, no defaulting and no garbage collection. A deleted object is gone at
-// once, whatever its finalizers are. The test sets an object's generation and timestamps
-// itself.
+// once, whatever its finalizers are. The test sets an object's timestamps itself.
 //
 // Create, Update, Apply and Delete write. Get, Objects and ResourceVersion read the state
 // directly and do not count as requests. Requests, Watches and WaitForWatches tell what the
@@ -228,6 +233,7 @@ func (s *Source[T]) create(obj T) (T, error) {
 		after.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.lastUID)))
 	}
 	s.uids[after.GetUID()] = true
+	setGeneration(none, after)
 	s.write(keyOf(obj), none, after)
 	return copyOf(after), nil
 }
@@ -237,6 +243,7 @@ func (s *Source[T]) update(before, obj T) T {
 	after := copyOf(obj)
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
+	setGeneration(before, after)
 	if !reflect.DeepEqual(before, after) {
 		s.write(keyOf(obj), before, after)
 	}

@@ -1,0 +1,82 @@
+package informertest
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/customcacheinformer/informer"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// generations are the kinds of Kubernetes itself whose objects have a generation, by group. Every
+// custom resource has one.
+var generations = map[string][]string{
+	"":            {"Pod", "PodTemplate", "ReplicationController"},
+	"apps":        {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"},
+	"autoscaling": {"HorizontalPodAutoscaler"},
+	"batch":       {"CronJob", "Job"},
+	"policy":      {"PodDisruptionBudget"},
+	"admissionregistration.k8s.io": {
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+	},
+	"discovery.k8s.io":             {"EndpointSlice"},
+	"flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
+	"networking.k8s.io":            {"Ingress", "IngressClass", "NetworkPolicy"},
+	"resource.k8s.io":              {"DeviceClass", "ResourceSlice"},
+	"scheduling.k8s.io":            {"PriorityClass"},
+	"storage.k8s.io":               {"CSIDriver"},
+}
+
+// setGeneration gives after the generation that an API server gives it, or keeps that of after if
+// it is higher. before is the object that after replaces, or the zero T.
+func setGeneration[T informer.Object](before, after T) {
+	var none T
+	kind, builtin := builtinKind(reflect.TypeOf(after), after.GetObjectKind().GroupVersionKind())
+	if builtin && !slices.Contains(generations[kind.Group], kind.Kind) {
+		return
+	}
+	next := int64(1)
+	if before != none {
+		next = before.GetGeneration()
+		dies := before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
+		// The annotations of a Deployment are copied to its ReplicaSets.
+		annotated := kind.Kind == "Deployment" && builtin && !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
+		if dies || annotated || !sameDesired(before, after) {
+			next++
+		}
+	}
+	after.SetGeneration(max(next, after.GetGeneration()))
+}
+
+// sameDesired reports whether two objects are alike except for their metadata and their status.
+func sameDesired(a, b any) bool {
+	if a, ok := a.(*unstructured.Unstructured); ok {
+		if b, ok := b.(*unstructured.Unstructured); ok {
+			return equality.Semantic.DeepEqual(desired(a), desired(b))
+		}
+	}
+	x, y := reflect.Indirect(reflect.ValueOf(a)), reflect.Indirect(reflect.ValueOf(b))
+	if x.Type() != y.Type() || x.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range x.NumField() {
+		switch field := x.Type().Field(i); {
+		case field.Name == "TypeMeta" || field.Name == "ObjectMeta" || field.Name == "Status" || !field.IsExported():
+		case !equality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()):
+			return false
+		}
+	}
+	return true
+}
+
+// desired returns the content of obj without its metadata and its status.
+func desired(obj *unstructured.Unstructured) map[string]any {
+	content := maps.Clone(obj.Object)
+	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(content, name)
+	}
+	return content
+}
