@@ -54,7 +54,7 @@ const firstVersion = 1000
 // readers of the source are doing.
 //
 // The other methods make something go wrong. Some act once: Disconnect, Expire, Compact,
-// Restore, Inject and Bookmark. Others last until Heal: Fail, Mute, SlowList, HoldList,
+// Restore, Inject and Bookmark. Others last until Heal: Down, Fail, Mute, SlowList, HoldList,
 // InjectListItem and OmitListVersion. SetWatchList, RefuseExpired and SetSelectableFields choose
 // the kind of server, which Heal does not change.
 //

@@ -1,6 +1,10 @@
 package informertest
 
 import (
+	"net"
+	"net/url"
+	"os"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +30,7 @@ const (
 
 // faults holds the faults that a source has at the moment, and the kind of server it is.
 type faults struct {
+	down        bool
 	failures    map[Verb][]failure
 	mute        mute
 	listDelay   time.Duration
@@ -56,11 +61,12 @@ func newFaults() faults {
 	}
 }
 
-// Heal ends the effects of Fail, Mute, SlowList, HoldList, InjectListItem and OmitListVersion.
-// It does not block.
+// Heal ends the effects of Down, Fail, Mute, SlowList, HoldList, InjectListItem and
+// OmitListVersion. It does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.faults.down = false
 	clear(s.faults.failures)
 	s.setMute(false)
 	s.faults.listDelay = 0
@@ -70,6 +76,40 @@ func (s *Source[T]) Heal() {
 	clear(s.faults.listHolds)
 	s.faults.listItems = nil
 	s.faults.omitVersion = false
+}
+
+// Down takes the server away, until Up or Heal. All open watches end at once, as by Disconnect. A
+// LIST, a WATCH, and each request through a clientset that the source serves, fail with the error
+// that client-go returns when nothing listens: it wraps [syscall.ECONNREFUSED]. Requests still
+// returns them. They use up no failures of Fail. A LIST that is slow or held meanwhile fails only
+// if the server is still down at the end of that time.
+//
+// Create, Update, Apply, Delete and the other methods of the source itself work as before. So a
+// test can make the changes that a program finds when the server is back. Down does not block.
+func (s *Source[T]) Down() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.down = true
+	s.endWatches(nil)
+}
+
+// Up ends the effect of Down. The history is still there, so that a watch may go on where it was
+// cut; to have it lost, call Compact before Up. Up does nothing if the server is not down. It does
+// not block.
+func (s *Source[T]) Up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.down = false
+}
+
+// absence returns the error of a request of that HTTP method while the server is down, and nil
+// otherwise.
+func (f *faults) absence(method string) error {
+	if !f.down {
+		return nil
+	}
+	connect := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	return &url.Error{Op: method, URL: "https://informertest.invalid", Err: connect}
 }
 
 // Fail makes the next times requests of that verb return err, or all until Heal if times is
@@ -89,8 +129,11 @@ func (s *Source[T]) Fail(verb Verb, err error, times int) {
 	}
 }
 
-// failure returns the error that Fail set for the next request, and counts the request.
+// failure returns the error of Down, or the one that Fail set for the next request, which it counts.
 func (f *faults) failure(verb Verb) error {
+	if err := f.absence("Get"); err != nil {
+		return err
+	}
 	queue := f.failures[verb]
 	if len(queue) == 0 {
 		return nil
@@ -139,7 +182,7 @@ func (s *Source[T]) compact() {
 
 // Mute holds back, while on, all events of all watches, like a broken connection that nobody
 // has noticed. It applies to open watches and to those that are opened later. When it is
-// turned off they catch up. Disconnect, Expire, the timeout and the reader end a muted watch
+// turned off they catch up. Down, Disconnect, Expire, the timeout and the reader end a muted watch
 // like any other, and a 410 Expired is not held back. It does not block; an event on its way
 // to the reader may still arrive.
 func (s *Source[T]) Mute(on bool) {

@@ -19,7 +19,7 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // honoured, and all pages are of the resourceVersion of the first.
 //
 // It blocks only because of SlowList or HoldList, and at most until ctx ends, whose error it
-// then returns. Other errors are those set by Fail, Expired if the resourceVersion or the page
+// then returns. Other errors are those of Down and Fail, Expired if the resourceVersion or the page
 // is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

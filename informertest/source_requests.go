@@ -60,7 +60,7 @@ func (s *Source[T]) Watches() int {
 }
 
 // WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
-// open already, it returns nil at once. Since Disconnect and Expire leave no watch open, it
+// open already, it returns nil at once. Since Down, Disconnect and Expire leave no watch open, it
 // can tell that the readers are back. An open watch does not mean that anything has been read
 // from it. If ctx ends first, it returns an error that wraps that of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {

@@ -1,6 +1,7 @@
 package informertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -30,8 +31,8 @@ import (
 // source has no subresources, so UpdateStatus updates the whole object; and Delete deletes at
 // once, whatever finalizers there are.
 //
-// Fail works for List and Watch only. To make writes fail, add a reactor to the fake after
-// Serve. The reactor must not sleep, and for the same reason a LIST through the fake does not
+// Down makes every request fail. Fail works for List and Watch only; to make a certain write fail,
+// add a reactor to the fake after Serve. The reactor must not sleep, and for the same reason a LIST through the fake does not
 // wait for SlowList and HoldList: client-go's Fake calls reactors under a mutex, and time does
 // not pass in a synctest bubble while a goroutine waits for a mutex.
 //
@@ -53,6 +54,11 @@ func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtim
 // react answers every request except a watch.
 func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (runtime.Object, error) {
 	key := types.NamespacedName{Namespace: action.GetNamespace()}
+	if _, list := action.(clienttesting.ListActionImpl); !list {
+		if err := s.absence(action.GetVerb()); err != nil {
+			return nil, err
+		}
+	}
 	if sub := action.GetSubresource(); sub == "" || sub == "status" {
 		switch a := action.(type) {
 		case clienttesting.GetActionImpl:
@@ -73,6 +79,17 @@ func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (ru
 		}
 	}
 	return nil, apierrors.NewMethodNotSupported(s.resource(), action.GetVerb())
+}
+
+// methods are the HTTP methods of requests, as client-go spells them in errors.
+var methods = map[string]string{"create": "Post", "update": "Put", "patch": "Patch", "delete": "Delete", "delete-collection": "Delete"}
+
+// absence returns the error of a request with the verb of a fake clientset while the server is
+// down, and nil otherwise.
+func (s *Source[T]) absence(verb string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults.absence(cmp.Or(methods[verb], "Get"))
 }
 
 // answer drops the object of a failed call, which would be a typed nil.

@@ -18,8 +18,8 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // WatchWithContext opens a watch. It does not block. The watch ends, and its channel is
-// closed, when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Disconnect,
-// Expire and Restore. The caller must make sure that one of these ends comes, or the goroutine
+// closed, when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Down,
+// Disconnect, Expire and Restore. The caller must make sure that one of these ends comes, or the goroutine
 // of the watch leaks.
 //
 // Events have the type T. Bookmarks are sent only to watches that allow them: one after the
@@ -29,7 +29,7 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 // known yet, without initial events, is opened; it delivers neither changes nor bookmarks up
 // to and including that version, as if nothing happened.
 //
-// The errors are that of ctx, those set by Fail, Timeout with the cause
+// The errors are that of ctx, those of Down and Fail, Timeout with the cause
 // ResourceVersionTooLarge for initial events of a version that is not known yet, and Invalid
 // or BadRequest if the options are wrong.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

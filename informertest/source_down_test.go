@@ -1,0 +1,185 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func wantRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	var wrapped *url.Error
+	if !errors.Is(err, syscall.ECONNREFUSED) || !utilnet.IsConnectionRefused(err) || !errors.As(err, &wrapped) {
+		t.Errorf("%s: got error %v", what, err)
+	}
+}
+
+func TestAServerThatIsDownEndsWatchesAndRefusesRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
+		src.Fail(informertest.VerbList, errors.New("mine"), 1)
+		src.Down()
+		wantClosed(t, w)
+		if n := src.Watches(); n != 0 {
+			t.Errorf("%d watches are open", n)
+		}
+		_, err := src.List(metav1.ListOptions{})
+		wantRefused(t, "LIST", err)
+		_, err = src.Watch(metav1.ListOptions{})
+		wantRefused(t, "WATCH", err)
+		_, err = src.Namespace("default").List(t.Context(), metav1.ListOptions{})
+		wantRefused(t, "LIST of a namespace", err)
+		if n := len(src.Requests()); n != 4 {
+			t.Errorf("%d requests are recorded, want 4", n)
+		}
+		wantRefused(t, "the last request", src.Requests()[3].Err)
+
+		// The source itself can be changed meanwhile.
+		src.Apply(configMap("a", "2"))
+		must(src.Create(configMap("b", "1")))
+		must(src.Update(configMap("b", "2")))
+		must(src.Delete(keyOf("a")))
+		must(src.Get(keyOf("b")))
+
+		src.Up()
+		if _, err := src.List(metav1.ListOptions{}); err == nil || err.Error() != "mine" {
+			t.Errorf("the failure of Fail is used up: %v", err)
+		}
+		wantEvents(t, openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"}),
+			"MODIFIED a=2 @1002", "ADDED b=1 @1003", "MODIFIED b=2 @1004", "DELETED a=2 @1005")
+		src.Down()
+		src.Heal()
+		wantItems(t, must(src.List(metav1.ListOptions{})), "b=2 @1004")
+	})
+}
+
+func TestAListUnderWayFailsIfTheServerIsDownAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		for _, comesBack := range []bool{false, true} {
+			release := src.HoldList()
+			done := make(chan error)
+			go func() {
+				_, err := src.List(metav1.ListOptions{})
+				done <- err
+			}()
+			synctest.Wait()
+			src.Down()
+			if comesBack {
+				src.Up()
+			}
+			release()
+			if err := <-done; comesBack != (err == nil) {
+				t.Errorf("a server that comes back (%v) answered %v", comesBack, err)
+			}
+		}
+	})
+}
+
+func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
+	ctx := t.Context()
+	src := informertest.NewSource(podIn("ns", "a"))
+	client := fake.NewClientset()
+	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	pods := client.CoreV1().Pods("ns")
+	src.Down()
+	for method, call := range map[string]func() error{
+		"Get list": func() error { _, err := pods.List(ctx, metav1.ListOptions{}); return err },
+		"Get":      func() error { _, err := pods.Get(ctx, "a", metav1.GetOptions{}); return err },
+		"Get watch": func() error {
+			_, err := pods.Watch(ctx, metav1.ListOptions{})
+			return err
+		},
+		"Post":       func() error { _, err := pods.Create(ctx, podIn("ns", "b"), metav1.CreateOptions{}); return err },
+		"Put":        func() error { _, err := pods.Update(ctx, podIn("ns", "a"), metav1.UpdateOptions{}); return err },
+		"Put status": func() error { _, err := pods.UpdateStatus(ctx, podIn("ns", "a"), metav1.UpdateOptions{}); return err },
+		"Patch": func() error {
+			_, err := pods.Patch(ctx, "a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			return err
+		},
+		"Delete": func() error { return pods.Delete(ctx, "a", metav1.DeleteOptions{}) },
+	} {
+		err := call()
+		wantRefused(t, method, err)
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) && method[:len(wrapped.Op)] != wrapped.Op {
+			t.Errorf("%s: the method of the error is %s", method, wrapped.Op)
+		}
+	}
+	src.Up()
+	if list, err := pods.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
+		t.Errorf("a request that was refused has changed something: %v, %v", list, err)
+	}
+	if _, err := pods.Patch(ctx, "a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("a patch, after Up: %v", err)
+	}
+}
+
+func TestAnInformerMissesNoDeleteWhileTheServerIsDown(t *testing.T) {
+	for name, before := range map[string]func(*configMapSource){
+		"with its history":               func(*configMapSource) {},
+		"without its history":            func(src *configMapSource) { src.Compact() },
+		"without its history or streams": func(src *configMapSource) { src.Compact(); src.SetWatchList(informertest.WatchListRejected) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inf, src := informertest.Start(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
+				var seen informertest.Recorder[*corev1.ConfigMap]
+				must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
+				seen.Expect(t, "added default/a", "added default/b", "added default/c")
+
+				src.Down()
+				must(src.Delete(keyOf("a")))
+				src.Apply(configMap("b", "2"))
+				src.Apply(configMap("d", "1"))
+				before(src)
+				time.Sleep(10 * time.Minute)
+				seen.ExpectNone(t)
+				if err := src.WaitForWatches(endsSoon(t), 1); err == nil {
+					t.Error("a watch is open while the server is down")
+				}
+
+				src.Up()
+				seen.Expect(t, "deleted default/a", "updated default/b", "added default/d")
+				src.Apply(configMap("d", "2"))
+				seen.Expect(t, "updated default/d")
+				seen.ExpectNone(t)
+			})
+		})
+	}
+}
+
+func endsSoon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAnInformerSyncsWhenTheServerComesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(configMap("a", "1"))
+		src.Down()
+		inf := must(informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{}))
+		time.AfterFunc(time.Minute, src.Up)
+		start := time.Now()
+		informertest.Run(t, inf) // fails the test if the informer does not sync
+		if took := time.Since(start); took < time.Minute {
+			t.Errorf("synced after %v, while the server was down", took)
+		}
+	})
+}
