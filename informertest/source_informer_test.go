@@ -110,6 +110,8 @@ func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.So
 		src.Compact,
 		src.Bookmark,
 		src.Heal,
+		src.Down,
+		src.Up,
 		func() { src.Mute(random.IntN(2) == 0) },
 		func() { src.SlowList(time.Duration(random.IntN(10)) * time.Second) },
 		func() { src.Fail(informertest.VerbList, apierrors.NewTooManyRequests("later", 1), 1) },
