@@ -22,8 +22,9 @@ const patience = 2 * time.Minute
 // contract. Its zero value is ready to use; it must not be copied. Its methods may be called
 // from any goroutine.
 //
-// A Recorder is not for a watcher with Retry whose Hook fails: an event that comes again
-// contradicts the one before it. Count the calls of such a watcher instead.
+// A Hook may fail. With WatcherOptions.Retry the event then comes again, perhaps merged with newer
+// ones, and each attempt is an event of its own in Events and in Expect. Without Retry, or after
+// the last attempt, the next event follows the one that has failed. A Recorder takes both.
 type Recorder[T informer.Object] struct {
 	// Hook, if set before the recorder is added to an informer, is called for every event
 	// after it has been recorded, with nothing locked. It may block, and the recorder returns
@@ -34,6 +35,7 @@ type Recorder[T informer.Object] struct {
 	events   []informer.Event[T]
 	expected int // number of events that Expect has consumed
 	view     map[types.NamespacedName]T
+	failed   map[types.NamespacedName]T // the objects before events whose Hook has failed; the zero T if there was none
 	broken   error
 	more     chan struct{} // closed at the next event; nil if nobody waits
 }
@@ -55,7 +57,14 @@ func (r *Recorder[T]) Delete(ctx context.Context, e informer.Event[T]) error {
 
 func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e informer.Event[T]) error {
 	r.mu.Lock()
-	if err := r.apply(called, e); err != nil && r.broken == nil {
+	before := r.view[e.Key()]
+	err := r.apply(called, e)
+	if undone, again := r.failed[e.Key()]; again && err != nil {
+		before = undone
+		err = r.applyAgain(called, e, undone)
+	}
+	delete(r.failed, e.Key())
+	if err != nil && r.broken == nil {
 		r.broken = fmt.Errorf("event %d, %s %s (%s): %w", len(r.events), e.Type, e.Key(), e.Origin, err)
 	}
 	r.events = append(r.events, e)
@@ -67,7 +76,32 @@ func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e i
 	if r.Hook == nil {
 		return nil
 	}
-	return r.Hook(ctx, e)
+	err = r.Hook(ctx, e)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.failed == nil {
+			r.failed = map[types.NamespacedName]T{}
+		}
+		r.failed[e.Key()] = before
+	}
+	return err
+}
+
+// applyAgain brings the view up to date for an event that may take the place of one whose Hook has
+// failed. undone is the object before that one, or the zero T.
+func (r *Recorder[T]) applyAgain(called informer.EventType, e informer.Event[T], undone T) error {
+	var none T
+	if undone != none {
+		r.view[e.Key()] = undone
+		return r.apply(called, e)
+	}
+	delete(r.view, e.Key())
+	err := r.apply(called, e)
+	if e.Type == informer.EventDeleted && e.Old != none && e.New == none {
+		return nil // of an object that was added in vain, and has changed since
+	}
+	return err
 }
 
 // apply brings the view up to date. It returns an error if e contradicts the view.

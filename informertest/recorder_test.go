@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,20 +44,43 @@ func TestARecorderFindsContradictions(t *testing.T) {
 		"has a New":        {added(v1), {Type: informer.EventDeleted, Old: v1, New: v1}},
 		"passed to the me": {{Type: 9, New: v1}},
 	} {
-		var r informertest.Recorder[*corev1.Pod]
-		for _, e := range events {
-			switch e.Type {
-			case informer.EventUpdated:
-				_ = r.Update(t.Context(), e)
-			case informer.EventDeleted:
-				_ = r.Delete(t.Context(), e)
-			default:
-				_ = r.Add(t.Context(), e)
-			}
+		testContradiction(t, says, events, nil)
+	}
+
+	// An event whose Hook has failed counts as handled, or comes again.
+	fails := func(context.Context, podEvent) error { return errors.New("mine") }
+	for says, events := range map[string][]podEvent{
+		"": {
+			added(v1), added(v1), added(v2), updated(v2, v3), updated(v2, v3), deleted(v3), deleted(v3), added(v1), added(v1),
+			deleted(v2), added(v3), updated(v3, v1), updated(v1, v2), deleted(v1),
+		},
+		"there already": {added(v1), updated(v1, v2), added(v2)},
+		"was not there": {updated(v1, v2)},
+		"not the New":   {added(v1), updated(v1, v2), updated(v3, v1)},
+		"has no Old":    {added(v1), updated(v1, v2), updated(nil, v3)},
+		"has an Old":    {added(v1), {Type: informer.EventAdded, Old: v1, New: v2}},
+		"has a New":     {added(v1), updated(v1, v2), {Type: informer.EventDeleted, Old: v2, New: v1}},
+	} {
+		testContradiction(t, says, events, fails)
+	}
+}
+
+// testContradiction checks that a Recorder with that Hook finds in events what it says.
+func testContradiction(t *testing.T, says string, events []podEvent, hook func(context.Context, podEvent) error) {
+	t.Helper()
+	r := informertest.Recorder[*corev1.Pod]{Hook: hook}
+	for _, e := range events {
+		switch e.Type {
+		case informer.EventUpdated:
+			_ = r.Update(t.Context(), e)
+		case informer.EventDeleted:
+			_ = r.Delete(t.Context(), e)
+		default:
+			_ = r.Add(t.Context(), e)
 		}
-		if err := r.Err(); (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("found %v, want %q", err, says)
-		}
+	}
+	if err := r.Err(); (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+		t.Errorf("found %v, want %q", err, says)
 	}
 }
 
@@ -108,6 +134,81 @@ func TestAHookIsCalledAndItsErrorReturned(t *testing.T) {
 	if got := len(r.Events()); got != 1 {
 		t.Errorf("recorded %d events", got)
 	}
+}
+
+// A watcher whose calls fail at times sees every kind of repeated event: alone, merged with newer
+// ones, and given up.
+func TestARecorderFollowsAWatcherWhoseHookFails(t *testing.T) {
+	for name, retry := range map[string]func(int, error) (time.Duration, bool){
+		"without Retry":     nil,
+		"with Retry":        informer.Backoff(time.Second, time.Minute, 0),
+		"that gives up":     informer.Backoff(time.Second, time.Second, 2),
+		"that is impatient": informer.Backoff(time.Millisecond, time.Millisecond, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inf, src := informertest.Start(t, podOn("n", "a"), podOn("n", "b"))
+				random, luck := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4))
+				var mu sync.Mutex // protects luck, failures and fail
+				failures, fail := 0, true
+				seen := informertest.Recorder[*corev1.Pod]{Hook: func(context.Context, podEvent) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if fail && luck.IntN(2) == 0 {
+						failures++
+						return errors.New("mine")
+					}
+					return nil
+				}}
+				must(inf.AddWatcher(&seen, informer.WatcherOptions{Retry: retry, Workers: 3, ResyncPeriod: time.Hour}))
+				for i := range 500 {
+					pod := podOn(fmt.Sprint("n", i), string(rune('a'+random.IntN(4))))
+					if random.IntN(3) == 0 {
+						_, _ = src.Delete(keyOf(pod.Name)) // it may not exist
+					} else {
+						src.Apply(pod)
+					}
+					time.Sleep(time.Duration(random.IntN(3)) * time.Second)
+				}
+				mu.Lock()
+				fail = false
+				mu.Unlock()
+				time.Sleep(10 * time.Minute)
+				if err := seen.Err(); err != nil {
+					t.Error(err)
+				}
+				if failures < 100 {
+					t.Errorf("only %d calls have failed", failures)
+				}
+				view := seen.View()
+				for _, pod := range src.Objects() {
+					if got := view[keyOf(pod.Name)]; got == nil || got.ResourceVersion != pod.ResourceVersion {
+						t.Errorf("%s is %v in the view", pod.Name, got)
+					}
+				}
+				if len(view) != len(src.Objects()) {
+					t.Errorf("%d Pods in the view, %d in the source", len(view), len(src.Objects()))
+				}
+			})
+		})
+	}
+}
+
+func TestAFailedAttemptIsAnEventOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, _ := informertest.Start(t, podOn("n", "a"))
+		calls := 0
+		seen := informertest.Recorder[*corev1.Pod]{Hook: func(context.Context, podEvent) error {
+			if calls++; calls < 3 {
+				return errors.New("mine")
+			}
+			return nil
+		}}
+		must(inf.AddWatcher(&seen, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)}))
+		seen.Expect(t, "added default/a", "added default/a", "added default/a")
+		synctest.Wait()
+		seen.ExpectNone(t)
+	})
 }
 
 func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
