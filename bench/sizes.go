@@ -67,6 +67,7 @@ func sections(sz sizes, distribution benchmark) []section {
 		memorySection(sz),
 		podsSection(sz),
 		firstListSection(sz),
+		namespacesSection(sz),
 		joiningSection(sz),
 		stormSection(sz),
 		distributionSection(sz, distribution),
