@@ -69,7 +69,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
 // name and checks in options.go.
 func newQueue[T Object](kind QueueKind) cache.Queue {
-	if kind == RealFIFO {
+	if kind == QueueRealFIFO {
 		return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})
 	}
 	return cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})

@@ -97,7 +97,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	opts.Queue = cmp.Or(opts.Queue, RealFIFO) // as client-go's informers
+	opts.Queue = cmp.Or(opts.Queue, QueueRealFIFO) // as client-go's informers
 	accept, tombstone := object.As[AnyObject], bareObject[AnyObject]
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {

@@ -126,7 +126,7 @@
 //
 //   - Every intermediate state. The API server and a relist may skip some, and a backlog that
 //     is merged does skip them.
-//   - Any order between different objects. With [RealFIFO], however, live events of a watch
+//   - Any order between different objects. With [QueueRealFIFO], however, live events of a watch
 //     come in the order of their resourceVersions.
 //   - An event for an object that a relist finds unchanged.
 //   - Deletes that happened while no informer was running, unless the store was kept, see
@@ -151,7 +151,7 @@
 //   - A list says nothing about the objects of other namespaces.
 //   - A namespace that cannot be read, or no longer, keeps its last state. Its requests are tried
 //     again, its errors name it, and so does [Health]. The others go on.
-//   - Live events come in the order of their resourceVersions, with [RealFIFO], within a namespace.
+//   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
 //   - ResourceVersion is the lowest version of all namespaces, and WaitForResourceVersion waits for
 //     that. After a write of your own, WaitForResourceVersionIn waits for one namespace.
 //   - Transform and TweakListOptions are called from a goroutine of each namespace.
@@ -184,7 +184,7 @@
 // docs/differences-from-client-go.md.
 //
 // A [Group] runs several informers and controllers, waits for them and reports their health. Its Health feeds
-// the live page that the Handler of package debug serves. [Shared] lets independent parts of a
+// the live page that the Handler of package debug serves. [GetOrAdd] lets independent parts of a
 // program use one informer per type.
 //
 // If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object from the

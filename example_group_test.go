@@ -71,14 +71,14 @@ func ExampleGroup() {
 // SharedPods returns the informer for the Pods of a namespace. All parts of the program share
 // it.
 func SharedPods(group *informer.Group, client kubernetes.Interface, namespace string) (*informer.CustomCacheInformer[*corev1.Pod], error) {
-	return informer.Shared(group, namespace, func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+	return informer.GetOrAdd(group, namespace, func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 		return informer.New(client.CoreV1().Pods(namespace), informer.Options[*corev1.Pod]{
 			Name: "Pods of " + namespace,
 		})
 	})
 }
 
-func ExampleShared() {
+func ExampleGetOrAdd() {
 	client := fake.NewClientset(
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "vault"}},

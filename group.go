@@ -17,7 +17,7 @@ import (
 // Group is a set of informers and controllers that live together. It runs them, waits for them
 // and reports their health. Members may be added and removed before and while it runs. A member
 // that cannot sync, because its CRD is missing or the API server forbids it, goes on trying and
-// delays no other member, except the controllers that read it. [Shared] makes and adds the informers that several parts of a
+// delays no other member, except the controllers that read it. [GetOrAdd] makes and adds the informers that several parts of a
 // program use in common.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
@@ -28,7 +28,7 @@ type Group struct {
 	//
 	// ErrorHandler and Observer must be set before the first member is added, and before a
 	// function of [Group.SharedIndexInformerFunc] makes its first informer. No lock protects
-	// them. A later change has no effect, except that Add, Shared, Run and a WaitForSync before
+	// them. A later change has no effect, except that Add, GetOrAdd, Run and a WaitForSync before
 	// Run return an error that names the field. It goes unnoticed only if an ErrorHandler is
 	// replaced by another function from the same place in the source.
 	ErrorHandler func(ctx context.Context, err error)
@@ -51,7 +51,7 @@ type Group struct {
 	later   context.Context     // the ctx of the informers, which stop after the controllers; nil before Run
 	members []*member           // in the order in which they were added
 	guests  []Member            // informers that others run, in the order in which they were made
-	shared  map[shareKey]*share // the informers that Shared has made or is making
+	shared  map[shareKey]*share // the informers that GetOrAdd has made or is making
 	changed chan struct{}       // closed at the next change; nil if nothing waits for a change
 	running sync.WaitGroup      // the goroutines of the members
 	working sync.WaitGroup      // those that are controllers
@@ -144,7 +144,7 @@ func (g *Group) Add(m Member) error {
 	return nil
 }
 
-// addMember adds m. s is the share for which Shared has made m, or nil.
+// addMember adds m. s is the share for which GetOrAdd has made m, or nil.
 func (g *Group) addMember(m Member, s *share) error {
 	if err := checkMember(m); err != nil {
 		return err
@@ -210,7 +210,7 @@ func isMember(m Member) func(*member) bool {
 // of m's own, such as a watcher's or reconcile. Before Run it only takes m out, and does not
 // block. A controller that was removed cannot be run or added again: its watchers are gone.
 //
-// The other members go on. WaitForSync no longer waits for m, and the next call of Shared
+// The other members go on. WaitForSync no longer waits for m, and the next call of GetOrAdd
 // makes a new informer. A reader of m still gets its last state, without an error. Remove
 // returns an error if m is not a member. If several calls remove m at the same time, all of
 // them return nil when m has stopped.

@@ -162,12 +162,12 @@ func TestAGroupRefusesAFieldThatIsChangedAfterTheFirstMember(t *testing.T) {
 				waiting := asking(func() error { return g.WaitForSync(within(t, time.Minute)) })
 				pending(t, "WaitForSync", waiting)
 				c.after(&g)
-				_, shared := informer.Shared(&g, "", func() (*ci, error) {
+				_, shared := informer.GetOrAdd(&g, "", func() (*ci, error) {
 					return newInformer(t, informertest.NewSource[configMap](), options{Name: "shared"}), nil
 				})
 				for what, err := range map[string]error{
 					"Add":                    g.Add(&stub{name: "third"}),
-					"Shared":                 shared,
+					"GetOrAdd":                 shared,
 					"Run":                    g.Run(within(t, time.Minute)),
 					"WaitForSync":            g.WaitForSync(within(t, time.Minute)),
 					"an earlier WaitForSync": <-waiting,
@@ -326,9 +326,9 @@ func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
 		if err := g.Add(unnamed); err == nil || err.Error() != "informer: Group: Add: "+says {
 			t.Errorf("Add: %v", err)
 		}
-		shared := func() (*ci, error) { return informer.Shared(g, "", func() (*ci, error) { return unnamed, nil }) }
-		if inf, err := shared(); inf != nil || err == nil || err.Error() != "informer: Group: Shared: "+says {
-			t.Errorf("Shared: %v, %v", inf, err)
+		shared := func() (*ci, error) { return informer.GetOrAdd(g, "", func() (*ci, error) { return unnamed, nil }) }
+		if inf, err := shared(); inf != nil || err == nil || err.Error() != "informer: Group: GetOrAdd: "+says {
+			t.Errorf("GetOrAdd: %v, %v", inf, err)
 		}
 		if h := g.Health(); len(h) != 1 || unnamed.Health().Started {
 			t.Errorf("a refused informer is a member: %v", h)
@@ -337,7 +337,7 @@ func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
 		removed := asking(func() error { return g.Remove(first) })
 		pending(t, "Remove", removed)
 		if _, err := shared(); err != nil { // the leaver's name is free, although it still runs
-			t.Errorf("Shared during Remove: %v", err)
+			t.Errorf("GetOrAdd during Remove: %v", err)
 		}
 		mustSync(t, g)
 		if h := g.Health(); len(h) != 2 || !h["ConfigMap"].Synced {

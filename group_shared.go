@@ -17,7 +17,7 @@ type shareKey struct {
 	scope   string
 }
 
-// share is an informer that Shared has made or is making. Group.mu protects member until made
+// share is an informer that GetOrAdd has made or is making. Group.mu protects member until made
 // is closed.
 type share struct {
 	member Member        // nil until the informer is a member of the group
@@ -25,26 +25,26 @@ type share struct {
 	made   chan struct{} // closed when member or err is set for good
 }
 
-// Shared returns the informer of g over objects of type T and with that scope. The first call
+// GetOrAdd returns the informer of g over objects of type T and with that scope. The first call
 // for T and scope calls construct, adds the informer to g and returns it. Later calls return
 // the same informer, with the options that it was made with. So one function of the program
 // should make all of them. scope is any text that tells two informers over one type apart,
 // such as a namespace or a selector. If there is only one, use "". Informers of several scopes
 // need an Options.Name each, see [Group.Add].
 //
-// Shared blocks while construct runs, its own or that of another call for T and scope. It may
+// GetOrAdd blocks while construct runs, its own or that of another call for T and scope. It may
 // be called before and while g runs, from any goroutine. No lock is held while construct runs,
-// so construct may call Shared for another T or scope. Two such functions that call Shared for
+// so construct may call GetOrAdd for another T or scope. Two such functions that call GetOrAdd for
 // each other block forever.
 //
 // All calls that have waited for construct return its error, unchanged, or the error of
 // [Group.Add]. The error is not remembered: the next call tries again.
-func Shared[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
+func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
 	switch {
 	case g == nil:
-		return nil, errors.New("informer: Group: Shared: the group is nil")
+		return nil, errors.New("informer: Group: GetOrAdd: the group is nil")
 	case construct == nil:
-		return nil, errors.New("informer: Group: Shared: construct is nil")
+		return nil, errors.New("informer: Group: GetOrAdd: construct is nil")
 	}
 	m, err := g.getOrMake(shareKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return construct() })
 	if err != nil {
@@ -59,7 +59,7 @@ func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Membe
 	g.mu.Lock()
 	s, known := g.shared[key]
 	if !known {
-		s = &share{err: errors.New("informer: Group: Shared: construct panicked"), made: make(chan struct{})}
+		s = &share{err: errors.New("informer: Group: GetOrAdd: construct panicked"), made: make(chan struct{})}
 		if g.shared == nil {
 			g.shared = map[shareKey]*share{}
 		}
@@ -82,7 +82,7 @@ func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Membe
 	m, err := construct()
 	if err == nil {
 		if err = g.addMember(m, s); err != nil {
-			err = fmt.Errorf("informer: Group: Shared: %w", err)
+			err = fmt.Errorf("informer: Group: GetOrAdd: %w", err)
 		}
 	}
 	s.err = err

@@ -17,7 +17,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		g, made := newGroup(t), 0
 		shared := func(scope string) *ci {
 			t.Helper()
-			inf, err := informer.Shared(g, scope, func() (*ci, error) {
+			inf, err := informer.GetOrAdd(g, scope, func() (*ci, error) {
 				made++
 				return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "maps " + scope}), nil
 			})
@@ -27,7 +27,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 			return inf
 		}
 		a := shared("")
-		pods, err := informer.Shared(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+		pods, err := informer.GetOrAdd(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 			return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
 		})
 		if err != nil {
@@ -54,9 +54,9 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		if shared("kube-system") != b {
 			t.Error("after the stop, what is shared cannot be had any more")
 		}
-		if _, err := informer.Shared(g, "new", func() (*ci, error) {
+		if _, err := informer.GetOrAdd(g, "new", func() (*ci, error) {
 			return newInformer(t, informertest.NewSource[configMap](), options{}), nil
-		}); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: Shared: ") {
+		}); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: ") {
 			t.Errorf("after the stop: %v", err)
 		}
 	})
@@ -73,7 +73,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		results := make(chan *ci, 10)
 		for range cap(results) {
 			go func() {
-				inf, err := informer.Shared(g, "slow", construct)
+				inf, err := informer.GetOrAdd(g, "slow", construct)
 				if err != nil {
 					t.Error(err)
 				}
@@ -89,8 +89,8 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		add(t, g, &stub{name: "added"})
 		mustSync(t, g)
 		g.Health()
-		nested, err := informer.Shared(g, "other", func() (*ci, error) {
-			if _, err := informer.Shared(g, "slow", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+		nested, err := informer.GetOrAdd(g, "other", func() (*ci, error) {
+			if _, err := informer.GetOrAdd(g, "slow", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 				return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
 			}); err != nil {
 				return nil, err
@@ -118,21 +118,21 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 		var results []<-chan error
 		for range 3 { // one of them makes the informer, the others wait
 			results = append(results, asking(func() error {
-				inf, err := informer.Shared(g, "", func() (*ci, error) { <-release; return nil, mine })
+				inf, err := informer.GetOrAdd(g, "", func() (*ci, error) { <-release; return nil, mine })
 				if inf != nil {
 					t.Error("an informer came with the error")
 				}
 				return err
 			}))
 		}
-		pending(t, "Shared", results[0])
+		pending(t, "GetOrAdd", results[0])
 		close(release)
 		for _, result := range results {
 			if err := <-result; !errors.Is(err, mine) {
-				t.Errorf("Shared: %v", err)
+				t.Errorf("GetOrAdd: %v", err)
 			}
 		}
-		if _, err := informer.Shared(g, "", func() (*ci, error) { return nil, nil }); err == nil || !strings.HasPrefix(err.Error(), "informer: Group: Shared: the member is a nil *informer.CustomCacheInformer[") {
+		if _, err := informer.GetOrAdd(g, "", func() (*ci, error) { return nil, nil }); err == nil || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: the member is a nil *informer.CustomCacheInformer[") {
 			t.Errorf("make returned neither: %v", err)
 		}
 		func() {
@@ -141,12 +141,12 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 					t.Error("the panic is lost")
 				}
 			}()
-			_, _ = informer.Shared(g, "", func() (*ci, error) {
+			_, _ = informer.GetOrAdd(g, "", func() (*ci, error) {
 				waiter := asking(func() error {
-					_, err := informer.Shared(g, "", func() (*ci, error) { return nil, mine })
+					_, err := informer.GetOrAdd(g, "", func() (*ci, error) { return nil, mine })
 					return err
 				})
-				pending(t, "Shared", waiter)
+				pending(t, "GetOrAdd", waiter)
 				results = append(results, waiter)
 				panic("mine")
 			})
@@ -155,16 +155,16 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 			t.Errorf("who waited for a make that panicked: %v", err)
 		}
 		inf := newInformer(t, informertest.NewSource[configMap](), options{})
-		if got, err := informer.Shared(g, "", func() (*ci, error) { return inf, nil }); got != inf || err != nil {
-			t.Errorf("Shared: %v, %v", got, err)
+		if got, err := informer.GetOrAdd(g, "", func() (*ci, error) { return inf, nil }); got != inf || err != nil {
+			t.Errorf("GetOrAdd: %v, %v", got, err)
 		}
-		if got, err := informer.Shared(g, "other", func() (*ci, error) { return inf, nil }); got != nil || err == nil {
+		if got, err := informer.GetOrAdd(g, "other", func() (*ci, error) { return inf, nil }); got != nil || err == nil {
 			t.Errorf("one informer for two scopes: %v, %v", got, err)
 		}
-		if _, err := informer.Shared[configMap](nil, "", func() (*ci, error) { return inf, nil }); err == nil {
+		if _, err := informer.GetOrAdd[configMap](nil, "", func() (*ci, error) { return inf, nil }); err == nil {
 			t.Error("no error for a nil group")
 		}
-		if _, err := informer.Shared[configMap](g, "", nil); err == nil {
+		if _, err := informer.GetOrAdd[configMap](g, "", nil); err == nil {
 			t.Error("no error for a nil make")
 		}
 	})

@@ -461,7 +461,7 @@ func TestAGroupIsUsedFromManyGoroutines(t *testing.T) {
 				all.Go(func() { stopped(g.WaitForSync(ctx)) })
 				all.Go(func() { g.Health() })
 				all.Go(func() {
-					inf, err := informer.Shared(g, fmt.Sprint(i%2), func() (*ci, error) {
+					inf, err := informer.GetOrAdd(g, fmt.Sprint(i%2), func() (*ci, error) {
 						return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: fmt.Sprint("shared", i%2)}), nil
 					})
 					if stopped(err); err == nil {

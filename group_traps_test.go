@@ -39,7 +39,7 @@ func newFactory(t *testing.T, client kubernetes.Interface) (informers.SharedInfo
 // sharedMaps returns the informer for the config maps of client that is shared in g.
 func sharedMaps(t *testing.T, g *informer.Group, client kubernetes.Interface) *ci {
 	t.Helper()
-	inf, err := informer.Shared(g, "", func() (*ci, error) {
+	inf, err := informer.GetOrAdd(g, "", func() (*ci, error) {
 		return informer.New(client.CoreV1().ConfigMaps(""), options{})
 	})
 	if err != nil {

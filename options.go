@@ -22,12 +22,12 @@ const (
 	// QueueAuto chooses RealFIFO for a store that is a Durable, and DeltaFIFO for any
 	// other store. It is the zero value.
 	QueueAuto QueueKind = iota
-	// DeltaFIFO is client-go's DeltaFIFO. While the store is behind, the waiting changes of
+	// QueueDeltaFIFO is client-go's DeltaFIFO. While the store is behind, the waiting changes of
 	// one object are taken together, ahead of earlier changes of other objects.
-	DeltaFIFO
-	// RealFIFO is client-go's RealFIFO. Live changes reach the store in the order of their
+	QueueDeltaFIFO
+	// QueueRealFIFO is client-go's RealFIFO. Live changes reach the store in the order of their
 	// resourceVersions.
-	RealFIFO
+	QueueRealFIFO
 )
 
 // WatchListMode says whether an informer gets the first state of a resource by a stream
@@ -222,9 +222,9 @@ const DefaultMaxBacklog = 10_000
 func (o Options[T]) withDefaults() Options[T] {
 	o.Name = cmp.Or(o.Name, object.TypeName(reflect.TypeFor[T]()))
 	if o.durable() {
-		o.Queue = RealFIFO
+		o.Queue = QueueRealFIFO
 	}
-	o.Queue = cmp.Or(o.Queue, DeltaFIFO)
+	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
 	if o.Backoff == nil {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
 	} else {
@@ -264,10 +264,10 @@ func (o Options[T]) check() error {
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
 	case o.halfDurable():
 		return fmt.Errorf("Options.Store is a %T, which has the method Apply of a Durable but lacks others: see storetest.Run", o.Store)
-	case o.Queue < QueueAuto || o.Queue > RealFIFO:
+	case o.Queue < QueueAuto || o.Queue > QueueRealFIFO:
 		return fmt.Errorf("Options.Queue is %d, which is not a QueueKind", o.Queue)
-	case o.Queue == DeltaFIFO && o.durable():
-		return fmt.Errorf("Options.Queue is DeltaFIFO, but Options.Store is a %T, which is a Durable and needs RealFIFO", o.Store)
+	case o.Queue == QueueDeltaFIFO && o.durable():
+		return fmt.Errorf("Options.Queue is QueueDeltaFIFO, but Options.Store is a %T, which is a Durable and needs QueueRealFIFO", o.Store)
 	case o.WatchList < WatchListAuto || o.WatchList > WatchListOff:
 		return fmt.Errorf("Options.WatchList is %d, which is not a WatchListMode", o.WatchList)
 	case o.PageSize < 0:

@@ -313,7 +313,7 @@ func TestBackoffPacesListsThatFail(t *testing.T) {
 
 func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 	for queue, want := range map[informer.QueueKind]string{
-		informer.QueueAuto: "a2 a4 b3", informer.DeltaFIFO: "a2 a4 b3", informer.RealFIFO: "a2 b3 a4",
+		informer.QueueAuto: "a2 a4 b3", informer.QueueDeltaFIFO: "a2 a4 b3", informer.QueueRealFIFO: "a2 b3 a4",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newPlainStore()

@@ -21,8 +21,8 @@ type side struct {
 
 var (
 	clientGo  = side{name: "client-go"}
-	deltaFIFO = side{"DeltaFIFO", informer.DeltaFIFO}
-	realFIFO  = side{"RealFIFO", informer.RealFIFO}
+	deltaFIFO = side{"DeltaFIFO", informer.QueueDeltaFIFO}
+	realFIFO  = side{"RealFIFO", informer.QueueRealFIFO}
 
 	// sides are the columns of the table. Ratios compare with the first.
 	sides = []side{clientGo, deltaFIFO, realFIFO}

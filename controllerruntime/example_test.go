@@ -51,7 +51,7 @@ func Example_optionsPerType() {
 				return obj, nil
 			}
 		case *corev1.Pod:
-			opts.Queue = informer.RealFIFO
+			opts.Queue = informer.QueueRealFIFO
 		}
 		return opts, nil
 	})

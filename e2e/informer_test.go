@@ -217,7 +217,7 @@ func (f *follower) comeAndGo(t *testing.T) {
 
 func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	w := newWorld(t)
-	followers := map[string]*follower{"DeltaFIFO": w.follow(informer.DeltaFIFO), "RealFIFO": w.follow(informer.RealFIFO)}
+	followers := map[string]*follower{"DeltaFIFO": w.follow(informer.QueueDeltaFIFO), "RealFIFO": w.follow(informer.QueueRealFIFO)}
 	each := func(do func(*follower)) {
 		for _, f := range followers {
 			do(f)
@@ -328,7 +328,7 @@ func TestAWriterReadsItsWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := w.client(server.Config())
-	for _, queue := range []informer.QueueKind{informer.DeltaFIFO, informer.RealFIFO} {
+	for _, queue := range []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO} {
 		inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{Queue: queue})
 		if err != nil {
 			t.Fatal(err)

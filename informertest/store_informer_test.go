@@ -15,7 +15,7 @@ import (
 )
 
 func TestAnInformerUsesAStoreRightlyWhateverBecomesOfIt(t *testing.T) {
-	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.DeltaFIFO, "RealFIFO": informer.RealFIFO} {
+	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := informertest.NewStore(nil)

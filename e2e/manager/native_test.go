@@ -67,7 +67,7 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 		if _, ok := example.(*api.Part); ok {
 			return opts, errors.New("no parts here")
 		}
-		opts.Queue = informer.RealFIFO
+		opts.Queue = informer.QueueRealFIFO
 		opts.Transform = func(obj informer.AnyObject) (informer.AnyObject, error) {
 			obj.(*api.Widget).Spec.Notes = "by the options"
 			return obj, nil

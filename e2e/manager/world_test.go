@@ -42,7 +42,7 @@ var sides = []struct {
 	{"client-go", cache.NewSharedIndexInformer},
 	{"informer", informer.NewSharedIndexInformer},
 	{"informer with DeltaFIFO", informer.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-		return informer.Options[informer.AnyObject]{Queue: informer.DeltaFIFO}, nil
+		return informer.Options[informer.AnyObject]{Queue: informer.QueueDeltaFIFO}, nil
 	})},
 }
 

@@ -318,12 +318,12 @@ func (w *world) ask(ctx context.Context) {
 		w.in(callback{name: "CustomCacheInformer.WaitFor(cond)"})
 		return true
 	})
-	_, err := informer.Shared(&w.group, "callbacks", func() (*testkit.Informer, error) {
-		w.in(callback{name: "Shared(construct)"})
+	_, err := informer.GetOrAdd(&w.group, "callbacks", func() (*testkit.Informer, error) {
+		w.in(callback{name: "GetOrAdd(construct)"})
 		return nil, errOnce
 	})
 	if !errors.Is(err, errOnce) {
-		w.t.Errorf("Shared: %v", err)
+		w.t.Errorf("GetOrAdd: %v", err)
 	}
 	informer.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 		w.in(callback{name: "SharedIndexInformerFunc(configure)"})

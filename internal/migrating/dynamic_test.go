@@ -67,7 +67,7 @@ func phaseAfter(ctx context.Context, client dynamic.Interface, gvr schema.GroupV
 // sharedByResource returns the informer of a resource that all parts of the program
 // have in common; the group runs it.
 func sharedByResource(group *informer.Group, client dynamic.Interface, gvr schema.GroupVersionResource) (*informer.CustomCacheInformer[*unstructured.Unstructured], error) {
-	return informer.Shared(group, gvr.String(), func() (*informer.CustomCacheInformer[*unstructured.Unstructured], error) {
+	return informer.GetOrAdd(group, gvr.String(), func() (*informer.CustomCacheInformer[*unstructured.Unstructured], error) {
 		return informer.NewFrom(informer.ListWatch(client.Resource(gvr)), informer.Options[*unstructured.Unstructured]{
 			Name: gvr.GroupResource().String(),
 		})

@@ -256,7 +256,7 @@ func (p *pupil) checkOrigin(c *call) {
 
 // checkOrder checks that live events come in the order of their versions: RealFIFO.
 func (p *pupil) checkOrder(c *call) {
-	if p.t.queue != informer.RealFIFO || !p.strict() {
+	if p.t.queue != informer.QueueRealFIFO || !p.strict() {
 		return
 	}
 	version := presenceOf(c.New).version

@@ -39,7 +39,7 @@ type setting struct {
 
 func newSetting(b [settingSize]byte) setting {
 	s := setting{
-		queue:     []informer.QueueKind{informer.DeltaFIFO, informer.RealFIFO}[b[0]%2],
+		queue:     []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[b[0]%2],
 		source:    []sourceKind{streamed, streamed, listed, paged, rejecting, streamed, listed, silent}[b[0]/2%8],
 		store:     storeKind(b[1] % byte(storeKinds)),
 		transform: transformKind(b[2] % byte(transformKinds)),
@@ -53,7 +53,7 @@ func newSetting(b [settingSize]byte) setting {
 	}
 	s.pupils = append(s.pupils, b[5:5+b[4]%4]...)
 	if s.store == durableStore {
-		s.queue = informer.RealFIFO
+		s.queue = informer.QueueRealFIFO
 	}
 	return s
 }
@@ -83,7 +83,7 @@ const (
 )
 
 func (s setting) String() string {
-	queue := map[informer.QueueKind]string{informer.DeltaFIFO: "DeltaFIFO", informer.RealFIFO: "RealFIFO"}[s.queue]
+	queue := map[informer.QueueKind]string{informer.QueueDeltaFIFO: "DeltaFIFO", informer.QueueRealFIFO: "RealFIFO"}[s.queue]
 	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
 	return fmt.Sprintf("%s, %v, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
 		queue, s.source, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)

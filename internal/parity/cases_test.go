@@ -45,7 +45,7 @@ const (
 // indexes.
 func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) {
 	store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
-	return informer.Options[informer.AnyObject]{Queue: informer.DeltaFIFO, Store: store}, nil
+	return informer.Options[informer.AnyObject]{Queue: informer.QueueDeltaFIFO, Store: store}, nil
 }
 
 // newView returns the client-go view of a CustomCacheInformer. This is possible only for

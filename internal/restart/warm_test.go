@@ -210,7 +210,7 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 }
 
 func TestADurableNeedsRealFIFO(t *testing.T) {
-	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.DeltaFIFO})
+	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.QueueDeltaFIFO})
 	if err == nil || !strings.Contains(err.Error(), "Options.Queue") {
 		t.Errorf("New: %v", err)
 	}

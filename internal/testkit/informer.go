@@ -14,7 +14,7 @@ import (
 )
 
 // Queues maps the name of each kind of queue to the kind.
-var Queues = map[string]informer.QueueKind{"DeltaFIFO": informer.DeltaFIFO, "RealFIFO": informer.RealFIFO}
+var Queues = map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO}
 
 // EachQueue runs a test with each kind of queue, each time in a bubble of its own.
 func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) {
