@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,6 +42,7 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 			log.Fatal(err)
 		}
 	}
+	say("process %d", os.Getpid())
 	seed := maphash.MakeSeed()
 	reconcile := func(controller string) func(context.Context, types.NamespacedName) (time.Duration, error) {
 		return func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
@@ -236,6 +238,19 @@ func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
 	t.Logf("%d kills in %v", *kills, time.Since(begun).Round(time.Second))
 }
 
+// linesWith returns the numbered lines of text that have one of parts, at most the last 20.
+func linesWith(text string, parts ...string) string {
+	var found []string
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(line, part) }) {
+			found = append(found, fmt.Sprintf("%9d %s", n, line))
+		}
+	}
+	return strings.Join(found[max(0, len(found)-20):], "")
+}
+
 // checkCalls fails the test if, after an object was deleted, no call has succeeded for one of its
 // keys. Such a call has not seen the object, and comes after all that have.
 func (l *keyedLoad) checkCalls(path string) {
@@ -275,7 +290,10 @@ func (l *keyedLoad) checkCalls(path string) {
 			for _, name := range keysOf(controller, obj) {
 				checked++
 				if of := (key{controller, name}); last[of] < since || saw[of][uid] {
-					missed++
+					if missed++; missed <= 3 {
+						l.t.Logf("%s, %s of %s: told at line %d, last call at line %d of %d, which has seen %v\n%s",
+							controller, name, uid, since, last[of], n, saw[of], linesWith(string(text), string(uid), " "+name+" ", " "+name+"\n"))
+					}
 				}
 			}
 		}
