@@ -64,7 +64,7 @@ quickstart: ## run three watchers over a fake clientset for a few seconds
 	go run ./examples/quickstart
 
 .PHONY: demo
-demo: ## run the same watchers against a real API server in the same process
+demo: ## run three watchers against a real API server in the same process
 	cd e2e && go run ./demo
 
 .PHONY: example-operator

@@ -1,10 +1,11 @@
-// Command demo runs the three watchers of the quickstart against a real Kubernetes API server
-// with a real etcd, inside this process. It keeps changing objects of a custom resource. It
-// needs no cluster and leaves nothing behind.
+// Command demo runs three watchers against a real Kubernetes API server with a real etcd, inside
+// this process, as the quickstart does with a fake. It keeps changing objects of a custom
+// resource. It needs no cluster and leaves nothing behind.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -70,7 +71,53 @@ func run(ctx context.Context, duration time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return demo.Run(ctx, os.Stdout, &informer.Group{}, inf, duration)
+	return show(ctx, inf, duration)
+}
+
+// show runs inf for the duration with three watchers, the last of which joins halfway, and
+// compares them with the store.
+func show(ctx context.Context, inf *informer.CustomCacheInformer[*unstructured.Unstructured], duration time.Duration) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- inf.Run(ctx) }()
+	defer func() {
+		cancel()
+		err = errors.Join(err, <-stopped)
+	}()
+	screen := demo.NewScreen(os.Stdout)
+	var views []*demo.View[*unstructured.Unstructured]
+	for _, w := range []struct {
+		name         string
+		pause, after time.Duration // after each event; before it joins
+	}{{"quick", 0, 0}, {"slow", 250 * time.Millisecond, 0}, {"late", 0, duration / 2}} {
+		sleep(ctx, w.after)
+		view := demo.NewView[*unstructured.Unstructured](w.name)
+		views = append(views, view)
+		_, err := inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
+			view.See(e)
+			screen.Line("%-5s  %-7s  %s, %s", w.name, e.Type, e.Key(), e.Origin)
+			sleep(ctx, w.pause)
+			return nil
+		}), informer.WatcherOptions{Name: w.name})
+		if err != nil {
+			return err
+		}
+	}
+	first, stopWaiting := context.WithTimeout(ctx, 30*time.Second)
+	defer stopWaiting()
+	if err := inf.WaitForSync(first); err != nil { // an empty store would be equal to an empty view
+		return err
+	}
+	sleep(ctx, duration-duration/2)
+	return demo.Compare(ctx, screen, inf, views...)
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // churn creates, changes and deletes widgets until ctx ends.

@@ -5,34 +5,29 @@
 // informer and its watchers at work, and it serves their metrics:
 //
 //	go run ./examples/quickstart -http localhost:8080 -duration 10m
+//
+// This file is the part that uses the informer. The rest, in cluster.go, is the fake cluster
+// and the HTTP server.
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/internal/demo"
-	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
 func main() {
@@ -51,33 +46,18 @@ func main() {
 	}
 }
 
+// slowness is how long the slow watcher takes for each change.
+const slowness = 250 * time.Millisecond
+
 func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address string, duration time.Duration) error {
 	if duration <= 0 {
 		return fmt.Errorf("-duration is %v, want more than 0", duration)
 	}
-	var client kubernetes.Interface
-	if kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		if err != nil {
-			return fmt.Errorf("-kubeconfig: %w", err)
-		}
-		if client, err = kubernetes.NewForConfig(config); err != nil {
-			return fmt.Errorf("-kubeconfig: %w", err)
-		}
-	} else {
-		client = fake.NewClientset(pod(namespace, 0), pod(namespace, 1), pod(namespace, 2))
-		changing, cancel := context.WithTimeout(ctx, duration)
-		var churning sync.WaitGroup
-		churning.Go(func() { churn(changing, client, namespace) })
-		defer churning.Wait()
-		defer cancel()
-	}
-	inf, err := informer.New(client.CoreV1().Pods(namespace),
-		informer.Options[*corev1.Pod]{Transform: informer.StripManagedFields[*corev1.Pod]},
-	)
+	client, disconnect, err := connect(ctx, kubeconfig, namespace, duration)
 	if err != nil {
 		return err
 	}
+	defer disconnect()
 	var group informer.Group
 	if address != "" {
 		stop, err := serve(out, address, &group)
@@ -86,58 +66,119 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address stri
 		}
 		defer stop()
 	}
-	return demo.Run(ctx, out, &group, inf, duration)
+
+	return follow(ctx, out, &group, client.CoreV1().Pods(namespace), duration)
 }
 
-// serve serves the page and the metrics of group at the address until stop is called. Call it
-// before the first informer is added.
-func serve(out io.Writer, address string, group *informer.Group) (stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
+// follow adds an informer to group, runs the group for the duration, and compares the watchers
+// with the store. It returns an error if the informer does not sync, or if they differ.
+func follow(ctx context.Context, out io.Writer, group *informer.Group, client typedcorev1.PodInterface, duration time.Duration) (err error) {
+	// The informer. It makes no request before it runs.
+	pods, err := informer.New(client, informer.Options[*corev1.Pod]{
+		Transform: informer.StripManagedFields[*corev1.Pod],
+		Indexers: cache.TypedIndexers[*corev1.Pod]{
+			"node": func(pod *corev1.Pod) ([]string, error) { return []string{pod.Spec.NodeName}, nil },
+		},
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	metrics := informerprometheus.New(group.Health)
-	group.Observer = metrics.Observer()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics)
 
-	mux := http.NewServeMux()
-	mux.Handle("/debug/informers", debug.Handler(group.Health))
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	fmt.Fprintf(out, "look at http://%s/debug/informers\n\n", listener.Addr())
-	return func() { _ = server.Close(); serving.Wait() }, nil
+	// Two watchers that are there from the beginning. Each has a view, which remembers what the
+	// watcher was told.
+	screen := demo.NewScreen(out)
+	fmt.Fprintf(screen, "Three watchers follow one informer for %v: a quick one, one that takes %v over each\nchange, and one that joins later. Nobody waits for the slow one.\n\n", duration, slowness)
+	quick, slow, late := demo.NewView[*corev1.Pod]("quick"), demo.NewView[*corev1.Pod]("slow"), demo.NewView[*corev1.Pod]("late")
+	hurry := make(chan struct{}) // closed when the slow watcher should not be slow any more
+	err = errors.Join(
+		watch(pods, screen, quick, func(context.Context) {}),
+		watch(pods, screen, slow, func(ctx context.Context) {
+			select {
+			case <-time.After(slowness):
+			case <-hurry:
+			case <-ctx.Done(): // the informer stops
+			}
+		}),
+		group.Add(pods),
+	)
+	if err != nil {
+		return err
+	}
+
+	// Run blocks until ctx ends, so it gets a goroutine.
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- group.Run(ctx) }()
+	defer func() {
+		cancel()
+		err = errors.Join(err, <-stopped)
+	}()
+	// An API server that cannot be reached, or that refuses, shows here.
+	first, stopWaiting := context.WithTimeout(ctx, max(duration, 30*time.Second))
+	defer stopWaiting()
+	if err := pods.WaitForSync(first); err != nil {
+		return err
+	}
+
+	sleep(ctx, duration/2)
+	if err := read(pods, screen); err != nil {
+		return err
+	}
+	if err := watch(pods, screen, late, func(context.Context) {}); err != nil { // at any time
+		return err
+	}
+	sleep(ctx, duration/2)
+	screen.Line("no more dawdling; everyone catches up")
+	close(hurry)
+	return demo.Compare(ctx, screen, pods, quick, slow, late)
 }
 
-// pod returns the n-th Pod of the fake cluster.
-func pod(namespace string, n int) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cmp.Or(namespace, "default"),
-		Name:      fmt.Sprintf("web-%d", n),
-	}}
+// watch adds a watcher, which shows each change on the screen and tells it to view. dawdle is
+// called for each change.
+func watch(pods *informer.CustomCacheInformer[*corev1.Pod], screen *demo.Screen, view *demo.View[*corev1.Pod], dawdle func(context.Context)) error {
+	screen.Line("%-5s  joins", view.Name)
+	// The informer calls the function for one event after the other, and never for two at once.
+	// An error would be logged, or tried again with WatcherOptions.Retry.
+	_, err := pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, e informer.Event[*corev1.Pod]) error {
+		// A watcher first gets the objects that are there, as adds, and then every change. It
+		// must not change the objects: all watchers and readers share them.
+		if e.Origin != informer.OriginInitial {
+			dawdle(ctx)
+			screen.Line("%-5s  %-7s  %s", view.Name, e.Type, e.Key())
+		}
+		view.See(e)
+		return nil
+	}), informer.WatcherOptions{
+		Name: view.Name, // in logs, metrics and on the page
+		OnSynced: func(context.Context) {
+			screen.Line("%-5s  has seen the initial state: %d objects", view.Name, view.Len())
+		},
+	})
+	return err
 }
 
-// churn creates, changes and deletes Pods until ctx ends. It pauses after each change, because
-// a fake's watch holds 100 events and panics at the next.
-func churn(ctx context.Context, client kubernetes.Interface, namespace string) {
-	for n := 0; ctx.Err() == nil; n++ {
-		changed := pod(namespace, rand.IntN(6))
-		changed.Labels = map[string]string{"change": fmt.Sprint(n)}
-		pods := client.CoreV1().Pods(changed.Namespace)
-		// Random calls may hit a Pod that exists or not, so errors are expected.
-		switch rand.IntN(4) {
-		case 0:
-			_ = pods.Delete(ctx, changed.Name, metav1.DeleteOptions{})
-		case 1:
-			_, _ = pods.Create(ctx, changed, metav1.CreateOptions{})
-		default:
-			_, _ = pods.Update(ctx, changed, metav1.UpdateOptions{})
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
+// read shows the ways to read. They ask the store and not the API server, and need no watcher.
+func read(pods informer.Reader[*corev1.Pod], screen *demo.Screen) error {
+	all, err := pods.List("", labels.Everything()) // "" is all namespaces
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	pod, exists, err := pods.Get(types.NamespacedName{Namespace: all[0].Namespace, Name: all[0].Name})
+	if err != nil || !exists { // it may have been deleted since List
+		return err
+	}
+	same, err := pods.ByIndex("node", pod.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	screen.Line("a reader finds %d objects, such as %s/%s; %d of them are on %s", len(all), pod.Namespace, pod.Name, len(same), pod.Spec.NodeName)
+	return nil
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }

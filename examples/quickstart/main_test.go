@@ -2,14 +2,21 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/scrape"
 )
@@ -67,13 +74,53 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 		}
 	}
 	close(looked)
-	if all := <-said; strings.Count(all, "equal") != 3 {
+	if all := <-said; strings.Count(all, "equal") != 3 || !strings.Contains(all, "a reader finds") {
 		t.Errorf("it says:\n%s", all)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestTheThreeWatchersEndEqualToTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, source := fake.NewClientset(), informertest.NewSource(pod("", 1), pod("", 2))
+		source.Serve(&client.Fake, "pods", &corev1.PodList{})
+		go func() {
+			for i := range 40 {
+				time.Sleep(90 * time.Millisecond)
+				changed := pod("", i%5)
+				changed.Labels = map[string]string{"change": fmt.Sprint(i)}
+				source.Apply(changed)
+			}
+		}()
+		var out bytes.Buffer
+		if err := follow(t.Context(), &out, &informer.Group{}, client.CoreV1().Pods(""), 4*time.Second); err != nil {
+			t.Error(err)
+		}
+		for want, times := range map[string]int{
+			" equal\n": 3,
+			"late   has seen the initial state: 5 objects":   1,
+			"a reader finds 5 objects, such as default/web-": 1,
+		} {
+			if got := strings.Count(out.String(), want); got != times {
+				t.Errorf("it says %q %d times, want %d:\n%s", want, got, times, out.String())
+			}
+		}
+	})
+}
+
+func TestAnInformerThatDoesNotSyncIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, source := fake.NewClientset(), informertest.NewSource[*corev1.Pod]()
+		source.Serve(&client.Fake, "pods", &corev1.PodList{})
+		source.Fail(informertest.VerbList, context.DeadlineExceeded, -1)
+		group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
+		if err := follow(t.Context(), io.Discard, group, client.CoreV1().Pods(""), time.Second); err == nil {
+			t.Error("no error")
+		}
+	})
 }
 
 func fetch(t *testing.T, url string) string {
