@@ -56,8 +56,9 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 
 // newServer assembles the API server from its parts. Its command line options cannot be used:
 // they insist on a whole cluster for authentication, authorization and admission. The server
-// accepts the bearer token of the given client configuration, and those of the users.
-func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string, others *users) (*apiserver.CustomResourceDefinitions, error) {
+// accepts the bearer token of the given client configuration, and those of the users. If pods is
+// true, it serves Pods, too.
+func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string, others *users, pods bool) (*apiserver.CustomResourceDefinitions, error) {
 	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
 	if err != nil {
 		return nil, err
@@ -73,8 +74,12 @@ func newServer(listener net.Listener, certificate, key []byte, client *rest.Conf
 	config.AdmissionControl = admission.NewChainHandler()
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
+	podScheme, err := newPodScheme()
+	if err != nil {
+		return nil, err
+	}
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(
-		openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+		withPods(openapi.GetOpenAPIDefinitions), openapinamer.NewDefinitionNamer(apiserver.Scheme, podScheme))
 	// Any value makes the server end its watches on shutdown and wait for their handlers.
 	// Without one it leaves them running.
 	config.ShutdownWatchTerminationGracePeriod = time.Second
@@ -93,5 +98,9 @@ func newServer(listener net.Listener, certificate, key []byte, client *rest.Conf
 				*storage, config.ResourceTransformers, config.StorageObjectCountTracker),
 		},
 	}
-	return extensions.Complete().New(genericapiserver.NewEmptyDelegate())
+	server, err := extensions.Complete().New(genericapiserver.NewEmptyDelegate())
+	if err != nil || !pods {
+		return server, err
+	}
+	return server, installPods(server.GenericAPIServer, podScheme, storage)
 }

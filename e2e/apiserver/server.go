@@ -4,8 +4,8 @@
 // The server is the one that serves custom resources in every cluster: it has
 // the watch cache, bookmarks, streaming lists, pagination and the conflict
 // and expiry errors that a fake client lacks. It lacks the rest of a cluster:
-// there are no built-in types such as Pods, no controllers and no admission
-// plugins. Namespaces need not exist before objects are created in them.
+// there are no built-in types (except Pods, see StartWithPods), no controllers and
+// no admission plugins. Namespaces need not exist before objects are created in them.
 //
 // Server.Expire makes the server answer requests for old resource versions with
 // 410 Gone, and a Proxy breaks connections. With both, tests can put clients
@@ -65,6 +65,7 @@ type Server struct {
 	lister  listers.CustomResourceDefinitionLister
 	etcd    *embed.Etcd
 	users   users
+	pods    bool // serve Pods
 
 	stop     sync.Once
 	cleanups []func() // run by Stop, last first
@@ -75,11 +76,21 @@ type Server struct {
 // start: the server runs until Stop, which the caller must call. If Start fails, it stops
 // everything that it has started before it returns.
 func Start(ctx context.Context) (*Server, error) {
+	return (&Server{}).startTemporarily(ctx)
+}
+
+// StartWithPods is like Start, but the server also serves Pods in core/v1, with protobuf, a
+// status of their own, and the field selector spec.nodeName. Nothing validates, schedules or
+// runs them.
+func StartWithPods(ctx context.Context) (*Server, error) {
+	return (&Server{pods: true}).startTemporarily(ctx)
+}
+
+func (s *Server) startTemporarily(ctx context.Context) (*Server, error) {
 	dir, err := os.MkdirTemp("", "apiserver-")
 	if err != nil {
 		return nil, fmt.Errorf("starting API server: %w", err)
 	}
-	s := &Server{}
 	s.onStop(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			klog.ErrorS(err, "Files of the API server remain", "dir", dir)
@@ -139,7 +150,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	}
 
 	gate := newGate(listener)
-	server, err := newServer(gate, certificate, key, s.Config(), s.etcd.Config().ListenClientUrls[0].String(), &s.users)
+	server, err := newServer(gate, certificate, key, s.Config(), s.etcd.Config().ListenClientUrls[0].String(), &s.users, s.pods)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"os/signal"
 	"time"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
-	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 )
 
 func main() {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
-	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )

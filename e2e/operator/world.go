@@ -10,8 +10,8 @@ import (
 	netv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
-	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 	"github.com/customcacheinformer/informer/examples/operator/website"
 )
 

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
-	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 )
 
 // side is one of the operators that are compared.

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/compare/probe"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
-	"github.com/customcacheinformer/informer/e2e/operator/internal/process"
 )
 
 // subject is an operator under measurement: a process with a probe, and its figures from the

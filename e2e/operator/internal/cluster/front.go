@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
 // Front forwards the requests of one operator to the API server and counts them. It can call a
@@ -112,13 +112,8 @@ func (f *Front) writeKubeconfig(server string, ca []byte, token string) error {
 		return err
 	}
 	f.Kubeconfig = filepath.Join(dir, "kubeconfig")
-	const name = "front"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return clientcmd.WriteToFile(*config, f.Kubeconfig)
+	config := &rest.Config{Host: server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return apiserver.WriteKubeconfig(config, f.Kubeconfig)
 }
 
 // Close ends all requests and removes the kubeconfig.

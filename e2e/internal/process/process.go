@@ -67,10 +67,10 @@ func (p *Process) Stop(ctx context.Context) error {
 	case <-p.ended:
 	case <-ctx.Done():
 		p.Kill()
-		return fmt.Errorf("the operator does not stop: %w\n%s", context.Cause(ctx), p.Log)
+		return fmt.Errorf("the process does not stop: %w\n%s", context.Cause(ctx), p.Log)
 	}
 	if p.err != nil {
-		return fmt.Errorf("the operator: %w\n%s", p.err, p.Log)
+		return fmt.Errorf("the process: %w\n%s", p.err, p.Log)
 	}
 	return nil
 }
