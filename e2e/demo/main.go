@@ -1,6 +1,7 @@
-// Command demo runs three watchers against a real Kubernetes API server with a real etcd, inside
-// this process, as the quickstart does with a fake. It keeps changing objects of a custom
-// resource. It needs no cluster and leaves nothing behind.
+// Command demo runs the quickstart against a real Kubernetes API server with a real etcd,
+// inside this process. It keeps changing Pods, which nothing runs. It writes a kubeconfig, with
+// which other examples can use the server at the same time. It needs no cluster and leaves
+// nothing behind.
 package main
 
 import (
@@ -10,21 +11,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
-	"github.com/customcacheinformer/informer/internal/demo"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 )
 
-var widgetKind = schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Widget"}
+const quickstart = "github.com/customcacheinformer/informer/examples/quickstart"
 
 func main() {
 	duration := flag.Duration("duration", 4*time.Second, "how long to watch")
@@ -39,103 +41,82 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, duration time.Duration) error {
-	if duration <= 0 {
-		return fmt.Errorf("-duration is %v, not more than 0", duration)
+func run(ctx context.Context, duration time.Duration) (err error) {
+	dir, err := os.MkdirTemp("", "demo-")
+	if err != nil {
+		return err
 	}
-	server, err := apiserver.Start(ctx)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	program, err := process.Build(ctx, dir, quickstart)
+	if err != nil {
+		return err
+	}
+	server, err := apiserver.StartWithPods(ctx)
 	if err != nil {
 		return err
 	}
 	defer server.Stop()
-	resource, err := server.Install(ctx, apiserver.Kind{GroupVersionKind: widgetKind})
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := apiserver.WriteKubeconfig(server.Config(), kubeconfig); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(server.Config())
 	if err != nil {
 		return err
 	}
-	client, err := dynamic.NewForConfig(server.Config())
-	if err != nil {
-		return err
-	}
-	fmt.Printf("a Kubernetes API server is running at %s\n", server.Config().Host)
+	fmt.Printf("A Kubernetes API server is running at %s. Another example for it, for as long as it runs:\n\n"+
+		"    go run ./examples/nodeagent -kubeconfig %s -node node-0 -http localhost:8080\n"+
+		"    curl localhost:8080/pods/%s\n\n", server.Config().Host, kubeconfig, address(0))
 
-	changing, cancel := context.WithTimeout(ctx, duration)
+	changing, cancel := context.WithCancel(ctx)
 	var churning sync.WaitGroup
-	churning.Go(func() { churn(changing, client.Resource(resource).Namespace("default")) })
+	churning.Go(func() { churn(changing, client.CoreV1().Pods("default")) })
 	defer churning.Wait()
 	defer cancel()
 
-	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(resource)), informer.Options[*unstructured.Unstructured]{
-		Name:      resource.Resource,
-		Transform: informer.StripManagedFields[*unstructured.Unstructured],
-	})
-	if err != nil {
-		return err
-	}
-	return show(ctx, inf, duration)
+	watching := exec.CommandContext(ctx, program, "-kubeconfig", kubeconfig, "-duration", duration.String())
+	watching.Stdout, watching.Stderr = os.Stdout, os.Stderr
+	// Without this, it would be killed, and could not show its table.
+	watching.Cancel = func() error { return watching.Process.Signal(os.Interrupt) }
+	watching.WaitDelay = time.Minute
+	return watching.Run()
 }
 
-// show runs inf for the duration with three watchers, the last of which joins halfway, and
-// compares them with the store.
-func show(ctx context.Context, inf *informer.CustomCacheInformer[*unstructured.Unstructured], duration time.Duration) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	go func() { stopped <- inf.Run(ctx) }()
-	defer func() {
-		cancel()
-		err = errors.Join(err, <-stopped)
-	}()
-	screen := demo.NewScreen(os.Stdout)
-	var views []*demo.View[*unstructured.Unstructured]
-	for _, w := range []struct {
-		name         string
-		pause, after time.Duration // after each event; before it joins
-	}{{"quick", 0, 0}, {"slow", 250 * time.Millisecond, 0}, {"late", 0, duration / 2}} {
-		sleep(ctx, w.after)
-		view := demo.NewView[*unstructured.Unstructured](w.name)
-		views = append(views, view)
-		_, err := inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
-			view.See(e)
-			screen.Line("%-5s  %-7s  %s, %s", w.name, e.Type, e.Key(), e.Origin)
-			sleep(ctx, w.pause)
-			return nil
-		}), informer.WatcherOptions{Name: w.name})
-		if err != nil {
-			return err
-		}
-	}
-	first, stopWaiting := context.WithTimeout(ctx, 30*time.Second)
-	defer stopWaiting()
-	if err := inf.WaitForSync(first); err != nil { // an empty store would be equal to an empty view
-		return err
-	}
-	sleep(ctx, duration-duration/2)
-	return demo.Compare(ctx, screen, inf, views...)
-}
+// address returns the address of the n-th Pod.
+func address(n int) string { return fmt.Sprintf("10.0.0.%d", n+1) }
 
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// churn creates, changes and deletes widgets until ctx ends.
-func churn(ctx context.Context, widgets dynamic.ResourceInterface) {
-	for n := 0; ctx.Err() == nil; n++ {
-		w := &unstructured.Unstructured{}
-		w.SetGroupVersionKind(widgetKind)
-		w.SetName(fmt.Sprintf("widget-%d", rand.IntN(6)))
-		_ = unstructured.SetNestedField(w.Object, int64(n), "spec", "size")
-		// Errors are expected: whether the widget exists is left to chance.
-		if rand.IntN(4) == 0 {
-			_ = widgets.Delete(ctx, w.GetName(), metav1.DeleteOptions{})
+// churn creates, changes and deletes Pods until ctx ends.
+func churn(ctx context.Context, pods typedcorev1.PodInterface) {
+	for change := 0; ctx.Err() == nil; change++ {
+		// Errors are expected: whether the Pod exists is left to chance. The first Pod stays.
+		if n := rand.IntN(6); n > 0 && rand.IntN(4) == 0 {
+			now := int64(0)
+			_ = pods.Delete(ctx, fmt.Sprintf("web-%d", n), metav1.DeleteOptions{GracePeriodSeconds: &now})
 		} else {
-			_, _ = widgets.Apply(ctx, w.GetName(), w, metav1.ApplyOptions{FieldManager: "demo", Force: true})
+			_ = apply(ctx, pods, n, change)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// apply changes the n-th Pod. If there is none, it creates it, and sets its status as a kubelet
+// does.
+func apply(ctx context.Context, pods typedcorev1.PodInterface, n, change int) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", n), Labels: map[string]string{"change": fmt.Sprint(change)}},
+		Spec:       corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", n%2)},
+	}
+	if _, err := pods.Update(ctx, pod, metav1.UpdateOptions{}); err == nil {
+		return nil
+	}
+	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	created.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: address(n)}}}
+	_, err = pods.UpdateStatus(ctx, created, metav1.UpdateOptions{})
+	return err
 }

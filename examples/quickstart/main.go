@@ -6,8 +6,8 @@
 //
 //	go run ./examples/quickstart -http localhost:8080 -duration 10m
 //
-// This file is the part that uses the informer. The rest, in cluster.go, is the fake cluster
-// and the HTTP server.
+// This file is the part that uses the informer. The fake cluster and the HTTP server are in
+// cluster.go, and the comparison is in view.go.
 package main
 
 import (
@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/demo"
 )
 
 func main() {
@@ -86,9 +85,9 @@ func follow(ctx context.Context, out io.Writer, group *informer.Group, client ty
 
 	// Two watchers that are there from the beginning. Each has a view, which remembers what the
 	// watcher was told.
-	screen := demo.NewScreen(out)
+	screen := newScreen(out)
 	fmt.Fprintf(screen, "Three watchers follow one informer for %v: a quick one, one that takes %v over each\nchange, and one that joins later. Nobody waits for the slow one.\n\n", duration, slowness)
-	quick, slow, late := demo.NewView[*corev1.Pod]("quick"), demo.NewView[*corev1.Pod]("slow"), demo.NewView[*corev1.Pod]("late")
+	quick, slow, late := newView("quick"), newView("slow"), newView("late")
 	hurry := make(chan struct{}) // closed when the slow watcher should not be slow any more
 	err = errors.Join(
 		watch(pods, screen, quick, func(context.Context) {}),
@@ -128,15 +127,15 @@ func follow(ctx context.Context, out io.Writer, group *informer.Group, client ty
 		return err
 	}
 	sleep(ctx, duration/2)
-	screen.Line("no more dawdling; everyone catches up")
+	screen.line("no more dawdling; everyone catches up")
 	close(hurry)
-	return demo.Compare(ctx, screen, pods, quick, slow, late)
+	return compare(ctx, screen, pods, quick, slow, late)
 }
 
-// watch adds a watcher, which shows each change on the screen and tells it to view. dawdle is
+// watch adds a watcher, which shows each change on the screen and in view v. dawdle is
 // called for each change.
-func watch(pods *informer.CustomCacheInformer[*corev1.Pod], screen *demo.Screen, view *demo.View[*corev1.Pod], dawdle func(context.Context)) error {
-	screen.Line("%-5s  joins", view.Name)
+func watch(pods *informer.CustomCacheInformer[*corev1.Pod], out *screen, v *view, dawdle func(context.Context)) error {
+	out.line("%-5s  joins", v.name)
 	// The informer calls the function for one event after the other, and never for two at once.
 	// An error would be logged, or tried again with WatcherOptions.Retry.
 	_, err := pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, e informer.Event[*corev1.Pod]) error {
@@ -144,21 +143,21 @@ func watch(pods *informer.CustomCacheInformer[*corev1.Pod], screen *demo.Screen,
 		// must not change the objects: all watchers and readers share them.
 		if e.Origin != informer.OriginInitial {
 			dawdle(ctx)
-			screen.Line("%-5s  %-7s  %s", view.Name, e.Type, e.Key())
+			out.line("%-5s  %-7s  %s", v.name, e.Type, e.Key())
 		}
-		view.See(e)
+		v.see(e)
 		return nil
 	}), informer.WatcherOptions{
-		Name: view.Name, // in logs, metrics and on the page
+		Name: v.name, // in logs, metrics and on the page
 		OnSynced: func(context.Context) {
-			screen.Line("%-5s  has seen the initial state: %d objects", view.Name, view.Len())
+			out.line("%-5s  has seen the initial state: %d objects", v.name, v.size())
 		},
 	})
 	return err
 }
 
 // read shows the ways to read. They ask the store and not the API server, and need no watcher.
-func read(pods informer.Reader[*corev1.Pod], screen *demo.Screen) error {
+func read(pods informer.Reader[*corev1.Pod], out *screen) error {
 	all, err := pods.List("", labels.Everything()) // "" is all namespaces
 	if err != nil || len(all) == 0 {
 		return err
@@ -171,7 +170,7 @@ func read(pods informer.Reader[*corev1.Pod], screen *demo.Screen) error {
 	if err != nil {
 		return err
 	}
-	screen.Line("a reader finds %d objects, such as %s/%s; %d of them are on %s", len(all), pod.Namespace, pod.Name, len(same), pod.Spec.NodeName)
+	out.line("a reader finds %d objects, such as %s/%s; %d of them are on %s", len(all), pod.Namespace, pod.Name, len(same), pod.Spec.NodeName)
 	return nil
 }
 

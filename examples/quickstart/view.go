@@ -1,6 +1,4 @@
-// Package demo holds the code that the quickstart and the end-to-end demo share: a screen, and
-// a comparison of the views of watchers with the store.
-package demo
+package main
 
 import (
 	"context"
@@ -10,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
@@ -18,10 +17,10 @@ import (
 // settle is how long the watchers may take at the end to catch up.
 const settle = 30 * time.Second
 
-// Compare waits until each view equals the state that the reader shows, and writes a table of
+// compare waits until each view equals the state that the reader shows, and writes a table of
 // the results to out. It returns an error if a view still differs after half a minute, or when
 // ctx ends.
-func Compare[T informer.Object](ctx context.Context, out io.Writer, state informer.Reader[T], views ...*View[T]) error {
+func compare(ctx context.Context, out io.Writer, state informer.Reader[*corev1.Pod], views ...*view) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()
 	var table tabwriter.Writer
@@ -32,14 +31,14 @@ func Compare[T informer.Object](ctx context.Context, out io.Writer, state inform
 		verdict := "equal"
 		if !v.equals(ctx, state) {
 			verdict = "DIFFERENT"
-			differ = fmt.Errorf("watcher %s does not see what the store holds", v.Name)
+			differ = fmt.Errorf("watcher %s does not see what the store holds", v.name)
 		}
 		stored := 0
 		for range state.All() {
 			stored++
 		}
 		v.mu.Lock()
-		fmt.Fprintf(&table, "%s\t%d\t%d\t%d\t%d objects\t%d objects\t%s\n", v.Name,
+		fmt.Fprintf(&table, "%s\t%d\t%d\t%d\t%d objects\t%d objects\t%s\n", v.name,
 			v.counts[informer.EventAdded], v.counts[informer.EventUpdated], v.counts[informer.EventDeleted], len(v.objects), stored, verdict)
 		v.mu.Unlock()
 	}
@@ -50,26 +49,26 @@ func Compare[T informer.Object](ctx context.Context, out io.Writer, state inform
 	return differ
 }
 
-// View is the state of the world as one watcher knows it from its events. Its methods may be
+// view is the state of the world as one watcher knows it from its events. Its methods may be
 // called from any goroutine.
-type View[T informer.Object] struct {
-	Name string // of the watcher
+type view struct {
+	name string // of the watcher
 
 	mu      sync.Mutex // protects the fields below
-	objects map[types.NamespacedName]T
+	objects map[types.NamespacedName]*corev1.Pod
 	counts  map[informer.EventType]int
 	moved   chan struct{} // closed and replaced at each event
 }
 
-// NewView returns the empty view of the watcher of that name.
-func NewView[T informer.Object](name string) *View[T] {
-	return &View[T]{
-		Name: name, objects: map[types.NamespacedName]T{}, counts: map[informer.EventType]int{}, moved: make(chan struct{}),
+// newView returns the empty view of the watcher of that name.
+func newView(name string) *view {
+	return &view{
+		name: name, objects: map[types.NamespacedName]*corev1.Pod{}, counts: map[informer.EventType]int{}, moved: make(chan struct{}),
 	}
 }
 
-// See changes the view as e says.
-func (v *View[T]) See(e informer.Event[T]) {
+// see changes the view as e says.
+func (v *view) see(e informer.Event[*corev1.Pod]) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.counts[e.Type]++
@@ -82,15 +81,15 @@ func (v *View[T]) See(e informer.Event[T]) {
 	v.moved = make(chan struct{})
 }
 
-// Len returns the number of objects in the view.
-func (v *View[T]) Len() int {
+// size returns the number of objects in the view.
+func (v *view) size() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.objects)
 }
 
 // equals waits until the view equals the state. It returns false if ctx ends first.
-func (v *View[T]) equals(ctx context.Context, state informer.Reader[T]) bool {
+func (v *view) equals(ctx context.Context, state informer.Reader[*corev1.Pod]) bool {
 	for {
 		v.mu.Lock()
 		n, same := 0, true
@@ -112,27 +111,27 @@ func (v *View[T]) equals(ctx context.Context, state informer.Reader[T]) bool {
 	}
 }
 
-// Screen writes whole lines from many goroutines.
-type Screen struct {
+// screen writes whole lines from many goroutines.
+type screen struct {
 	begin time.Time
 
 	mu  sync.Mutex // protects out
 	out io.Writer
 }
 
-// NewScreen returns a screen that writes to out.
-func NewScreen(out io.Writer) *Screen {
-	return &Screen{begin: time.Now(), out: out}
+// newScreen returns a screen that writes to out.
+func newScreen(out io.Writer) *screen {
+	return &screen{begin: time.Now(), out: out}
 }
 
 // Write writes p to the screen in one piece.
-func (s *Screen) Write(p []byte) (int, error) {
+func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.Write(p)
 }
 
-// Line writes a line, after the time since the beginning.
-func (s *Screen) Line(format string, args ...any) {
+// line writes a line, after the time since the beginning.
+func (s *screen) line(format string, args ...any) {
 	fmt.Fprintf(s, "%6.2fs  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -14,16 +14,14 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestMain(m *testing.M) { informertest.Main(m) }
-
 func TestOnlyAViewThatHasAllObjectsOfTheStoreIsEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 		inf, _ := informertest.Start(t, pod)
-		complete, empty, old := NewView[*corev1.Pod]("complete"), NewView[*corev1.Pod]("empty"), NewView[*corev1.Pod]("old")
-		old.See(informer.Event[*corev1.Pod]{Type: informer.EventAdded, New: pod.DeepCopy()})
+		complete, empty, old := newView("complete"), newView("empty"), newView("old")
+		old.see(informer.Event[*corev1.Pod]{Type: informer.EventAdded, New: pod.DeepCopy()})
 		reg, err := inf.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
-			complete.See(e)
+			complete.see(e)
 			return nil
 		}), informer.WatcherOptions{})
 		if err != nil {
@@ -31,13 +29,13 @@ func TestOnlyAViewThatHasAllObjectsOfTheStoreIsEqual(t *testing.T) {
 		}
 		<-reg.Synced()
 		var out bytes.Buffer
-		if err := Compare(t.Context(), &out, inf, complete); err != nil || complete.Len() != 1 {
+		if err := compare(t.Context(), &out, inf, complete); err != nil || complete.size() != 1 {
 			t.Errorf("%v:\n%s", err, out.String())
 		}
-		for _, view := range []*View[*corev1.Pod]{empty, old} {
+		for _, view := range []*view{empty, old} {
 			out.Reset()
-			if err := Compare(t.Context(), &out, inf, view, complete); err == nil || strings.Count(out.String(), "DIFFERENT") != 1 {
-				t.Errorf("%s: %v:\n%s", view.Name, err, out.String())
+			if err := compare(t.Context(), &out, inf, view, complete); err == nil || strings.Count(out.String(), "DIFFERENT") != 1 {
+				t.Errorf("%s: %v:\n%s", view.name, err, out.String())
 			}
 		}
 	})
