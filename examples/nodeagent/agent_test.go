@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,10 +124,7 @@ func TestPodsOfOtherNodesAreNotThere(t *testing.T) {
 func TestLookupsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t.Context(), t, nil, pod("stays", "10.0.0.1"), pod("goes", "10.0.0.2"))
-		for _, verb := range []informertest.Verb{informertest.VerbList, informertest.VerbWatch} {
-			w.source.Fail(verb, syscall.ECONNREFUSED, -1)
-		}
-		w.source.Disconnect()
+		w.source.Down()
 		time.Sleep(time.Hour)
 		w.remove("goes")
 		w.source.Apply(pod("comes", "10.0.0.3"))
@@ -138,7 +134,7 @@ func TestLookupsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 		w.wants("/readyz", http.StatusOK)
 		w.wants("/livez", http.StatusOK)
 
-		w.source.Heal()
+		w.source.Up()
 		time.Sleep(2 * time.Minute) // longer than the longest pause between two attempts
 		w.finds("10.0.0.1", "stays")
 		w.wants("/pods/10.0.0.2", http.StatusNotFound)
