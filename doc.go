@@ -192,6 +192,14 @@
 // to have been changed. This is a feature of client-go for tests: it needs the memory of all
 // objects a second time.
 //
+// # Metrics and traces
+//
+// An [Observer] is called for everything that happens: [ListInfo] and [WatchInfo] are about the
+// source, [StoreInfo] and [ApplyInfo] about the store, [HandledInfo], [MergedInfo], [LaggingInfo]
+// and [UndeliveredInfo] about watchers, and [ReconciledInfo] about controllers. Only a program that
+// makes metrics of its own needs these types: the modules metrics/prometheus and
+// tracing/opentelemetry have observers.
+//
 // # Logging
 //
 // The informer logs with the logger of Run's ctx, as klog.FromContext finds it. It logs changes

@@ -109,6 +109,32 @@ func (i informerView) Hidden() int { return max(0, len(i.Watchers)-maxWatchers) 
 // SourceError returns the text of the source's error, "" if there is none.
 func (i informerView) SourceError() string { return errorText(i.Health.SourceError) }
 
+// maxNamespaces is how many namespaces the page names that cannot be read.
+const maxNamespaces = 5
+
+// Namespaces says how many namespaces an informer over several of them has, and which cannot be
+// read. It is "" for another informer.
+func (i informerView) Namespaces() string {
+	all := len(i.Health.Namespaces)
+	if all == 0 {
+		return ""
+	}
+	var unread []string
+	for _, n := range i.Health.Namespaces {
+		if !n.Synced || n.SourceError != nil {
+			unread = append(unread, n.Namespace)
+		}
+	}
+	text := fmt.Sprint(all)
+	if len(unread) > 0 {
+		text += fmt.Sprintf(", of which %d cannot be read: %s", len(unread), strings.Join(unread[:min(len(unread), maxNamespaces)], ", "))
+	}
+	if len(unread) > maxNamespaces {
+		text += ", …"
+	}
+	return text
+}
+
 // StoreError returns the text of the store's error, "" if there is none.
 func (i informerView) StoreError() string { return errorText(i.Health.StoreError) }
 

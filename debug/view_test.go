@@ -36,6 +36,26 @@ func debugOf(t *testing.T, health informer.Health) http.Handler {
 	return debug.Handler(group.Health)
 }
 
+func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
+	page := func(namespaces ...informer.NamespaceHealth) string {
+		return get(debugOf(t, informer.Health{Name: "maps", Namespaces: namespaces}), "/").Body.String()
+	}
+	well := informer.NamespaceHealth{Namespace: "well", Synced: true}
+	failing := informer.NamespaceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden")}
+	if got := page(); strings.Contains(got, "Namespaces") {
+		t.Error("an informer without namespaces has a line about them")
+	}
+	if got := page(well); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>1</bdi></dd>") {
+		t.Error(got)
+	}
+	if got := page(well, failing, informer.NamespaceHealth{Namespace: "late"}); !strings.Contains(got, "<bdi>3, of which 2 cannot be read: failing, late</bdi>") {
+		t.Error(got)
+	}
+	if got := page(failing, failing, failing, failing, failing, failing); !strings.Contains(got, "6 cannot be read: failing, failing, failing, failing, failing, …") {
+		t.Error(got)
+	}
+}
+
 func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
