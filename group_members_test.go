@@ -167,7 +167,7 @@ func TestAGroupRefusesAFieldThatIsChangedAfterTheFirstMember(t *testing.T) {
 				})
 				for what, err := range map[string]error{
 					"Add":                    g.Add(&stub{name: "third"}),
-					"GetOrAdd":                 shared,
+					"GetOrAdd":               shared,
 					"Run":                    g.Run(within(t, time.Minute)),
 					"WaitForSync":            g.WaitForSync(within(t, time.Minute)),
 					"an earlier WaitForSync": <-waiting,

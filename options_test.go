@@ -370,16 +370,22 @@ func TestEveryRequestIsTweaked(t *testing.T) {
 	})
 }
 
-type clientFuncs struct {
-	list  func(metav1.ListOptions) (*corev1.ConfigMapList, error)
-	watch func(metav1.ListOptions) (watch.Interface, error)
+// A client's nil list in an interface would not be nil.
+func TestListWatchReturnsNoListWithAnError(t *testing.T) {
+	lw := informer.ListWatch(failingClient{})
+	if list, err := lw.List(metav1.ListOptions{}); list != nil || err == nil {
+		t.Errorf("a failing LIST returns %v, %v", list, err)
+	}
 }
 
-func (c clientFuncs) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	return c.list(o)
+type failingClient struct{}
+
+func (failingClient) List(context.Context, metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	return nil, errors.New("no list")
 }
-func (c clientFuncs) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return c.watch(o)
+
+func (failingClient) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errors.New("no watch")
 }
 
 func count(src *source, verb informertest.Verb) int {

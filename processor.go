@@ -129,9 +129,6 @@ func (p *informerProcessor[T]) distribute(records []record[T]) {
 // joins after the marker does not wait for it.
 func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.End()) }
 
-// hasSynced reports whether the next record comes after the synced marker.
-func (p *informerProcessor[T]) hasSynced() bool { return p.syncedAt.Load() >= 0 }
-
 // add registers a listener that begins at the end of the log.
 func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*informerProcessorListener[T], error) {
 	p.mu.Lock()

@@ -28,7 +28,7 @@ type gadget struct {
 
 func (g *gadget) DeepCopyObject() runtime.Object {
 	c := *g
-	c.ObjectMeta = *g.ObjectMeta.DeepCopy()
+	g.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	return &c
 }
 

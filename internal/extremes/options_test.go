@@ -194,14 +194,3 @@ func (p *patient) WatchWithContext(ctx context.Context, opts metav1.ListOptions)
 	p.count(ctx)
 	return p.source.WatchWithContext(ctx, opts)
 }
-
-// client makes a client for ListWatch of a source.
-type client struct{ src *source }
-
-func (c client) List(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	return c.src.ListWithContext(ctx, opts)
-}
-
-func (c client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return c.src.WatchWithContext(ctx, opts)
-}
