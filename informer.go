@@ -439,7 +439,19 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
-	reason := i.sourceHealth().SourceError
+	return i.syncErrorIn("", err, late)
+}
+
+// syncErrorIn returns the error of a caller that waits for one namespace, or for all if namespace
+// is "". A failure in another namespace does not stand in its way.
+func (i *CustomCacheInformer[T]) syncErrorIn(namespace string, err error, late []string) *SyncError {
+	h := i.sourceHealth()
+	reason := h.SourceError
+	for _, n := range h.Namespaces {
+		if n.Namespace == namespace {
+			reason = n.SourceError
+		}
+	}
 	if failing := i.applier.access.trouble(); failing != nil {
 		reason = failing
 	}

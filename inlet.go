@@ -181,11 +181,21 @@ func (in *inlet[T]) watchOnly() bool {
 	return !slices.ContainsFunc(in.scopes, func(s *scope) bool { return !s.watchOnly })
 }
 
+// behind names the namespaces that have not reached a version.
+func (in *inlet[T]) behind(version string) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.names(func(s *scope) bool { ok, err := reached(s.rv, version); return !ok && err == nil })
+}
+
 // late names the namespaces whose first list is not applied.
-func (in *inlet[T]) late() string {
+func (in *inlet[T]) late() string { return in.names((*scope).isLate) }
+
+// names returns " of " and the namespaces that are so, and "" if none is.
+func (in *inlet[T]) names(are func(*scope) bool) string {
 	var names []string
 	for _, s := range in.scopes {
-		if s.namespace != "" && s.isLate() {
+		if s.namespace != "" && are(s) {
 			names = append(names, s.namespace)
 		}
 	}

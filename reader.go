@@ -93,7 +93,8 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 
 // WaitFor blocks until cond returns true for the object of that key. It calls cond for the
 // object that the store has now, and for every state that a later change brings. For a
-// deleted or missing object cond gets the zero T and false. WaitFor returns a *SyncError if
+// deleted or missing object cond gets the zero T and false. An object also counts as missing while it is not in the
+// store yet, so wait for the sync before you wait for the end of an object. WaitFor returns a *SyncError if
 // ctx or the informer ends first, and a *StoreError if the store cannot be read. It may be
 // called before Run, but not in a watcher's callback. cond is called from the caller's
 // goroutine and must not change obj.
@@ -114,7 +115,7 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 		if s, ok := at.Next(maxChunk); ok {
 			for _, r := range s.Records {
 				if err := i.ended(ctx); err != nil {
-					return i.syncError(err, []string{key.String()})
+					return i.syncErrorIn(key.Namespace, err, []string{key.String()})
 				}
 				if r.kind == recordEvent && r.key == name && cond(r.event.New, r.event.Type != EventDeleted) {
 					return nil
@@ -128,9 +129,9 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 		select {
 		case <-at.Wake():
 		case <-i.stopped:
-			return i.syncError(ErrStopped, []string{key.String()})
+			return i.syncErrorIn(key.Namespace, ErrStopped, []string{key.String()})
 		case <-ctx.Done():
-			return i.syncError(ctx.Err(), []string{key.String()})
+			return i.syncErrorIn(key.Namespace, ctx.Err(), []string{key.String()})
 		}
 	}
 }
@@ -181,7 +182,10 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 			return nil
 		}
 		if err := i.wait(ctx, moved, nil); err != nil {
-			return i.syncError(err, []string{"resourceVersion " + rv})
+			if only != nil {
+				return i.syncErrorIn(only.namespace, err, []string{"resourceVersion " + rv})
+			}
+			return i.syncError(err, []string{"resourceVersion " + rv + i.inlet.behind(rv)})
 		}
 	}
 }

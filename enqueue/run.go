@@ -32,7 +32,9 @@ type Options struct {
 	Workers int
 
 	// MaxAttempts is how often in a row reconcile may fail for a key before the key is given
-	// up. Then it is reconciled again when an event puts it into the queue, or after the next
+	// up. The pauses begin at 5 ms and double: 5 attempts are over after 75 ms, 10 after
+	// 2.6 s, 15 after 82 s. So a small number gives up in a short outage of the API server.
+	// Then the key is reconciled again when an event puts it into the queue, or after the next
 	// start. Meanwhile it stays in Health as failing. A delete that led to the key is not
 	// handled, so a Durable keeps its tombstone. Defaults to 0: a key is never given up.
 	MaxAttempts int

@@ -28,11 +28,15 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 	return inf, src
 }
 
-// Run runs an informer that the test has made, with its watchers, and waits until all of them
-// have synced. It returns a function that stops the informer and waits for it, for tests of
-// the time after the stop; the end of the test calls that function too. Run fails the test if
-// they do not sync within two minutes, which takes no time in a synctest bubble.
-func Run[T informer.Object](t testing.TB, inf *informer.CustomCacheInformer[T]) (stop func()) {
+// Run runs an informer that the test has made, or an *informer.Group with all of its members, and
+// waits until all of it has synced, watchers included. It returns a function that stops it and
+// waits for the end, for tests of the time after the stop; the end of the test calls that function
+// too. Run fails the test if the sync takes more than two minutes, which take no time in a synctest
+// bubble.
+func Run(t testing.TB, inf interface {
+	Run(ctx context.Context) error
+	WaitForSync(ctx context.Context) error
+}) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -136,6 +136,24 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 			}
 		}
 
+		// Nothing that is forbidden stands in the way of a caller that waits for another namespace.
+		err = inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "a", "9999")
+		if !errors.As(err, &late) || late.Reason != nil {
+			t.Errorf("waiting for a: %v", err)
+		}
+		err = inf.WaitFor(testkit.Within(t, time.Second), keyOf("a", "none"), func(_ configMap, there bool) bool { return there })
+		if !errors.As(err, &late) || late.Reason != nil {
+			t.Errorf("waiting for an object of a: %v", err)
+		}
+		err = inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "b", "9999")
+		if !errors.As(err, &late) || late.Reason == nil {
+			t.Errorf("waiting for b: %v", err)
+		}
+		err = inf.WaitForResourceVersion(testkit.Within(t, time.Second), "1001")
+		if err == nil || !strings.Contains(err.Error(), "resourceVersion 1001 of b; failing now: list maps in namespace b") {
+			t.Errorf("waiting for all: %v", err)
+		}
+
 		s.client("b").refuse(nil)
 		time.Sleep(time.Minute)
 		s.check(t, inf, r, "a", "b", "c")
@@ -292,6 +310,27 @@ func TestAClientOfAnotherNamespaceIsAnError(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("reported %s, want %q in it", got, want)
 			}
+		}
+	})
+}
+
+// A group of such an informer syncs as one with a single source does.
+func TestAGroupWaitsForAllNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		inf, r := s.informer(t, options{}, "a", "b")
+		var group informer.Group
+		if err := group.Add(inf); err != nil {
+			t.Fatal(err)
+		}
+		stop := informertest.Run(t, &group)
+		s.check(t, inf, r, "a", "b")
+		if err := group.Ready(); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if !inf.Health().Stopped {
+			t.Error("the informer has not stopped")
 		}
 	})
 }
