@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,8 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -33,8 +35,8 @@ var killedOwner = schema.GroupKind{Group: "kill.example.com", Kind: "Owner"}
 
 // control runs two controllers over inf. Calls for some keys fail, unless k.Calm. It appends lines
 // to the record: "+ UID" for an object that a watcher was told of, "m UID" for one that the function
-// of Watches was called for, and for each call that has succeeded "= controller key" with the UIDs of
-// the objects with that key which it has seen. If k.Calm, it prints "done" when the controllers have
+// of Watches was called for, and for each call that has succeeded "= controller key" with the
+// version that the store had when it began. If k.Calm, it prints "done" when the controllers have
 // nothing to do, and the store has no tombstone.
 func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomCacheInformer[object]) error {
 	say := func(format string, args ...any) {
@@ -42,17 +44,12 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 			log.Fatal(err)
 		}
 	}
-	say("process %d", os.Getpid())
 	seed := maphash.MakeSeed()
 	reconcile := func(controller string) func(context.Context, types.NamespacedName) (time.Duration, error) {
 		return func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
-			line := fmt.Sprintf("= %s %s", controller, key.Name)
-			objs, err := inf.ByIndex(controller, key.Name)
-			if err != nil {
+			line := fmt.Sprintf("= %s %s %s", controller, key.Name, inf.ResourceVersion())
+			if _, err := inf.ByIndex(controller, key.Name); err != nil {
 				return 0, err
-			}
-			for _, obj := range objs {
-				line += " " + string(obj.GetUID())
 			}
 			if !k.Calm && maphash.Comparable(seed, key)%10 < 3 {
 				return 0, errReconcile // it fails until the process is killed
@@ -151,8 +148,40 @@ func keysOf(controller string, obj object) (names []string) {
 // keyedLoad is a load of objects with owners and labels. It keeps the objects that it has deleted.
 type keyedLoad struct {
 	load
-	made    atomic.Int64 // counts the objects
-	deleted map[types.UID]object
+	made      atomic.Int64 // counts the objects
+	deleted   map[types.UID]object
+	deletedAt func() map[types.UID]int // waits for all deletes, and returns their versions
+}
+
+// follow begins to note the versions of deletes, which only a watch tells.
+func (l *keyedLoad) follow() {
+	list, err := l.writers[0].List(l.t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	watch, err := toolswatch.NewRetryWatcherWithContext(l.t.Context(), list.GetResourceVersion(), cache.ToListerWatcherWithContext(informer.ListWatch(l.writers[0])))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { watch.Stop(); <-watch.Done() })
+	gone, last := map[types.UID]int{}, make(chan struct{})
+	go func() {
+		defer close(last)
+		for e := range watch.ResultChan() {
+			obj, ok := e.Object.(object)
+			if !ok || obj.GetName() == lastName {
+				return
+			}
+			if e.Type == apiwatch.Deleted {
+				gone[obj.GetUID()] = versionOf(l.t, obj.GetResourceVersion())
+			}
+		}
+	}()
+	l.deletedAt = func() map[types.UID]int {
+		l.create(l.writers[0], lastName, 0)
+		<-last
+		return gone
+	}
 }
 
 func (l *keyedLoad) start() {
@@ -208,6 +237,7 @@ func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
 		Path: filepath.Join(dir, "widgets.db"), Before: filepath.Join(dir, "before"), Record: filepath.Join(dir, "record"),
 	}
 	l := &keyedLoad{load: load{world: w}, deleted: map[types.UID]object{}}
+	l.follow()
 	l.start()
 	defer l.stop()
 	random := rand.New(rand.NewPCG(1, 5))
@@ -238,21 +268,8 @@ func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
 	t.Logf("%d kills in %v", *kills, time.Since(begun).Round(time.Second))
 }
 
-// linesWith returns the numbered lines of text that have one of parts, at most the last 20.
-func linesWith(text string, parts ...string) string {
-	var found []string
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(line, part) }) {
-			found = append(found, fmt.Sprintf("%9d %s", n, line))
-		}
-	}
-	return strings.Join(found[max(0, len(found)-20):], "")
-}
-
-// checkCalls fails the test if, after an object was deleted, no call has succeeded for one of its
-// keys. Such a call has not seen the object, and comes after all that have.
+// checkCalls fails the test if no call for one of the keys of a deleted object has succeeded over
+// a store that had the delete. A call may be for another reason: it has seen that the object is gone.
 func (l *keyedLoad) checkCalls(path string) {
 	l.t.Helper()
 	text, err := os.ReadFile(path)
@@ -260,39 +277,34 @@ func (l *keyedLoad) checkCalls(path string) {
 		l.t.Fatal(err)
 	}
 	type key struct{ controller, name string }
-	told, mapped := map[types.UID]int{}, map[types.UID]int{} // the last line
-	last := map[key]int{}                                    // the line of the last call
-	saw := map[key]map[types.UID]bool{}                      // what the last call has seen
-	n, calls := 0, 0
+	told, mapped := map[types.UID]bool{}, map[types.UID]bool{}
+	newest := map[key]int{} // the highest version that the store had at the beginning of a call
+	calls := 0
 	for line := range strings.Lines(string(text)) {
-		n++
 		words := strings.Fields(line)
 		switch words[0] {
 		case "+":
-			told[types.UID(words[1])] = n
+			told[types.UID(words[1])] = true
 		case "m":
-			mapped[types.UID(words[1])] = n
+			mapped[types.UID(words[1])] = true
 		case "=":
 			calls++
 			of := key{words[1], words[2]}
-			last[of], saw[of] = n, map[types.UID]bool{}
-			for _, uid := range words[3:] {
-				saw[of][types.UID(uid)] = true
-			}
+			newest[of] = max(newest[of], versionOf(l.t, words[3]))
 		}
 	}
+	gone := l.deletedAt()
 	checked, missed := 0, 0
 	for uid, obj := range l.deleted {
-		for controller, since := range map[string]int{"objects": told[uid], "labels": mapped[uid]} {
-			if since == 0 { // it was never told
-				continue
-			}
+		for controller, known := range map[string]bool{"objects": told[uid], "labels": mapped[uid]} {
 			for _, name := range keysOf(controller, obj) {
+				if !known {
+					continue
+				}
 				checked++
-				if of := (key{controller, name}); last[of] < since || saw[of][uid] {
+				if of := (key{controller, name}); gone[uid] == 0 || newest[of] < gone[uid] {
 					if missed++; missed <= 3 {
-						l.t.Logf("%s, %s of %s: told at line %d, last call at line %d of %d, which has seen %v\n%s",
-							controller, name, uid, since, last[of], n, saw[of], linesWith(string(text), string(uid), " "+name+" ", " "+name+"\n"))
+						l.t.Logf("%s, %s of %s: deleted at version %d, last call at version %d", controller, name, uid, gone[uid], newest[of])
 					}
 				}
 			}
@@ -305,4 +317,13 @@ func (l *keyedLoad) checkCalls(path string) {
 	if checked < len(l.deleted) {
 		l.t.Error("too few of the objects were seen")
 	}
+}
+
+func versionOf(t *testing.T, text string) int {
+	t.Helper()
+	version, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
 }
