@@ -315,12 +315,14 @@ func (in *inlet[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 	return in.lowest(), in.moved
 }
 
-// lowest returns the lowest version of all scopes, and one that cannot be compared if there
-// is one. The caller holds mu.
+// lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, and
+// otherwise one that cannot be compared if there is one. The caller holds mu.
 func (in *inlet[T]) lowest() string {
 	version := in.scopes[0].rv
 	for _, s := range in.scopes[1:] {
-		if order, err := resourceversion.CompareResourceVersion(s.rv, version); err != nil && version != "" || order < 0 {
+		order, err := resourceversion.CompareResourceVersion(s.rv, version)
+		_, odd := resourceversion.CompareResourceVersion(version, version)
+		if s.rv == "" || order < 0 || err != nil && odd == nil {
 			version = s.rv
 		}
 	}
