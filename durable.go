@@ -39,6 +39,7 @@ type durableStore[T Object] struct {
 
 	scopes   []*scope
 	places   map[*scope]*place // also of the scope of no source
+	before   map[*scope]place  // the places before the batch
 	bookmark string            // the bookmark that the store has now
 	foreign  bool              // the store may hold objects of namespaces that the informer does not read
 	deleted  []tombstone.ID    // tombstones of committed deletes that are not in the log yet
@@ -48,7 +49,7 @@ type durableStore[T Object] struct {
 func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, own *scope, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
 	return &durableStore[T]{
 		access: a, durable: durable, scopes: scopes, places: map[*scope]*place{own: {}},
-		tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
+		before: map[*scope]place{}, tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
 	}
 }
 
@@ -116,10 +117,11 @@ func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration
 }
 
 func (d *durableStore[T]) pass(it *item[T]) {
+	p := d.places[it.scope]
 	if it.kind == itemCleaned {
-		d.foreign = false
+		d.foreign = p.spoiled // the next start tries again what the store has refused to delete
 	}
-	d.places[it.scope].pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	p.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
 }
 
 // commit gives the batch to the store, with retry. Once it has returned stopped, it never
@@ -151,6 +153,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	})
 	switch {
 	case mustSplit:
+		d.rewind()
 		return split
 	case errors.Is(err, ErrPermanent):
 		d.refused.Add(int64(len(d.batch)))
@@ -175,11 +178,22 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	return written
 }
 
-// clear empties the batch.
+// clear begins an empty batch.
 func (d *durableStore[T]) clear() {
+	for s, p := range d.places {
+		d.before[s] = *p
+	}
 	clear(d.batch)
 	d.batch = d.batch[:0]
 	clear(d.next)
+}
+
+// rewind returns to the places before the batch. The batch is applied again in halves, and one half
+// may have no item of some source: its bookmark must not say that the store has the other half.
+func (d *durableStore[T]) rewind() {
+	for s, p := range d.places {
+		*p = d.before[s]
+	}
 }
 
 // transactions returns the batch in the form that Apply takes, and the tombstones that it
@@ -322,6 +336,7 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 			known--
 		}
 		d.places[s] = &place{version: version, exact: version != "", doubtful: version == ""}
+		d.before[s] = *d.places[s]
 	}
 	return foreign || known > 0
 }
