@@ -223,7 +223,7 @@ func (a *applier[T]) deleteForeign(ctx context.Context) bool {
 
 // deleteUnless deletes every known object except those that stay.
 func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, stays func(key string) bool) bool {
-	for key := range a.storage.keys(ctx) {
+	for key := range a.storage.keys(ctx, of.prefix()) {
 		if !stays(key) && !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, scope: of}) {
 			return false
 		}

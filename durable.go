@@ -223,16 +223,21 @@ func (d *durableStore[T]) told(position int64, _ string) {
 	d.deleted = d.deleted[:0]
 }
 
-// keys reads the store page by page, with retry.
-func (d *durableStore[T]) keys(ctx context.Context) iter.Seq[string] {
+// keys reads the store page by page, with retry. Keys that begin alike follow each other, so it
+// reads only the part of the store with those of the prefix.
+func (d *durableStore[T]) keys(ctx context.Context, prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for after, more := "", true; more; {
+		for after, more := prefix, true; more; {
 			objs, last, ok := d.page(ctx, after)
 			if !ok {
 				return
 			}
 			for _, stored := range objs {
-				if m, err := object.Meta(stored); err == nil && !yield(object.Key(m)) {
+				m, err := object.Meta(stored)
+				if err != nil {
+					continue
+				}
+				if key := object.Key(m); !strings.HasPrefix(key, prefix) || !yield(key) {
 					return
 				}
 			}
@@ -326,7 +331,7 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 		if !strings.HasPrefix(d.bookmark, "{") {
 			versions[""] = d.bookmark
 		}
-	} else if json.Unmarshal([]byte(d.bookmark), &versions) != nil {
+	} else if json.Unmarshal([]byte(d.bookmark), &versions) != nil || len(versions) == 0 { // null is JSON, too
 		versions, foreign = nil, true
 	}
 	known := len(versions)

@@ -103,7 +103,15 @@ func (s *scope) isLate() bool { return !s.listed.Load() }
 
 // covers reports whether the object of that key belongs to the scope.
 func (s *scope) covers(key string) bool {
-	return s.namespace == "" || strings.HasPrefix(key, s.namespace+"/")
+	return strings.HasPrefix(key, s.prefix())
+}
+
+// prefix returns how the keys of the scope's objects begin.
+func (s *scope) prefix() string {
+	if s.namespace == "" {
+		return ""
+	}
+	return s.namespace + "/"
 }
 
 // inlet is in front of the queue. It makes the sources wait while the store is behind, and knows

@@ -152,7 +152,7 @@ func (p *plainStore[T]) told(_ int64, version string) {
 	p.call.End()
 }
 
-func (p *plainStore[T]) keys(context.Context) iter.Seq[string] {
+func (p *plainStore[T]) keys(context.Context, string) iter.Seq[string] {
 	if p.known != nil {
 		return maps.Keys(p.known)
 	}

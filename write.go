@@ -39,9 +39,9 @@ type storage[T Object] interface {
 	// told notes that the log has the committed changes up to a position. If version is
 	// not empty, the store has every change up to that version of the source.
 	told(position int64, version string)
-	// keys yields the keys of all objects that are known to exist, and ends early if ctx
-	// does.
-	keys(ctx context.Context) iter.Seq[string]
+	// keys yields the keys of the objects that are known to exist: all that begin with the prefix,
+	// and perhaps others. It ends early if ctx does.
+	keys(ctx context.Context, prefix string) iter.Seq[string]
 	// forget removes the tombstones that no watcher needs any more.
 	forget(ctx context.Context)
 	// close ends the work on the store. It is called when all watchers have stopped.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
@@ -179,6 +181,62 @@ func TestForeignObjectsOfAPlainStoreAreRemoved(t *testing.T) {
 		s.check(t, inf, r, "a")
 		if got := fmt.Sprint(deletes(r)); got != "[a/old b/old]" {
 			t.Errorf("deletes: %s", got)
+		}
+	})
+}
+
+// A bookmark that names no namespace says nothing about the store.
+func TestABookmarkWithoutNamespacesIsNone(t *testing.T) {
+	for _, bookmark := range []string{"", "null", "{}", "[]", "5", "{"} {
+		t.Run(bookmark, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, store := newServer(object("a", "x", "1")), informertest.NewDurable()
+				foreign := []cache.Transaction{{Object: object("b", "old", "1"), Type: cache.TransactionTypeAdd}}
+				if err := store.Apply(t.Context(), foreign, bookmark); err != nil {
+					t.Fatal(err)
+				}
+				if r, _ := s.run(t, store, "a"); fmt.Sprint(deletes(r)) != "[b/old]" {
+					t.Errorf("deletes: %v", deletes(r))
+				}
+			})
+		})
+	}
+}
+
+// Each namespace lists again after an outage. To find the deletes, the informer reads the objects
+// of that namespace, and not the whole store.
+func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objs []configMap
+		var namespaces []string
+		for n := range 20 {
+			namespaces = append(namespaces, fmt.Sprint("n", n))
+			for m := range 100 {
+				objs = append(objs, object(namespaces[n], fmt.Sprint("x", m), "1"))
+			}
+		}
+		s, store := newServer(objs...), informertest.NewDurable()
+		s.run(t, store, namespaces...)
+		for _, namespace := range namespaces {
+			if _, err := s.Delete(keyOf(namespace, "x7")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Compact()
+		store = store.Reopen()
+		s.gates = map[string]*gate{}
+		inf, r := s.informer(t, options{Store: store}, namespaces...)
+		stop := testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, namespaces...)
+		stop()
+		if got := len(deletes(r)); got != len(namespaces) {
+			t.Errorf("%d deletes were told, want %d", got, len(namespaces))
+		}
+		// A relist reads one page for its namespace. The load at the start and the join of the
+		// watcher read the five pages of the store, the check reads it again.
+		if got := store.Calls("scan"); got > 2*len(namespaces) {
+			t.Errorf("the store was scanned %d times", got)
 		}
 	})
 }
