@@ -294,7 +294,11 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 			return false
 		}
 	}
-	version := a.release()
+	a.release()
+	version := ""
+	if a.bookmark || a.justSynced {
+		version, _ = a.inlet.resourceVersion(nil)
+	}
 	if a.justSynced {
 		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.inlet.watchOnly())
 		close(a.synced)
@@ -325,13 +329,11 @@ func (a *applier[T]) distribute(version string) {
 	a.storage.told(a.processor.log.End(), version)
 }
 
-// release reports the finished items to the inlet, which makes room for others. It returns the
-// resourceVersion that is reached.
-func (a *applier[T]) release() string {
-	version := a.inlet.applied(a.finished)
+// release reports the finished items to the inlet, which makes room for others.
+func (a *applier[T]) release() {
+	a.inlet.applied(a.finished)
 	clear(a.finished)
 	a.finished = a.finished[:0]
-	return version
 }
 
 // splitUp makes the records of a refused batch void, and applies its items again, in two batches.

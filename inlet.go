@@ -267,9 +267,8 @@ func (in *inlet[T]) count(it *item[T], n int) {
 	it.scope.waiting += n
 }
 
-// applied notes that items have been applied, in any order. It returns the resourceVersion up
-// to which everything is applied, see resourceVersion.
-func (in *inlet[T]) applied(items []*item[T]) string {
+// applied notes that items have been applied, in any order.
+func (in *inlet[T]) applied(items []*item[T]) {
 	var none T
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -297,7 +296,6 @@ func (in *inlet[T]) applied(items []*item[T]) string {
 	if changed {
 		wake(&in.moved)
 	}
-	return in.lowest()
 }
 
 // wake closes a channel if somebody waits for that.

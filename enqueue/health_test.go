@@ -1,0 +1,145 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+func TestWhatHealthSaysOfAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
+		pods := newPods(t, "pods", source)
+		blocked := make(chan struct{})
+		var mu sync.Mutex // two workers report
+		var reported []error
+		var infos []informer.ReconciledInfo
+		c := newController(t, func(ctx context.Context, key key) (time.Duration, error) {
+			switch key.Name {
+			case "a":
+				return 0, errors.New("no luck")
+			case "b":
+				<-blocked
+			}
+			return 0, nil
+		}, enqueue.Options{
+			Name: "website", Workers: 2, MaxAttempts: 3,
+			ErrorHandler: func(_ context.Context, err error) { mu.Lock(); defer mu.Unlock(); reported = append(reported, err) },
+			Reconciled:   func(info informer.ReconciledInfo) { mu.Lock(); defer mu.Unlock(); infos = append(infos, info) },
+		}, enqueue.For(pods))
+		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Controller == nil || h.Controller.Workers != 2 {
+			t.Errorf("before Run Health is %+v", h)
+		}
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		h := c.Health().Controller
+		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "ns/b" || h.Calls[0].Took < 50*time.Second {
+			t.Errorf("calls under way: %d, %v, want ns/b for a minute", h.Busy, h.Calls)
+		}
+		if h.Failing != 1 || len(h.Failures) != 1 || h.Failures[0].Key != "ns/a" || h.Failures[0].Failures != 3 || !h.Failures[0].GaveUp || h.Failures[0].Err.Error() != "no luck" {
+			t.Errorf("failing: %d, %+v, want ns/a, given up after 3 attempts", h.Failing, h.Failures)
+		}
+		if h.Succeeded != 1 || h.Failed != 3 || h.GaveUp != 1 || h.Queued != 0 || time.Since(h.LastSuccess) > time.Minute {
+			t.Errorf("Health is %+v", h)
+		}
+		if text := fmt.Sprint(reported[len(reported)-1]); text != "website ns/a: no luck (given up after 3 failures)" {
+			t.Errorf("reported: %s", text)
+		}
+		if last := infos[len(infos)-1]; last.Controller != "website" || last.Key != any(key{Namespace: "ns", Name: "a"}) || last.Failures != 3 || !last.GaveUp {
+			t.Errorf("observed: %+v", last)
+		}
+
+		// The other worker is blocked, too, so that keys wait.
+		for _, name := range []string{"d", "e", "f"} {
+			if _, err := source.Create(pod(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(blocked)
+		time.Sleep(time.Second)
+		if h := c.Health().Controller; h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
+			t.Errorf("at rest Health is %+v", h)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if h := c.Health(); !h.Stopped || !errors.Is(h.Ready(), informer.ErrStopped) || !strings.HasPrefix(h.Ready().Error(), "controller website: ") {
+			t.Errorf("after the stop: %v", h.Ready())
+		}
+		if err := c.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("a second Run returned %v, want ErrAlreadyRun", err)
+		}
+	})
+}
+
+func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
+		pods := newPods(t, "pods", source)
+		step := make(chan struct{})
+		c := newController(t, func(context.Context, key) (time.Duration, error) { <-step; return 0, nil }, enqueue.Options{Name: "website"}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		for _, want := range []int{2, 1, 0, 0} {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			h := c.Health().Controller
+			if h.Queued != want || (want > 0) != (h.OldestQueued >= time.Minute) {
+				t.Errorf("%d keys wait, the oldest for %v, want %d", h.Queued, h.OldestQueued, want)
+			}
+			select {
+			case step <- struct{}{}:
+			default:
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// curious is a key whose text asks for the Health of its controller.
+type curious struct{ health func() }
+
+func (k *curious) String() string { k.health(); return "curious" }
+
+func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods(t, "pods", informertest.NewSource(pod("p")))
+		called := &curious{}
+		c, err := enqueue.NewController(func(ctx context.Context, _ *curious) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, enqueue.Options{Name: "website"}, enqueue.Watches(pods, func(context.Context, *corev1.Pod) ([]*curious, error) { return []*curious{called}, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		succeeded := -1
+		called.health = func() {
+			called.health = func() {}
+			succeeded = c.Health().Controller.Succeeded
+		}
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(time.Second)
+		if h := c.Health().Controller; len(h.Calls) != 1 || h.Calls[0].Key != "curious" || succeeded != 0 {
+			t.Errorf("calls %v, and String saw %d successes, want the call of curious and 0", h.Calls, succeeded)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
