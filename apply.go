@@ -163,8 +163,11 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 		a.tell(ctx)
 		a.storage.forget(ctx)
 	}
+	if it.kind == itemList {
+		it.scope.watchOnly = false
+	}
 	a.finish(ctx, it)
-	return it.kind != itemList || a.deleteUnlisted(ctx, it)
+	return it.listing == nil || a.deleteUnlisted(ctx, it)
 }
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
@@ -202,15 +205,10 @@ func newer(version, stored string) bool {
 
 // deleteUnlisted deletes every known object that a list does not have.
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
-	list.scope.watchOnly = false
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
-	if listed == nil {
-		return true
-	}
 	return a.deleteUnless(ctx, list.scope, func(key string) bool {
-		_, there := listed[key]
-		return there || !list.scope.covers(key)
+		return listed.Has(key) || !list.scope.covers(key)
 	})
 }
 

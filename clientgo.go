@@ -97,7 +97,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	opts.Queue = cmp.Or(opts.Queue, QueueRealFIFO) // as client-go's informers
+	opts.Queue, opts.Intake = cmp.Or(opts.Queue, QueueRealFIFO), cmp.Or(opts.Intake, IntakeWhole) // as client-go's informers
 	accept, tombstone := object.As[AnyObject], bareObject[AnyObject]
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {
@@ -192,7 +192,7 @@ type sharedIndexInformer[T Object] struct {
 }
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
-	core.applier.decider.finalState.Store(true)
+	core.applier.decider.handlers.Store(true)
 	return &sharedIndexInformer[T]{core: core, resync: max(0, resync), transform: core.opts.Transform}
 }
 

@@ -54,7 +54,9 @@ func (w write) String() string {
 type decider[T Object] struct {
 	// bareObject makes an object that has only a key and a UID.
 	bareObject func(key string, uid types.UID) T
-	finalState atomic.Bool // the log needs the final state of each deleted object
+	// handlers says that the log must also have what only client-go's handlers are told: the final
+	// state of each deleted object, and the objects that a list finds unchanged.
+	handlers atomic.Bool
 }
 
 // decide sets the write of a change, and appends the events of the change to records.
@@ -98,7 +100,7 @@ func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	default:
 		old, unknown = d.bareObject(c.key, c.stored.uid), true
 	}
-	if seen && !unknown && d.finalState.Load() {
+	if seen && !unknown && d.handlers.Load() {
 		records = append(records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
 	}
 	return append(records, record[T]{event: Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: unknown}})
@@ -111,6 +113,9 @@ func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 	case !c.stored.exists:
 		c.write, c.after = writeAdd, c.obj
 	case c.listed && c.unchanged():
+		if !d.handlers.Load() {
+			return records
+		}
 		return append(records, record[T]{event: Event[T]{Old: old, New: old, Type: EventUpdated}, unchanged: true})
 	default:
 		c.write, c.after = writeUpdate, c.obj
@@ -132,7 +137,14 @@ func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 // restored from a backup. In that case the contents are compared.
 func (c *change[T]) unchanged() bool {
 	old := c.stored.obj
-	return sameVersion(old, c.obj) && (!c.restored && !c.stored.doubtful || equality.Semantic.DeepEqual(old, c.obj))
+	return sameVersion(old, c.obj) && (!c.restored && !c.stored.doubtful || equal(old, c.obj))
+}
+
+// equal reports whether two objects are equal. It returns false for objects that cannot be compared:
+// DeepEqual panics if a type has fields that are not exported, as protobuf messages have.
+func equal(a, b any) (is bool) {
+	defer func() { _ = recover() }()
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // recreated reports whether two objects of one key are different objects: the first was

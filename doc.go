@@ -2,8 +2,9 @@
 // and delivers every change to any number of watchers, each at its own pace.
 //
 // [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
-// [NewInNamespaces] from the clients of several namespaces. AddWatcher registers a [ResourceWatcher]. Run does the work until its ctx ends.
-// Get, List, ByIndex and All read the known state, see [Reader].
+// [NewInNamespaces] from the clients of several namespaces. AddWatcher registers a
+// [ResourceWatcher]. Run does the work until its ctx ends. Get, List, ByIndex and All read the known
+// state, see [Reader].
 //
 //	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 //	…
@@ -30,9 +31,10 @@
 //	pop, run      pop, run      two goroutines per listener: pop reads the log and keeps the
 //	                            backlog, run calls the watcher or has its workers call it
 //
-// No part can block a part above it, with one exception: a store that fails. Then the apply
-// loop tries again, and the reflector stops reading. The waiting changes stay with the API
-// server, which remembers them.
+// No part can block a part above it, with one exception: a store that is slow or fails. Then the
+// source stops reading. The waiting changes, and with [IntakeEarly] the rest of a list, stay with
+// the API server, which remembers them for some minutes. If the next page of a list is gone by
+// then, the list begins again. After the second time, it is asked for as a whole.
 //
 // # What is promised
 //
@@ -65,9 +67,12 @@
 //     the watcher was removed or the informer was stopped. Synced of the informer is closed
 //     once every object of the first list is in the store, or was reported because the store
 //     refused it or because it could not be used. A list that holds an object of another type
-//     fails as a whole, and so does an empty list for another type, so that neither is ever
-//     taken for an empty list. WaitForSync returns a
-//     [*SyncError] that says who is late and why.
+//     fails, and so does an empty list for another type, so that neither is ever taken for an
+//     empty list. With [IntakeWhole], nothing of such a list is told. With [IntakeEarly], the
+//     objects of the pages before have been told, or those that a stream has sent before, as they
+//     are told when a list fails in the middle for another reason. No delete, no Synced and no
+//     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
+//     says who is late and why.
 //
 //  5. Deletes are not missed while the informer runs, also not across a relist. If an object
 //     was deleted and created again in between, so that it has another UID, watchers get a
@@ -100,11 +105,12 @@
 //     SharedIndexInformer keep client-go's rule.
 //
 //  8. Bounded. At most this many events wait for one watcher: MaxBacklog, plus two per object,
-//     plus one per object of a state that it has not been given yet, plus the events that it
-//     has taken: 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of
-//     an object are merged, see [WatcherOptions]. All watchers that are behind share the events
-//     of the log. The log is kept while a watcher needs a listing of the store, to join or for
-//     a resync, and the store does not return it.
+//     plus one per object of a state that it has not been given yet, plus the events that it has
+//     taken: 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of an object
+//     are merged, see [WatcherOptions]. All watchers that are behind share the events of the log.
+//     While the store is behind, 2,000 changes wait for it in memory, and a list that has arrived:
+//     with [IntakeEarly], only one page of it. The log is kept while a watcher needs a listing of
+//     the store, to join or for a resync, and the store does not return it.
 //
 //  9. Stop. When ctx ends, Run stops the source first and then the watchers. Watchers may first
 //     handle their waiting events for up to Options.DrainTimeout; the ctx of their calls stays
@@ -183,9 +189,9 @@
 // all of them, so promise 8 does not hold for handlers. The intended differences are listed in
 // docs/differences-from-client-go.md.
 //
-// A [Group] runs several informers and controllers, waits for them and reports their health. Its Health feeds
-// the live page that the Handler of package debug serves. [GetOrAdd] lets independent parts of a
-// program use one informer per type.
+// A [Group] runs several informers and controllers, waits for them and reports their health. Its
+// Health feeds the live page that the Handler of package debug serves. [GetOrAdd] lets independent
+// parts of a program use one informer per type.
 //
 // If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object from the
 // source is copied when its event is published, and the process ends when an object turns out
@@ -214,7 +220,7 @@
 //	       a LIST or a watch has brought something after it had failed; one line for each of
 //	       the two, and a stream of the first state that works ends the failures of both
 //	INFO   The stream of the first state brought nothing, listing from now on
-//	       once, see WatchListAuto
+//	       once, see WatchListOn
 //	INFO   The store works again
 //	       an operation that had failed for 10 s or more has succeeded
 //	INFO   A watcher is behind: events that wait for it are merged by object

@@ -8,8 +8,10 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +53,22 @@ func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, o
 		access: a, durable: durable, scopes: scopes, places: map[*scope]*place{own: {}},
 		before: map[*scope]place{}, tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
 	}
+}
+
+// claimed has the Durables over which informers run, and the names of these.
+var claimed sync.Map
+
+// claim makes sure that no other informer runs over a Durable, until release is called. It
+// returns an error if one does.
+func claim(store cache.Store, informer string) (release func(), err error) {
+	d, ok := store.(Durable)
+	if !ok || !reflect.ValueOf(d).Comparable() {
+		return func() {}, nil
+	}
+	if other, taken := claimed.LoadOrStore(d, informer); taken {
+		return nil, fmt.Errorf("informer %s: informer %s runs over the same Options.Store", informer, other)
+	}
+	return func() { claimed.Delete(d) }, nil
 }
 
 // open reads the bookmark and the tombstones. It reads all objects only if the informer must

@@ -14,11 +14,11 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group is a set of informers and controllers that live together. It runs them, waits for them
-// and reports their health. Members may be added and removed before and while it runs. A member
-// that cannot sync, because its CRD is missing or the API server forbids it, goes on trying and
-// delays no other member, except the controllers that read it. [GetOrAdd] makes and adds the informers that several parts of a
-// program use in common.
+// Group is a set of informers and controllers that live together. It runs them, waits for them and
+// reports their health. Members may be added and removed before and while it runs. A member that
+// cannot sync, because its CRD is missing or the API server forbids it, goes on trying and delays
+// no other member, except the controllers that read it. [GetOrAdd] makes and adds the informers
+// that several parts of a program use in common.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
@@ -386,9 +386,19 @@ func (g *Group) Health() map[string]Health {
 func (g *Group) Ready() error {
 	all := g.healths()
 	if len(all) == 0 && !g.MayBeEmpty {
-		return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
+		return g.errEmpty()
 	}
 	return probe(all, Health.Ready)
+}
+
+// errEmpty returns an error that says that the group has no informer.
+func (g *Group) errEmpty() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.given != nil {
+		return errors.New("informer: Group: no informers any more, all have stopped or were removed (see Group.MayBeEmpty)")
+	}
+	return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 }
 
 // Live returns an error if the Health of one of the informers says that only a restart would

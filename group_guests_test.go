@@ -40,10 +40,10 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			Observer:     &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }},
 			ErrorHandler: func(context.Context, error) { failed.Add(1) },
 		}
-		empty := func(when string) {
+		empty := func(when, want string) {
 			t.Helper()
-			if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "no informers yet") {
-				t.Errorf("%s, Ready: %v", when, err)
+			if err := group.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, Ready: %v, want %s", when, err, want)
 			}
 			group.MayBeEmpty = true // as a manager may that waits for its election
 			if err := group.Ready(); err != nil {
@@ -51,10 +51,10 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			}
 			group.MayBeEmpty = false
 		}
-		empty("at first")
+		empty("at first", "no informers yet")
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		construct := group.SharedIndexInformerFunc(nil)
-		empty("while the function has made none")
+		empty("while the function has made none", "no informers yet")
 		first := runGuest(t, construct, src)
 		second := runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
@@ -82,7 +82,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		if h := group.Health(); len(h) != 0 {
 			t.Errorf("when all have stopped it shows %v", h)
 		}
-		empty("when all have stopped")
+		empty("when all have stopped", "no informers any more, all have stopped or were removed")
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -52,7 +54,9 @@ type Health struct {
 	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
 	// failed most often in a row. For other informers it is nil.
 	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
-	// SourceError is the error with which lists or watches fail now, nil if they work.
+	// SourceError is the error with which lists or watches fail now, nil if they work. Of a
+	// controller it is the failure that keeps an informer that it reads from syncing, if one is
+	// known: that nobody runs the informer, for example.
 	SourceError error `json:"-"`
 	// SourceFailures is how often in a row they have failed, 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
@@ -90,6 +94,9 @@ type NamespaceHealth struct {
 // ControllerHealth says how a controller of package enqueue is doing at one moment. Its counts
 // begin at 0 when the controller is made. It must not be changed.
 type ControllerHealth struct {
+	// Late names the things for which the controller waits, in words such as "informer pods". It
+	// is nil before Run and when the controller has synced.
+	Late []string `json:"late,omitempty"`
 	// Standby says that the controller waits for its election.
 	Standby bool `json:"standby"`
 	// Workers is the number of keys that can be reconciled at once.
@@ -250,10 +257,16 @@ const retriesShown = 10
 // count: single changes that the store has refused (see Refused), an API server that cannot
 // be reached after the sync, and a slow watcher. An informer that stops is not ready, also
 // while its watchers drain. A controller is ready when everything that it reads has synced, also
-// on standby, and while calls of reconcile fail.
+// on standby, and while calls of reconcile fail. Before that, the error says for what it waits, or
+// why that cannot sync. The zero Health, as of a missing key of the map of [Group.Health], is not
+// ready.
 func (h Health) Ready() error {
 	var err error
 	switch {
+	case reflect.ValueOf(h).IsZero(): // such as that of a missing key of Group.Health
+		return errors.New("informer: there is no such informer (the Health is empty)")
+	case h.Stopped && h.Controller != nil && !h.Synced && h.SourceError != nil:
+		err = fmt.Errorf("%w before it has synced: %w", ErrStopped, h.SourceError)
 	case h.Stopped:
 		err = ErrStopped
 	case h.StoreError != nil:
@@ -262,6 +275,8 @@ func (h Health) Ready() error {
 		err = errors.New("has not started")
 	case !h.Synced && h.SourceError != nil:
 		err = fmt.Errorf("has not synced: %w", h.SourceError)
+	case !h.Synced && h.Controller != nil && len(h.Controller.Late) > 0:
+		err = fmt.Errorf("has not synced: it waits for %s", strings.Join(h.Controller.Late, " and "))
 	case !h.Synced:
 		err = errors.New("has not synced")
 	default:

@@ -147,3 +147,15 @@ func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
 		t.Errorf("without a check: %d %q", code, body)
 	}
 }
+
+// A program that asks for the Health of a name that the group does not have gets the zero Health.
+func TestTheHealthOfNoInformerIsNotReady(t *testing.T) {
+	var group informer.Group
+	const want = "informer: there is no such informer (the Health is empty)"
+	if err := group.Health()["Secret"].Ready(); err == nil || err.Error() != want {
+		t.Errorf("Ready returned %v, want %s", err, want)
+	}
+	if err := (informer.Health{Name: "secrets"}).Ready(); err == nil || err.Error() != "informer secrets: has not started" {
+		t.Errorf("with a name alone, Ready returned %v", err)
+	}
+}

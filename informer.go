@@ -24,10 +24,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells
-// any number of watchers the changes, each at its own pace. It is made by [New] or [NewFrom]. Its methods
-// may be called from any goroutine and in any order. The package documentation has the
-// contract. It must not be copied.
+// CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells any
+// number of watchers the changes, each at its own pace. [New] makes one. Its methods may be called
+// from any goroutine and in any order. The package documentation has the contract. It must not be
+// copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	store     cache.Store
@@ -219,16 +219,19 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // given to Observer.Undelivered.
 //
 // If ctx has ended already, Run makes no request and calls no watcher. A second Run returns
-// ErrAlreadyRun at once. Do not wait for Run to return in a watcher's callback.
+// ErrAlreadyRun at once. If another informer runs over the same Durable, Run returns an error and
+// stops the informer. Do not wait for Run to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	if err := i.set(func() { i.running.Store(true) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
-	if ctx.Err() != nil {
+	release, err := claim(i.store, i.opts.Name)
+	if err != nil || ctx.Err() != nil {
 		i.stop()
 		i.processor.stop()
-		return nil
+		return err
 	}
+	defer release()
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name))
 
 	// The watchers' calls outlive ctx until the source has stopped.
@@ -338,9 +341,7 @@ func (i *CustomCacheInformer[T]) mayForget() {
 func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
 
 // HasSynced reports whether Synced is closed. It does not block.
-func (i *CustomCacheInformer[T]) HasSynced() bool {
-	return channel.Closed(i.applier.synced)
-}
+func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
 
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
@@ -37,7 +38,8 @@ const (
 	itemUpsert   itemKind = iota // an object was added or updated
 	itemDelete                   // an object was deleted
 	itemGone                     // a list lacks a known key; there is no object
-	itemList                     // a list begins, with the keys in listing
+	itemList                     // a list begins
+	itemLack                     // all objects of a list that came in parts are applied, but not what it lacks
 	itemListed                   // a list ends; all of its objects come before
 	itemBookmark                 // nothing else has changed up to rv
 	itemResumed                  // the source resumes at the version of a durable store
@@ -57,11 +59,11 @@ type item[T Object] struct {
 	restored bool // the server has gone back in time: a version may stand for another state than before
 	key      string
 	obj      T
-	listing  map[string]struct{} // of itemList: the keys of the list; nil if nothing was known before
-	rv       string              // the version reached when this item and all before it are applied
-	arrived  time.Duration       // when the item was made; 0 unless an observer needs it
-	scope    *scope              // the scope of the source that the item came from, or inlet.own
-	next     *item[T]            // the item that entered next; protected by inlet.mu
+	listing  *object.Keys  // of itemList or itemLack: the keys of the list; nil if no deletes follow from it
+	rv       string        // the version reached when this item and all before it are applied
+	arrived  time.Duration // when the item was made; 0 unless an observer needs it
+	scope    *scope        // the scope of the source that the item came from, or inlet.own
+	next     *item[T]      // the item that entered next; protected by inlet.mu
 }
 
 // asks reports whether the item asks for a change. An object for which Transform has

@@ -20,18 +20,24 @@ type intake[T Object] struct {
 	scope  *scope
 	accept func(any) (T, error)
 
-	// These belong to the source's goroutine.
-	lists int  // how many lists have come
-	heard bool // the source has delivered something, so a list must be compared with what is known
+	// The source calls one method at a time, except Resumed, which does not use these.
+	lists int      // how many lists have begun
+	heard bool     // the source has delivered something, so a list must be compared with what is known
+	list  *listing // the list that comes in; nil if there is none
 }
 
-// Upsert takes an object that a watch has added or updated.
+// Upsert takes an object that a watch has added or updated, or one of a list that comes in parts.
 func (in *intake[T]) Upsert(obj any, version string) { in.event(itemUpsert, obj, version) }
 
-// Delete takes the last state of an object that a watch has deleted.
+// Delete takes the last state of an object that a watch has deleted, also in the middle of a
+// stream that stands for a list.
 func (in *intake[T]) Delete(obj any, version string) { in.event(itemDelete, obj, version) }
 
 func (in *intake[T]) event(kind itemKind, obj any, version string) {
+	if in.list != nil {
+		in.takeListed(kind, obj)
+		return
+	}
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.report(in.ctx, err)
@@ -78,45 +84,102 @@ func (in *intake[T]) check(m metav1.Object, raw any) (T, error) {
 	return obj, err
 }
 
-// Replace takes a list. wentBack says that the server has gone back in time.
+// listing is a list that comes in.
+type listing struct {
+	own      string          // begins the keys of the items that stand for no object
+	doubtful bool            // versions may mean something else than they did
+	seen     *object.Keys    // of a list in parts: the keys so far; nil if nothing was known before
+	patience context.Context // when it ends, the rest of the list enters at once
+	end      context.CancelFunc
+}
+
+// Replace takes a whole list. wentBack says that the server has gone back in time.
 func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
-	// The applier finds the deletes of a list when everything before the list is applied.
-	// Therefore all earlier items must have left the queue: a DeltaFIFO could put a later item
-	// in the place of an older change, ahead of the list.
-	if in.waitUntil(in.ctx, func() bool { return in.scope.waiting == 0 }, 0) {
-		in.mu.Unlock()
-		in.enterList(list, version, wentBack)
+	var keys *object.Keys
+	if in.heard || in.knownObjects {
+		keys = keysOf(list)
+	}
+	in.begin(wentBack, true, keys)
+	if in.durable {
+		list = inKeyOrder(list)
+	}
+	for _, obj := range list {
+		in.takeListed(itemUpsert, obj)
+	}
+	in.End(version)
+}
+
+// Begin takes the beginning of a list that comes in parts. Until the list ends, Upsert and Delete
+// take its objects.
+func (in *intake[T]) Begin(doubtful bool) {
+	known := in.heard || in.knownObjects
+	in.begin(doubtful, false, nil)
+	if known {
+		in.list.seen = &object.Keys{}
 	}
 }
 
-// enterList enters the objects of a list. The beginning and the end are items of their own,
-// because a list may be empty. Their keys are never used again: otherwise a DeltaFIFO
-// would put the new items in the place of older ones.
-func (in *intake[T]) enterList(list []any, version string, wentBack bool) {
-	patience, stop := context.WithTimeout(in.ctx, listPatience)
-	defer stop()
-	in.lists++
-	own := ownPrefix + "list/" + in.scope.namespace + "/" + strconv.Itoa(in.lists)
-	begin := &item[T]{kind: itemList, key: own}
-	if in.heard || in.knownObjects {
-		begin.listing = keysOf(list)
+// begin enters the beginning of a list. The beginning and the end are items of their own, because
+// a list may be empty. Their keys are never used again: otherwise a DeltaFIFO would put the new
+// items in the place of older ones. whole says that the list is in memory already, and keys are its
+// keys then.
+func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys) {
+	in.settle()
+	if in.list != nil { // it was given up
+		in.list.end()
 	}
-	in.heard = true
-	in.enter(patience, begin, inletBound)
+	in.lists++
+	l := &listing{own: ownPrefix + "list/" + in.scope.namespace + "/" + strconv.Itoa(in.lists), doubtful: doubtful}
+	if whole {
+		l.patience, l.end = context.WithTimeout(in.ctx, listPatience)
+	} else {
+		l.patience, l.end = context.WithCancel(in.ctx)
+	}
+	in.list, in.heard = l, true
+	in.enter(l.patience, &item[T]{kind: itemList, key: l.own, listing: keys}, inletBound)
+}
+
+// settle waits until all that has entered is applied. The applier finds the deletes of a whole list
+// when everything before the list is applied. But a DeltaFIFO could put a later item in the place of
+// an older change, ahead of the beginning of the list.
+func (in *intake[T]) settle() {
+	if in.waitUntil(in.ctx, func() bool { return in.scope.waiting == 0 }, 0) {
+		in.mu.Unlock()
+	}
+}
+
+// takeListed enters an object of a list.
+func (in *intake[T]) takeListed(kind itemKind, obj any) {
+	if in.ctx.Err() != nil {
+		return // the informer stops: Transform need not be called for the rest
+	}
 	bound := listBound
 	if in.durable {
-		bound, list = inletBound, inKeyOrder(list)
+		bound = inletBound
 	}
-	for _, obj := range list {
-		it, err := in.item("list", itemUpsert, obj)
-		if err != nil {
-			in.report(in.ctx, err)
-			it = in.lost()
-		}
-		it.listed, it.restored = true, wentBack
-		in.enter(patience, it, bound)
+	if in.list.seen != nil {
+		note(in.list.seen, obj)
 	}
-	in.enter(patience, &item[T]{kind: itemListed, key: own + "/end", rv: version}, inletBound)
+	it, err := in.item("list", kind, obj)
+	if err != nil {
+		in.report(in.ctx, err)
+		it = in.lost()
+	}
+	it.listed, it.restored = true, in.list.doubtful
+	in.enter(in.list.patience, it, bound)
+}
+
+// End takes the end of a list. It need not wait until the objects of the list are applied: a
+// DeltaFIFO may put a later change ahead of the end, but only in the place of an object of this
+// list, whose key is in seen.
+func (in *intake[T]) End(version string) {
+	l := in.list
+	defer l.end()
+	if l.seen != nil {
+		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: l.seen}, inletBound)
+	}
+	in.enter(l.patience, &item[T]{kind: itemListed, key: l.own + "/end", rv: version}, inletBound)
+	in.list = nil
 }
 
 // lost returns an item in the place of an object that cannot be used.
@@ -125,14 +188,19 @@ func (in *intake[T]) lost() *item[T] {
 }
 
 // keysOf returns the keys of the objects in a list.
-func keysOf(list []any) map[string]struct{} {
-	keys := make(map[string]struct{}, len(list))
+func keysOf(list []any) *object.Keys {
+	keys := &object.Keys{}
 	for _, obj := range list {
-		if m, err := object.Meta(obj); err == nil {
-			keys[object.Key(m)] = struct{}{}
-		}
+		note(keys, obj)
 	}
 	return keys
+}
+
+// note adds the key of an object of the source to keys.
+func note(keys *object.Keys, obj any) {
+	if m, err := object.Meta(obj); err == nil {
+		keys.Add(object.Key(m))
+	}
 }
 
 // inKeyOrder returns the objects of a list in the order of their keys. The API server lists in

@@ -222,7 +222,7 @@ func (s *state[T]) followLog() {
 func (s *state[T]) undo(records []record[T]) {
 	for i := range records {
 		r := &records[i]
-		if r.kind != recordEvent || r.key <= s.last {
+		if !r.isEvent() || r.key <= s.last {
 			continue
 		}
 		if _, seen := s.before[r.key]; seen {

@@ -205,7 +205,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 	src.SetWatchList(informertest.WatchListSilent)
-	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store})
+	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ type Observer struct {
 	Reconciled func(ReconciledInfo)
 }
 
-// ListInfo describes a LIST request that has ended.
+// ListInfo describes a LIST request that has ended. A request for one object (limit=1) counts, too:
+// after a failure and at a start over a Durable, it asks how far the server is.
 type ListInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError

@@ -30,18 +30,43 @@ const (
 	QueueRealFIFO
 )
 
+// IntakeMode says when the objects of a list are taken in.
+type IntakeMode int
+
+const (
+	// IntakeAuto is IntakeEarly for a Store of the program's own and for a Transform, and IntakeWhole
+	// otherwise, because the objects then stay in memory anyway. It is the zero value. An informer
+	// made as a cache.SharedIndexInformer has IntakeWhole, as client-go's have.
+	IntakeAuto IntakeMode = iota
+	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
+	// it arrives. The source waits while the store is behind. So only a page and some 2,000 objects
+	// of a list are in memory at once, for each namespace, and 16 bytes of each key if watchers
+	// may know objects already. If the pages of two lists in a row are gone before they are asked
+	// for, the next list is taken in as with IntakeWhole. Watchers are told objects before the list
+	// is complete. If the list fails in the middle, these are stored and told already, as they
+	// were at that time. Nothing else follows from such a list: no delete, no Synced and no
+	// bookmark.
+	IntakeEarly
+	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the
+	// whole list then, beside the store.
+	IntakeWhole
+)
+
 // WatchListMode says whether an informer gets the first state of a resource by a stream
 // (WatchList, the default of client-go since 0.35) or by a list.
 type WatchListMode int
 
 const (
-	// WatchListAuto streams where the source can. It lists if the server refuses to stream,
-	// which is not reported if the list works. If a stream has brought neither an object nor its end for 10 s, as
-	// happens with some servers, proxies and fakes, it falls back to LIST for good. It is
-	// the zero value.
+	// WatchListAuto is WatchListOff for a Store of the program's own with IntakeEarly, and
+	// WatchListOn otherwise. While the store is behind, a stream has to wait, and an API server may
+	// cut it then; a list in pages goes on. It is the zero value.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
+	// WatchListOn streams where the source can. It lists if the server refuses to stream, which is
+	// not reported if the list works. If a stream has brought neither an object nor its end for
+	// 10 s, as happens with some servers, proxies and fakes, it falls back to LIST for good.
+	WatchListOn
 )
 
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
@@ -96,9 +121,9 @@ type Options[T Object] struct {
 	// UID and resourceVersion: a relist uses them to tell which objects are new, created
 	// again, or unchanged. If Transform returns an error, the object's previous state stays
 	// (a new object stays absent), and an *ObjectError is reported. The object's next event
-	// or relist calls it again. An error never stops a delete. A first list is transformed
-	// after all of it has arrived, so memory peaks at the full objects. Transform is called
-	// from one goroutine, and from one of each namespace if there are several. See [StripManagedFields]. Defaults to none.
+	// or relist calls it again. An error never stops a delete. Transform is called by one goroutine
+	// at a time, and by one for each namespace if there are several. While it runs, the source
+	// waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
 	// TweakListOptions changes the options of every request, for example its selectors. It is
@@ -109,9 +134,13 @@ type Options[T Object] struct {
 	WatchList WatchListMode
 
 	// PageSize asks for LIST in pages of this many objects. Such lists ask for the newest
-	// state, which the API server reads from etcd and not from its cache. PageSize has no
-	// effect where WatchList is used. 0, the default, leaves the page size to client-go.
+	// state, which API servers before 1.34 read from etcd and not from their cache. PageSize has no
+	// effect where WatchList is used. Defaults to 500 for a Store of the program's own with
+	// IntakeEarly. Otherwise 0, the default, leaves the page size to client-go.
 	PageSize int64
+
+	// Intake says when the objects of a list are taken in. Defaults to IntakeAuto.
+	Intake IntakeMode
 
 	// Backoff sets the pauses between lists and watches that fail. It starts from the
 	// beginning after two minutes without a failure. It is copied. Its Factor and Jitter may
@@ -215,6 +244,9 @@ type WatcherOptions struct {
 // maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
 const maxWorkers = 1 << 16
 
+// ownPageSize is the PageSize for a Store of the program's own, with IntakeEarly. It is client-go's.
+const ownPageSize = 500
+
 // DefaultMaxBacklog is the MaxBacklog, in events, of a watcher that does not set one.
 const DefaultMaxBacklog = 10_000
 
@@ -225,6 +257,16 @@ func (o Options[T]) withDefaults() Options[T] {
 		o.Queue = QueueRealFIFO
 	}
 	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
+	if o.Intake == IntakeAuto {
+		o.Intake = IntakeWhole
+		if o.Store != nil || o.Transform != nil {
+			o.Intake = IntakeEarly
+		}
+	}
+	if o.Store != nil && o.Intake == IntakeEarly {
+		o.PageSize = cmp.Or(o.PageSize, ownPageSize)
+		o.WatchList = cmp.Or(o.WatchList, WatchListOff)
+	}
 	if o.Backoff == nil {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
 	} else {
@@ -258,18 +300,31 @@ func (o Options[T]) halfDurable() bool {
 	return applies && !o.durable()
 }
 
+// storedType returns the only type that the store accepts, and nil if it has not said so or if the
+// informer has objects of any type.
+func (o Options[T]) storedType() reflect.Type {
+	if store, ok := o.Store.(Typed); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
+		return store.ObjectType()
+	}
+	return nil
+}
+
 func (o Options[T]) check() error {
 	switch {
 	case o.Store != nil && object.IsNil(o.Store):
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
 	case o.halfDurable():
 		return fmt.Errorf("Options.Store is a %T, which has the method Apply of a Durable but lacks others: see storetest.Run", o.Store)
+	case o.storedType() != nil && o.storedType() != reflect.TypeFor[T]():
+		return fmt.Errorf("Options.Store is a store of %v, but the objects of the informer are of type %v", o.storedType(), reflect.TypeFor[T]())
 	case o.Queue < QueueAuto || o.Queue > QueueRealFIFO:
 		return fmt.Errorf("Options.Queue is %d, which is not a QueueKind", o.Queue)
 	case o.Queue == QueueDeltaFIFO && o.durable():
 		return fmt.Errorf("Options.Queue is QueueDeltaFIFO, but Options.Store is a %T, which is a Durable and needs QueueRealFIFO", o.Store)
-	case o.WatchList < WatchListAuto || o.WatchList > WatchListOff:
+	case o.WatchList < WatchListAuto || o.WatchList > WatchListOn:
 		return fmt.Errorf("Options.WatchList is %d, which is not a WatchListMode", o.WatchList)
+	case o.Intake < IntakeAuto || o.Intake > IntakeWhole:
+		return fmt.Errorf("Options.Intake is %d, which is not an IntakeMode", o.Intake)
 	case o.PageSize < 0:
 		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
 	case o.DrainTimeout < 0:
@@ -330,10 +385,10 @@ func (o WatcherOptions) check() error {
 // maxWait is longer than any program runs, and short enough to be added to a time.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// Backoff returns a WatcherOptions.Retry that waits for base after the first failure and
-// twice as long after each further one, but no longer than limit. It adds up to a tenth at
-// random, so that events that failed together do not come back together. It gives up after
-// that many calls of the watcher, the first included. 0 attempts means that it never gives up. The function that it
+// Backoff returns a WatcherOptions.Retry that waits for base after the first failure and twice as
+// long after each further one, but no longer than limit. It adds up to a tenth at random, so that
+// events that failed together do not come back together. It gives up after that many calls of the
+// watcher, the first included. 0 attempts means that it never gives up. The function that it
 // returns may be called from any goroutine and used for several watchers.
 //
 // Backoff panics if base is not positive, limit is less than base, or attempts is negative:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,15 +34,18 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		lw   cache.ListerWatcher
 		opts options
 	}{
-		"source (lw) is nil":            {nil, options{}},
-		"(lw) is nil":                   {nilSource, options{}},
-		"ListFunc or ListWithContext":   {&cache.ListWatch{}, options{}},
-		"WatchFunc or WatchFuncWith":    {&cache.ListWatch{ListWithContextFunc: list}, options{}},
-		"the client is nil":             {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
-		"Options.Store":                 {src, options{Store: nilStore}},
+		"source (lw) is nil":          {nil, options{}},
+		"(lw) is nil":                 {nilSource, options{}},
+		"ListFunc or ListWithContext": {&cache.ListWatch{}, options{}},
+		"WatchFunc or WatchFuncWith":  {&cache.ListWatch{ListWithContextFunc: list}, options{}},
+		"the client is nil":           {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
+		"Options.Store":               {src, options{Store: nilStore}},
+		"Options.Store is a store of *v1.Pod, but the objects of the informer are of type *v1.ConfigMap": {src, options{Store: typedStore{}}},
 		"Options.Queue":                 {src, options{Queue: 3}},
 		"Options.Queue is -1":           {src, options{Queue: -1}},
-		"Options.WatchList":             {src, options{WatchList: 2}},
+		"Options.WatchList":             {src, options{WatchList: 3}},
+		"Options.Intake is -1":          {src, options{Intake: -1}},
+		"Options.Intake is 3":           {src, options{Intake: 3}},
 		"Options.PageSize":              {src, options{PageSize: -1}},
 		"Options.DrainTimeout is -1s":   {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":      {src, options{Backoff: &wait.Backoff{}}},
@@ -57,10 +61,15 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
 		t.Errorf("for a T that is no pointer: %v", err)
 	}
-	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{}); err != nil {
+	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Store: typedStore{}}); err != nil {
 		t.Errorf("for AnyObject: %v", err)
 	}
 }
+
+// typedStore is a store of Pods.
+type typedStore struct{ cache.Store }
+
+func (typedStore) ObjectType() reflect.Type { return reflect.TypeFor[*corev1.Pod]() }
 
 // strange is an Object that is not a pointer.
 type strange struct{ informer.AnyObject }
@@ -232,7 +241,7 @@ func TestStripManagedFieldsLeavesTheRest(t *testing.T) {
 
 func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		for mode, lists := range map[informer.WatchListMode]int{informer.WatchListAuto: 0, informer.WatchListOff: 1} {
+		for mode, lists := range map[informer.WatchListMode]int{informer.WatchListOn: 0, informer.WatchListOff: 1} {
 			src := informertest.NewSource(object("a", "1"))
 			inf := newInformer(t, src, options{Queue: queue, WatchList: mode})
 			informertest.Run(t, inf)

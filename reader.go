@@ -91,12 +91,12 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	}
 }
 
-// WaitFor blocks until cond returns true for the object of that key. It calls cond for the
-// object that the store has now, and for every state that a later change brings. For a
-// deleted or missing object cond gets the zero T and false. An object also counts as missing while it is not in the
-// store yet, so wait for the sync before you wait for the end of an object. WaitFor returns a *SyncError if
-// ctx or the informer ends first, and a *StoreError if the store cannot be read. It may be
-// called before Run, but not in a watcher's callback. cond is called from the caller's
+// WaitFor blocks until cond returns true for the object of that key. It calls cond for the object
+// that the store has now, and for every state that a later change brings. For a deleted or missing
+// object cond gets the zero T and false. An object also counts as missing while it is not in the
+// store yet, so wait for the sync before you wait for the end of an object. WaitFor returns a
+// *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read. It
+// may be called before Run, but not in a watcher's callback. cond is called from the caller's
 // goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	if cond == nil {
@@ -190,9 +190,10 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 	}
 }
 
-// ResourceVersion returns the version up to which the store has every change, or "" before
-// the first list is applied. With several namespaces, that is the lowest of their versions. The objects of client-go's fakes have no versions, so with a fake
-// it stays at the version of the last list. It does not block.
+// ResourceVersion returns the version up to which the store has every change, or "" before the
+// first list is applied. With several namespaces, that is the lowest of their versions. The objects
+// of client-go's fakes have no versions, so with a fake it stays at the version of the last list.
+// It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.inlet.resourceVersion(nil)
 	return rv

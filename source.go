@@ -119,8 +119,8 @@ func checkSource(lw cache.ListerWatcher) error {
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
 	return source.New(r.lw, clock, source.Options{
-		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: opts.PageSize, Backoff: *opts.Backoff,
-		Tweak: opts.TweakListOptions,
+		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: opts.PageSize,
+		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions,
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
 		Unusable:    func(ctx context.Context, err error) { opts.ErrorHandler(ctx, &ObjectError{Op: "watch", Err: err}) },
@@ -170,6 +170,9 @@ func resourcesIn[L runtime.Object, C lister[L]](client func(namespace string) C,
 	for i, namespace := range namespaces {
 		if slices.Contains(namespaces[:i], namespace) {
 			return nil, fmt.Errorf("the namespace %q is given twice", namespace)
+		}
+		if namespace == "" {
+			return nil, errors.New(`"" is no name of a namespace: to read all namespaces, use New`)
 		}
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 			return nil, fmt.Errorf("%q is no name of a namespace: %s", namespace, strings.Join(problems, ", "))

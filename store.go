@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -22,20 +23,30 @@ type Scanner interface {
 	Scan(ctx context.Context, after string, limit int) ([]any, error)
 }
 
+// Typed is an optional interface of a store that accepts objects of one type only. [New] looks for
+// it in Options.Store. It refuses a store of another type than the informer's, which would refuse
+// every object.
+type Typed interface {
+	// ObjectType returns the type of the objects, such as that of a *corev1.Pod. It does not block.
+	ObjectType() reflect.Type
+}
+
 // Durable is an optional interface of a store that outlives the process. An informer whose
 // Options.Store is a Durable starts from the state of the store. It does not list the objects
 // that the store has already, and it misses no delete, neither across a restart nor across a
 // crash. All types in the interface belong to the standard library and to Kubernetes, so a
 // store need not import this package, except for ErrPermanent if it refuses changes.
 //
-// Besides the objects that GetByKey and Scan return, such a store keeps a bookmark and
-// tombstones. The bookmark is a resourceVersion, or "". If it is not "", the objects are
-// exactly the state of the source at that version. For an informer over several namespaces,
-// it is a JSON object with the resourceVersion of each. The store need not understand it. A tombstone is a deleted object whose
+// Besides the objects that GetByKey and Scan return, such a store keeps a bookmark and tombstones.
+// The bookmark is a resourceVersion, or "". If it is not "", the objects are exactly the state of
+// the source at that version. For an informer over several namespaces, it is a JSON object with the
+// resourceVersion of each. The store need not understand it. A tombstone is a deleted object whose
 // delete some watcher may not have been given. Several tombstones may have the same key, with
 // different UIDs.
 //
-// While an informer runs, it changes the store by Apply and Forget alone, from one goroutine.
+// While an informer runs, the store is its own: two informers would delete each other's objects.
+// So Run returns an error if another informer of the process runs over the same value. The
+// informer changes the store by Apply and Forget alone, from one goroutine.
 // Add, Update, Delete and Replace are for other callers, before the informer runs. These
 // methods remove the bookmark, because the objects are then no longer the state of the source,
 // and they leave no tombstones. All methods may be called while others are under way. A Scan

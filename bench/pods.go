@@ -79,6 +79,7 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	if k.store != nil {
 		opts.Transform, opts.Store = nil, k.store()
 	}
+	opts.WatchList = informer.WatchListOn // lw only streams, also for a store of its own
 	inf, err := informer.NewFrom(lw, opts)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,9 @@
 //
 // # Testing
 //
+// A manager whose caches use this library can be tested without a cluster: the example
+// TestWithoutACluster has its informers read from an informertest.Source.
+//
 // controller-runtime's fake client works with ListWatch, also when interceptors wrap it.
 // Informers over a fake client sync at once and see each change that is made through it.
 //

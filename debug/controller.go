@@ -12,7 +12,7 @@ import (
 // page says so: they interrupt people, and the page only answers them.
 const (
 	hungCall       = 5 * time.Minute // how long a call may take; that of the alert, too
-	failingKey     = 5 * time.Minute // for how long a key may fail
+	failingKey     = 5 * time.Minute // for how long a key may fail while further attempts follow
 	failedAttempts = 3               // how often a key may fail in that time: a few conflicts are common
 	behindQueue    = time.Minute     // how long a key may wait for a worker
 )
@@ -21,6 +21,7 @@ type controllerView struct {
 	Name      string                     `json:"name"` // the key in the map of health
 	State     string                     `json:"state"`
 	Attention bool                       `json:"attention"`
+	Error     string                     `json:"error,omitempty"` // why it cannot sync
 	Health    *informer.ControllerHealth `json:"health"`
 	Calls     []callView                 `json:"calls"`
 	Failures  []failureView              `json:"failures"`
@@ -56,11 +57,14 @@ func newControllerView(name string, h informer.Health) controllerView {
 	}
 	for _, f := range h.Controller.Failures {
 		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, since: f.For}
-		shown.Attention = f.For >= failingKey && (f.Failures > failedAttempts || f.GaveUp)
+		shown.Attention = f.GaveUp || f.For >= failingKey && f.Failures > failedAttempts // no attempt may mend what was given up
 		if f.Err != nil {
 			shown.Error = f.Err.Error()
 		}
 		v.Failures, v.failing = append(v.Failures, shown), v.failing || shown.Attention
+	}
+	if h.SourceError != nil {
+		v.Error = h.SourceError.Error()
 	}
 	v.State, v.Attention = controllerState(h, v)
 	return v
@@ -74,6 +78,8 @@ func controllerState(h informer.Health, c controllerView) (state string, attenti
 		return "stopped", true
 	case !h.Started:
 		return "not started", false
+	case !h.Synced && h.SourceError != nil:
+		return "cannot sync", true
 	case !h.Synced:
 		return "syncing", false
 	case c.hung:
@@ -90,6 +96,12 @@ func controllerState(h informer.Health, c controllerView) (state string, attenti
 
 // Class returns the CSS class of the controller's state.
 func (c controllerView) Class() string { return stateClass(c.State == "working", c.Attention) }
+
+// LateText names the things for which a controller waits before it has synced.
+func (c controllerView) LateText() string { return some(c.Health.Late) }
+
+// ErrorText returns why the controller cannot sync, as far as the page has room for it.
+func (c controllerView) ErrorText() string { return cut(c.Error, maxErrorText) }
 
 // QueuedText says how many keys wait for a worker, and how long the oldest has.
 func (c controllerView) QueuedText() string {

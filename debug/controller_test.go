@@ -177,7 +177,7 @@ func TestAControllerNeedsAttentionFromTheBoundsOn(t *testing.T) {
 		"a key that fails for five minutes":         {failure(4, 5*time.Minute, false), "failing"},
 		"a key that fails for less":                 {failure(4, just, false), "working"},
 		"a key with three conflicts":                {failure(3, time.Hour, false), "working"},
-		"a key that was given up at once":           {failure(1, 5*time.Minute, true), "failing"},
+		"a key that was given up at once":           {failure(1, 0, true), "failing"},
 		"a standby":                                 {informer.ControllerHealth{Standby: true, Queued: 1000}, "standby"},
 		"a standby whose key had failed before":     {informer.ControllerHealth{Standby: true, Failing: 1}, "standby"},
 		"a controller that dropped keys on standby": {informer.ControllerHealth{Dropped: 3}, "working"},
@@ -204,7 +204,7 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 			"<dt>Failing keys</dt><dd>2</dd>", "<dt>Deletes not reconciled</dt><dd>5</dd>", "<dt>Dropped on standby</dt><dd>9</dd>",
 			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td>is reconciled</td><td class="number">6 min 0 s</td>`,
 			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td>fails</td><td class="number">7 min 0 s</td><td class="number">12</td><td class="calls"><bdi>no quota</bdi>`,
-			`<tr><th scope="row"><bdi>shop/b</bdi></th><td>given up</td><td class="number">1 s</td><td class="number">1</td><td class="calls"><bdi>bad spec</bdi>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td>given up</td><td class="number">1 s</td><td class="number">1</td><td class="calls"><bdi>bad spec</bdi>`,
 		} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("the page lacks %s", want)
@@ -219,8 +219,10 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 }
 
 func TestTheJSONOfAControllerHasTheFieldsThatAreDocumented(t *testing.T) {
-	h := controlled("website", informer.ControllerHealth{
-		Calls: []informer.ReconcileCall{{Key: "a"}}, Failures: []informer.ReconcileFailure{{Key: "a"}},
+	h := debug.Handler(func() map[string]informer.Health {
+		return map[string]informer.Health{"website": {Name: "website", SourceError: errors.New("no"), Controller: &informer.ControllerHealth{
+			Calls: []informer.ReconcileCall{{Key: "a"}}, Failures: []informer.ReconcileFailure{{Key: "a"}},
+		}}}
 	})
 	var answer struct{ Controllers []map[string]json.RawMessage }
 	var calls, failures []map[string]json.RawMessage
@@ -235,7 +237,7 @@ func TestTheJSONOfAControllerHasTheFieldsThatAreDocumented(t *testing.T) {
 		got  map[string]json.RawMessage
 		want []string
 	}{
-		{c, []string{"attention", "calls", "failures", "health", "name", "state"}},
+		{c, []string{"attention", "calls", "error", "failures", "health", "name", "state"}},
 		{calls[0], []string{"attention", "key", "seconds"}},
 		{failures[0], []string{"attention", "error", "failures", "gaveUp", "key", "seconds"}},
 	} {

@@ -36,9 +36,10 @@ import (
 //
 // An entry with a Health.Controller is shown as a controller of package enqueue, after the
 // informers: how many keys wait and for how long, the calls that are under way, the keys that
-// fail with their last errors, and the results so far. It needs attention if it has stopped, if a
-// call has lasted for 5 minutes, if a key has waited for a worker for a minute, or if a key has
-// been failing for 5 minutes, and was given up or has failed more than three times in a row.
+// fail with their last errors, and the results so far. It needs attention if it has stopped, if
+// something that it reads cannot sync, if a call has lasted for 5 minutes, if a key has waited for a
+// worker for a minute, or if a key was given up, or has been failing for 5 minutes and more than
+// three times in a row.
 //
 // An open page updates itself once a second, or every 5 s in a browser without JavaScript.
 // It loads nothing from other addresses.
@@ -50,10 +51,10 @@ import (
 // "stats" (as [informer.WatcherStats] encodes them), "calls" (the keys that the watcher is
 // being called for), "retries" (the keys that wait for another attempt), "eventsPerSecond",
 // and "backlog" (how many events waited during the last minute). A controller has "name",
-// "state", "attention", "health" (as [informer.ControllerHealth] encodes it), "calls" (those
-// under way: each has "key", "seconds" and "attention") and "failures" (the keys that fail: each
-// has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the last "error" and
-// "attention"). Both name at most ten.
+// "state", "attention", "error" (why it cannot sync, if it cannot), "health" (as
+// [informer.ControllerHealth] encodes it), "calls" (those under way: each has "key", "seconds" and
+// "attention") and "failures" (the keys that fail: each has "key", "seconds" since it first failed,
+// "failures" in a row, "gaveUp", the last "error" and "attention"). Both name at most ten.
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content
 // of objects. It checks no permissions, so serve it where only operators have access. It

@@ -76,7 +76,7 @@ func (v view) Summary() string {
 	allInformers, allWatchers, allControllers := count(informers, "informer"), count(watchers, "watcher"), count(controllers, "controller")
 	switch {
 	case informers+badControllers == 0:
-		return "No informers yet."
+		return "No informers: none was made yet, or all have stopped."
 	case badInformers+badWatchers+badControllers == 0 && controllers == 0:
 		return fmt.Sprintf("All is well: %s, %s.", allInformers, allWatchers)
 	case badInformers+badWatchers+badControllers == 0:

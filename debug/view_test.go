@@ -152,7 +152,7 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 		all  []informer.Health
 		want string
 	}{
-		{nil, "No informers yet."},
+		{nil, "No informers: none was made yet, or all have stopped."},
 		{[]informer.Health{of(0, nil)}, "All is well: 1 informer, 0 watchers."},
 		{[]informer.Health{of(1, nil)}, "All is well: 1 informer, 1 watcher."},
 		{[]informer.Health{of(3, nil), of(4, nil), of(0, nil)}, "All is well: 3 informers, 7 watchers."},

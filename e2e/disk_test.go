@@ -152,7 +152,7 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "widgets.db")
 	cold := w.liveOnDisk(path)
 	cold.stop()
-	if got := len(cold.events.View()); got < objects || cold.asked != "stream" {
+	if got := len(cold.events.View()); got < objects || cold.asked != "list watch" {
 		t.Fatalf("the cold start told of %d objects and made the requests %q", got, cold.asked)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type Controller[K comparable] struct {
 	reconciled func(informer.ReconciledInfo) // nil for none
 	ctx        context.Context               // of Run; nil before
 	cancel     context.CancelFunc            // ends ctx
+	read       int                           // how many of Options.Reads have synced
+	unread     error                         // why the wait for the next one has ended
 	removed    bool
 	queue      workqueue.TypedRateLimitingInterface[K] // nil until the workers start
 	early      []K                                     // the keys that came before, the oldest first
@@ -155,10 +158,11 @@ func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *in
 // other informers, or for other watchers.
 //
 // It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
-// has not ended. With Options.Elected, it returns an error that wraps informer.ErrStopped if an
-// informer stops before it has told all objects after the election. It returns
-// informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run
-// to return in a callback of the controller or of one of its informers.
+// has not ended. It returns an error if Options.Reads has the group that runs the controller. With
+// Options.Elected, it returns an error that wraps informer.ErrStopped if an informer stops before it
+// has told all objects after the election. It returns informer.ErrAlreadyRun at once if the
+// controller was run or removed before. Do not wait for Run to return in a callback of the
+// controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -174,7 +178,8 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		close(c.synced)
 		err = c.awaitElection(ctx)
 	}
-	queue := newQueue[K](c.opts.Name, c.ready)
+	base, most := c.opts.delays()
+	queue := newQueue(c.opts.Name, c.ready, base, most)
 	defer queue.ShutDown()
 	if err == nil {
 		c.live(queue)
@@ -220,12 +225,35 @@ func (c *Controller[K]) await(ctx context.Context) error {
 			return c.syncError(ctx.Err())
 		}
 	}
-	for _, r := range c.opts.Reads {
-		if err := r.WaitForSync(longwait.Quiet(ctx)); err != nil {
+	for i, r := range c.opts.Reads {
+		err := r.WaitForSync(context.WithValue(longwait.Quiet(ctx), waiter{}, c))
+		if errors.Is(err, errWaitsForItself) {
+			err = errWaitsForItself // without the names of all members of the group
+		}
+		if err != nil {
+			err = fmt.Errorf("Options.Reads[%d]: %w", i, err)
+		}
+		c.readNext(err)
+		if err != nil {
 			return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
 		}
 	}
 	return nil
+}
+
+// waiter is the key of a ctx whose value is the controller that waits with it for Options.Reads.
+type waiter struct{}
+
+// errWaitsForItself is the error of a controller that waits for its own group.
+var errWaitsForItself = errors.New("the controller would wait for itself: name the informers that it reads, not its own group")
+
+// readNext notes that the wait for one of Options.Reads has ended, with an error or nil.
+func (c *Controller[K]) readNext(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unread = err; err == nil {
+		c.read++
+	}
 }
 
 // syncError returns the error of a wait that has ended because of err.
@@ -234,27 +262,48 @@ func (c *Controller[K]) syncError(err error) error {
 	return &informer.SyncError{Informer: c.opts.Name, Late: late, Reason: reason, Err: err}
 }
 
-// late names the sources that have not synced, and returns the failure that stands in the way
-// of the first.
+// late names everything that has not synced, and returns the first reason that is known.
 func (c *Controller[K]) late() (late []string, reason error) {
-	for _, in := range c.inputs {
-		if channel.Closed(in.reg.Synced()) {
-			continue
+	c.mu.Lock()
+	begun, read, reason := c.ctx != nil, c.read, c.unread
+	c.mu.Unlock()
+	if !begun {
+		late = append(late, "Run")
+	}
+	note := func(h informer.Health) {
+		name, err := lateInformer(h)
+		if !slices.Contains(late, name) { // several sources may have the same informer
+			late = append(late, name)
 		}
-		h := in.health()
-		if h.Started {
-			late = append(late, "informer "+h.Name)
-		} else { // perhaps nobody has added it to the group
-			late = append(late, "Run of informer "+h.Name)
-		}
-		if reason == nil {
-			reason = cmp.Or(h.StoreError, h.SourceError)
+		if h.Started || begun { // before the group runs, it is no failure that nobody runs the informer
+			reason = cmp.Or(reason, err)
 		}
 	}
-	if len(late) == 0 {
-		late = append(late, "Options.Reads")
+	for _, in := range c.inputs {
+		if !channel.Closed(in.reg.Synced()) {
+			note(in.health())
+		}
+	}
+	for _, r := range c.opts.Reads[read:] {
+		if m, ok := r.(interface{ Health() informer.Health }); ok && !m.Health().Synced {
+			note(m.Health())
+		}
+	}
+	if len(late) == 0 && read < len(c.opts.Reads) {
+		late = append(late, fmt.Sprintf("Options.Reads[%d] (%T)", read, c.opts.Reads[read]))
 	}
 	return late, reason
+}
+
+// lateInformer says what is missing of an informer that has not synced, and why, if that is known.
+func lateInformer(h informer.Health) (late string, reason error) {
+	switch {
+	case h.Stopped:
+		return "informer " + h.Name, fmt.Errorf("informer %s: %w", h.Name, informer.ErrStopped)
+	case !h.Started:
+		return "Run of informer " + h.Name, fmt.Errorf("informer %s has not started: add it to the group, or call its Run", h.Name)
+	}
+	return "informer " + h.Name, cmp.Or(h.StoreError, h.SourceError)
 }
 
 // missing says for what Run waits, as values of a log line.
@@ -336,6 +385,9 @@ func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
 		return nil // even if ctx has ended
 	}
+	if ctx.Value(waiter{}) == any(c) {
+		return c.syncError(errWaitsForItself)
+	}
 	select {
 	case <-c.synced:
 		return nil
@@ -366,7 +418,8 @@ func (c *Controller[K]) Remove() {
 }
 
 // Health returns how the controller is doing. Name, Started, Stopped, Synced and Controller are
-// set; the other fields are those of informers. It does not block, and may be called at any time.
+// set, and SourceError if something keeps the controller from syncing; the other fields are those
+// of informers. It does not block, and may be called at any time.
 func (c *Controller[K]) Health() informer.Health {
 	c.mu.Lock()
 	h := informer.Health{
@@ -380,6 +433,9 @@ func (c *Controller[K]) Health() informer.Health {
 	c.mu.Unlock()
 	if working {
 		s.Queued, s.OldestQueued = c.ready.oldest()
+	}
+	if h.Started && !h.Synced {
+		s.Late, h.SourceError = c.late()
 	}
 	c.state.health(s)
 	h.Controller = s

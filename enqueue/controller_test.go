@@ -292,6 +292,8 @@ func TestRunRefusesOptionsOfAController(t *testing.T) {
 	for want, opts := range map[string]enqueue.Options{
 		"Options.Elected":    {Elected: make(chan struct{})},
 		"Options.Reads":      {Reads: []enqueue.Informers{synced{}}},
+		"Options.BaseDelay":  {BaseDelay: time.Second},
+		"Options.MaxDelay":   {MaxDelay: time.Second},
 		"Options.Reconciled": {Reconciled: func(informer.ReconciledInfo) {}},
 	} {
 		queue := enqueue.NewQueue[string]("")

@@ -97,7 +97,7 @@ func TestInNoHistoryIsADeleteLost(t *testing.T) {
 func newHistory(t *testing.T, seed uint64) *history {
 	d := &dice{r: rand.New(rand.NewPCG(seed, 1))}
 	return &history{
-		t: t, random: d, mode: []informer.WatchListMode{informer.WatchListAuto, informer.WatchListOff}[seed%2],
+		t: t, random: d, mode: []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[seed%2],
 		source: informertest.NewSource[*corev1.Pod](), ledger: newLedger(t, d),
 	}
 }

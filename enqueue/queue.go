@@ -20,7 +20,7 @@ import (
 //
 // The queue must be shut down, or its goroutines stay; [Run] does that.
 func NewQueue[K comparable](name string) workqueue.TypedRateLimitingInterface[K] {
-	return named[K]{newQueue[K](name, nil), name}
+	return named[K]{newQueue[K](name, nil, defaultBaseDelay, defaultMaxDelay), name}
 }
 
 // named is a queue that knows its name.
@@ -29,15 +29,23 @@ type named[K comparable] struct {
 	name string
 }
 
+// These are the pauses between attempts, those of client-go's default rate limiter. It takes the
+// longest Duration for no pause at all, so none is longer than a year.
+const (
+	defaultBaseDelay = 5 * time.Millisecond
+	defaultMaxDelay  = 1000 * time.Second
+	year             = 365 * 24 * time.Hour
+)
+
 // newQueue returns a queue that keeps the keys that are ready in keys, or in a slice of its own
-// if keys is nil.
-func newQueue[K comparable](name string, keys workqueue.Queue[K]) workqueue.TypedRateLimitingInterface[K] {
-	base := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
+// if keys is nil. A key that fails waits for base at first, and for most in the end.
+func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most time.Duration) workqueue.TypedRateLimitingInterface[K] {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](5*time.Millisecond, 1000*time.Second),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
 		workqueue.TypedRateLimitingQueueConfig[K]{
 			Name:          name,
-			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: base}),
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: queue}),
 		},
 	)
 }

@@ -32,12 +32,20 @@ type Options struct {
 	Workers int
 
 	// MaxAttempts is how often in a row reconcile may fail for a key before the key is given
-	// up. The pauses begin at 5 ms and double: 5 attempts are over after 75 ms, 10 after
-	// 2.6 s, 15 after 82 s. So a small number gives up in a short outage of the API server.
+	// up. With the default BaseDelay, 5 attempts are over after 75 ms, 10 after 2.6 s, 15 after
+	// 82 s. So a small number gives up in a short outage of the API server.
 	// Then the key is reconciled again when an event puts it into the queue, or after the next
 	// start. Meanwhile it stays in Health as failing. A delete that led to the key is not
 	// handled, so a Durable keeps its tombstone. Defaults to 0: a key is never given up.
 	MaxAttempts int
+
+	// BaseDelay and MaxDelay are for a controller alone: the pauses before a key that has failed
+	// is tried again. The first pause is BaseDelay. Each further failure in a row doubles it, up
+	// to MaxDelay. They do not change when a key comes again that an event has put into the queue,
+	// or for which reconcile has asked. BaseDelay defaults to 5 ms, or to MaxDelay if that is less.
+	// MaxDelay defaults to 1000 s, or to BaseDelay if that is more. A pause of more than a year
+	// counts as a year.
+	BaseDelay, MaxDelay time.Duration
 
 	// RecoverPanics turns a panic of reconcile into an error that wraps
 	// [*informer.PanicError], so that the key is retried as after any error. Defaults to
@@ -69,7 +77,8 @@ type Options struct {
 
 	// Reads is for a controller alone: informers that reconcile reads, and that are no Source of
 	// the controller. Workers start when these have synced, too, as their WaitForSync says. Do
-	// not name the group of the controller, which waits for the controller. Defaults to none.
+	// not name the group of the controller, which waits for the controller: Run then returns an
+	// error. Defaults to none.
 	Reads []Informers
 
 	// Elected is for a controller alone. Until this channel is closed, the controller is on
@@ -95,6 +104,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("Options.Workers is %d, more than %d", o.Workers, maxWorkers)
 	case o.MaxAttempts < 0:
 		return fmt.Errorf("Options.MaxAttempts is %d, less than 0", o.MaxAttempts)
+	case o.BaseDelay < 0:
+		return fmt.Errorf("Options.BaseDelay is %v, less than 0", o.BaseDelay)
+	case o.MaxDelay < 0:
+		return fmt.Errorf("Options.MaxDelay is %v, less than 0", o.MaxDelay)
+	case o.MaxDelay > 0 && o.BaseDelay > o.MaxDelay:
+		return fmt.Errorf("Options.BaseDelay is %v, more than Options.MaxDelay, %v", o.BaseDelay, o.MaxDelay)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	case o.StandbyDeletes < 0:
@@ -114,8 +129,21 @@ func (o *Options) checkRun() error {
 		return errors.New("Options.Reads is for a controller, see NewController")
 	case o.Elected != nil:
 		return errors.New("Options.Elected is for a controller, see NewController")
+	case o.BaseDelay != 0:
+		return errors.New("Options.BaseDelay is for a controller, see NewController; with Run, make the queue with package workqueue")
+	case o.MaxDelay != 0:
+		return errors.New("Options.MaxDelay is for a controller, see NewController; with Run, make the queue with package workqueue")
 	}
 	return o.check()
+}
+
+// delays returns the pauses between attempts, with their defaults.
+func (o *Options) delays() (base, most time.Duration) {
+	base, most = min(cmp.Or(o.BaseDelay, defaultBaseDelay), year), min(cmp.Or(o.MaxDelay, defaultMaxDelay), year)
+	if o.BaseDelay == 0 {
+		return min(base, most), most
+	}
+	return base, max(base, most)
 }
 
 // Informers feed a queue: an [informer.CustomCacheInformer], or an [informer.Group].
@@ -142,9 +170,9 @@ type Informers interface {
 // the rest from an informer: if there is no such object, the object has been deleted. Its
 // results decide when it is called for the key again:
 //
-//   - An error: after the time set by the queue's rate limiter, see [NewQueue]. Meanwhile
-//     the workers go on with other keys. NotFound and conflicts are errors like any other:
-//     the next attempt reads again.
+//   - An error: after the time set by the queue's rate limiter, see [NewQueue], or of a
+//     controller by Options.BaseDelay and MaxDelay. Meanwhile the workers go on with other keys.
+//     NotFound and conflicts are errors like any other: the next attempt reads again.
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key
 //     into the queue. An again less than 0, which time.Until returns for a time that is

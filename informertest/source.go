@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 )
@@ -55,8 +56,9 @@ const firstVersion = 1000
 //
 // The other methods make something go wrong. Some act once: Disconnect, Expire, Compact,
 // Restore, Inject and Bookmark. Others last until Heal: Down, Fail, Mute, SlowList, HoldList,
-// InjectListItem and OmitListVersion. SetWatchList, RefuseExpired and SetSelectableFields choose
-// the kind of server, which Heal does not change.
+// InjectListItem and OmitListVersion. NamespaceClient.Fail does the same as Fail for one namespace.
+// SetWatchList, RefuseExpired and SetSelectableFields choose the kind of server, which Heal does
+// not change.
 //
 // Any method may be called from any goroutine at any time. Only LIST, because of SlowList or
 // HoldList, and WaitForWatches block. All objects passed in or returned are copied, so both
@@ -90,7 +92,8 @@ var (
 )
 
 // NewSource returns a source that holds copies of objs, created in that order. It panics if
-// Create would fail for one of them, that is, if one has no name or two have the same name.
+// Create would fail for one of them, that is, if one has neither a name nor a generateName, or two
+// have the same name.
 //
 // An *unstructured.Unstructured, like every type that does not imply its kind, has the kind of
 // the first object of the source. Until there is an object, bookmarks have no kind, and a
@@ -118,10 +121,15 @@ func NewSource[T informer.Object](objs ...T) *Source[T] {
 
 // Create adds a copy of obj and returns it as stored. It keeps the UID of obj, unless the UID
 // is empty or an object of this source has had it before. It ignores the resourceVersion of
-// obj. It does not block. The error is AlreadyExists, or Invalid if obj has no name.
+// obj. If obj has a generateName and no name, Create makes a name that no other object has: the
+// generateName, cut off after 58 bytes, and five random characters. It does not block. The error is
+// AlreadyExists, or Invalid if obj has neither a name nor a generateName.
 func (s *Source[T]) Create(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj = s.named(obj)
+	}
 	if _, exists := s.objects[keyOf(obj)]; exists {
 		var none T
 		return none, apierrors.NewAlreadyExists(s.resource(), obj.GetName())
@@ -145,16 +153,24 @@ func (s *Source[T]) Update(obj T) (T, error) {
 		return none, apierrors.NewConflict(s.resource(), obj.GetName(),
 			fmt.Errorf("the UID is %s, not %s", before.GetUID(), uid))
 	}
-	if rv := obj.GetResourceVersion(); rv != "" && rv != before.GetResourceVersion() {
-		return none, apierrors.NewConflict(s.resource(), obj.GetName(),
-			errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+	if err := s.checkVersion(before, obj); err != nil {
+		return none, err
 	}
 	return s.update(before, obj), nil
 }
 
+// checkVersion returns a Conflict if obj was made from another version than before.
+func (s *Source[T]) checkVersion(before, obj T) error {
+	if rv := obj.GetResourceVersion(); rv != "" && rv != before.GetResourceVersion() {
+		return apierrors.NewConflict(s.resource(), obj.GetName(),
+			errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	return nil
+}
+
 // Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and
 // returns it as stored. As with Update, an update without a difference writes nothing. It does
-// not block. It panics if obj has no name.
+// not block. It panics if obj has no name; it generates none.
 func (s *Source[T]) Apply(obj T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,6 +232,18 @@ func (s *Source[T]) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return formatVersion(s.version)
+}
+
+// named returns a copy of obj with a name of its own that begins with its generateName.
+func (s *Source[T]) named(obj T) T {
+	const most = 63 - 5 // a server does not generate longer names than this, and the random characters
+	base := obj.GetGenerateName()
+	base = base[:min(len(base), most)]
+	obj = copyOf(obj)
+	for taken := true; taken; _, taken = s.objects[keyOf(obj)] {
+		obj.SetName(base + rand.String(5))
+	}
+	return obj
 }
 
 // create stores a copy of obj, which must not exist yet.

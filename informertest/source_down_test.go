@@ -113,6 +113,9 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 			return err
 		},
 		"Delete": func() error { return pods.Delete(ctx, "a", metav1.DeleteOptions{}) },
+		"Delete all": func() error {
+			return pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		},
 	} {
 		err := call()
 		wantRefused(t, method, err)
@@ -125,8 +128,8 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 	if list, err := pods.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
 		t.Errorf("a request that was refused has changed something: %v, %v", list, err)
 	}
-	if _, err := pods.Patch(ctx, "a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}); !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("a patch, after Up: %v", err)
+	if _, err := pods.Patch(ctx, "a", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("an apply, after Up: %v", err)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 // faults holds the faults that a source has at the moment, and the kind of server it is.
 type faults struct {
 	down        bool
-	failures    map[Verb][]failure
+	failures    map[target][]failure
 	mute        mute
 	listDelay   time.Duration
 	listHolds   map[chan struct{}]bool // closed when released
@@ -40,6 +40,13 @@ type faults struct {
 
 	watchList     WatchListMode
 	refuseExpired bool
+}
+
+// target says for which requests failures are meant.
+type target struct {
+	verb      Verb
+	namespace string // of the request; "" for a request for all namespaces
+	every     bool   // for requests of every namespace; namespace is then empty
 }
 
 type failure struct {
@@ -55,14 +62,14 @@ type mute struct {
 
 func newFaults() faults {
 	return faults{
-		failures:  map[Verb][]failure{},
+		failures:  map[target][]failure{},
 		listHolds: map[chan struct{}]bool{},
 		mute:      mute{over: make(chan struct{})},
 	}
 }
 
-// Heal ends the effects of Down, Fail, Mute, SlowList, HoldList, InjectListItem and
-// OmitListVersion. It does not block.
+// Heal ends the effects of Down, Fail, also of a NamespaceClient, Mute, SlowList, HoldList,
+// InjectListItem and OmitListVersion. It does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,34 +123,46 @@ func (f *faults) absence(method string) error {
 // negative. Failures queue up: those of a further call come after those of this one. It does
 // not block. It panics if err is nil.
 //
+// Fail is for the requests of every namespace, and NamespaceClient.Fail for those of one. If both
+// have a failure for a request, the request returns that of its namespace, and uses up none of the
+// other.
+//
 // Any error will do. Readers of an API server distinguish [apierrors.StatusError] and
 // [syscall.ECONNREFUSED].
 func (s *Source[T]) Fail(verb Verb, err error, times int) {
+	s.fail(target{verb: verb, every: true}, err, times)
+}
+
+func (s *Source[T]) fail(which target, err error, times int) {
 	if err == nil {
 		panic("informertest: Fail without an error")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if times != 0 {
-		s.faults.failures[verb] = append(s.faults.failures[verb], failure{err, times})
+		s.faults.failures[which] = append(s.faults.failures[which], failure{err, times})
 	}
 }
 
-// failure returns the error of Down, or the one that Fail set for the next request, which it counts.
-func (f *faults) failure(verb Verb) error {
+// failure returns the error of Down, or the one that a Fail set for the next request of the
+// namespace, which it counts.
+func (f *faults) failure(verb Verb, namespace string) error {
 	if err := f.absence("Get"); err != nil {
 		return err
 	}
-	queue := f.failures[verb]
-	if len(queue) == 0 {
-		return nil
+	for _, which := range []target{{verb: verb, namespace: namespace}, {verb: verb, every: true}} {
+		queue := f.failures[which]
+		if len(queue) == 0 {
+			continue
+		}
+		err := queue[0].err
+		queue[0].times--
+		if queue[0].times == 0 {
+			f.failures[which] = queue[1:]
+		}
+		return err
 	}
-	err := queue[0].err
-	queue[0].times--
-	if queue[0].times == 0 {
-		f.failures[verb] = queue[1:]
-	}
-	return err
+	return nil
 }
 
 // Disconnect ends all open watches at once, without an error. They lose the events that have

@@ -24,19 +24,19 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(VerbList, options)
-	list, err := s.answerList(request, s.delayList(ctx))
+	list, err := s.answerList("", request, s.delayList(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return list, nil
 }
 
-// answerList answers a LIST after its delay. If err is not nil, it answers with err.
-func (s *Source[T]) answerList(request *Request, err error) (list *metav1.List, _ error) {
+// answerList answers a LIST of a namespace after its delay. If err is not nil, it answers with err.
+func (s *Source[T]) answerList(namespace string, request *Request, err error) (list *metav1.List, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		err = s.faults.failure(VerbList)
+		err = s.faults.failure(VerbList, namespace)
 	}
 	if err == nil {
 		list, err = s.list(request.Options)
@@ -70,8 +70,23 @@ func (s *Source[T]) delayList(ctx context.Context) error {
 	}
 }
 
-// list returns the page that options ask for.
+// list returns the page that options ask for, with the faults that a LIST has at the moment.
 func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
+	list, err := s.page(options)
+	if err != nil {
+		return nil, err
+	}
+	if s.faults.omitVersion {
+		list.ResourceVersion = ""
+	}
+	for _, obj := range s.faults.listItems {
+		list.Items = append(list.Items, runtime.RawExtension{Object: obj})
+	}
+	return list, nil
+}
+
+// page returns the page that options ask for.
+func (s *Source[T]) page(options metav1.ListOptions) (*metav1.List, error) {
 	options.Watch = false
 	q, err := s.newQuery(options, true)
 	if err != nil {
@@ -86,9 +101,7 @@ func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 		objects = s.history.rewind(objects, version)
 	}
 	list := &metav1.List{Items: []runtime.RawExtension{}}
-	if !s.faults.omitVersion {
-		list.ResourceVersion = formatVersion(version)
-	}
+	list.ResourceVersion = formatVersion(version)
 	var last types.NamespacedName
 	for _, key := range sortedKeys(objects) {
 		if q.page != nil && compareKeys(key, q.page.Key) <= 0 || !q.selects(objects[key]) {
@@ -100,9 +113,6 @@ func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 		}
 		list.Items = append(list.Items, runtime.RawExtension{Object: copyOf(objects[key])})
 		last = key
-	}
-	for _, obj := range s.faults.listItems {
-		list.Items = append(list.Items, runtime.RawExtension{Object: obj})
 	}
 	return list, nil
 }

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// NamespaceClient reads one namespace of a [Source]. It is made by [Source.Namespace].
+// NamespaceClient reads one namespace of a [Source], and can make the namespace fail. It is made by
+// [Source.Namespace].
 type NamespaceClient[T informer.Object] struct {
 	source    *Source[T]
 	namespace string
@@ -27,10 +28,36 @@ func (s *Source[T]) Namespace(namespace string) *NamespaceClient[T] {
 // List answers as Source.ListWithContext, with the objects of the namespace.
 func (c *NamespaceClient[T]) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
 	request := c.source.record(VerbList, within(c.namespace, opts))
-	return c.source.answerList(request, c.source.delayList(ctx))
+	return c.source.answerList(c.namespace, request, c.source.delayList(ctx))
 }
 
 // Watch opens a watch as Source.WatchWithContext, of the objects of the namespace.
 func (c *NamespaceClient[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return c.source.WatchWithContext(ctx, within(c.namespace, opts))
+	return c.source.watch(ctx, c.namespace, opts)
+}
+
+// Fail does the same as Source.Fail for the requests of the namespace alone: those through any
+// client that Source.Namespace returns for it, and those for it through a clientset that the source
+// serves. Failures of the namespace come before those of Source.Fail, and after Down. Heal ends
+// them.
+//
+// For the namespace "", these are the requests for all namespaces at once, including those
+// through the Source itself. So a test can refuse a program the rights for the whole cluster, and
+// leave it those for a namespace.
+//
+// It does not block. It panics if err is nil.
+func (c *NamespaceClient[T]) Fail(verb Verb, err error, times int) {
+	c.source.fail(target{verb: verb, namespace: c.namespace}, err, times)
+}
+
+// within restricts opts to the objects of a namespace, if namespace is not empty.
+func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
+	if namespace != "" {
+		only := "metadata.namespace=" + namespace
+		if opts.FieldSelector != "" {
+			only += "," + opts.FieldSelector
+		}
+		opts.FieldSelector = only
+	}
+	return opts
 }

@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -27,14 +28,26 @@ import (
 //	pods.Serve(&client.Fake, "pods", &corev1.PodList{})
 //
 // list is an empty list of the type that the clientset's List returns. Get, List, Watch,
-// Create, Update, UpdateStatus and Delete work; other verbs return MethodNotSupported. A
-// source has no subresources, so UpdateStatus updates the whole object; and Delete deletes at
-// once, whatever finalizers there are.
+// Create, Update, UpdateStatus, Patch, Delete and DeleteCollection work; other verbs return
+// MethodNotSupported. A source has no subresources, so UpdateStatus, and a Patch of the status,
+// change the whole object; and Delete deletes at once, whatever finalizers there are. Of the
+// options of a write, only preconditions have an effect: a dry run writes.
+//
+// Patch is answered as by the API server, also if the patch changes the name, the UID or the
+// resourceVersion. A patch without a difference writes nothing. These types of patches work:
+//
+//   - JSON patches and merge patches, of any object.
+//   - Strategic merge patches of the Go types of Kubernetes itself. For other types the error
+//     is UnsupportedMediaType, which a server returns for custom resources.
+//
+// Server-side apply is MethodNotSupported, and so is a strategic merge patch of an
+// *unstructured.Unstructured of a kind of Kubernetes: both need the schema of the type. For apply,
+// use a fake clientset without Serve.
 //
 // Down makes every request fail. Fail works for List and Watch only; to make a certain write fail,
-// add a reactor to the fake after Serve. The reactor must not sleep, and for the same reason a LIST through the fake does not
-// wait for SlowList and HoldList: client-go's Fake calls reactors under a mutex, and time does
-// not pass in a synctest bubble while a goroutine waits for a mutex.
+// add a reactor to the fake after Serve. The reactor must not sleep, and for the same reason a LIST
+// through the fake does not wait for SlowList and HoldList: client-go's Fake calls reactors under a
+// mutex, and time does not pass in a synctest bubble while a goroutine waits for a mutex.
 //
 // Serve does not block. It panics if fake or list is nil, or resource is empty.
 func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
@@ -46,7 +59,7 @@ func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtim
 		return true, obj, err
 	})
 	fake.PrependWatchReactor(resource, func(action clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := s.Watch(within(action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions))
+		w, err := s.watch(context.Background(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
 		return true, w, err
 	})
 }
@@ -65,7 +78,7 @@ func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (ru
 			key.Name = a.Name
 			return answer(s.Get(key))
 		case clienttesting.ListActionImpl:
-			return s.listAs(empty, within(key.Namespace, a.ListOptions))
+			return s.listAs(empty, key.Namespace, a.ListOptions)
 		case clienttesting.CreateActionImpl:
 			if m, err := meta.Accessor(a.Object); err == nil && m.GetResourceVersion() != "" {
 				return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
@@ -76,9 +89,20 @@ func (s *Source[T]) react(action clienttesting.Action, empty runtime.Object) (ru
 		case clienttesting.DeleteActionImpl:
 			key.Name = a.Name
 			return answer(s.deleteIf(key, a.DeleteOptions.Preconditions))
+		case clienttesting.PatchActionImpl:
+			return answer(s.patch(a))
+		case clienttesting.DeleteCollectionActionImpl:
+			return nil, s.deleteCollection(within(key.Namespace, a.ListOptions), a.DeleteOptions.Preconditions)
 		}
 	}
-	return nil, apierrors.NewMethodNotSupported(s.resource(), action.GetVerb())
+	return nil, s.notSupported(action.GetVerb())
+}
+
+// notSupported returns the error of a request that a source does not answer.
+func (s *Source[T]) notSupported(verb string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return apierrors.NewMethodNotSupported(s.resource(), verb)
 }
 
 // methods are the HTTP methods of requests, as client-go spells them in errors.
@@ -116,21 +140,9 @@ func write[T informer.Object](write func(T) (T, error), obj runtime.Object, name
 	return answer(write(typed))
 }
 
-// within restricts opts to the objects of a namespace, if namespace is not empty.
-func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
-	if namespace != "" {
-		only := "metadata.namespace=" + namespace
-		if opts.FieldSelector != "" {
-			only += "," + opts.FieldSelector
-		}
-		opts.FieldSelector = only
-	}
-	return opts
-}
-
-// listAs answers a LIST with a copy of empty, filled with the items.
-func (s *Source[T]) listAs(empty runtime.Object, opts metav1.ListOptions) (runtime.Object, error) {
-	answer, err := s.answerList(s.record(VerbList, opts), nil)
+// listAs answers a LIST of a namespace with a copy of empty, filled with the items.
+func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.ListOptions) (runtime.Object, error) {
+	answer, err := s.answerList(namespace, s.record(VerbList, within(namespace, opts)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +167,11 @@ func (s *Source[T]) listAs(empty runtime.Object, opts metav1.ListOptions) (runti
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.deleteHeld(key, only)
+}
+
+// deleteHeld does the same as deleteIf, with the lock held.
+func (s *Source[T]) deleteHeld(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	if before, exists := s.objects[key]; exists && only != nil {
 		if only.UID != nil && *only.UID != before.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != before.GetResourceVersion() {
 			var none T
@@ -162,4 +179,22 @@ func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Precondition
 		}
 	}
 	return s.delete(key)
+}
+
+// deleteCollection deletes the objects that a LIST with opts returns, one after the other, as long
+// as the preconditions in only hold.
+func (s *Source[T]) deleteCollection(opts metav1.ListOptions, only *metav1.Preconditions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	page, err := s.page(opts)
+	if err != nil {
+		return err
+	}
+	for _, item := range page.Items {
+		// An object may be gone if opts ask for an older version.
+		if _, err := s.deleteHeld(keyOf(item.Object.(T)), only); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }

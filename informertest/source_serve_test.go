@@ -91,12 +91,6 @@ func TestServeAnswersAClientset(t *testing.T) {
 		t.Errorf("Delete of what is deleted: %v", err)
 	}
 
-	if _, err := client.CoreV1().Pods("b").Patch(ctx, "y", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}); !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("Patch: %v", err)
-	}
-	if err := client.CoreV1().Pods("b").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
-		t.Errorf("DeleteCollection: %v", err)
-	}
 	if err := client.CoreV1().Pods("b").EvictV1(ctx, nil); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("Evict: %v", err)
 	}

@@ -17,10 +17,10 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), options)
 }
 
-// WatchWithContext opens a watch. It does not block. The watch ends, and its channel is
-// closed, when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Down,
-// Disconnect, Expire and Restore. The caller must make sure that one of these ends comes, or the goroutine
-// of the watch leaks.
+// WatchWithContext opens a watch. It does not block. The watch ends, and its channel is closed,
+// when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Down, Disconnect, Expire
+// and Restore. The caller must make sure that one of these ends comes, or the goroutine of the
+// watch leaks.
 //
 // Events have the type T. Bookmarks are sent only to watches that allow them: one after the
 // initial events if SendInitialEvents asked for these, and further ones only by Bookmark. A
@@ -33,13 +33,19 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 // ResourceVersionTooLarge for initial events of a version that is not known yet, and Invalid
 // or BadRequest if the options are wrong.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, "", options)
+}
+
+// watch opens a watch of a namespace, or of all if it is "".
+func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
+	options = within(namespace, options)
 	request := s.record(VerbWatch, options)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := ctx.Err()
 	if err == nil {
-		err = s.faults.failure(VerbWatch)
+		err = s.faults.failure(VerbWatch, namespace)
 	}
 	var q query
 	if err == nil {

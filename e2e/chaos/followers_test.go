@@ -29,9 +29,9 @@ const (
 func (w *world) followAll() {
 	widgets, gadgets, kept := w.kinds[0].resource(), w.kinds[1].resource(), w.kinds[2].resources()
 	w.follow(scope{name: "DeltaFIFO", resource: widgets}, options{Queue: informer.QueueDeltaFIFO})
-	w.follow(scope{name: "RealFIFO", resource: widgets}, options{Queue: informer.QueueRealFIFO})
+	w.follow(scope{name: "RealFIFO", resource: widgets}, options{Queue: informer.QueueRealFIFO, Intake: informer.IntakeEarly})
 	w.follow(scope{name: "plain store", resource: widgets}, options{Store: newPlain(), WatchList: informer.WatchListOff})
-	w.follow(scope{name: paged, resource: widgets}, options{PageSize: 50, WatchList: informer.WatchListOff})
+	w.follow(scope{name: paged, resource: widgets}, options{PageSize: 50, WatchList: informer.WatchListOff, Intake: informer.IntakeEarly})
 	w.follow(scope{name: "namespace", resource: widgets, namespace: namespaces[0]}, options{})
 	w.follow(scope{name: "selector", resource: gadgets, selector: colour + "=" + colours[0]}, options{})
 	w.follow(scope{name: comets, resource: kept[0]}, options{})
@@ -39,7 +39,7 @@ func (w *world) followAll() {
 	w.followMetadata(scope{name: "metadata", resource: gadgets})
 	w.followFile(scope{name: "disk", resource: gadgets})
 	w.followDurable(scope{name: "durable", resource: widgets}, informer.WatchListOff)
-	w.followDurable(scope{name: "durable, streamed", resource: gadgets}, informer.WatchListAuto)
+	w.followDurable(scope{name: "durable, streamed", resource: gadgets}, informer.WatchListOn)
 	for _, f := range w.followers {
 		f.start()
 		for range 2 {

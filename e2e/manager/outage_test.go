@@ -96,7 +96,7 @@ func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 	if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "no informers yet") {
 		w.Errorf("without any informer, Ready: %v", err)
 	}
-	if page := shows(); !strings.Contains(page, "No informers yet.") || strings.Contains(page, "All is well") {
+	if page := shows(); !strings.Contains(page, "No informers: none was made yet") || strings.Contains(page, "All is well") {
 		w.Errorf("without any informer, the page is\n%s", page)
 	}
 

@@ -45,7 +45,7 @@ func TestAPageWithoutInformersSaysSoUntilThereIsOne(t *testing.T) {
 	w.run()
 	p := open(t, w.page())
 	empty := p.until("the page is live", func(c content) bool { return c.Button == "Pause" })
-	if want := "No informers yet."; empty.Summary != want || len(empty.Informers) != 0 {
+	if want := "No informers: none was made yet, or all have stopped."; empty.Summary != want || len(empty.Informers) != 0 {
 		t.Errorf("without informers the summary is %q, want %q", empty.Summary, want)
 	}
 	inf := member(w, informertest.NewSource(pod("cart", 0)), informer.Options[*corev1.Pod]{})

@@ -23,6 +23,8 @@ var enqueueTrials = map[string]extremes.Trial{
 	"enqueue.Options.Workers":      extremes.Field("max -1 min", nil, inBubble(reconcilesAtOnce)),
 	"enqueue.Options.DrainTimeout": extremes.Field("-1 min", nil, inBubble(drainsTheQueue)),
 	"enqueue.Options.MaxAttempts":  extremes.Field("-1 min", nil, inBubble(goesOnTrying)),
+	"enqueue.Options.BaseDelay":    extremes.Field("-1 min", nil, inBubble(pausesBetweenAttempts)),
+	"enqueue.Options.MaxDelay":     extremes.Field("-1 min", nil, inBubble(pausesBetweenAttempts)),
 	"enqueue.Options.StandbyDeletes": extremes.Field("-1 min", func() enqueue.Options {
 		return enqueue.Options{Elected: make(chan struct{})}
 	}, inBubble(keepsDeletesOnStandby)),
@@ -184,6 +186,36 @@ func goesOnTrying(t *testing.T, opts enqueue.Options) error {
 		testkit.SleepBubble(hour)
 		if calls < 10 {
 			t.Errorf("%d calls within an hour, want more", calls)
+		}
+	})
+}
+
+// pausesBetweenAttempts checks that a key that fails comes again after its pauses, and another key
+// meanwhile.
+func pausesBetweenAttempts(t *testing.T, opts enqueue.Options) error {
+	opts.ErrorHandler = func(context.Context, error) {}
+	calls := map[string]int{}
+	return controlling(t, opts, func(_ context.Context, key string) (time.Duration, error) {
+		if calls[key]++; key == "a" && calls[key] < 6 {
+			return 0, errors.New("not yet")
+		}
+		return 0, nil
+	}, func(src *source) {
+		src.Apply(object("a", "1"))
+		testkit.SleepBubble(hour)
+		src.Apply(object("b", "1"))
+		testkit.SleepBubble(time.Minute)
+		want := 6
+		if opts.BaseDelay > hour {
+			want = 1
+		}
+		if calls["a"] != want || calls["b"] != 1 {
+			t.Errorf("the calls were %v, want %d for a and 1 for b", calls, want)
+		}
+		src.Apply(object("a", "2")) // an event does not wait for the pause
+		testkit.SleepBubble(time.Minute)
+		if calls["a"] != want+1 {
+			t.Errorf("%d calls after an event, want %d", calls["a"], want+1)
 		}
 	})
 }

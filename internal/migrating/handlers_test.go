@@ -94,7 +94,7 @@ func controllerQueued(ctx context.Context, client kubernetes.Interface, reconcil
 			err = reconcile(ctx, key, pod)
 		}
 		return 0, err
-	}, enqueue.Options{Name: "pods", Workers: 4}, enqueue.For(pods))
+	}, enqueue.Options{Name: "pods", Workers: 4, BaseDelay: time.Second, MaxDelay: time.Minute}, enqueue.For(pods))
 	if err := errors.Join(err, group.Add(pods), group.Add(c)); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type history struct {
 	src    *source
 	server *restarting
 	mode   informer.WatchListMode
+	intake informer.IntakeMode
 	kinds  []kind // the watchers that each process has from its start
 
 	states map[string]string   // states of the source, by version
@@ -56,8 +57,9 @@ func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := &history{
 		seed: seed, src: informertest.NewSource[configMap](), store: informertest.NewDurable(),
-		mode: informer.WatchListMode(r.IntN(2)), states: map[string]string{}, wrote: map[uint64]string{},
+		mode: informer.WatchListOff + informer.WatchListMode(r.IntN(2)), states: map[string]string{}, wrote: map[uint64]string{},
 	}
+	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
 	h.server = &restarting{source: h.src}
 	h.src.RefuseExpired(r.IntN(2) == 0)
 	for _, i := range r.Perm(len(kinds))[:1+r.IntN(3)] {

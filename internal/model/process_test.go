@@ -96,7 +96,7 @@ func (l *incarnation) failAfter(op, key string) error {
 
 func (l *incarnation) make() {
 	w := l.t
-	opts := options{Store: l.store, Queue: w.queue, DrainTimeout: w.drain, ErrorHandler: l.report}
+	opts := options{Store: l.store, Queue: w.queue, Intake: w.intake, WatchList: informer.WatchListOn, DrainTimeout: w.drain, ErrorHandler: l.report}
 	if w.source == listed || w.source == paged {
 		opts.WatchList = informer.WatchListOff
 	}

@@ -26,6 +26,7 @@ type setting struct {
 	queue     informer.QueueKind
 	source    sourceKind
 	store     storeKind
+	intake    informer.IntakeMode
 	transform transformKind
 	indexed   bool // the informer has an index of the test
 	observed  bool
@@ -41,7 +42,8 @@ func newSetting(b [settingSize]byte) setting {
 	s := setting{
 		queue:     []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[b[0]%2],
 		source:    []sourceKind{streamed, streamed, listed, paged, rejecting, streamed, listed, silent}[b[0]/2%8],
-		store:     storeKind(b[1] % byte(storeKinds)),
+		store:     storeKind(b[1] % 64 % byte(storeKinds)),
+		intake:    []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[b[1]/64%2],
 		transform: transformKind(b[2] % byte(transformKinds)),
 		indexed:   b[2]/4%2 > 0,
 		observed:  b[2]/8%2 > 0,
@@ -85,8 +87,9 @@ const (
 func (s setting) String() string {
 	queue := map[informer.QueueKind]string{informer.QueueDeltaFIFO: "DeltaFIFO", informer.QueueRealFIFO: "RealFIFO"}[s.queue]
 	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
-	return fmt.Sprintf("%s, %v, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
-		queue, s.source, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
+	intake := map[informer.IntakeMode]string{informer.IntakeWhole: "whole", informer.IntakeEarly: "as they arrive"}[s.intake]
+	return fmt.Sprintf("%s, %v, lists taken in %s, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
+		queue, s.source, intake, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
 }
 
 // torture is the state of TestModel while it plays one sequence.

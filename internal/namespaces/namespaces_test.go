@@ -94,7 +94,7 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		"function that returns clients is nil":   {nil, []string{"a"}},
 		"no namespace is given":                  {src.Namespace, nil},
 		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
-		`"" is no name of a namespace`:           {src.Namespace, []string{"a", ""}},
+		`to read all namespaces, use New`:        {src.Namespace, []string{"a", ""}},
 		`"a/b" is no name of a namespace`:        {src.Namespace, []string{"a/b"}},
 		"the client is nil":                      {func(string) *informertest.NamespaceClient[configMap] { return nil }, []string{"a"}},
 		strings.Repeat("x", 64) + `" is no name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
@@ -109,7 +109,7 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1")), &testkit.ErrorLog{}
-		s.client("b").refuse(testkit.Forbidden("configmaps"))
+		s.client("b").forbid()
 		inf, r := s.informer(t, options{Name: "maps", ErrorHandler: errs.Handle}, "a", "b", "c")
 		testkit.Start(t, inf)
 		time.Sleep(time.Minute)
@@ -154,7 +154,7 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 			t.Errorf("waiting for all: %v", err)
 		}
 
-		s.client("b").refuse(nil)
+		s.Heal()
 		time.Sleep(time.Minute)
 		s.check(t, inf, r, "a", "b", "c")
 		if err := inf.WaitForSync(t.Context()); err != nil {
@@ -173,7 +173,7 @@ func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
 		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
 		inf, r := s.informer(t, options{ErrorHandler: errs.Handle}, "a", "b")
 		informertest.Run(t, inf)
-		s.client("b").refuse(testkit.Forbidden("configmaps"))
+		s.client("b").forbid()
 		s.Expire() // the next request after the refusal must be a list
 		for n := range 3 {
 			s.Apply(object("a", "x", fmt.Sprint("new", n)))
@@ -191,7 +191,7 @@ func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
 		if _, err := s.Delete(keyOf("b", "x")); err != nil {
 			t.Fatal(err)
 		}
-		s.client("b").refuse(nil)
+		s.Heal()
 		time.Sleep(10 * time.Minute)
 		s.check(t, inf, r, "a", "b")
 	})
@@ -237,13 +237,13 @@ func TestAnExpiredVersionRelistsOneNamespace(t *testing.T) {
 		s := newServer(object("a", "x", "1"), object("a", "gone", "1"), object("b", "x", "1"), object("b", "y", "1"))
 		inf, r := s.informer(t, options{Queue: queue}, "a", "b")
 		informertest.Run(t, inf)
-		s.client("a").refuse(testkit.Forbidden("configmaps"))
+		s.client("a").forbid()
 		if _, err := s.Delete(keyOf("a", "gone")); err != nil {
 			t.Fatal(err)
 		}
 		s.Compact()
 		s.Apply(object("b", "x", "2"))
-		s.client("a").refuse(nil)
+		s.Heal()
 		time.Sleep(time.Minute)
 		s.check(t, inf, r, "a", "b")
 		if a, b := s.client("a").asked(), s.client("b").asked(); !strings.HasPrefix(a, "2 lists") || b != "1 lists, 1 watches" {

@@ -76,37 +76,30 @@ func (s *server) informer(t *testing.T, opts options, namespaces ...string) (*te
 	return inf, r
 }
 
-// gate is the client of a namespace. It counts requests, can refuse them, cut watches and hold
-// back their events.
+// gate is the client of a namespace. It counts requests that succeed, can cut watches and hold back
+// their events.
 type gate struct {
 	client *informertest.NamespaceClient[configMap]
 
 	mu           sync.Mutex // protects the rest
-	refusal      error      // of each request; nil for none
 	opened       chan struct{}
 	watches      []watch.Interface
-	lists, opens int // answered requests; a list for one object does not count
+	lists, opens int // a list for one object does not count
 }
 
 func (g *gate) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
-	g.mu.Lock()
-	err := g.refusal
+	list, err := g.client.List(ctx, opts)
 	if err == nil && opts.Limit != 1 {
+		g.mu.Lock()
 		g.lists++
+		g.mu.Unlock()
 	}
-	g.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return g.client.List(ctx, opts)
+	return list, err
 }
 
 func (g *gate) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refusal != nil {
-		return nil, g.refusal
-	}
 	inner, err := g.client.Watch(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -121,11 +114,11 @@ func (g *gate) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return w, nil
 }
 
-// refuse refuses all requests with err, or none if err is nil, and cuts the watches.
-func (g *gate) refuse(err error) {
-	g.mu.Lock()
-	g.refusal = err
-	g.mu.Unlock()
+// forbid refuses all requests until the source is healed, and cuts the watches.
+func (g *gate) forbid() {
+	for _, verb := range []informertest.Verb{informertest.VerbList, informertest.VerbWatch} {
+		g.client.Fail(verb, testkit.Forbidden("configmaps"), -1)
+	}
 	g.cut()
 }
 

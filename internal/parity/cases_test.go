@@ -33,6 +33,7 @@ var sharedInformers = map[string]newShared{
 	clientGo:              cache.NewSharedIndexInformer,
 	"ours":                informer.NewSharedIndexInformer,
 	"ours, other options": informer.SharedIndexInformerFunc(otherOptions),
+	"ours, early intake":  informer.SharedIndexInformerFunc(earlyIntake),
 	madeWithNew:           newView,
 }
 
@@ -46,6 +47,11 @@ const (
 func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) {
 	store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
 	return informer.Options[informer.AnyObject]{Queue: informer.QueueDeltaFIFO, Store: store}, nil
+}
+
+// earlyIntake returns options with which lists are taken in as they arrive.
+func earlyIntake(runtime.Object) (informer.Options[informer.AnyObject], error) {
+	return informer.Options[informer.AnyObject]{Intake: informer.IntakeEarly}, nil
 }
 
 // newView returns the client-go view of a CustomCacheInformer. This is possible only for

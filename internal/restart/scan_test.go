@@ -264,6 +264,7 @@ func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
 		src := informertest.NewSource(numbered(50)...)
 		inf := newInformer(t, src, options{Store: store})
 		informertest.Run(t, inf)
+		synctest.Wait() // Run may return while the last write of the list still ends
 		paged.turn = func(string) { time.Sleep(time.Millisecond) }
 		join := func() (took, reading time.Duration) {
 			begun, before := time.Now(), paged.pages.Load()

@@ -52,6 +52,27 @@ func TestAWarmStartListsNothing(t *testing.T) {
 	})
 }
 
+func TestTwoInformersCannotRunOverOneDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
+		first := newInformer(t, src, options{Name: "first", Store: store})
+		stop := informertest.Run(t, first)
+		second := newInformer(t, informertest.NewSource[configMap](), options{Name: "second", Store: store})
+		reg := addWatcher(t, second, &recorder{}, informer.WatcherOptions{})
+		err := second.Run(t.Context())
+		if err == nil || err.Error() != "informer second: informer first runs over the same Options.Store" {
+			t.Errorf("Run returned %v", err)
+		}
+		<-reg.Stopped()
+		if err := second.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("WaitForSync returned %v", err)
+		}
+		checkStore(t, first, src)
+		stop()
+		oneRun(t, src, store, options{Name: "third"})
+	})
+}
+
 func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
@@ -107,7 +128,7 @@ func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
 				}
 				got := told(r)
 				slices.Sort(got[:2])
-				if diff := cmp.Diff([]string{"initial added deleted", "initial added kept", "initial deleted deleted", "initial added created"}, got); diff != "" {
+				if diff := cmp.Diff([]string{"initial added deleted", "initial added kept", "initial added created", "initial deleted deleted"}, got); diff != "" {
 					t.Errorf("events of the watcher (-want +got):\n%s", diff)
 				}
 				checkKept(t, store, src.ResourceVersion())
@@ -158,8 +179,8 @@ func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 		informertest.Run(t, inf)
 		synctest.Wait()
 		checkStore(t, inf, src)
-		if got := asked(src, n); got != "stream" {
-			t.Errorf("the source was asked for: %s", got)
+		if got, want := asked(src, n), "list, watch from "+src.ResourceVersion(); got != want {
+			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
 		}
 		checkKept(t, store.durable, src.ResourceVersion())
 	})
@@ -288,9 +309,12 @@ func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 					change(src, fmt.Sprintf("o%04d", i))
 				}
 				src.Expire()
+				applied := 0
 				store.FailAfter(func(op, _ string) error {
 					if op == "apply" {
-						store.Crash()
+						if applied++; applied == 2 { // the first one removes the bookmark
+							store.Crash()
+						}
 					}
 					return nil
 				})

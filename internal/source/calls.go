@@ -30,6 +30,20 @@ func (g *callGroup) enter(op string) bool {
 	return true
 }
 
+// ownWork stands for work of this package that must end before Run returns. It is no call of the
+// user's, and has no name.
+const ownWork = ""
+
+// rename notes that a goroutine that has entered goes from one operation to another.
+func (g *callGroup) rename(from, to string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ops[to]++
+	if g.ops[from]--; g.ops[from] == 0 {
+		delete(g.ops, from)
+	}
+}
+
 // leave notes that a call has returned.
 func (g *callGroup) leave(op string) {
 	g.mu.Lock()
@@ -42,11 +56,11 @@ func (g *callGroup) leave(op string) {
 	}
 }
 
-// underWay returns the operations with calls under way, sorted.
+// underWay returns the operations with calls of the user's under way, sorted.
 func (g *callGroup) underWay() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Sorted(maps.Keys(g.ops))
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(g.ops)), func(op string) bool { return op == ownWork })
 }
 
 // close lets no further call start and waits for the calls under way.

@@ -19,7 +19,8 @@ import (
 var (
 	errStreamless = listInstead("the stream of the first state stayed silent")
 	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
-	errStreamType = listInstead("the stream of the first state ended with an object of another type")
+	errStreamType = listInstead("the stream of the first state has an object of another type")
+	errStreamBack = listInstead("the stream of the first state is older than what is known")
 )
 
 func listInstead(why string) *apierrors.StatusError {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,8 +69,8 @@ func (f *feed) Bookmark(version string) error {
 	return nil
 }
 
-// Replace receives a complete list. An object of another type fails all of it, so that such
-// a list never passes for an empty one.
+// Replace receives a complete list, or the end of one that the sink has got in parts. An object of
+// another type fails all of it, so that such a list never passes for an empty one.
 func (f *feed) Replace(list []any, version string) error {
 	if f.requests.resumption.takeList() {
 		f.ordered = true
@@ -87,7 +88,10 @@ func (f *feed) Replace(list []any, version string) error {
 		f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errors.New(
 			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
 	}
-	f.sink.Replace(list, version, f.wentBack(version))
+	wentBack := f.wentBack(version)
+	if !f.requests.parts.end(f.sink, version) {
+		f.sink.Replace(list, version, wentBack)
+	}
 	f.ordered = !isAnyVersion(version)
 	return nil
 }
@@ -95,13 +99,13 @@ func (f *feed) Replace(list []any, version string) error {
 // wentBack notes that a complete list of version has come. It reports whether the list shows
 // that the server went back in time, and reports that as a failure too.
 func (f *feed) wentBack(version string) bool {
-	before := f.requests.reached
+	before, shown := f.requests.reached, f.requests.parts.last()
 	f.requests.reached = version
-	if !f.requests.listComplete() && !older(version, before) {
+	if !f.requests.listComplete() && !older(version, before) && !older(version, shown) {
 		return false
 	}
 	f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: fmt.Errorf(
-		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", version, before)})
+		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", version, cmp.Or(before, shown))})
 	return true
 }
 

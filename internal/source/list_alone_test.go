@@ -43,7 +43,7 @@ func TestAListWhoseLaterPageHasExpiredStartsAgain(t *testing.T) {
 			fails(errExpired),
 			lists("9", versioned("a", "1"), versioned("c", "8")))
 		p.expect(
-			lines("list the newest", "page 2", "list the newest", "watch from 9"),
+			lines("list the newest", "page 2", "list the newest, whole", "watch from 9"),
 			lines(`list [a c] at "9"`), nil)
 	})
 }

@@ -72,7 +72,8 @@ func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
 //
 // A list in pages asks for the newest state too. Otherwise the API server answers the first
 // such list in one piece and, after a restart of the server, with a state that is too old to
-// be watched from.
+// be watched from. So does a list after one that came in parts and was given up: client-go does not
+// know which version the sink has seen, and another API server may be behind that.
 func (r *requests) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
 	if opts.Continue != "" {
 		return nil
@@ -80,8 +81,12 @@ func (r *requests) askForNewest(ctx context.Context, opts *metav1.ListOptions) e
 	if err := r.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
 		return err
 	}
+	newest, whole := r.parts.request()
 	paged := r.source.opts.PageSize > 0 && opts.SendInitialEvents == nil
-	if paged || r.trust.is(wentBack) {
+	if whole && opts.SendInitialEvents == nil {
+		opts.Limit = 0
+	}
+	if paged || newest || r.trust.is(wentBack) {
 		opts.ResourceVersion = ""
 		if opts.SendInitialEvents == nil {
 			opts.ResourceVersionMatch = ""

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -46,6 +47,7 @@ type relay struct {
 	requested time.Time
 	once      sync.Once
 	stopped   chan struct{}
+	reached   string // requests.reached when the watch was requested
 
 	// The rest belongs to run's goroutine.
 	phase        phase
@@ -64,6 +66,7 @@ func newRelay(r *requests, inner watch.Interface, requested time.Time, p phase) 
 		requested: requested,
 		info:      Watch{Streaming: p == phaseStreaming},
 		stopped:   make(chan struct{}),
+		reached:   r.reached,
 	}
 }
 
@@ -83,6 +86,9 @@ func (r *relay) run(ctx context.Context) {
 	defer source.watching.Add(-1)
 	defer func() { r.requests.watchOver(r.info, r.requested) }()
 	r.opened = time.Now()
+	if r.inParts() {
+		r.beginParts() // the time that it takes is not the server's
+	}
 	r.lasts, r.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
 	defer r.lasts.Stop()
 	defer r.quiet.Stop()
@@ -92,14 +98,14 @@ func (r *relay) run(ctx context.Context) {
 	in := r.inner.ResultChan()
 	for {
 		e, ok := r.receive(ctx, in)
-		if !ok || !r.send(ctx, e) {
+		if !ok || !r.pass(ctx, e) {
 			return
 		}
 		switch {
 		case e.Type == watch.Error:
 			r.info.Err = apierrors.FromObject(e.Object)
 			return // the reflector does the same
-		case e.Type == watch.Added && r.phase == phaseStreaming:
+		case r.phase == phaseStreaming && (e.Type == watch.Added || r.inParts()): // the sink may have taken long
 			r.quiet.Reset(quietStream)
 		}
 	}
@@ -163,6 +169,22 @@ func (r *relay) ended(ctx context.Context) (watch.Event, bool) {
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
+// inParts reports whether the objects of the watch go to the sink directly.
+func (r *relay) inParts() bool { return r.phase == phaseStreaming && r.requests.source.opts.Early }
+
+// pass gives an event to the reflector, or to the sink. It returns false if the watch was stopped
+// instead.
+func (r *relay) pass(ctx context.Context, e watch.Event) bool {
+	switch {
+	case !r.inParts() || e.Type == watch.Error || e.Type == watch.Bookmark:
+		return r.send(ctx, e)
+	case channel.Closed(r.stopped) || ctx.Err() != nil:
+		return false
+	}
+	r.takePart(e)
+	return true
+}
+
 // send gives the reflector an event. It returns false if the watch was stopped instead.
 func (r *relay) send(ctx context.Context, e watch.Event) bool {
 	select {
@@ -197,10 +219,8 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 		r.requests.source.callbacks.Unusable(ctx, err)
 		return false
 	}
-	if completes && r.requests.sink.CheckType(e.Object) != nil {
-		// Perhaps only the bookmark is odd, so a list decides.
-		r.requests.streamless.Store(true)
-		*e = watch.Event{Type: watch.Error, Object: &errStreamType.ErrStatus}
+	if refusal := r.refuse(e, completes); refusal != nil {
+		*e = watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}
 		return true
 	}
 	if completes {
@@ -210,6 +230,30 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 		r.requests.worked("watch")
 	}
 	return true
+}
+
+// refuse returns the error with which a stream of the first state must end, because of an event of
+// it, so that a list follows. It returns nil if the stream goes on. completes says that e is the
+// bookmark at the end.
+func (r *relay) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
+	if !completes && (!r.inParts() || e.Type == watch.Bookmark) {
+		return nil
+	}
+	if r.requests.sink.CheckType(e.Object) != nil {
+		r.requests.streamless.Store(true) // perhaps only this object is odd, so a list decides
+		return errStreamType
+	}
+	if completes && r.inParts() && !r.requests.trust.is(wentBack) && r.isBack(e.Object) {
+		r.requests.trust.state.Store(wentBack) // in the list, versions are not taken for what they were
+		return errStreamBack
+	}
+	return nil
+}
+
+// isBack reports whether the version of a bookmark comes before what is known.
+func (r *relay) isBack(bookmark runtime.Object) bool {
+	m, err := object.Meta(bookmark)
+	return err == nil && (older(m.GetResourceVersion(), r.reached) || older(m.GetResourceVersion(), r.requests.parts.last()))
 }
 
 // statusOf returns the Status of a watch's error. If the watch has sent something else, it

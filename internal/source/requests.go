@@ -35,6 +35,8 @@ type requests struct {
 	// reached is the version of the last list, or of the last event after it that has one. At
 	// first it is the version given to Run. It belongs to the reflector's goroutine.
 	reached string
+
+	parts parts
 }
 
 func newRequests(ctx context.Context, s *Source, sink Sink, version string) *requests {
@@ -57,12 +59,25 @@ func (r *requests) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 // ListWithContext answers a LIST of the reflector.
 func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	r.stopRelay()
+	first := opts.Continue == ""
+	_, whole := r.parts.request()
+	early := r.source.opts.Early && !whole
 	list, err := r.resume(ctx)
 	if list == nil && err == nil {
 		if err = r.askForNewest(ctx, &opts); err == nil {
 			list, _, err = r.list(ctx, opts)
 			err = withoutVersion(err, opts.ResourceVersion)
 		}
+		switch {
+		case err != nil:
+		case early:
+			list, err = r.takePage(list, first)
+		default:
+			r.parts.whole()
+		}
+	}
+	if early && !first && isExpired(err) {
+		err = r.parts.pageExpired(err)
 	}
 	if err != nil {
 		if !isExpired(err) || opts.Continue == "" { // otherwise the reflector asks for all pages again

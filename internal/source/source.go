@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/consistencydetector"
 	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -46,6 +47,7 @@ type Options struct {
 	Name     string
 	ListOnly bool // never stream the first state
 	PageSize int64
+	Early    bool // gives lists to the sink in parts, while they come in
 	Backoff  wait.Backoff
 	Tweak    func(*metav1.ListOptions) // changes the options of each request; nil changes nothing
 }
@@ -64,8 +66,8 @@ type Callbacks struct {
 	WatchFailed cache.WatchErrorHandlerWithContext
 }
 
-// Sink receives everything that a Source reads. All methods but Resumed are called from one
-// goroutine. A method that blocks holds up the watch, and so the API server.
+// Sink receives everything that a Source reads. All methods but Resumed are called one at a time.
+// A method that blocks holds up the watch or the list, and so the API server.
 type Sink interface {
 	// CheckType returns an error if obj is an API object of another type than the sink's.
 	// Then the whole list that contains obj fails. For an empty list, obj is an object without
@@ -82,6 +84,12 @@ type Sink interface {
 	// Replace receives a complete list. wentBack says that the server has lost changes that
 	// it has shown before: versions may mean something else than they did.
 	Replace(list []any, version string, wentBack bool)
+	// Begin announces a list that comes in parts. Each later call of Upsert and Delete, with
+	// version "", is about an object of this list, until End, which says that the list is
+	// complete, or until the next Begin or Replace: then the list was given up. doubtful says
+	// that the server has gone back in time, as wentBack of Replace.
+	Begin(doubtful bool)
+	End(version string)
 	// Resumed says that the watch goes on from the version given to Run. Nothing was received
 	// before. It is called from the watch's goroutine.
 	Resumed(version string)
@@ -110,6 +118,8 @@ type Watch struct {
 
 // New returns a Source over lister. It makes no request.
 func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, callbacks Callbacks) *Source {
+	// This detector of client-go's compares what the reflector has got with another list.
+	opts.Early = opts.Early && !consistencydetector.IsDataConsistencyDetectionForWatchListEnabled()
 	return &Source{
 		lister:    cache.ToListerWatcherWithContext(lister),
 		listOnly:  opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),

@@ -218,7 +218,7 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 }
 
 // TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch expects the reflector to read its
-// watch while the store is down. A server ends a watch that is not read, and the next list
+// watch while the store is down, once it has a whole list. A server ends a watch that is not read, and the next list
 // would merge the changes that came in the meantime.
 func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -229,7 +229,10 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 		}
 		store := informertest.NewStore(nil)
 		store.Fail(func(string, string) error { return errDown })
-		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		inf := newInformer(t, src, options{
+			Queue: queue, Store: store, WatchList: informer.WatchListOff, Intake: informer.IntakeWhole,
+			ErrorHandler: func(context.Context, error) {},
+		})
 		var w recorder
 		addWatcher(t, inf, &w, informer.WatcherOptions{MaxBacklog: -1})
 		start(t, inf)

@@ -130,6 +130,7 @@ type play struct {
 
 	callbacks source.Callbacks
 	tellsAll  bool // also sets the callbacks that may be nil
+	paged     bool // the source lists in pages
 
 	mu     sync.Mutex    // protects the rest
 	block  chan struct{} // the sink blocks until it is closed; nil for never
@@ -170,6 +171,7 @@ func (p *play) run(opts source.Options, version string) {
 		}
 		p.callbacks.WatchFailed = func(_ context.Context, _ *cache.Reflector, err error) { p.tell("client-go: %v", err) }
 	}
+	p.paged = opts.PageSize > 0
 	p.source = source.New(p, stopwatch.New(), opts, p.callbacks)
 	ctx, cancel := context.WithCancel(klog.NewContext(p.t.Context(), klog.Logger{})) // logs nothing
 	var running sync.WaitGroup
@@ -265,6 +267,9 @@ func (p *play) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 		request = "probe"
 	case opts.ResourceVersion == "":
 		request = "list the newest"
+		if p.paged && opts.Limit == 0 {
+			request += ", whole"
+		}
 	}
 	a := p.next(ctx, request)
 	return a.list, a.err
@@ -298,6 +303,15 @@ func (p *play) Upsert(obj any, version string) { p.receive("upsert %s, at %q", n
 func (p *play) Delete(obj any, version string) { p.receive("delete %s, at %q", nameOf(obj), version) }
 func (p *play) Bookmark(version string)        { p.receive("bookmark %s", version) }
 func (p *play) Resumed(version string)         { p.receive("resumed %s", version) }
+
+func (p *play) Begin(doubtful bool) {
+	if doubtful {
+		p.receive("begin, doubtful")
+	} else {
+		p.receive("begin")
+	}
+}
+func (p *play) End(version string) { p.receive("end at %q", version) }
 
 func (p *play) Replace(list []any, version string, wentBack bool) {
 	var names []string

@@ -31,7 +31,7 @@ func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) 
 // [Asked] uses.
 func BothWays(t *testing.T, test func(t *testing.T, opts Options, full string)) {
 	t.Helper()
-	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListAuto, "list": informer.WatchListOff} {
+	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListOn, "list": informer.WatchListOff} {
 		t.Run(full, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, Options{WatchList: mode}, full) })
 		})

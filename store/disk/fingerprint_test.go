@@ -2,7 +2,9 @@ package disk_test
 
 import (
 	"errors"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -246,4 +250,20 @@ func TestAFileOfATypeThatHasChangedIsSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAside(t, path, after, disk.Options{}, "fields of the objects")
+}
+
+func TestAnInformerDoesNotTakeAStoreOfAnotherType(t *testing.T) {
+	store, err := disk.Open(filepath.Join(t.TempDir(), "pods.db"), &corev1.Pod{}, disk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	_, err = informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Store: store})
+	if err != nil {
+		t.Errorf("of Pods: %v", err)
+	}
+	_, err = informer.NewFrom(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{Store: store})
+	if err == nil || !strings.Contains(err.Error(), "Options.Store is a store of *v1.Pod") {
+		t.Errorf("of ConfigMaps: %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ import (
 
 var (
 	_ informer.Durable = (*Store)(nil)
+	_ informer.Typed   = (*Store)(nil)
 	_ cache.Indexer    = (*Store)(nil)
 )
 
@@ -110,6 +112,9 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	opened = true
 	return s, nil
 }
+
+// ObjectType returns the type of the example that was given to [Open].
+func (s *Store) ObjectType() reflect.Type { return s.codec.of }
 
 // Close closes the file. It waits for the calls that are under way. Later calls return
 // ErrClosed; those that return no error, such as List, return nothing. A second Close returns

@@ -37,6 +37,9 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 		when = "warm start: "
 	}
 	peak := watchMemory()
+	if s.ClientGo {
+		return s.measureClientGo(ctx, start, peak)
+	}
 	store, err := openStore(s)
 	if err != nil {
 		return nil, err
@@ -47,12 +50,12 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if s.Warm {
 		got[when+"open"] = seconds(time.Since(start))
 	}
-	mode := informer.WatchListAuto
+	mode := informer.WatchListOn
 	if s.List {
 		mode = informer.WatchListOff
 	}
-	inf, err := informer.NewFrom(newSource(s.Objects, s.Size), informer.Options[pod]{
-		Store: store, WatchList: mode,
+	inf, err := informer.NewFrom(newSource(s), informer.Options[pod]{
+		Store: store, WatchList: mode, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
 		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
 	})
 	if err != nil {
@@ -79,10 +82,15 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	got[when+"until Synced"] = seconds(time.Since(start))
 	<-reg.Synced()
 	got[when+"until the watcher has all"] = seconds(time.Since(start))
-	if n := told.Load(); n != int64(s.Objects) {
-		return nil, fmt.Errorf("the watcher was told of %d objects, want %d", n, s.Objects)
+	want := s.Objects
+	if s.Relist {
+		want += s.deleted()
+	}
+	if n := told.Load(); n != int64(want) {
+		return nil, fmt.Errorf("the watcher was told %d events, want %d", n, want)
 	}
 	got[when+"peak of anonymous memory"] = mebibytes(peak())
+	got[when+"CPU"] = seconds(cpu())
 	got.addMemory(s)
 	if !s.Short {
 		err = use(inf, store, s, got)

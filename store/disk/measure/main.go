@@ -1,7 +1,8 @@
 //go:build linux
 
 // Command measure compares the memory and the speed of a disk store with those of client-go's
-// indexer, each with an informer on top, and prints a table.
+// indexer, each with an informer on top, and prints a table. A second table has the memory that
+// first lists need, when a list is taken in as a whole and while it comes in.
 //
 //	go run ./measure -objects 1000000
 //
@@ -20,6 +21,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // setup holds the parameters of a child.
@@ -31,6 +34,11 @@ type setup struct {
 	Warm          bool   // the file exists already
 	Short         bool   // measure only the start
 	List          bool   // list the first state instead of streaming it
+
+	Intake   informer.IntakeMode
+	Reduce   bool // a Transform keeps the metadata
+	ClientGo bool // client-go's informer
+	Relist   bool // the server no longer has the version of the file, and some objects are deleted
 }
 
 // figures are the results of a child, by name.
@@ -70,9 +78,17 @@ func main() {
 	dir := flag.String("dir", "", "where the files are; a new temporary directory by default")
 	list := flag.Bool("list", false, "list the first state, in the order of keys, instead of streaming it, which leaves it in any order")
 	without := flag.Bool("without-indexer", false, "leave client-go's indexer out, which takes several KiB of memory per object")
+	only := flag.String("only", "", `"stores" or "lists": print only that table`)
 	flag.Parse()
-	if err := compare(setup{Objects: *objects, Size: *size, List: *list}, *dir, *without); err != nil {
-		log.Fatal(err)
+	if *only != "lists" {
+		if err := compare(setup{Objects: *objects, Size: *size, List: *list}, *dir, *without); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if *only != "stores" {
+		if err := compareLists(*objects, *size, *dir); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,9 +58,20 @@ func newPod(i, size int) pod {
 	return p
 }
 
-// newSource returns a source that lists or streams n Pods, and then accepts a watch from its
+// oneIn is the share of the Pods that are deleted before a relist.
+const oneIn = 1000
+
+// deleted returns how many Pods are deleted before a relist.
+func (s setup) deleted() int { return (s.Objects + oneIn - 1) / oneIn }
+
+// newSource returns a source that lists or streams the Pods, and then accepts a watch from its
 // version. It keeps none of the Pods in memory.
-func newSource(n, size int) cache.ListerWatcher {
+func newSource(s setup) *cache.ListWatch {
+	n, size, version := s.Objects, s.Size, lastVersion
+	if s.Relist {
+		version++
+	}
+	exists := func(i int) bool { return !s.Relist || i%oneIn > 0 }
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			list, end := &corev1.PodList{}, n
@@ -69,39 +81,44 @@ func newSource(n, size int) cache.ListerWatcher {
 				list.Continue = strconv.Itoa(end)
 			}
 			for i := from; i < end; i++ {
-				list.Items = append(list.Items, *newPod(i, size))
+				if exists(i) {
+					list.Items = append(list.Items, *newPod(i, size))
+				}
 			}
-			list.ResourceVersion = strconv.Itoa(lastVersion)
+			list.ResourceVersion = strconv.Itoa(version)
 			return list, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			events := make(chan watch.Event, 100)
 			w := watch.NewProxyWatcher(events)
-			if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
-				return w, nil // no event ever comes
+			switch {
+			case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
+				go stream(events, w.StopChan(), s, exists, version)
+			case opts.ResourceVersion != strconv.Itoa(version):
+				return nil, apierrors.NewResourceExpired("too old")
 			}
-			go stream(events, w.StopChan(), n, size)
-			return w, nil
+			return w, nil // no further event ever comes
 		},
 	}
 }
 
-// stream sends n Pods, and then the bookmark that marks their end.
-func stream(events chan<- watch.Event, stopped <-chan struct{}, n, size int) {
-	for i := range n + 1 {
-		e := watch.Event{Type: watch.Added}
-		if i < n {
-			e.Object = newPod(i, size)
-		} else {
-			end := &corev1.Pod{}
-			end.ResourceVersion = strconv.Itoa(lastVersion)
-			end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-			e = watch.Event{Type: watch.Bookmark, Object: end}
-		}
+// stream sends the Pods that exist, and then the bookmark that marks their end.
+func stream(events chan<- watch.Event, stopped <-chan struct{}, s setup, exists func(i int) bool, version int) {
+	send := func(e watch.Event) bool {
 		select {
 		case events <- e:
+			return true
 		case <-stopped:
+			return false
+		}
+	}
+	for i := range s.Objects {
+		if exists(i) && !send(watch.Event{Type: watch.Added, Object: newPod(i, s.Size)}) {
 			return
 		}
 	}
+	end := &corev1.Pod{}
+	end.ResourceVersion = strconv.Itoa(version)
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	send(watch.Event{Type: watch.Bookmark, Object: end})
 }

@@ -1,0 +1,142 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// elsewhere is something that reconcile reads and that has no Health.
+type elsewhere struct{ synced chan struct{} }
+
+func (e elsewhere) WaitForSync(ctx context.Context) error {
+	select {
+	case <-e.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		source.SetWatchList(informertest.WatchListRejected)
+		release := source.HoldList()
+		pods, maps, nodes := newPods(t, "pods", source), newPods(t, "maps", informertest.NewSource[*corev1.Pod]()), newPods(t, "nodes", informertest.NewSource[*corev1.Pod]())
+		other := elsewhere{make(chan struct{})}
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{other, nodes}},
+			enqueue.For(pods), enqueue.For(pods), enqueue.For(maps))
+		var group informer.Group
+		check := func(when, want string, attention bool, late ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			h := c.Health()
+			if got := fmt.Sprint(h.Ready()); got != want {
+				t.Errorf("%s: Ready returned %q, want %q", when, got, want)
+			}
+			if got := h.Controller.Late; strings.Join(got, ", ") != strings.Join(late, ", ") {
+				t.Errorf("%s: late are %q, want %q", when, got, late)
+			}
+			if got := fmt.Sprint(group.Ready()); !strings.Contains(got, want) && want != "<nil>" {
+				t.Errorf("%s: the group is not ready because of %q, want also %q", when, got, want)
+			}
+			answer := httptest.NewRecorder()
+			debug.Handler(group.Health).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+			shown := answer.Body.String()
+			if strings.Contains(shown, `<span class="state attention">cannot sync</span>`) != attention {
+				t.Errorf("%s: the page shows that a controller cannot sync: %v", when, !attention)
+			}
+			for _, name := range late {
+				if !strings.Contains(shown, name) {
+					t.Errorf("%s: the page does not name %s", when, name)
+				}
+			}
+		}
+		stop := runGroup(t, &group, pods, c) // not maps and nodes: nobody runs them
+		check("with an informer that nobody runs", "controller website: has not synced: informer maps has not started: add it to the group, or call its Run", true,
+			"informer pods", "Run of informer maps", "Run of informer nodes")
+		if err := errors.Join(group.Add(maps), group.Add(nodes)); err != nil {
+			t.Fatal(err)
+		}
+		check("during the first list", "controller website: has not synced: it waits for informer pods", false, "informer pods")
+		release()
+		check("when only something else is late", "controller website: has not synced: it waits for Options.Reads[0] (enqueue_test.elsewhere)", false,
+			"Options.Reads[0] (enqueue_test.elsewhere)")
+		close(other.synced)
+		check("in the end", "<nil>", false)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := informertest.NewSource(pod("a"))
+		source.SetWatchList(informertest.WatchListRejected)
+		forbidden := errors.New("forbidden")
+		source.Fail(informertest.VerbList, forbidden, -1)
+		pods, own := newPods(t, "pods", source), newPods(t, "own", informertest.NewSource(pod("a")))
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{pods}}, enqueue.For(own))
+		var group informer.Group
+		stop := runGroup(t, &group, own, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- pods.Run(ctx) }()
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if err := c.Health().Ready(); !errors.Is(err, forbidden) || err.Error() != "controller website: has not synced: list pods: forbidden" {
+			t.Errorf("while the list fails, Ready returned %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		err := c.Health().Ready()
+		if !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "controller website: informer has stopped before it has synced: Options.Reads[0]: informer pods: informer has stopped") {
+			t.Errorf("when the informer has stopped, Ready returned %v", err)
+		}
+		if err := stop(); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("Run of the group returned %v, want an error that wraps ErrStopped", err)
+		}
+	})
+}
+
+// The group waits for the controller, so a controller that waits for its group would wait for ever.
+func TestAControllerThatReadsItsOwnGroupIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods(t, "pods", informertest.NewSource(pod("a")))
+		var reported []error
+		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) }}
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{synced{}, &group}}, enqueue.For(pods))
+		stop := runGroup(t, &group, pods, c)
+		synctest.Wait()
+		const want = "Options.Reads[1]: the controller would wait for itself: name the informers that it reads, not its own group"
+		if len(reported) != 1 || !strings.HasSuffix(reported[0].Error(), "enqueue: controller website: "+want) {
+			t.Errorf("reported: %v, want %s", reported, want)
+		}
+		for name, err := range map[string]error{
+			"Ready of the controller": c.Health().Ready(), "Ready of the group": group.Ready(), "WaitForSync": group.WaitForSync(t.Context()), "Run": stop(),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s returned %v, want %s", name, err, want)
+			}
+		}
+	})
+}

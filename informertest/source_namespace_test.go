@@ -1,0 +1,169 @@
+package informertest_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// clients has the clients of two namespaces and of all, and of a clientset.
+type clients struct {
+	*informertest.Source[*corev1.Pod]
+	t      *testing.T
+	client *fake.Clientset
+}
+
+func newClients(t *testing.T) *clients {
+	f := &clients{informertest.NewSource(podIn("a", "x"), podIn("b", "x")), t, fake.NewClientset()}
+	f.Serve(&f.client.Fake, "pods", &corev1.PodList{})
+	return f
+}
+
+// wantList checks the error of a LIST of a namespace.
+func (f *clients) wantList(namespace string, want error) {
+	f.t.Helper()
+	if _, err := f.Namespace(namespace).List(f.t.Context(), metav1.ListOptions{}); !errors.Is(err, want) {
+		f.t.Errorf("LIST of %q: %v, want %v", namespace, err, want)
+	}
+}
+
+// wantWatch checks the error of a WATCH of a namespace.
+func (f *clients) wantWatch(namespace string, want error) {
+	f.t.Helper()
+	w, err := f.Namespace(namespace).Watch(f.t.Context(), metav1.ListOptions{})
+	if !errors.Is(err, want) {
+		f.t.Errorf("WATCH of %q: %v, want %v", namespace, err, want)
+	}
+	if err == nil {
+		w.Stop()
+	}
+}
+
+var (
+	errOfAll = errors.New("of all")
+	errOfOne = errors.New("of one")
+	errLater = errors.New("later")
+)
+
+func TestANamespaceFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newClients(t)
+		f.Namespace("a").Fail(informertest.VerbList, errOfOne, 2)
+		f.Namespace("a").Fail(informertest.VerbList, errOfAll, 0)
+		f.Namespace("a").Fail(informertest.VerbList, errLater, 1)
+		f.Namespace("a").Fail(informertest.VerbWatch, errOfOne, -1)
+		f.wantList("b", nil)
+		f.wantList("", nil)
+		f.wantWatch("b", nil)
+		for _, want := range []error{errOfOne, errOfOne, errLater, nil} {
+			f.wantList("a", want)
+		}
+		for range 3 {
+			f.wantWatch("a", errOfOne)
+		}
+		f.Up() // does not heal
+		f.wantWatch("a", errOfOne)
+		f.Heal()
+		f.wantWatch("a", nil)
+	})
+}
+
+func TestAFailureOfANamespaceComesBeforeThoseOfAll(t *testing.T) {
+	f := newClients(t)
+	f.Fail(informertest.VerbList, errOfAll, 2)
+	f.Namespace("a").Fail(informertest.VerbList, errOfOne, 1)
+	f.Down()
+	f.wantList("a", syscall.ECONNREFUSED) // uses up neither
+	f.Up()
+	for _, want := range []error{errOfOne, errOfAll} {
+		f.wantList("a", want)
+	}
+	f.wantList("b", errOfAll)
+	f.wantList("a", nil)
+	f.wantList("b", nil)
+
+	f.Namespace("a").Fail(informertest.VerbList, errOfOne, -1)
+	f.Fail(informertest.VerbList, errOfAll, 1)
+	f.wantList("a", errOfOne)
+	f.wantList("a", errOfOne)
+	f.wantList("b", errOfAll)
+}
+
+// A program without rights for all namespaces may have those for one.
+func TestRequestsForAllNamespacesFailAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newClients(t)
+		f.Namespace("").Fail(informertest.VerbList, errOfOne, 3)
+		f.Namespace("").Fail(informertest.VerbWatch, errOfOne, 1)
+		f.wantList("a", nil)
+		f.wantWatch("a", nil)
+		f.wantList("", errOfOne)
+		if _, err := f.List(metav1.ListOptions{}); !errors.Is(err, errOfOne) {
+			t.Errorf("LIST of the source itself: %v", err)
+		}
+		if _, err := f.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); !errors.Is(err, errOfOne) {
+			t.Errorf("LIST of a clientset: %v", err)
+		}
+		if _, err := f.Watch(metav1.ListOptions{}); !errors.Is(err, errOfOne) {
+			t.Errorf("WATCH of the source itself: %v", err)
+		}
+		f.wantList("", nil)
+		f.wantWatch("", nil)
+	})
+}
+
+func TestANamespaceFailsForAClientset(t *testing.T) {
+	f := newClients(t)
+	f.Namespace("a").Fail(informertest.VerbList, errOfOne, -1)
+	f.Namespace("a").Fail(informertest.VerbWatch, errOfOne, -1)
+	for namespace, want := range map[string]error{"a": errOfOne, "b": nil, "": nil} {
+		pods := f.client.CoreV1().Pods(namespace)
+		if _, err := pods.List(t.Context(), metav1.ListOptions{}); !errors.Is(err, want) {
+			t.Errorf("LIST of %q: %v, want %v", namespace, err, want)
+		}
+		w, err := pods.Watch(t.Context(), metav1.ListOptions{})
+		if !errors.Is(err, want) {
+			t.Errorf("WATCH of %q: %v, want %v", namespace, err, want)
+		}
+		if err == nil {
+			w.Stop()
+		}
+	}
+	if _, err := f.client.CoreV1().Pods("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+}
+
+func TestANamespaceThatFailsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(podIn("a", "x"), podIn("b", "x"))
+		src.Namespace("b").Fail(informertest.VerbList, errOfOne, 3)
+		src.Namespace("b").Fail(informertest.VerbWatch, errOfOne, 3)
+		inf := must(informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, informer.Options[*corev1.Pod]{}))
+		var seen informertest.Recorder[*corev1.Pod]
+		must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
+		informertest.Run(t, inf)
+		seen.Expect(t, "added a/x", "added b/x")
+		for _, r := range src.Requests() {
+			if inA := r.Options.FieldSelector == "metadata.namespace=a"; inA && r.Err != nil {
+				t.Errorf("%s of a: %v", r.Verb, r.Err)
+			}
+		}
+	})
+}
+
+func TestFailOfANamespacePanicsWithoutAnError(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	informertest.NewSource[*corev1.Pod]().Namespace("a").Fail(informertest.VerbList, nil, 1)
+}
