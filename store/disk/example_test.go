@@ -59,7 +59,8 @@ func ExampleClusterUID() {
 }
 
 // A program that is restarted gets the objects of the file, and the deletes that happened
-// while it was down. It does not list the source.
+// while it was down. It does not list the source: it asks for one object, to see whether the server
+// has gone back in time, and watches.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -83,10 +84,11 @@ func Example() {
 			panic(err)
 		}
 		ctx, stop := context.WithCancel(context.Background())
+		told := make(chan struct{})
 		watcher := informer.WatcherFunc[*corev1.ConfigMap](func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
 			fmt.Println(e.Type, e.Key().Name)
 			if e.Type.String()+" "+e.Key().Name == until {
-				stop()
+				close(told)
 			}
 			return nil
 		})
@@ -95,6 +97,12 @@ func Example() {
 		}
 		var running sync.WaitGroup
 		running.Go(func() { _ = inf.Run(ctx) })
+		<-told
+		// Once the informer has synced, the file says where the next start goes on.
+		if err := inf.WaitForSync(ctx); err != nil {
+			panic(err)
+		}
+		stop()
 		running.Wait()
 		if err := store.Close(); err != nil {
 			panic(err)
@@ -106,8 +114,11 @@ func Example() {
 		panic(err)
 	}
 	src.Apply(named("second"))
+	before := len(src.Requests())
 	fmt.Println("The second start:")
 	run("added second")
+	request := src.Requests()[before]
+	fmt.Println("its first request:", request.Verb, "limit", request.Options.Limit)
 	// Output:
 	// The first start:
 	// added first
@@ -115,4 +126,5 @@ func Example() {
 	// added first
 	// deleted first
 	// added second
+	// its first request: list limit 1
 }
