@@ -1,0 +1,244 @@
+package share
+
+import (
+	"hash/maphash"
+	"math/bits"
+)
+
+// work is the state of a walk over one object. The first pass, hash, notes the hash of each part. The
+// second, replace, meets the parts in the same order.
+type work struct {
+	*Table
+	parts   []part
+	entries []mapEntry // of the maps among the parts
+	next    int        // the part that replace meets next
+	depth   int
+	met     int  // how many parts hash has met
+	refused bool // the object is too deep or has too many parts
+
+	hits, saved int64
+}
+
+// part is what hash notes of a part.
+type part struct {
+	hash    uint64
+	after   int // the number of the first part that is not inside this one
+	entries int // of a map: its entries begin here in work.entries
+	length  int // of a map: how many they are
+}
+
+// mapEntry is an entry of a map. The order of a map is another one at each loop.
+type mapEntry struct {
+	key       string
+	keyHash   uint64
+	text      string // of a stringMap
+	textHash  uint64
+	value     any // of an anyMap
+	valuePart int // of an anyMap: the number of the first part of the value
+}
+
+// An object of an API server is far from these limits. They end the walk over one that has a cycle.
+const (
+	maxDepth = 1_000
+	maxParts = 1 << 20
+)
+
+// forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge
+// object does not take it for ever.
+func (w *work) forget() {
+	const keep = 1 << 14
+	clear(w.entries)
+	w.parts, w.entries = w.parts[:0], w.entries[:0]
+	if cap(w.parts) > keep {
+		w.parts = nil
+	}
+	if cap(w.entries) > keep {
+		w.entries = nil
+	}
+}
+
+// mix returns the hash of two hashes, in their order.
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xd6e8feb86659fd93)
+	return high ^ low
+}
+
+// mixText returns the hash of the part that a text is. It is the same for all types of strings.
+func mixText(hash uint64) uint64 { return mix(hash, uint64(textNumber)) }
+
+// Hashes that stand for the absence of content.
+const (
+	hashOfNil = iota + 1
+	hashOfList
+	hashOfPointer
+	hashOfMap
+)
+
+func (w *work) hashText(s string) uint64 { return maphash.String(w.seed, s) }
+
+// hashBytes returns the hash of memory that has no parts.
+func (w *work) hashBytes(a address, size uintptr) uint64 {
+	switch size {
+	case 8:
+		return uint64At(a)
+	case 4:
+		return uint64(uint32At(a))
+	case 1:
+		return uint64(uint8At(a))
+	}
+	return w.hashText(bytesAt(a, size))
+}
+
+// hash returns the hash of the content of a value, and notes the parts in it.
+func (w *work) hash(p *place, a address) uint64 {
+	switch p.kind {
+	case opaque:
+		return 0
+	case flat:
+		return w.hashBytes(a, p.size)
+	case quantity:
+		return w.hashQuantity(p, a)
+	case structure:
+		h := uint64(p.number)
+		for i := range p.content {
+			f := &p.content[i]
+			h = mix(h, w.hash(f.place, offset(a, f.offset)))
+		}
+		return h
+	case array:
+		h := uint64(p.number)
+		for i := range p.t.Len() {
+			h = mix(h, w.hash(p.elements, index(a, i, p.elements.size)))
+		}
+		return h
+	}
+	w.refused = w.refused || w.depth == maxDepth || w.met == maxParts
+	if w.refused {
+		return 0
+	}
+	w.depth++
+	w.met++
+	i := len(w.parts)
+	w.parts = append(w.parts, part{})
+	var h uint64
+	if p.kind == text {
+		h = mixText(w.hashText(*stringAt(a)))
+	} else {
+		h = mix(w.hashPart(p, a, i), uint64(p.number))
+	}
+	w.parts[i].hash, w.parts[i].after = h, len(w.parts)
+	w.depth--
+	return h
+}
+
+// hashPart returns the hash of a part whose number is n.
+func (w *work) hashPart(p *place, a address, n int) uint64 {
+	switch p.kind {
+	case slice:
+		return w.hashSlice(p, sliceAt(a))
+	case pointer:
+		if to := *pointerAt(a); to != nil {
+			return mix(hashOfPointer, w.hash(w.elem(p), to))
+		}
+		return hashOfNil
+	case stringMap:
+		return w.hashStringMap(stringMapAt(a), n)
+	case anyMap:
+		return w.hashAnyMap(p, anyMapAt(a), n)
+	case otherMap:
+		return w.hashOtherMap(p, a)
+	default: // dynamic
+		return w.hashDynamic(p, anyAt(a))
+	}
+}
+
+func (w *work) hashQuantity(p *place, a address) uint64 {
+	h := uint64(p.number)
+	for i := range p.content {
+		f := &p.content[i]
+		if at := offset(a, f.offset); f.kind == text {
+			h = mix(h, w.hashText(*stringAt(at)))
+		} else {
+			h = mix(h, w.hashBytes(at, f.size))
+		}
+	}
+	return h
+}
+
+func (w *work) hashSlice(p *place, s *sliceHeader) uint64 {
+	if s.data == nil {
+		return hashOfNil
+	}
+	e := w.elem(p)
+	h := mix(hashOfList, uint64(s.len))
+	if e.kind == flat {
+		return mix(h, w.hashText(bytesAt(s.data, uintptr(s.len)*e.size)))
+	}
+	for i := range s.len {
+		h = mix(h, w.hash(e, index(s.data, i, e.size)))
+	}
+	return h
+}
+
+func (w *work) hashStringMap(m map[string]string, n int) uint64 {
+	if m == nil {
+		return hashOfNil
+	}
+	w.parts[n].entries, w.parts[n].length = len(w.entries), len(m)
+	var sum uint64 // the same in any order
+	for k, v := range m {
+		e := mapEntry{key: k, keyHash: w.hashText(k), text: v, textHash: w.hashText(v)}
+		sum += mix(e.keyHash, e.textHash)
+		w.entries = append(w.entries, e)
+	}
+	return mix(hashOfMap, sum)
+}
+
+func (w *work) hashAnyMap(p *place, m map[string]any, n int) uint64 {
+	if m == nil {
+		return hashOfNil
+	}
+	begin := len(w.entries)
+	w.parts[n].entries, w.parts[n].length = begin, len(m)
+	for k, v := range m {
+		w.entries = append(w.entries, mapEntry{key: k, value: v})
+	}
+	var sum uint64
+	for i := begin; i < begin+len(m); i++ {
+		key, value := w.entries[i].key, w.entries[i].value
+		keyHash, first := w.hashText(key), len(w.parts)
+		sum += mix(keyHash, w.hash(w.value(p, key), addressOf(&value)))
+		w.entries[i].keyHash, w.entries[i].valuePart = keyHash, first
+	}
+	return mix(hashOfMap, sum)
+}
+
+// hashOtherMap notes nothing of what is in the map: replace walks over it by itself.
+func (w *work) hashOtherMap(p *place, a address) uint64 {
+	m := valueAt(p.t, a)
+	if m.IsNil() {
+		return hashOfNil
+	}
+	var sum uint64
+	inside, value := w.borrow(), newValue(p.t.Elem())
+	for it := m.MapRange(); it.Next(); {
+		value.SetIterValue(it)
+		inside.depth, inside.met, inside.refused = w.depth, w.met, w.refused
+		sum += mix(w.hashText(it.Key().String()), inside.hash(w.elem(p), addressIn(value)))
+		w.met, w.refused = inside.met, inside.refused
+		inside.forget()
+	}
+	w.giveBack(inside)
+	return mix(hashOfMap, sum)
+}
+
+func (w *work) hashDynamic(p *place, h *anyHeader) uint64 {
+	if h.typ == nil {
+		return hashOfNil
+	}
+	d := w.dynamicType(p, h)
+	if !d.shareable() {
+		return w.hashText(bytesAt(address(h), p.size)) // it is equal only if it is the same
+	}
+	return mix(uint64(d.number), w.hash(d, d.valueIn(h)))
+}

@@ -1,0 +1,181 @@
+package share
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// kind says how the values at a place are walked.
+type kind uint8
+
+const (
+	opaque    kind = iota // of unknown content: not looked at
+	flat                  // without parts, and equal if its bytes are equal
+	quantity              // a resource.Quantity
+	structure             // a struct
+	array
+	text // a string
+	slice
+	pointer
+	stringMap // a map from string to string
+	anyMap    // a map from string to any
+	otherMap  // another map whose keys are strings
+	dynamic   // an any
+)
+
+// place is a path in the objects of a type, such as the image of a container of a Pod. Each place
+// has an account of its own: images are worth sharing, and container IDs are not. A place is made
+// when an object first has something there.
+type place struct {
+	kind    kind
+	plain   bool // see isPlain
+	t       reflect.Type
+	number  uint32 // of t
+	size    uintptr
+	account account
+	keys    account // of the keys of a map
+
+	content []field // of a struct: the fields that its content consists of
+	inside  []field // of a struct: those of content that have parts
+
+	first    sync.Once
+	elements *place // of an array, slice, pointer or otherMap: see elem
+
+	mu     sync.Mutex                        // held while byKey or byType changes
+	byKey  atomic.Pointer[map[string]*place] // of a stringMap or anyMap: its values
+	byType atomic.Pointer[[]*place]          // of an any: its values
+}
+
+// field is a place in a struct.
+type field struct {
+	offset uintptr
+	*place
+}
+
+const (
+	// maxKeys is how many keys of a map have a place of their own. The others have one in common.
+	maxKeys   = 256
+	otherKeys = "\x00"
+
+	// maxPlaces is how many places a table makes for keys.
+	maxPlaces = 1 << 16
+)
+
+// newPlace returns a place for values of a type.
+func (t *Table) newPlace(of reflect.Type) *place {
+	t.places.Add(1)
+	p := &place{kind: kindOf(of), plain: isPlain(of), t: of, number: typeNumber(of), size: of.Size()}
+	switch p.kind {
+	case quantity:
+		p.content = quantityFields
+	case structure:
+		t.addFields(p)
+	case array:
+		if e := t.elem(p); e.kind == flat || e.kind == opaque {
+			p.kind = e.kind
+		}
+	}
+	return p
+}
+
+// addFields adds the fields of a struct. A field that is not exported is not changed, so it is left
+// out. The struct is flat if all its fields are, and if no bytes lie between them.
+func (t *Table) addFields(p *place) {
+	isFlat, sum := true, uintptr(0)
+	for i := range p.t.NumField() {
+		f := p.t.Field(i)
+		if !f.IsExported() || f.Type.Size() == 0 {
+			continue
+		}
+		sub := t.newPlace(f.Type)
+		if sub.kind == opaque {
+			continue
+		}
+		sum += sub.size
+		p.content = append(p.content, field{f.Offset, sub})
+		if sub.kind != flat {
+			isFlat = false
+			p.inside = append(p.inside, field{f.Offset, sub})
+		}
+	}
+	if isFlat && sum == p.size {
+		p.kind, p.content = flat, nil
+	}
+}
+
+// shareable reports whether the value in an any may be shared. A struct or an array may be held
+// in two ways, and is never the content of an object that comes from JSON.
+func (p *place) shareable() bool {
+	return p.plain && p.kind != structure && p.kind != array && p.kind != quantity
+}
+
+// valueIn returns where the value in an any is: a map and a pointer are in the any itself.
+func (p *place) valueIn(h *anyHeader) address {
+	if k := p.t.Kind(); k == reflect.Map || k == reflect.Pointer {
+		return addressOf(&h.data)
+	}
+	return h.data
+}
+
+// elem returns the place of what a value consists of.
+func (t *Table) elem(p *place) *place {
+	p.first.Do(func() { p.elements = t.newPlace(p.t.Elem()) })
+	return p.elements
+}
+
+// value returns the place of the values that a map has under a key.
+func (t *Table) value(p *place, key string) *place {
+	known := p.byKey.Load()
+	if known != nil {
+		if v := (*known)[key]; v != nil {
+			return v
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	more := map[string]*place{}
+	if known = p.byKey.Load(); known != nil {
+		more = *known
+	}
+	if len(more) >= maxKeys || t.places.Load() >= maxPlaces {
+		key = otherKeys
+	}
+	if v := more[key]; v != nil {
+		return v
+	}
+	more = maps.Clone(more)
+	v := t.newPlace(p.t.Elem())
+	more[string([]byte(key))] = v
+	p.byKey.Store(&more)
+	return v
+}
+
+// dynamicType returns the place of the values of an any that have the type of the one in h.
+func (t *Table) dynamicType(p *place, h *anyHeader) *place {
+	of := typeIn(h)
+	if known := p.byType.Load(); known != nil {
+		for _, v := range *known {
+			if v.t == of {
+				return v
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var more []*place
+	if known := p.byType.Load(); known != nil {
+		more = *known
+	}
+	for _, v := range more {
+		if v.t == of {
+			return v
+		}
+	}
+	v := t.newPlace(of)
+	more = append(slices.Clip(more), v)
+	p.byType.Store(&more)
+	return v
+}

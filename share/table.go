@@ -1,0 +1,135 @@
+package share
+
+import (
+	"hash/maphash"
+	"reflect"
+	"sync"
+	"sync/atomic"
+)
+
+// Table makes equal parts of objects the same memory. It keeps track of the parts with weak pointers: a
+// part is collected when no object has it any more. Make one with [New]. It may be used by any number
+// of informers and goroutines.
+type Table struct {
+	seed  maphash.Seed
+	known weakTable
+	roots sync.Map  // reflect.Type -> *place
+	works sync.Pool // of *work
+
+	places, cold                  atomic.Int64
+	objects, refused, hits, saved atomic.Int64
+}
+
+// New returns an empty table.
+func New() *Table {
+	t := &Table{seed: maphash.MakeSeed()}
+	sweepAfterCollections(t)
+	return t
+}
+
+// Share replaces parts of an object by equal parts of objects that the table has seen before. obj is a
+// pointer to a struct, such as a *corev1.Pod or an *unstructured.Unstructured. Share changes the object
+// in place, so nobody else may use it, or anything that it refers to, before Share has returned. Its
+// content stays the same.
+//
+// Share does nothing for a value of any other type. It leaves an object as it is that is nested more
+// than 1,000 deep, or has more than a million parts, as one with a cycle has. See [Stats.Refused].
+func (t *Table) Share(obj any) { t.walk(nil, obj) }
+
+// ShareUpdate is Share for an object of which old is an earlier state. It takes equal parts from old
+// first, which costs less than to look for them in the table. old may be nil, or of another type: then
+// ShareUpdate is Share. Others may read old meanwhile.
+func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
+
+// Transform calls Share and returns the object. It is a cache.TransformFunc, for client-go's informers
+// and for a controller-runtime cache. It never returns an error. Use it last, after functions that
+// remove fields.
+func (t *Table) Transform(obj any) (any, error) {
+	t.Share(obj)
+	return obj, nil
+}
+
+func (t *Table) walk(old, obj any) {
+	v := reflect.ValueOf(obj)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().Elem().Kind() != reflect.Struct {
+		return
+	}
+	p, from, to := t.root(v.Type().Elem()), address(nil), v.UnsafePointer()
+	if reflect.TypeOf(old) == v.Type() {
+		from = pointerIn(old)
+	}
+	if from == to {
+		return
+	}
+	w := t.borrow()
+	if from != nil {
+		w.update(p, from, to)
+	} else {
+		w.share(p, to)
+	}
+	t.objects.Add(1)
+	t.hits.Add(w.hits)
+	t.saved.Add(w.saved)
+	if w.refused {
+		t.refused.Add(1)
+	}
+	t.giveBack(w)
+}
+
+// root returns the place of the objects of a type.
+func (t *Table) root(of reflect.Type) *place {
+	if p, ok := t.roots.Load(of); ok {
+		return p.(*place)
+	}
+	p, _ := t.roots.LoadOrStore(of, t.newPlace(of))
+	return p.(*place)
+}
+
+// share shares the parts of a value that nobody else has.
+func (w *work) share(p *place, a address) {
+	w.hash(p, a)
+	if w.next = 0; !w.refused {
+		w.replace(p, a)
+	}
+	w.forget()
+}
+
+// borrow returns a work for one walk.
+func (t *Table) borrow() *work {
+	if w, ok := t.works.Get().(*work); ok {
+		return w
+	}
+	return &work{Table: t}
+}
+
+func (t *Table) giveBack(w *work) {
+	w.forget()
+	*w = work{Table: t, parts: w.parts, entries: w.entries}
+	t.works.Put(w)
+}
+
+// Stats says what a table has done. All figures but Parts and TableBytes count from the beginning.
+type Stats struct {
+	Objects    int64 // the objects that have been shared
+	Refused    int64 // those among them that were too deep or too large
+	Hits       int64 // how often a part was replaced by an equal one
+	SavedBytes int64 // the memory of the parts that were replaced, without that of parts inside them
+
+	// Parts is the number of parts that the table knows. Those that have been collected are counted
+	// until the table has noticed.
+	Parts      int
+	TableBytes int // the memory of the table
+
+	Places     int64 // the paths in objects that have been met, such as the image of a container of a Pod
+	ColdPlaces int64 // those at which sharing does not pay, so that only a sample is looked at
+}
+
+// Stats returns the figures of the table. It does not block for long, and may be called at any time.
+func (t *Table) Stats() Stats {
+	s := Stats{
+		Objects: t.objects.Load(), Refused: t.refused.Load(), Hits: t.hits.Load(), SavedBytes: t.saved.Load(),
+		Places: t.places.Load(), ColdPlaces: t.cold.Load(),
+	}
+	s.Parts, s.TableBytes = t.known.size()
+	return s
+}

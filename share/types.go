@@ -1,0 +1,156 @@
+package share
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	quantityType = reflect.TypeFor[resource.Quantity]()
+	stringType   = reflect.TypeFor[string]()
+	anyType      = reflect.TypeFor[any]()
+)
+
+// kindOf returns the kind of a type.
+func kindOf(t reflect.Type) kind {
+	switch t {
+	case timeType:
+		return flat // equal times of different locations are different
+	case quantityType:
+		return quantity
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return text
+	case reflect.Struct:
+		return structure
+	case reflect.Array:
+		if t.Size() > 0 {
+			return array
+		}
+	case reflect.Slice:
+		if t.Elem().Size() > 0 {
+			return slice
+		}
+	case reflect.Pointer:
+		// Values without a size may all be at one address, which is not on the heap.
+		if t.Elem().Size() > 0 {
+			return pointer
+		}
+	case reflect.Map:
+		return mapKind(t)
+	case reflect.Interface:
+		if t.NumMethod() == 0 {
+			return dynamic
+		}
+	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
+	default:
+		return flat
+	}
+	return opaque
+}
+
+func mapKind(t reflect.Type) kind {
+	switch {
+	case t.Key().Kind() != reflect.String:
+		return opaque
+	case t.Key() == stringType && t.Elem() == stringType:
+		return stringMap
+	case t.Key() == stringType && t.Elem() == anyType:
+		return anyMap
+	}
+	return otherMap
+}
+
+var plainTypes sync.Map // reflect.Type -> bool
+
+// isPlain reports whether values of a type are nothing but data: two of them that have the same
+// content may be one. A value with fields that are not exported may be a lock, or a cache, or know its
+// own address. The value in an any is looked at when it is there.
+func isPlain(t reflect.Type) bool {
+	if known, ok := plainTypes.Load(t); ok {
+		return known.(bool)
+	}
+	plain := onlyData(t, map[reflect.Type]bool{})
+	plainTypes.Store(t, plain)
+	return plain
+}
+
+// onlyData is isPlain for a type that is met in others, some of which may contain it.
+func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
+	if met[t] {
+		return true // unless another part says otherwise
+	}
+	met[t] = true
+	switch kindOf(t) {
+	case opaque:
+		return false
+	case quantity:
+		return quantityFields != nil
+	case slice, pointer, array, otherMap:
+		return onlyData(t.Elem(), met)
+	case structure:
+		for i := range t.NumField() {
+			if f := t.Field(i); !f.IsExported() || !onlyData(f.Type, met) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// quantityFields are the fields that the content of a resource.Quantity consists of: all of them, those
+// of structs in it included, except the text that it caches. It is nil if a Quantity is not made as
+// expected.
+var quantityFields = func() (all []field) {
+	known := true
+	var add func(t reflect.Type, offset uintptr)
+	add = func(t reflect.Type, offset uintptr) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			p := &place{kind: flat, t: f.Type, size: f.Type.Size()}
+			switch f.Type.Kind() {
+			case reflect.Struct:
+				add(f.Type, offset+f.Offset)
+				continue
+			case reflect.String:
+				p.kind = text
+			case reflect.Int32, reflect.Int64, reflect.Pointer: // a pointer is equal if it is the same
+			default:
+				known = false
+			}
+			if f.Name != "s" {
+				all = append(all, field{offset + f.Offset, p})
+			}
+		}
+	}
+	add(quantityType, 0)
+	if !known {
+		return nil
+	}
+	return all
+}()
+
+var (
+	typeNumbers sync.Map // reflect.Type -> uint32
+	lastNumber  atomic.Uint32
+)
+
+// typeNumber returns the number of a type in this process, which is not 0.
+func typeNumber(t reflect.Type) uint32 {
+	if n, ok := typeNumbers.Load(t); ok {
+		return n.(uint32)
+	}
+	n, _ := typeNumbers.LoadOrStore(t, lastNumber.Add(1))
+	return n.(uint32)
+}
+
+// textNumber is the number of the bytes of a string.
+var textNumber = typeNumber(reflect.TypeFor[textBytes]())
+
+type textBytes byte

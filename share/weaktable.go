@@ -1,0 +1,157 @@
+package share
+
+import (
+	"reflect"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// weakTable is a hash table of parts. It holds weak pointers, so a part is collected when no object
+// has it any more.
+type weakTable struct {
+	stripes [64]stripe
+}
+
+// stripe is a part of the table with a lock of its own: open addressing, with linear probing.
+type stripe struct {
+	mu    sync.Mutex
+	slots []slot // their number is a power of two
+	used  int    // slots that are not empty, also those of parts that are collected
+	_     [64]byte
+}
+
+// slot is an entry. The identity says what the memory behind the pointer is.
+type slot struct {
+	hash uint64
+	part weak.Pointer[byte]
+	identity
+}
+
+// identity says what the memory of a part is: some values of a type, one after the other, the bytes
+// of a string, or a map. The zero identity is none.
+type identity struct {
+	typ   uint32 // see typeNumber
+	count uint32 // 0 for a map
+}
+
+// minSlots is the smallest size of a stripe that is not empty.
+const minSlots = 16
+
+func (e *weakTable) stripe(hash uint64) *stripe { return &e.stripes[hash>>58] }
+
+// get returns the part that has been put under a hash, nil if there is none.
+func (e *weakTable) get(hash uint64, id identity) address {
+	s := e.stripe(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.slots) == 0 {
+		return nil
+	}
+	if slot := s.find(hash, id); slot.typ != 0 {
+		return strong(slot.part)
+	}
+	return nil
+}
+
+// put adds a part, in the place of one that has the same hash.
+func (e *weakTable) put(hash uint64, id identity, part address) {
+	w := weakTo(part)
+	s := e.stripe(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used*4 >= len(s.slots)*3 {
+		s.rebuild()
+	}
+	to := s.find(hash, id)
+	if to.typ == 0 {
+		s.used++
+	}
+	*to = slot{hash, w, id}
+}
+
+// find returns the slot of a part, or the empty slot where it can be put.
+func (s *stripe) find(hash uint64, id identity) *slot {
+	mask := uint64(len(s.slots) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		if at := &s.slots[i]; at.typ == 0 || at.hash == hash && at.identity == id {
+			return at
+		}
+	}
+}
+
+// rebuild leaves out the parts that are collected, and leaves room for as many as there are.
+func (s *stripe) rebuild() {
+	live, before := s.live(), s.slots
+	size := 0
+	if live > 0 || len(before) == 0 {
+		size = minSlots
+	}
+	for size < 2*live {
+		size *= 2
+	}
+	s.slots, s.used = make([]slot, size), 0
+	for i := range before {
+		// A part may have been collected since they were counted, but none has come back.
+		if at := &before[i]; at.typ != 0 && strong(at.part) != nil {
+			*s.find(at.hash, at.identity) = *at
+			s.used++
+		}
+	}
+}
+
+// live counts the parts that are not collected.
+func (s *stripe) live() (n int) {
+	for i := range s.slots {
+		if at := &s.slots[i]; at.typ != 0 && strong(at.part) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// sweep leaves out the parts that are collected, if they are more than a quarter of one stripe. All
+// stripes are alike, because the hash chooses the stripe.
+func (e *weakTable) sweep() {
+	for i := range e.stripes {
+		if !e.stripes[i].sweep() {
+			return
+		}
+	}
+}
+
+func (s *stripe) sweep() (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live() > s.used*3/4 {
+		return false
+	}
+	if s.used > 0 {
+		s.rebuild()
+	}
+	return true
+}
+
+// sweepAfterCollections sweeps the table after each garbage collection, as long as somebody has the
+// table. An object that nobody has tells when a collection is over.
+func sweepAfterCollections(t *Table) {
+	sentinel := &struct{ _ [64]byte }{}
+	runtime.AddCleanup(sentinel, func(w weak.Pointer[Table]) {
+		if t := w.Value(); t != nil {
+			t.known.sweep()
+			sweepAfterCollections(t)
+		}
+	}, weak.Make(t))
+}
+
+// size returns the number of entries, and the bytes that they take.
+func (e *weakTable) size() (n, bytes int) {
+	for i := range e.stripes {
+		s := &e.stripes[i]
+		s.mu.Lock()
+		n += s.used
+		bytes += len(s.slots) * int(reflect.TypeFor[slot]().Size())
+		s.mu.Unlock()
+	}
+	return n, bytes
+}
