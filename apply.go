@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/share"
 )
 
 // applier takes items from the queue, applies them to the store one by one, and then publishes
@@ -29,6 +30,7 @@ type applier[T Object] struct {
 	observer  *Observer
 	name      string // Options.Name
 	decider   decider[T]
+	table     *share.Table           // Options.Share, nil if there is none
 	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
 	synced    chan struct{}          // closed once the first list is applied
 
@@ -54,6 +56,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 		observer:  opts.Observer,
 		name:      opts.Name,
 		decider:   decider[T]{bareObject: bareObject},
+		table:     opts.Share,
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
@@ -184,6 +187,9 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
 	a.records = a.decider.decide(c, a.records)
+	if a.table != nil && it.kind == itemUpsert && c.write != writeNothing {
+		a.table.ShareUpdate(stored.obj, it.obj)
+	}
 	if a.pace.immediate {
 		a.processor.begun.Add(int64(len(a.records) - a.done))
 	}

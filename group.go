@@ -46,15 +46,15 @@ type Group struct {
 	// mu protects the rest. Of a member's methods only adopt, which does not block, is called
 	// while mu is held.
 	mu      sync.Mutex
-	given   *given              // nil before the first member or guest
-	ctx     context.Context     // the ctx of Run; nil before Run
-	later   context.Context     // the ctx of the informers, which stop after the controllers; nil before Run
-	members []*member           // in the order in which they were added
-	guests  []Member            // informers that others run, in the order in which they were made
-	shared  map[shareKey]*share // the informers that GetOrAdd has made or is making
-	changed chan struct{}       // closed at the next change; nil if nothing waits for a change
-	running sync.WaitGroup      // the goroutines of the members
-	working sync.WaitGroup      // those that are controllers
+	given   *given            // nil before the first member or guest
+	ctx     context.Context   // the ctx of Run; nil before Run
+	later   context.Context   // the ctx of the informers, which stop after the controllers; nil before Run
+	members []*member         // in the order in which they were added
+	guests  []Member          // informers that others run, in the order in which they were made
+	shared  map[slotKey]*slot // the informers that GetOrAdd has made or is making
+	changed chan struct{}     // closed at the next change; nil if nothing waits for a change
+	running sync.WaitGroup    // the goroutines of the members
+	working sync.WaitGroup    // those that are controllers
 }
 
 // given is what the members and guests of a group are given: its fields ErrorHandler and Observer
@@ -145,7 +145,7 @@ func (g *Group) Add(m Member) error {
 }
 
 // addMember adds m. s is the share for which GetOrAdd has made m, or nil.
-func (g *Group) addMember(m Member, s *share) error {
+func (g *Group) addMember(m Member, s *slot) error {
 	if err := checkMember(m); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (g *Group) Remove(m Member) error {
 	}
 	leaver := g.members[i]
 	leaver.leaving = true
-	maps.DeleteFunc(g.shared, func(_ shareKey, s *share) bool { return s.member == m })
+	maps.DeleteFunc(g.shared, func(_ slotKey, s *slot) bool { return s.member == m })
 	g.notifyLocked()
 	if leaver.stop != nil {
 		leaver.stop()

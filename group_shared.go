@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// shareKey identifies a shared informer of a group.
-type shareKey struct {
+// slotKey identifies a shared informer of a group.
+type slotKey struct {
 	objects reflect.Type
 	scope   string
 }
 
-// share is an informer that GetOrAdd has made or is making. Group.mu protects member until made
+// slot is an informer that GetOrAdd has made or is making. Group.mu protects member until made
 // is closed.
-type share struct {
+type slot struct {
 	member Member        // nil until the informer is a member of the group
 	err    error         // why there is no informer
 	made   chan struct{} // closed when member or err is set for good
@@ -46,7 +46,7 @@ func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheIn
 	case construct == nil:
 		return nil, errors.New("informer: Group: GetOrAdd: construct is nil")
 	}
-	m, err := g.getOrMake(shareKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return construct() })
+	m, err := g.getOrMake(slotKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return construct() })
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +55,13 @@ func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheIn
 
 // getOrMake returns the informer for key. The first call for key makes it, and other calls wait
 // until it is made.
-func (g *Group) getOrMake(key shareKey, construct func() (Member, error)) (Member, error) {
+func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member, error) {
 	g.mu.Lock()
 	s, known := g.shared[key]
 	if !known {
-		s = &share{err: errors.New("informer: Group: GetOrAdd: construct panicked"), made: make(chan struct{})}
+		s = &slot{err: errors.New("informer: Group: GetOrAdd: construct panicked"), made: make(chan struct{})}
 		if g.shared == nil {
-			g.shared = map[shareKey]*share{}
+			g.shared = map[slotKey]*slot{}
 		}
 		g.shared[key] = s
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/share"
 )
 
 // QueueKind is the kind of client-go queue between the reflector and the store.
@@ -34,7 +35,7 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto is IntakeEarly for a Store of the program's own and for a Transform, and IntakeWhole
+	// IntakeAuto is IntakeEarly for a Store of the program's own, a Transform or Share, and IntakeWhole
 	// otherwise, because the objects then stay in memory anyway. It is the zero value. An informer
 	// made as a cache.SharedIndexInformer has IntakeWhole, as client-go's have.
 	IntakeAuto IntakeMode = iota
@@ -125,6 +126,14 @@ type Options[T Object] struct {
 	// at a time, and by one for each namespace if there are several. While it runs, the source
 	// waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
+
+	// Share makes equal parts of the informer's objects, and of those of other informers with the
+	// same table, one piece of memory. A new or updated object goes through it before the store and
+	// the watchers see it, after Transform. As with Transform, the source must give each object
+	// away. Lists are taken in early, see Intake. Package share says for which programs this is
+	// safe, and docs/stores.md what it saves. A store that keeps its objects in encoded form, as
+	// store/disk does, needs no table: only waiting events would get smaller. Defaults to none.
+	Share *share.Table
 
 	// TweakListOptions changes the options of every request, for example its selectors. It is
 	// called from the informer's goroutines. Defaults to none.
@@ -259,7 +268,7 @@ func (o Options[T]) withDefaults() Options[T] {
 	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
 	if o.Intake == IntakeAuto {
 		o.Intake = IntakeWhole
-		if o.Store != nil || o.Transform != nil {
+		if o.Store != nil || o.Transform != nil || o.Share != nil {
 			o.Intake = IntakeEarly
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/share"
 )
 
 func TestNewNamesWhatItCannotUse(t *testing.T) {
@@ -223,6 +224,40 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestShareMakesEqualPartsOneMemory(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		table := share.New()
+		var told recorder
+		inf := newInformer(t, src, options{Queue: queue, Share: table, Transform: func(obj configMap) (configMap, error) {
+			obj.Labels = map[string]string{"app": "web"}
+			return obj, nil
+		}})
+		addWatcher(t, inf, &told, informer.WatcherOptions{})
+		labels := func(name string) uintptr {
+			obj, _, _ := inf.Get(keyOf(name))
+			return reflect.ValueOf(obj.Labels).Pointer()
+		}
+		informertest.Run(t, inf)
+		if labels("a") != labels("b") {
+			t.Error("the labels of two objects are two maps")
+		}
+		hits := table.Stats().Hits
+		src.Apply(object("a", "2"))
+		src.Apply(object("c", "2"))
+		told.Expect(t, "added default/a", "added default/b", "updated default/a", "added default/c")
+		if labels("a") != labels("b") || labels("c") != labels("b") {
+			t.Error("the labels of an object that has changed, or that is new, are another map")
+		}
+		if table.Stats().Hits == hits {
+			t.Error("the new object took nothing from the table")
+		}
+		if obj, _, _ := inf.Get(keyOf("a")); obj.Data["value"] != "2" {
+			t.Errorf("the value is %s", obj.Data["value"])
+		}
+	})
 }
 
 func TestStripManagedFieldsLeavesTheRest(t *testing.T) {

@@ -32,6 +32,7 @@ type history struct {
 	server *restarting
 	mode   informer.WatchListMode
 	intake informer.IntakeMode
+	shared bool   // equal parts of objects are one memory
 	kinds  []kind // the watchers that each process has from its start
 
 	states map[string]string   // states of the source, by version
@@ -60,6 +61,7 @@ func newHistory(seed uint64) *history {
 		mode: informer.WatchListOff + informer.WatchListMode(r.IntN(2)), states: map[string]string{}, wrote: map[uint64]string{},
 	}
 	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
+	h.shared = rand.New(rand.NewPCG(seed, 9)).IntN(2) == 0
 	h.server = &restarting{source: h.src}
 	h.src.RefuseExpired(r.IntN(2) == 0)
 	for _, i := range r.Perm(len(kinds))[:1+r.IntN(3)] {

@@ -76,6 +76,9 @@ func (h *history) start(r *rand.Rand, f *storeFault) {
 		ErrorHandler: l.errs.Handle, Transform: l.digest,
 		DrainTimeout: []time.Duration{0, time.Second, time.Minute}[r.IntN(3)],
 	}
+	if h.shared {
+		opts.Share = table
+	}
 	if l.indexed = r.IntN(2) == 0; l.indexed {
 		opts.Indexers = cache.TypedIndexers[configMap]{"name": func(obj configMap) ([]string, error) { return []string{obj.Name}, nil }}
 	}

@@ -106,6 +106,9 @@ func (l *incarnation) make() {
 	if w.transform != noTransform {
 		opts.Transform = l.digest
 	}
+	if w.shared {
+		opts.Share = table
+	}
 	if w.indexed {
 		opts.Indexers = cache.TypedIndexers[configMap]{"last": func(obj configMap) ([]string, error) { return []string{lastDigit(obj)}, nil }}
 	}

@@ -103,8 +103,10 @@ func (t *tapped) run() {
 	for e := range t.Interface.ResultChan() {
 		obj, _ := e.Object.(configMap)
 		live := obj != nil && !t.streaming && e.Type != watch.Bookmark
+		p, key := presenceOf(obj), ""
 		if live {
-			t.tap.note(e.Type, obj, false)
+			key = keyNamed(obj.Name) // once it is delivered, the object is the informer's
+			t.tap.note(e.Type, p, key, false)
 		}
 		if e.Type == watch.Bookmark && obj.Annotations[metav1.InitialEventsAnnotationKey] != "" {
 			t.streaming = false
@@ -113,7 +115,7 @@ func (t *tapped) run() {
 		select {
 		case t.out <- e:
 			if live {
-				t.tap.note(e.Type, obj, true)
+				t.tap.note(e.Type, p, key, true)
 			}
 		case <-t.stop:
 			return
@@ -122,16 +124,16 @@ func (t *tapped) run() {
 }
 
 // note records an event that a watch is about to deliver, or has delivered.
-func (s *tap) note(what watch.EventType, obj configMap, delivered bool) {
+func (s *tap) note(what watch.EventType, p presence, key string, delivered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case what == watch.Deleted:
-		s.gone[obj.UID] = true
+		s.gone[p.uid] = true
 	case delivered:
-		s.taken[presenceOf(obj)] = keyNamed(obj.Name)
+		s.taken[p] = key
 	default:
-		s.offered[presenceOf(obj)] = true
+		s.offered[p] = true
 	}
 }
 

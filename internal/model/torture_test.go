@@ -17,6 +17,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/share"
 )
 
 const settingSize = 8
@@ -27,6 +28,7 @@ type setting struct {
 	source    sourceKind
 	store     storeKind
 	intake    informer.IntakeMode
+	shared    bool // equal parts of objects are one memory
 	transform transformKind
 	indexed   bool // the informer has an index of the test
 	observed  bool
@@ -44,6 +46,7 @@ func newSetting(b [settingSize]byte) setting {
 		source:    []sourceKind{streamed, streamed, listed, paged, rejecting, streamed, listed, silent}[b[0]/2%8],
 		store:     storeKind(b[1] % 64 % byte(storeKinds)),
 		intake:    []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[b[1]/64%2],
+		shared:    b[1]/128 > 0,
 		transform: transformKind(b[2] % byte(transformKinds)),
 		indexed:   b[2]/4%2 > 0,
 		observed:  b[2]/8%2 > 0,
@@ -88,9 +91,12 @@ func (s setting) String() string {
 	queue := map[informer.QueueKind]string{informer.QueueDeltaFIFO: "DeltaFIFO", informer.QueueRealFIFO: "RealFIFO"}[s.queue]
 	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
 	intake := map[informer.IntakeMode]string{informer.IntakeWhole: "whole", informer.IntakeEarly: "as they arrive"}[s.intake]
-	return fmt.Sprintf("%s, %v, lists taken in %s, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
-		queue, s.source, intake, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
+	return fmt.Sprintf("%s, %v, lists taken in %s, parts shared %v, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
+		queue, s.source, intake, s.shared, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
 }
+
+// table is that of all informers with shared parts, so that they have parts in common.
+var table = share.New()
 
 // torture is the state of TestModel while it plays one sequence.
 type torture struct {
