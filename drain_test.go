@@ -293,17 +293,35 @@ func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
 // TestAPanicEndsTheProcess runs itself again, in a process that must die.
 func TestAPanicEndsTheProcess(t *testing.T) {
 	const variable = "INFORMER_TEST_PANIC"
-	if mode := os.Getenv(variable); mode != "" {
-		inf := newInformer(t, informertest.NewSource(object("bad", "")), options{})
-		opts := informer.WatcherOptions{}
-		if mode == "workers" {
-			opts.Workers = 2
+	transform := func(opts options) func(*testing.T) {
+		return func(t *testing.T) {
+			opts.Transform = panickyTransform
+			_ = newInformer(t, informertest.NewSource(object("bad", "")), opts).Run(t.Context())
 		}
-		addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
-		_ = inf.Run(t.Context())
-		return
 	}
-	for _, mode := range []string{"plain", "workers"} {
+	watcher := func(opts informer.WatcherOptions) func(*testing.T) {
+		return func(t *testing.T) {
+			inf := newInformer(t, informertest.NewSource(object("bad", "")), options{})
+			addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
+			_ = inf.Run(t.Context())
+		}
+	}
+	for mode, tc := range map[string]struct {
+		run   func(*testing.T)
+		where string // the function that panics
+	}{
+		"a watcher":                   {watcher(informer.WatcherOptions{}), "panicky("},
+		"a watcher with workers":      {watcher(informer.WatcherOptions{Workers: 2}), "panicky("},
+		"a Transform of a page":       {transform(options{WatchList: informer.WatchListOff}), "panickyTransform("},
+		"a Transform in a stream":     {transform(options{WatchList: informer.WatchListOn}), "panickyTransform("},
+		"a Transform of a whole list": {transform(options{Intake: informer.IntakeWhole}), "panickyTransform("},
+	} {
+		if child := os.Getenv(variable); child != "" {
+			if child == mode {
+				tc.run(t)
+			}
+			continue
+		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAPanicEndsTheProcess$")
 		cmd.Env = append(os.Environ(), variable+"="+mode)
 		out, err := cmd.CombinedOutput()
@@ -311,11 +329,13 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
 			t.Errorf("%s: ended with %v", mode, err)
 		}
-		if !strings.Contains(string(out), "panic: what a pity") || !strings.Contains(string(out), "informer_test.panicky(") {
+		if !strings.Contains(string(out), "panic: what a pity") || !strings.Contains(string(out), "informer_test."+tc.where) {
 			t.Errorf("%s: does not show the panic and where it was:\n%s", mode, out)
 		}
 	}
 }
+
+func panickyTransform(configMap) (configMap, error) { panic("what a pity") }
 
 func TestABlockedWatcherIsSeenInItsStats(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
