@@ -46,7 +46,8 @@ const (
 	// for, the next list is taken in as with IntakeWhole. Watchers are told objects before the list
 	// is complete. If the list fails in the middle, these are stored and told already, as they
 	// were at that time. Nothing else follows from such a list: no delete, no Synced and no
-	// bookmark.
+	// bookmark. The next list tells them as updates if they have changed by then, or if they have no
+	// UID or no resourceVersion, so that nothing says that they have not.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the
 	// whole list then, beside the store.

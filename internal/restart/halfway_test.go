@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -366,63 +365,6 @@ func TestAListAfterOneThatWasGivenUpIsNotOlder(t *testing.T) {
 		})
 	}
 }
-
-// A comparison that panics must not end the process, nor make the objects look equal.
-func TestARelistComparesObjectsThatCannotBeCompared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		newStrange := func() *strange {
-			s := &strange{hidden: 1}
-			s.SetNamespace("default")
-			s.SetName("a")
-			s.SetUID("1")
-			s.SetResourceVersion("1")
-			return s
-		}
-		lists := 0
-		src := &cache.ListWatch{
-			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-				lists++
-				list := &strangeList{Items: []strange{*newStrange()}}
-				list.ResourceVersion = fmt.Sprint(100 / lists) // the second one shows a server that went back
-				return list, nil
-			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-				if lists == 1 {
-					return nil, apierrors.NewResourceExpired("gone")
-				}
-				return watch.NewProxyWatcher(make(chan watch.Event)), nil
-			},
-		}
-		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var r informertest.Recorder[*strange]
-		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		informertest.Run(t, inf)
-		sleepBubble(time.Minute)
-		r.Expect(t, "added default/a", "updated default/a")
-	})
-}
-
-// strange has a field that DeepEqual cannot read.
-type strange struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-	hidden int
-}
-
-func (s *strange) DeepCopyObject() runtime.Object { c := *s; return &c }
-
-type strangeList struct {
-	metav1.TypeMeta
-	metav1.ListMeta
-	Items []strange
-}
-
-func (l *strangeList) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // While a list comes in, a Transform that hangs or a store that fails must not keep Stop from
 // its work: Run waits for the call that is under way, and for nothing else.

@@ -1,0 +1,122 @@
+package restart_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// Tests of objects that a list has, and that are known already.
+
+// Nothing says that an object without a UID or a version is the one of the list that has failed.
+func TestAListAfterOneThatFailedTellsWhatMayHaveChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		transform func(configMap)
+		again     []string
+	}{
+		"no UID":              {func(obj configMap) { obj.UID = "" }, []string{"initial updated o000", "initial updated o001"}},
+		"no version":          {func(obj configMap) { obj.ResourceVersion = "" }, []string{"initial updated o000", "initial updated o001"}},
+		"a UID and a version": {func(configMap) {}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newHalting(errHalt)
+				src.failAt(1)
+				inf := newInformer(t, src, options{
+					WatchList: informer.WatchListOff, PageSize: 2, ErrorHandler: func(context.Context, error) {},
+					Transform: func(obj configMap) (configMap, error) {
+						obj = obj.DeepCopy()
+						tc.transform(obj)
+						return obj, nil
+					},
+				})
+				r := &recorder{}
+				addWatcher(t, inf, r, informer.WatcherOptions{})
+				start(t, inf)
+				synctest.Wait()
+				known := len(told(r))
+				src.failAt(-1)
+				sleepBubble(time.Minute)
+				var again []string
+				for _, e := range told(r)[known:] {
+					if strings.Contains(e, "updated") {
+						again = append(again, e)
+					}
+				}
+				if diff := cmp.Diff(tc.again, again); diff != "" || known != 2 {
+					t.Errorf("told %d objects before the failure; told again (-want +got):\n%s", known, diff)
+				}
+			})
+		})
+	}
+}
+
+// A comparison that panics must not end the process, nor make the objects look equal.
+func TestARelistComparesObjectsThatCannotBeCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newStrange := func() *strange {
+			s := &strange{hidden: 1}
+			s.SetNamespace("default")
+			s.SetName("a")
+			s.SetUID("1")
+			s.SetResourceVersion("1")
+			return s
+		}
+		lists := 0
+		src := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				lists++
+				list := &strangeList{Items: []strange{*newStrange()}}
+				list.ResourceVersion = fmt.Sprint(100 / lists) // the second one shows a server that went back
+				return list, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				if lists == 1 {
+					return nil, apierrors.NewResourceExpired("gone")
+				}
+				return watch.NewProxyWatcher(make(chan watch.Event)), nil
+			},
+		}
+		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r informertest.Recorder[*strange]
+		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		sleepBubble(time.Minute)
+		r.Expect(t, "added default/a", "updated default/a")
+	})
+}
+
+// strange has a field that DeepEqual cannot read.
+type strange struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	hidden int
+}
+
+func (s *strange) DeepCopyObject() runtime.Object { c := *s; return &c }
+
+type strangeList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []strange
+}
+
+func (l *strangeList) DeepCopyObject() runtime.Object { c := *l; return &c }
