@@ -100,7 +100,9 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 
 // addMemory adds the memory that the informer takes after its start.
 func (f figures) addMemory(s setup) {
-	// The runtime would return this memory within some minutes.
+	// The runtime would return this memory within some minutes. A sync.Pool, such as that of bbolt's
+	// pages, gives its memory up only at the second collection.
+	runtime.GC()
 	debug.FreeOSMemory()
 	if s.Warm {
 		f["warm start: anonymous memory afterwards"] = mebibytes(anonymous())
