@@ -61,7 +61,7 @@ func (e *weakTable) put(hash uint64, id identity, part address) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used*4 >= len(s.slots)*3 {
-		s.rebuild()
+		s.rebuild(1)
 	}
 	to := s.find(hash, id)
 	if to.typ == 0 {
@@ -80,14 +80,15 @@ func (s *stripe) find(hash uint64, id identity) *slot {
 	}
 }
 
-// rebuild leaves out the parts that are collected, and leaves room for as many as there are.
-func (s *stripe) rebuild() {
-	live, before := s.live(), s.slots
+// rebuild leaves out the parts that are collected. It leaves room for as many as there are, and for
+// some more. A stripe has no slots if it needs none.
+func (s *stripe) rebuild(more int) {
+	need, before := s.live()+more, s.slots
 	size := 0
-	if live > 0 || len(before) == 0 {
+	if need > 0 {
 		size = minSlots
 	}
-	for size < 2*live {
+	for size < 2*need {
 		size *= 2
 	}
 	s.slots, s.used = make([]slot, size), 0
@@ -127,7 +128,7 @@ func (s *stripe) sweep() (again bool) {
 		return false
 	}
 	if s.used > 0 {
-		s.rebuild()
+		s.rebuild(0)
 	}
 	return true
 }
