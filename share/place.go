@@ -57,10 +57,12 @@ type field struct {
 
 const (
 	// maxKeys is how many keys of a map have a place of their own. The others have one in common.
-	maxKeys   = 256
-	otherKeys = "\x00"
+	maxKeys    = 256
+	maxKeySize = 256
+	otherKeys  = "\x00"
 
-	// maxPlaces is how many places a table makes for keys.
+	// maxPlaces is how many places a table makes one for each path. From then on values of the same
+	// type have one in common, because objects with ever new keys would make places without end.
 	maxPlaces = 1 << 16
 )
 
@@ -120,9 +122,17 @@ func (p *place) valueIn(h *anyHeader) address {
 	return h.data
 }
 
+// placeInside returns a place for values of a type inside an object.
+func (t *Table) placeInside(of reflect.Type) *place {
+	if t.places.Load() >= maxPlaces {
+		return t.root(of)
+	}
+	return t.newPlace(of)
+}
+
 // elem returns the place of what a value consists of.
 func (t *Table) elem(p *place) *place {
-	p.first.Do(func() { p.elements = t.newPlace(p.t.Elem()) })
+	p.first.Do(func() { p.elements = t.placeInside(p.t.Elem()) })
 	return p.elements
 }
 
@@ -140,14 +150,14 @@ func (t *Table) value(p *place, key string) *place {
 	if known = p.byKey.Load(); known != nil {
 		more = *known
 	}
-	if len(more) >= maxKeys || t.places.Load() >= maxPlaces {
+	if len(more) >= maxKeys || len(key) > maxKeySize || t.places.Load() >= maxPlaces {
 		key = otherKeys
 	}
 	if v := more[key]; v != nil {
 		return v
 	}
 	more = maps.Clone(more)
-	v := t.newPlace(p.t.Elem())
+	v := t.placeInside(p.t.Elem())
 	more[string([]byte(key))] = v
 	p.byKey.Store(&more)
 	return v
@@ -174,7 +184,7 @@ func (t *Table) dynamicType(p *place, h *anyHeader) *place {
 			return v
 		}
 	}
-	v := t.newPlace(of)
+	v := t.placeInside(of)
 	more = append(slices.Clip(more), v)
 	p.byType.Store(&more)
 	return v
