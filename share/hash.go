@@ -9,12 +9,13 @@ import (
 // second, replace, meets the parts in the same order.
 type work struct {
 	*Table
-	parts   []part
-	entries []mapEntry // of the maps among the parts
-	next    int        // the part that replace meets next
-	depth   int
-	met     int  // how many parts hash has met
-	refused bool // the object is too deep or has too many parts
+	parts    []part
+	entries  []mapEntry // of the maps among the parts
+	next     int        // the part that replace meets next
+	depth    int
+	met      int  // how many parts hash and update have met
+	compared int  // how many parts equal has met
+	refused  bool // the object is too deep or has too many parts
 
 	hits, saved int64
 }
@@ -41,6 +42,8 @@ type mapEntry struct {
 const (
 	maxDepth = 1_000
 	maxParts = 1 << 20
+	// An update compares a part once for each part around it that has changed.
+	maxCompared = 16 * maxParts
 )
 
 // forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge

@@ -4,12 +4,6 @@ package share
 // the rest. It compares a part as a whole before it looks into it: most parts of an update are as they
 // were. It leaves a part alone that the new state has in common with the old one already.
 func (w *work) update(p *place, old, a address) {
-	if w.depth == maxDepth {
-		w.refused = true
-		return
-	}
-	w.depth++
-	defer func() { w.depth-- }()
 	switch p.kind {
 	case opaque, flat:
 	case quantity:
@@ -29,6 +23,21 @@ func (w *work) update(p *place, old, a address) {
 		} else if stringData(*x) != stringData(*y) {
 			*y = *x
 		}
+	default:
+		w.refused = w.refused || w.depth == maxDepth || w.met == maxParts
+		if w.refused {
+			return
+		}
+		w.depth++
+		w.met++
+		w.updatePart(p, old, a)
+		w.depth--
+	}
+}
+
+// updatePart is update for a value that is a part, except a string.
+func (w *work) updatePart(p *place, old, a address) {
+	switch p.kind {
 	case slice:
 		w.updateSlice(p, sliceAt(old), sliceAt(a))
 	case pointer:
