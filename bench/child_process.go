@@ -120,12 +120,12 @@ func (w *writing) serve(ctx context.Context, r request) error {
 	switch r.Op {
 	case opCreate:
 		w.objects = r.Count
-		return share(r.Count, creators, func(i int) error {
+		return divide(r.Count, creators, func(i int) error {
 			_, err := w.client.Create(ctx, widget(i), metav1.CreateOptions{})
 			return err
 		})
 	case opUpdate:
-		return share(r.Count, writers, func(i int) error {
+		return divide(r.Count, writers, func(i int) error {
 			patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, w.size.Add(1))
 			_, err := w.client.Patch(ctx, widgetName(i%w.objects), types.MergePatchType, patch, metav1.PatchOptions{})
 			return err
@@ -134,8 +134,8 @@ func (w *writing) serve(ctx context.Context, r request) error {
 	return fmt.Errorf("unknown operation %q", r.Op)
 }
 
-// share calls do for 0 to n-1 from several goroutines, and returns their errors.
-func share(n, goroutines int, do func(i int) error) error {
+// divide calls do for 0 to n-1 from several goroutines, and returns their errors.
+func divide(n, goroutines int, do func(i int) error) error {
 	errs := make([]error, goroutines)
 	var all sync.WaitGroup
 	for g := range goroutines {

@@ -26,6 +26,9 @@ func main() {
 	if isChild(os.Args) {
 		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
 	}
+	if isSharing(os.Args) {
+		exit(beSharing(os.Stdout, os.Args[2]))
+	}
 	var c config
 	flag.BoolVar(&c.quick, "quick", false, "smaller sizes and fewer rounds")
 	flag.IntVar(&c.rounds, "rounds", 0, "how often each figure is measured (default: 5, or 2 if -quick)")

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/share"
 	"github.com/customcacheinformer/informer/store"
 )
 
@@ -64,6 +65,8 @@ type keeping[T informer.Object] struct {
 	transform func(T) (T, error)
 	// store, if set, replaces transform on the sides that support it.
 	store func() cache.Indexer
+	// shared makes equal parts of objects one piece of memory on our sides.
+	shared bool
 }
 
 // open returns an informer that keeps objects as k says.
@@ -78,6 +81,10 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	opts := informer.Options[T]{Queue: s.queue, Transform: k.transform}
 	if k.store != nil {
 		opts.Transform, opts.Store = nil, k.store()
+	}
+	if k.shared {
+		table := share.New()
+		opts.Transform = func(obj T) (T, error) { table.Share(obj); return obj, nil }
 	}
 	opts.WatchList = informer.WatchListOn // lw only streams, also for a store of its own
 	inf, err := informer.NewFrom(lw, opts)
@@ -94,23 +101,28 @@ func podHeap[T informer.Object](n int, decode func(pod) T, k keeping[T]) func(co
 		if err != nil {
 			return nil, err
 		}
-		before, _ := settled()
-		inf, err := k.open(s, wireSource(n, func(i int) T { return decode(vary(template, i)) }))
-		if err != nil {
-			return nil, err
-		}
-		handled := newTally(1)
-		if _, err := inf.add(count[T](handled, n), informer.WatcherOptions{}); err != nil {
-			return nil, err
-		}
-		running := start(inf.run)
-		defer running.stop(&err)
-		if err := handled.wait(ctx); err != nil {
-			return nil, err
-		}
-		after, _ := settled()
-		return []float64{(after - before) / float64(n)}, nil
+		return heapOf(ctx, s, n, func(i int) T { return decode(vary(template, i)) }, k)
 	}
+}
+
+// heapOf measures the heap that a side keeps for n objects, per object.
+func heapOf[T informer.Object](ctx context.Context, s side, n int, object func(i int) T, k keeping[T]) (values []float64, err error) {
+	before, _ := settled()
+	inf, err := k.open(s, wireSource(n, object))
+	if err != nil {
+		return nil, err
+	}
+	handled := newTally(1)
+	if _, err := inf.add(count[T](handled, n), informer.WatcherOptions{}); err != nil {
+		return nil, err
+	}
+	running := start(inf.run)
+	defer running.stop(&err)
+	if err := handled.wait(ctx); err != nil {
+		return nil, err
+	}
+	after, _ := settled()
+	return []float64{(after - before) / float64(n)}, nil
 }
 
 // sizesOnWire returns the mean size of a Pod, as JSON and as protobuf.

@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/mix"
 )
 
 // realPod is a running Pod of a Deployment, with a sidecar, an init container and the
@@ -55,11 +55,11 @@ func vary(p pod, i int) pod {
 	own, set, node := numbers(i), numbers(-1-i/podsPerReplicaSet), i/podsPerNode
 	p.Namespace = fmt.Sprintf("team-%04d", i/podsPerReplicaSet/replicaSetsPerNS)
 	app := fmt.Sprintf("app-%05d", i/podsPerReplicaSet)
-	hash := letters(set, 10)
+	hash := mix.Letters(set, 10)
 	owner := &p.OwnerReferences[0]
-	owner.Name, owner.UID = app+"-"+hash, uid(set)
+	owner.Name, owner.UID = app+"-"+hash, mix.UID(set)
 	p.GenerateName = owner.Name + "-"
-	p.Name, p.UID = p.GenerateName+letters(own, 5), uid(own)
+	p.Name, p.UID = p.GenerateName+mix.Letters(own, 5), mix.UID(own)
 	p.ResourceVersion = strconv.Itoa(184_000_000 + i)
 	p.Labels["app.kubernetes.io/name"], p.Labels["app.kubernetes.io/instance"] = app, app
 	p.Labels["pod-template-hash"] = hash
@@ -78,19 +78,6 @@ func vary(p pod, i int) pod {
 
 // numbers returns a random generator that yields the same numbers each time for one seed.
 func numbers(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0)) }
-
-func uid(r *rand.Rand) types.UID {
-	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48)))
-}
-
-// letters returns a random suffix of the kind that Kubernetes makes.
-func letters(r *rand.Rand, n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = "bcdfghjklmnpqrstvwxz2456789"[r.IntN(27)]
-	}
-	return string(b)
-}
 
 // decodePod returns a Pod as a client gets it. It is decoded from protobuf, so it shares
 // nothing with any other.

@@ -13,6 +13,7 @@ type sizes struct {
 	load     int // milliseconds of the latency section's load
 	cached   int // objects in the sections about the first list, joining and memory
 	pods     int // realistic Pods
+	sharing  sharingSizes
 	idle     int // idle watchers
 	joins    int // in each round
 	storm    storm
@@ -31,6 +32,7 @@ var fullSizes = sizes{
 	load:      2000,
 	cached:    100_000,
 	pods:      100_000,
+	sharing:   sharingSizes{pods: 100_000, updated: 30_000, unstructured: 5000, slices: 10_000, configMaps: 20_000, nodes: 2000, strangers: 5000},
 	idle:      1000,
 	joins:     5,
 	storm:     storm{100, 10_000, 10_000},
@@ -49,6 +51,7 @@ var quickSizes = sizes{
 	load:      250,
 	cached:    20_000,
 	pods:      5000,
+	sharing:   sharingSizes{pods: 5000, updated: 3000, unstructured: 500, slices: 1000, configMaps: 2000, nodes: 500, strangers: 500},
 	idle:      300,
 	joins:     3,
 	storm:     storm{100, 10000, 2000},
@@ -66,6 +69,7 @@ func sections(sz sizes, distribution benchmark) []section {
 		latencySection(sz),
 		memorySection(sz),
 		podsSection(sz),
+		shareSection(sz),
 		firstListSection(sz),
 		namespacesSection(sz),
 		joiningSection(sz),
