@@ -83,8 +83,7 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 		opts.Transform, opts.Store = nil, k.store()
 	}
 	if k.shared {
-		table := share.New()
-		opts.Transform = func(obj T) (T, error) { table.Share(obj); return obj, nil }
+		opts.Share = share.New()
 	}
 	opts.WatchList = informer.WatchListOn // lw only streams, also for a store of its own
 	inf, err := informer.NewFrom(lw, opts)

@@ -7,9 +7,9 @@ import (
 
 func TestSharedPodsTakeLess(t *testing.T) {
 	sz := tinySizes
-	sz.sharing.pods = 1000
+	sz.sharing.pods, sz.sharing.updated = 1000, 500
 	s := shareSection(sz)
-	s.cases = s.cases[:4]
+	s.cases = append(s.cases[:4], s.cases[len(s.cases)-1])
 	r := runSection(t.Context(), s, 1, func(int) {})
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -26,6 +26,9 @@ func TestSharedPodsTakeLess(t *testing.T) {
 	asIs, shared := figure("heap per Pod")
 	if asIs < 18_000 || asIs > 26_000 || shared > asIs/2 {
 		t.Errorf("heap per Pod: %.0f and %.0f shared, want about 22000, and less than half of that", asIs, shared)
+	}
+	if asIs, shared := figure("heap per Pod in an informer"); asIs < 18_000 || shared > asIs*0.6 {
+		t.Errorf("heap per Pod of an informer: %.0f and %.0f shared, want about 22000, and much less than that", asIs, shared)
 	}
 	_, stripped := figure("heap per Pod, shared without managed fields")
 	if stripped > shared*0.95 {
