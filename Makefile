@@ -81,7 +81,7 @@ page: browser ## take the screenshot of the page for the README
 	cd e2e && go test -count=1 -run Picture ./page -screenshot $(CURDIR)/docs/page.png
 
 .PHONY: bench
-bench: ## compare with client-go; writes bench/RESULTS.md and its plot; takes about 22 minutes
+bench: ## compare with client-go; writes bench/RESULTS.md and its plot; takes about 20 minutes
 	cd bench && go run . -write .
 
 .PHONY: bench-quick
