@@ -43,7 +43,7 @@ const (
 	maxDepth = 1_000
 	maxParts = 1 << 20
 	// An update compares a part once for each part around it that has changed.
-	maxCompared = 16 * maxParts
+	maxCompared = 4 * maxParts
 )
 
 // forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge

@@ -69,8 +69,8 @@ func addressOf[T any](v *T) address { return address(v) }
 // typeIn returns the type of the value in an any.
 func typeIn(h *anyHeader) reflect.Type { return reflect.TypeOf(*(*any)(address(h))) }
 
-// weakTo returns a weak pointer to memory on the heap. It ends the process if a is not on the heap,
-// so it must be memory that this package has allocated, or a map.
+// weakTo returns a weak pointer to memory on the heap. Memory elsewhere is never collected, or ends the
+// process, so a must be memory that this package has allocated, or a map.
 func weakTo(a address) weak.Pointer[byte] { return weak.Make((*byte)(a)) }
 
 // strong returns the memory behind a weak pointer, nil if it has been collected.

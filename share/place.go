@@ -109,9 +109,10 @@ func (t *Table) addFields(p *place) {
 }
 
 // shareable reports whether the value in an any may be shared. A struct or an array may be held
-// in two ways, and is never the content of an object that comes from JSON.
+// in two ways, and is never the content of an object that comes from JSON. A value without a size is
+// not on the heap.
 func (p *place) shareable() bool {
-	return p.plain && p.kind != structure && p.kind != array && p.kind != quantity
+	return p.plain && p.size > 0 && p.kind != structure && p.kind != array && p.kind != quantity
 }
 
 // valueIn returns where the value in an any is: a map and a pointer are in the any itself.
