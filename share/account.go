@@ -6,20 +6,23 @@ import "sync/atomic"
 const entryCost = 80
 
 // account keeps how many bytes sharing has saved at one place, less those of the entries that it
-// has made. A place at which it loses becomes cold: then only one value in 16 is looked at. These
-// are chosen by their hash, so that equal values are chosen together and the account stays true.
-// It becomes warm again when sharing would save memory.
+// has made. A place at which it loses becomes cold: then only one value in 8 is looked at, and one in
+// 64 if it goes on losing. These are chosen by their hash, so that equal values are chosen together and
+// the account stays true. The place becomes warm again when sharing would save memory.
 type account struct {
 	notes   atomic.Uint32
 	balance atomic.Int64
-	cold    atomic.Bool
+	mask    atomic.Uint32 // a value is looked at if these bits of its hash are 0
 }
 
-// period is after how many notes an account decides whether its place is cold.
-const period = 512
+const (
+	period      = 64 // after how many notes an account decides
+	firstMask   = 1<<3 - 1
+	coldestMask = 1<<6 - 1
+)
 
 // admits reports whether a value with a hash is to be looked at.
-func (a *account) admits(hash uint64) bool { return hash>>20&15 == 0 || !a.cold.Load() }
+func (a *account) admits(hash uint64) bool { return uint32(hash>>20)&a.mask.Load() == 0 }
 
 // note adds bytes to the balance. It returns 1 if the place has become cold, -1 if it has become
 // warm, and 0 otherwise.
@@ -29,11 +32,14 @@ func (a *account) note(bytes int64) (change int64) {
 		return 0
 	}
 	a.balance.Store(balance / 2) // the past counts less and less
-	cold := balance < 0
-	switch was := a.cold.Swap(cold); {
-	case cold && !was:
+	mask := uint32(0)
+	if balance < 0 {
+		mask = min(max(firstMask, a.mask.Load()<<1|1), coldestMask)
+	}
+	switch was := a.mask.Swap(mask); {
+	case was == 0 && mask > 0:
 		return 1
-	case !cold && was:
+	case was > 0 && mask == 0:
 		return -1
 	}
 	return 0

@@ -22,7 +22,8 @@ func TestAPlaceAtWhichNothingIsEqualIsCold(t *testing.T) {
 		n++
 		add(fmt.Sprint("unlike all others ", n))
 	}
-	if s := table.Stats(); s.ColdPlaces != 1 || s.Parts > 5_000 {
+	// Each object counts as well.
+	if s := table.Stats(); s.ColdPlaces != 1 || s.Parts > 20_000+2_000 {
 		t.Errorf("nothing was equal: %+v", s)
 	}
 	for range 200_000 {

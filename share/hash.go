@@ -41,7 +41,7 @@ type mapEntry struct {
 // An object of an API server is far from these limits. They end the walk over one that has a cycle.
 const (
 	maxDepth = 1_000
-	maxParts = 1 << 20
+	maxParts = 1 << 19
 	// An update compares a part once for each part around it that has changed.
 	maxCompared = 4 * maxParts
 )
@@ -127,7 +127,7 @@ func (w *work) hash(p *place, a address) uint64 {
 	if p.kind == text {
 		h = mixText(w.hashText(*stringAt(a)))
 	} else {
-		h = mix(w.hashPart(p, a, i), uint64(p.number))
+		h = mix(w.hashPart(p, a, i), uint64(p.number)^w.salt)
 	}
 	w.parts[i].hash, w.parts[i].after = h, len(w.parts)
 	w.depth--

@@ -1,6 +1,7 @@
 package share_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -97,6 +98,11 @@ type (
 	empty   struct{}
 	flags   [3]bool
 	wrapped struct{ Pointer *string }
+	nested  struct {
+		Type       string
+		Properties map[string]nested
+		Items      *nested
+	}
 )
 
 var global = map[string]string{"package": "variable"}
@@ -119,8 +125,16 @@ var kinds = []kindCase{
 	kind("a slice that is a package variable", true, func() []string { return globalList }, itself),
 	kind("a map of strings", true, func() map[string]string { return map[string]string{"a": "b"} }, itself),
 	kind("a map that is a package variable", true, func() map[string]string { return global }, itself),
-	kind("a map of a named type", true, func() map[name]name { return map[name]name{"a": "b"} }, itself),
+	kind("a map of a named type", true, func() map[named]named { return map[named]named{"a": "b"} }, itself),
 	kind("a map of structs", true, func() map[string]corev1.ObjectReference { return map[string]corev1.ObjectReference{"a": {Name: "b"}} }, itself),
+	kind("a set", true, func() map[string]struct{} { return map[string]struct{}{"a": {}} }, itself),
+	kind("a schema", true, func() *nested {
+		s := &nested{Type: "string"}
+		for range 30 {
+			s = &nested{Type: "object", Properties: map[string]nested{"a": *s, "b": {Type: "array", Items: &nested{}}}}
+		}
+		return s
+	}, itself),
 	kind("a map of pointers", true, func() map[string]*int { return map[string]*int{"a": new(int)} }, itself),
 	kind("resources", true, func() corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse("1500m")} }, itself),
 	kind("a pointer to a quantity", true, func() *resource.Quantity { q := resource.MustParse("1Gi"); return &q }, itself),
@@ -135,11 +149,12 @@ var kinds = []kindCase{
 	kind("NaN", true, func() []float64 { return []float64{math.NaN()} }, itself),
 
 	// Values in an any, as those of JSON are.
+	kind("a number of JSON in an any", true, func() any { return []any{json.Number(copyOf("12"))} }, itself),
 	kind("a string in an any", true, func() any { return copyOf("text") }, itself),
 	kind("a map in an any", true, func() any { return map[string]any{"a": []any{"b", int64(1), 1.5, true, nil}} }, itself),
 	kind("a list in an any", true, func() any { return []any{"a", map[string]any{"b": "c"}} }, itself),
 	kind("a pointer in an any", true, func() any { return &corev1.ObjectReference{Name: "a"} }, itself),
-	kind("the string of a number in an any", true, func() any { return map[string]any{"a": name(copyOf("1"))} }, func(v any) any { return v }),
+	kind("the string of a number in an any", true, func() any { return map[string]any{"a": named(copyOf("1"))} }, func(v any) any { return v }),
 	kind("a struct in an any", false, func() any { return wrapped{new(string)} }, func(v any) any { return v.(wrapped).Pointer }),
 	kind("an array in an any", false, func() any { return [1]*string{new(string)} }, func(v any) any { return v.([1]*string)[0] }),
 	kind("a map with a struct in an any", false, func() any { return map[string]any{"a": wrapped{new(string)}} }, itself),
@@ -171,6 +186,8 @@ var kinds = []kindCase{
 	kind("an empty slice", true, func() []string { return []string{} }, func([]string) any { return "" }),
 	kind("an empty map", true, func() map[string]string { return map[string]string{} }, func(map[string]string) any { return "" }),
 	kind("nil", true, func() []any { return nil }, itself),
+	kind("nothing in an any of its own", true, func() any { return empty{} }, func(any) any { return "" }),
+	kind("a package variable in an any", true, func() any { return global }, itself),
 	kind("no function", true, func() func() { return nil }, itself),
 	kind("nothing in an any", true, func() any { return nil }, func(any) any { return "" }),
 }

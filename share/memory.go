@@ -54,6 +54,9 @@ func uint32At(a address) uint32 { return *(*uint32)(a) }
 
 func uint8At(a address) uint8 { return *(*uint8)(a) }
 
+// number returns an address as a number, which is no pointer.
+func number(a address) uint64 { return uint64(uintptr(a)) }
+
 // stringData returns where the bytes of a string are.
 func stringData(s string) address { return address(unsafe.StringData(s)) }
 
@@ -69,8 +72,8 @@ func addressOf[T any](v *T) address { return address(v) }
 // typeIn returns the type of the value in an any.
 func typeIn(h *anyHeader) reflect.Type { return reflect.TypeOf(*(*any)(address(h))) }
 
-// weakTo returns a weak pointer to memory on the heap. Memory elsewhere is never collected, or ends the
-// process, so a must be memory that this package has allocated, or a map.
+// weakTo returns a weak pointer. Memory that is not on the heap is never collected, so a part must be
+// memory that this package has allocated, or a map.
 func weakTo(a address) weak.Pointer[byte] { return weak.Make((*byte)(a)) }
 
 // strong returns the memory behind a weak pointer, nil if it has been collected.

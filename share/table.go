@@ -12,6 +12,7 @@ import (
 // of informers and goroutines.
 type Table struct {
 	seed  maphash.Seed
+	salt  uint64 // goes into each hash, so that nobody can choose values with the same
 	known weakTable
 	roots sync.Map  // reflect.Type -> *place
 	works sync.Pool // of *work
@@ -23,27 +24,30 @@ type Table struct {
 // New returns an empty table.
 func New() *Table {
 	t := &Table{seed: maphash.MakeSeed()}
+	t.salt = maphash.String(t.seed, "")
 	sweepAfterCollections(t)
 	return t
 }
 
 // Share replaces parts of an object by equal parts of objects that the table has seen before. obj is a
 // pointer to a struct, such as a *corev1.Pod or an *unstructured.Unstructured. Share changes the object
-// in place, so nobody else may use it, or anything that it refers to, before Share has returned. Its
-// content stays the same.
+// in place, so nobody else may have it, or anything that it refers to, before Share has returned. Its
+// content stays the same. An object that has been shared is left alone.
 //
 // Share does nothing for a value of any other type. It leaves an object as it is that is nested more
-// than 1,000 deep, or has more than a million parts, as one with a cycle has. See [Stats.Refused].
+// than 1,000 parts deep, or has more than half a million parts, as one with a cycle has. A level of an
+// unstructured object is two parts deep. See [Stats.Refused].
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
-// ShareUpdate is Share for an object of which old is an earlier state. It takes equal parts from old
-// first, which costs less than to look for them in the table. old may be nil, or of another type: then
-// ShareUpdate is Share. Others may read old meanwhile.
+// ShareUpdate is Share for an object of which old is an earlier state, which has been shared. It takes
+// equal parts from old first, which costs less than to look for them in the table. old may be nil, or of
+// another type: then ShareUpdate is Share. Others may read old meanwhile.
 func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
 
 // Transform calls Share and returns the object. It is a cache.TransformFunc, for client-go's informers
 // and for a controller-runtime cache. It never returns an error. Use it last, after functions that
-// remove fields.
+// remove fields. client-go calls the transform twice for each object of a streamed first state, and
+// the second call finds the object shared.
 func (t *Table) Transform(obj any) (any, error) {
 	t.Share(obj)
 	return obj, nil
@@ -58,7 +62,10 @@ func (t *Table) walk(old, obj any) {
 	if reflect.TypeOf(old) == v.Type() {
 		from = pointerIn(old)
 	}
-	if from == to {
+	// The parts of an object that has been shared are those of others as well, so none of them may
+	// be changed.
+	hash, id := mix(number(to), t.salt), identity{typ: p.number, count: 1}
+	if from == to || t.known.get(hash, id) == to {
 		return
 	}
 	w := t.borrow()
@@ -74,6 +81,7 @@ func (t *Table) walk(old, obj any) {
 		t.refused.Add(1)
 	}
 	t.giveBack(w)
+	t.known.put(hash, id, to)
 }
 
 // root returns the place of the objects of a type.
@@ -115,8 +123,8 @@ type Stats struct {
 	Hits       int64 // how often a part was replaced by an equal one
 	SavedBytes int64 // the memory of the parts that were replaced, without that of parts inside them
 
-	// Parts is the number of parts that the table knows. Those that have been collected are counted
-	// until the table has noticed.
+	// Parts is the number of parts that the table knows, and of objects that have been shared. Those
+	// that have been collected are counted until the table has noticed.
 	Parts      int
 	TableBytes int // the memory of the table
 

@@ -25,3 +25,17 @@ func TestAStripeWhosePartsAreAllCollectedTakesAnother(t *testing.T) {
 		t.Errorf("the stripe has not taken the part: it has %d", full.used)
 	}
 }
+
+// The identity says how much memory there is behind the pointer.
+func TestPartsOfOneHashAreToldApart(t *testing.T) {
+	var table weakTable
+	one, two := addressOf(new([64]byte)), addressOf(new([128]byte))
+	table.put(1, identity{typ: 1, count: 64}, one)
+	table.put(1, identity{typ: 1, count: 128}, two)
+	table.put(1, identity{typ: 2, count: 64}, two)
+	for id, want := range map[identity]address{{1, 64}: one, {1, 128}: two, {2, 64}: two, {1, 65}: nil, {3, 64}: nil} {
+		if table.get(1, id) != want {
+			t.Errorf("%+v is another part", id)
+		}
+	}
+}
