@@ -24,7 +24,8 @@
 // # Not everything is shared
 //
 // A table keeps an account of each path in the objects, such as the image of a container. Where sharing
-// costs more memory than it saves, as for container IDs, the table looks only at a sample.
+// costs more memory than it saves, as for container IDs, the table looks only at a sample. It learns that
+// from the first objects, so a cache of a few hundred objects saves less than a large one.
 //
 // A part is left alone if its type has fields that are not exported, because these may be a lock or a
 // cache. A resource.Quantity and a time.Time are known, and shared with the parts around them. So are

@@ -83,54 +83,46 @@ func (s *stripe) find(hash uint64, id identity) *slot {
 // rebuild leaves out the parts that are collected. It leaves room for as many as there are, and for
 // some more. A stripe has no slots if it needs none.
 func (s *stripe) rebuild(more int) {
-	need, before := s.live()+more, s.slots
-	size := 0
+	live := s.live()
+	size, need := 0, len(live)+more
 	if need > 0 {
 		size = minSlots
 	}
 	for size < 2*need {
 		size *= 2
 	}
-	s.slots, s.used = make([]slot, size), 0
-	for i := range before {
-		// A part may have been collected since they were counted, but none has come back.
-		if at := &before[i]; at.typ != 0 && strong(at.part) != nil {
-			*s.find(at.hash, at.identity) = *at
-			s.used++
-		}
+	s.slots, s.used = make([]slot, size), len(live)
+	for _, at := range live {
+		*s.find(at.hash, at.identity) = at
 	}
 }
 
-// live counts the parts that are not collected.
-func (s *stripe) live() (n int) {
+// live returns the slots of the parts that are not collected.
+func (s *stripe) live() (all []slot) {
 	for i := range s.slots {
 		if at := &s.slots[i]; at.typ != 0 && strong(at.part) != nil {
-			n++
+			all = append(all, *at)
 		}
 	}
-	return n
+	return all
 }
 
-// sweep leaves out the parts that are collected, if they are more than a quarter of one stripe. All
+// sweep leaves out the parts that are collected, if they are more than a quarter of the first stripe. All
 // stripes are alike, because the hash chooses the stripe.
 func (e *weakTable) sweep() {
+	first := &e.stripes[0]
+	first.mu.Lock()
+	worthIt := len(first.live()) <= first.used*3/4
+	first.mu.Unlock()
+	if !worthIt {
+		return
+	}
 	for i := range e.stripes {
-		if !e.stripes[i].sweep() {
-			return
-		}
-	}
-}
-
-func (s *stripe) sweep() (again bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.live() > s.used*3/4 {
-		return false
-	}
-	if s.used > 0 {
+		s := &e.stripes[i]
+		s.mu.Lock()
 		s.rebuild(0)
+		s.mu.Unlock()
 	}
-	return true
 }
 
 // sweepAfterCollections sweeps the table after each garbage collection, as long as somebody has the

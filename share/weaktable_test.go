@@ -12,11 +12,11 @@ func TestAStripeWhosePartsAreAllCollectedTakesAnother(t *testing.T) {
 	}
 	full := table.stripe(0)
 	for range 100 {
-		if runtime.GC(); full.live() == 0 {
+		if runtime.GC(); len(full.live()) == 0 {
 			break
 		}
 	}
-	if n := full.live(); n > 0 || full.used != minSlots*3/4 {
+	if n := len(full.live()); n > 0 || full.used != minSlots*3/4 {
 		t.Fatalf("%d parts of %d are not collected", n, full.used)
 	}
 	part := addressOf(new([64]byte))
