@@ -240,7 +240,7 @@ func (s sharing) measure() (result costs, err error) {
 	}
 	clear(objects)
 	// The table notices a while after the collection, on a goroutine of the runtime.
-	for deadline := time.Now().Add(time.Minute); table.Stats().Parts > s.Count/100 && time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); table.Stats().Parts > 100 && time.Now().Before(deadline); runtime.Gosched() {
 		runtime.GC()
 	}
 	if err := perObject(&result.Left); err != nil {
