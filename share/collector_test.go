@@ -60,8 +60,7 @@ func TestATableGetsSmallByItself(t *testing.T) {
 	if n := table.Stats().Parts; n < 1_000 {
 		t.Fatalf("the table has %d parts", n)
 	}
-	runtime.KeepAlive(kept)
-	kept = nil
+	clear(kept)
 	if !collectUntil(func() bool { s := table.Stats(); return s.Parts < 100 && s.TableBytes < 64<<10 }) {
 		t.Errorf("all objects are dropped, and the table still has %+v", table.Stats())
 	}

@@ -79,6 +79,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.WatchInfo.":           figure,
 		"informer.WatcherStats.":        figure,
 		"informertest.Request.":         figure,
+		"share.Stats.":                  figure,
 		"informer.AnyObject.":           api,
 		"informer.Object.":              api,
 		"informer.Durable.Scan(limit)":  asks,
