@@ -35,9 +35,9 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto is IntakeEarly for a Store of the program's own, a Transform or Share, and IntakeWhole
-	// otherwise, because the objects then stay in memory anyway. It is the zero value. An informer
-	// made as a cache.SharedIndexInformer has IntakeWhole, as client-go's have.
+	// IntakeAuto is IntakeEarly for a Store of the program's own, a Transform or Share. Otherwise
+	// all objects of a list stay in memory as they come, and it is IntakeWhole. It is the zero
+	// value. An informer made as a cache.SharedIndexInformer has IntakeWhole, as client-go's have.
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
 	// it arrives. The source waits while the store is behind. So only a page and some 2,000 objects
@@ -130,8 +130,9 @@ type Options[T Object] struct {
 
 	// Share makes equal parts of the informer's objects, and of those of other informers with the
 	// same table, one piece of memory. A new or updated object goes through it before the store and
-	// the watchers see it, after Transform. As with Transform, the source must give each object
-	// away. Lists are taken in early, see Intake. Package share says for which programs this is
+	// the watchers see it, after Transform. It is changed in place, so nobody else may keep an object
+	// that the source has returned; API clients, and client-go's fakes, keep none. With
+	// IntakeAuto, lists are taken in early. Package share says for which programs this is
 	// safe, and docs/stores.md what it saves. A store that keeps its objects in encoded form, as
 	// store/disk does, needs no table: only waiting events would get smaller. Defaults to none.
 	Share *share.Table

@@ -48,3 +48,19 @@ func TestASharedQuantityHasItsText(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFiguresCountWhatAnUpdateTakes(t *testing.T) {
+	table := share.New()
+	object := func() *corev1.ConfigMap {
+		obj := &corev1.ConfigMap{Data: map[string]string{"key": "value"}, BinaryData: map[string][]byte{"key": []byte("bytes")}}
+		obj.Name, obj.Finalizers, obj.Immutable = "name", []string{"finalizer"}, new(bool)
+		return obj
+	}
+	old := object()
+	table.Share(old)
+	before := table.Stats()
+	table.ShareUpdate(old, object())
+	if s := table.Stats(); s.Hits-before.Hits != 5 || s.SavedBytes-before.SavedBytes < 100 {
+		t.Errorf("an update that changes nothing: %+v, before %+v", s, before)
+	}
+}

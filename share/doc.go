@@ -7,33 +7,44 @@
 // one. Nothing is left out: an object has the same content as before.
 //
 //	table := share.New()
-//	inf, err := informer.New(client, informer.Options[*corev1.Pod]{Share: table})
+//	inf, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Share: table})
 //
 // One table can serve all informers of a process. A program that stays with client-go or
 // controller-runtime sets [Table.Transform] as the transform of its informers or of its cache.
 //
 // # Programs that change cached objects
 //
-// Nobody may change an object of a cache, with or without a table. But without one, such a mistake
-// changes one object; with a table, it changes others as well. So find out first whether the program
-// makes it: run its tests with KUBE_CACHE_MUTATION_DETECTOR=true, with which client-go's informers, and
-// those of package informer, panic when a cached object was changed. A program that changes a copy, made
-// by DeepCopy, makes no mistake: the copy shares nothing. A shallow copy is not enough. An append to a
-// slice of a cached object is safe, because a shared slice has no room left.
+// Nobody may change an object of a cache, with or without a table. Without one, such a mistake changes
+// one object. With a table, it changes all objects that have the same part: a label that is set on one
+// ConfigMap may appear on thousands. It may also end the process, because the table reads shared maps
+// while it compares them. So find out first whether the program makes the mistake:
+//
+//   - go test -race reports a change of an object that others read at the time.
+//   - With KUBE_CACHE_MUTATION_DETECTOR=true in the environment of the process (t.Setenv is too late),
+//     client-go's informers, and those of package informer, panic when a cached object was changed. They
+//     compare about once a second, and not when they stop: keep them running for some seconds. Do so
+//     without a table, because with one they also name objects that only share the changed part.
+//
+// A copy made by DeepCopy shares nothing and may be changed; a shallow copy may not. An append to a slice
+// of a cached object is safe: a shared slice has no spare capacity, so append copies it.
+//
+// # Comparing objects
+//
+// Use equality.Semantic.DeepEqual. A resource.Quantity caches its text, and sharing computes that text, as
+// the first call of String would. So reflect.DeepEqual may see a difference between a shared object and
+// another decoding of it. Apart from that, equal means equal in each bit: a nil slice is not an empty
+// one, and quantities of 500m and 0.5 are different.
 //
 // # Not everything is shared
 //
 // A table keeps an account of each path in the objects, such as the image of a container. Where sharing
-// costs more memory than it saves, as for container IDs, the table looks only at a sample. It learns that
-// from the first objects, so a cache of a few hundred objects saves less than a large one.
+// costs more memory than it saves, as for container IDs, the table looks only at a sample. A cache of a
+// few hundred objects saves less than a large one: there are fewer equal objects in it, and the table
+// is still learning.
 //
 // A part is left alone if its type has fields that are not exported, because these may be a lock or a
-// cache. A resource.Quantity and a time.Time are known, and shared with the parts around them. So are
-// left alone values of interfaces with methods, such as runtime.RawExtension has, and maps whose keys
-// are no strings. The fields in and around such a part are shared as usual.
-//
-// Equal means equal in each bit: a nil slice is not an empty one, and quantities of 500m and 0.5 are
-// different. A shared Quantity has its text computed, which otherwise its first String does; so an
-// object is equal to another decoding of itself by equality.Semantic.DeepEqual, but not always by
-// reflect.DeepEqual.
+// cache. resource.Quantity and time.Time are exceptions: they are shared as a part of the struct that
+// holds them. Values of interfaces with methods, such as the Object of a runtime.RawExtension, and maps
+// whose keys are not strings are left alone too. The fields in and around such a part are shared as
+// usual.
 package share

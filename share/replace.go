@@ -59,11 +59,13 @@ func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same 
 	if part == nil || !same(part) {
 		return nil
 	}
-	w.hits++
-	w.saved += int64(saves)
+	w.hit(saves)
 	w.enter(acc, int64(saves))
 	return part
 }
+
+// hit notes that a part of some bytes was replaced.
+func (w *work) hit(saves uintptr) { w.hits, w.saved = w.hits+1, w.saved+int64(saves) }
 
 // put adds a part to the table.
 func (w *work) put(acc *account, hash uint64, id identity, part address) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Table makes equal parts of objects the same memory. It keeps track of the parts with weak pointers: a
-// part is collected when no object has it any more. Make one with [New]. It may be used by any number
+// part is collected when no object has it any more. Make one with [New]; the zero Table panics. It may be used by any number
 // of informers and goroutines.
 type Table struct {
 	seed  maphash.Seed
@@ -39,14 +39,14 @@ func New() *Table {
 // unstructured object is two parts deep. See [Stats.Refused].
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
-// ShareUpdate is Share for an object of which old is an earlier state, which has been shared. It takes
-// equal parts from old first, which costs less than to look for them in the table. old may be nil, or of
+// ShareUpdate shares obj. old is an earlier state of the same object, and has been shared. ShareUpdate
+// takes equal parts from old first, which costs less than to look for them in the table. old may be nil, or of
 // another type: then ShareUpdate is Share. Others may read old meanwhile.
 func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
 
 // Transform calls Share and returns the object. It is a cache.TransformFunc, for client-go's informers
-// and for a controller-runtime cache. It never returns an error. Use it last, after functions that
-// remove fields. client-go calls the transform twice for each object of a streamed first state, and
+// and for a controller-runtime cache. It never returns an error. A program that removes fields does that
+// first, and then calls Transform, in one function of its own. client-go calls the transform twice for each object of a streamed first state, and
 // the second call finds the object shared.
 func (t *Table) Transform(obj any) (any, error) {
 	t.Share(obj)
@@ -120,15 +120,15 @@ func (t *Table) giveBack(w *work) {
 type Stats struct {
 	Objects    int64 // the objects that have been shared
 	Refused    int64 // those among them that were too deep or too large
-	Hits       int64 // how often a part was replaced by an equal one
-	SavedBytes int64 // the memory of the parts that were replaced, without that of parts inside them
+	Hits       int64 // how often a part was replaced by an equal one, of the table or of an earlier state
+	SavedBytes int64 // the memory of these parts, nested parts not counted, also if it is long free
 
-	// Parts is the number of parts that the table knows, and of objects that have been shared. Those
-	// that have been collected are counted until the table has noticed.
+	// Parts is the number of parts that the table knows, and of objects that have been shared.
+	// Collected ones are counted until the next sweep, which follows a garbage collection.
 	Parts      int
 	TableBytes int // the memory of the table
 
-	Places     int64 // the paths in objects that have been met, such as the image of a container of a Pod
+	Places     int64 // the paths of which the table keeps an account, such as the image of a container of a Pod
 	ColdPlaces int64 // those at which sharing does not pay, so that only a sample is looked at
 }
 

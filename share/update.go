@@ -22,6 +22,7 @@ func (w *work) update(p *place, old, a address) {
 			w.share(p, a)
 		} else if stringData(*x) != stringData(*y) {
 			*y = *x
+			w.hit(uintptr(len(*x)))
 		}
 	default:
 		w.refused = w.refused || w.depth == maxDepth || w.met == maxParts
@@ -47,7 +48,8 @@ func (w *work) updatePart(p *place, old, a address) {
 		case *x == nil || *y == nil:
 			w.share(p, a)
 		case e.plain && w.equal(e, *x, *y):
-			take(x, y)
+			*y = *x
+			w.hit(e.size)
 		default:
 			w.update(e, *x, *y)
 		}
@@ -55,13 +57,6 @@ func (w *work) updatePart(p *place, old, a address) {
 		w.updateMap(p, old, a)
 	case dynamic:
 		w.updateDynamic(p, anyAt(old), anyAt(a))
-	}
-}
-
-// take makes *to the same as *from. It writes nothing if it is, because others may read the object.
-func take(from, to *address) {
-	if *to != *from {
-		*to = *from
 	}
 }
 
@@ -73,6 +68,7 @@ func (w *work) updateSlice(p *place, old, s *sliceHeader) {
 		w.share(p, address(s))
 	case old.len == s.len && e.plain && w.equalElements(e, old.data, s.data, s.len):
 		s.take(old.data, s.len)
+		w.hit(uintptr(s.len) * e.size)
 	default:
 		if s.spare(e) {
 			s.take(copyOf(e.t, s.data, s.len), s.len)
@@ -92,7 +88,8 @@ func (w *work) updateMap(p *place, old, a address) {
 	switch {
 	case *x == *y:
 	case *x != nil && p.plain && w.equal(p, old, a):
-		take(x, y)
+		*y = *x
+		w.hit(mapSize(p, valueAt(p.t, a).Len()))
 	case *x == nil || *y == nil || p.kind == otherMap:
 		w.share(p, a)
 	case p.kind == stringMap:
@@ -131,7 +128,8 @@ func (w *work) updateDynamic(p *place, old, h *anyHeader) {
 	case d.valueIn(h) != h.data:
 		w.update(d, addressOf(&old.data), addressOf(&h.data))
 	case w.equal(d, old.data, h.data):
-		take(&old.data, &h.data)
+		h.data = old.data
+		w.hit(d.size)
 	case d.kind == slice:
 		h.data = copyOf(d.t, h.data, 1) // the memory may be read-only
 		w.update(d, old.data, h.data)
