@@ -195,8 +195,8 @@
 //
 // If the environment variable KUBE_CACHE_MUTATION_DETECTOR is "true", every object from the
 // source is copied when its event is published, and the process ends when an object turns out
-// to have been changed. This is a feature of client-go for tests: it needs the memory of all
-// objects a second time.
+// to have been changed. Objects are compared about once a second, and not at the end. This is a
+// feature of client-go for tests: it needs the memory of all objects a second time.
 //
 // # Metrics and traces
 //

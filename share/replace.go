@@ -76,7 +76,7 @@ func (w *work) put(acc *account, hash uint64, id identity, part address) {
 func (w *work) enter(acc *account, bytes int64) { w.cold.Add(acc.note(bytes)) }
 
 func (w *work) replaceText(acc *account, s *string, hash uint64) {
-	if len(*s) == 0 || len(*s) > math.MaxUint32 || !acc.admits(hash) {
+	if len(*s) == 0 || uint64(len(*s)) > math.MaxUint32 || !acc.admits(hash) {
 		return
 	}
 	id := identity{typ: textNumber, count: uint32(len(*s))}
@@ -98,7 +98,7 @@ func (w *work) replaceSlice(p *place, s *sliceHeader, hash uint64) {
 	}
 	e := w.elem(p)
 	id := identity{typ: e.number, count: uint32(s.len)}
-	shared := e.plain && s.len <= math.MaxUint32 && p.account.admits(hash)
+	shared := e.plain && uint64(s.len) <= math.MaxUint32 && p.account.admits(hash)
 	if shared {
 		same := func(part address) bool { return w.equalElements(e, part, s.data, s.len) }
 		if part := w.find(&p.account, hash, id, uintptr(s.len)*e.size, same); part != nil {
