@@ -7,6 +7,9 @@ func (w *work) equal(p *place, a, b address) bool {
 	case flat:
 		return bytesAt(a, p.size) == bytesAt(b, p.size)
 	case structure, quantity:
+		if p.kind == quantity && quantityText(a) != quantityText(b) {
+			return false // 1e3 and 1E3
+		}
 		for i := range p.content {
 			f := &p.content[i]
 			if !w.equal(f.place, offset(a, f.offset), offset(b, f.offset)) {

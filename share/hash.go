@@ -14,9 +14,11 @@ type work struct {
 	next     int        // the part that replace meets next
 	depth    int
 	met      int  // how many parts hash and update have met
+	hashed   int  // how many parts hash has met, those in a map of structs again at each level
 	compared int  // how many parts equal has met
 	refused  bool // the object is too deep or has too many parts
 
+	maps        map[address]struct{} // the maps that the walk has been in
 	hits, saved int64
 }
 
@@ -60,10 +62,11 @@ func (w *work) forget() {
 	}
 }
 
-// mix returns the hash of two hashes, in their order.
+// mix returns the hash of two hashes, in their order. Without the last term, a number that makes one
+// factor 0 would hide the other hash.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xd6e8feb86659fd93)
-	return high ^ low
+	return high ^ low ^ a
 }
 
 // mixText returns the hash of the part that a text is. It is the same for all types of strings.
@@ -115,12 +118,13 @@ func (w *work) hash(p *place, a address) uint64 {
 		}
 		return h
 	}
-	w.refused = w.refused || w.depth == maxDepth || w.met == maxParts
+	w.refused = w.refused || w.depth == maxDepth || w.met == maxParts || w.hashed == maxCompared
 	if w.refused {
 		return 0
 	}
 	w.depth++
 	w.met++
+	w.hashed++
 	i := len(w.parts)
 	w.parts = append(w.parts, part{})
 	var h uint64
@@ -226,9 +230,9 @@ func (w *work) hashOtherMap(p *place, a address) uint64 {
 	inside, value := w.borrow(), newValue(p.t.Elem())
 	for it := m.MapRange(); it.Next(); {
 		value.SetIterValue(it)
-		inside.depth, inside.met, inside.refused = w.depth, w.met, w.refused
+		inside.depth, inside.met, inside.hashed, inside.refused = w.depth, w.met, w.hashed, w.refused
 		sum += mix(w.hashText(it.Key().String()), inside.hash(w.elem(p), addressIn(value)))
-		w.met, w.refused = inside.met, inside.refused
+		w.met, w.hashed, w.refused = inside.met, inside.hashed, inside.refused
 		inside.forget()
 	}
 	w.giveBack(inside)

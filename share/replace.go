@@ -52,6 +52,9 @@ func (w *work) replace(p *place, a address) {
 // into an object that others read.
 func warm(a address) { _ = (*resource.Quantity)(a).String() }
 
+// quantityText returns the text of a Quantity without computing it in place: others may read it.
+func quantityText(a address) string { q := *(*resource.Quantity)(a); return q.String() }
+
 // find returns the part of the table with the same content as a value, nil if there is none. The
 // place has admitted the hash.
 func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same func(address) bool) address {
@@ -189,6 +192,9 @@ func (w *work) replaceMap(p *place, m *address, part part) {
 			return
 		}
 	}
+	if w.again(*m) {
+		return
+	}
 	switch p.kind {
 	case stringMap:
 		w.replaceInStringMap(p, stringMapAt(address(m)), part)
@@ -200,6 +206,17 @@ func (w *work) replaceMap(p *place, m *address, part part) {
 	if shared {
 		w.put(&p.account, part.hash, id, *m)
 	}
+}
+
+// again reports whether the walk has been in a map before. A map is not copied when it goes into the
+// table, so others may read it by now.
+func (w *work) again(m address) bool {
+	if w.maps == nil {
+		w.maps = map[address]struct{}{}
+	}
+	before := len(w.maps)
+	w.maps[m] = struct{}{}
+	return len(w.maps) == before
 }
 
 // mapSize returns about how many bytes a map takes.
@@ -240,6 +257,7 @@ func (w *work) replaceInAnyMap(p *place, m map[string]any, part part) {
 // replaceInOtherMap walks over each value by itself.
 func (w *work) replaceInOtherMap(p *place, m reflect.Value) {
 	inside, e := w.borrow(), w.elem(p)
+	inside.maps, w.maps, inside.hashed = w.maps, inside.maps, w.hashed
 	before, after := newValue(e.t), newValue(e.t)
 	for _, key := range m.MapKeys() {
 		before.Set(m.MapIndex(key))
@@ -251,6 +269,7 @@ func (w *work) replaceInOtherMap(p *place, m reflect.Value) {
 			m.SetMapIndex(reflect.ValueOf(k).Convert(p.t.Key()), after)
 		}
 	}
+	inside.maps, w.maps, w.hashed = w.maps, inside.maps, inside.hashed
 	w.hits, w.saved = w.hits+inside.hits, w.saved+inside.saved
 	w.giveBack(inside)
 }

@@ -112,7 +112,8 @@ func (t *Table) borrow() *work {
 
 func (t *Table) giveBack(w *work) {
 	w.forget()
-	*w = work{Table: t, parts: w.parts, entries: w.entries}
+	clear(w.maps)
+	*w = work{Table: t, parts: w.parts, entries: w.entries, maps: w.maps}
 	t.works.Put(w)
 }
 

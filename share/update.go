@@ -92,6 +92,7 @@ func (w *work) updateMap(p *place, old, a address) {
 		w.hit(mapSize(p, valueAt(p.t, a).Len()))
 	case *x == nil || *y == nil || p.kind == otherMap:
 		w.share(p, a)
+	case w.again(*y):
 	case p.kind == stringMap:
 		updateEntries(w, p, stringMapAt(old), stringMapAt(a))
 	default:

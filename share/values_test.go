@@ -1,6 +1,8 @@
 package share_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -148,5 +150,60 @@ func TestAnObjectIsSharedOnce(t *testing.T) {
 	}
 	if s := table.Stats(); s.Objects != 3 {
 		t.Errorf("%d objects were shared, want 3", s.Objects)
+	}
+}
+
+// Equal quantities may be written in different ways, and each keeps its own.
+func TestAQuantityKeepsItsText(t *testing.T) {
+	for _, texts := range [][2]string{{"1e3", "1E3"}, {"1k", "1000"}, {"1Gi", "1024Mi"}, {"0.5", "500m"}, {"1", "01"}, {"0", "0Ki"}} {
+		decode := func(text string) *corev1.ResourceRequirements {
+			obj := &corev1.ResourceRequirements{}
+			if err := json.Unmarshal([]byte(`{"limits":{"cpu":"`+text+`"}}`), obj); err != nil {
+				t.Error(err)
+			}
+			return obj
+		}
+		table, pristine := share.New(), decode(texts[1])
+		first, second, third := decode(texts[0]), decode(texts[1]), decode(texts[1])
+		table.Share(first)
+		table.Share(second)
+		table.ShareUpdate(first, third)
+		want := pristine.Limits["cpu"]
+		for _, obj := range []*corev1.ResourceRequirements{second, third} {
+			if got := obj.Limits["cpu"]; got.String() != want.String() {
+				t.Errorf("%s is %s after %s", texts[1], got.String(), texts[0])
+			}
+		}
+	}
+}
+
+// A map that an object has in two places goes into the table at the first. At the second, which is
+// cold, others read it.
+func TestAMapInTwoPlacesIsNotWrittenAgain(t *testing.T) {
+	type twice struct{ First, Second map[string]string }
+	large := func(round int) map[string]string {
+		m := map[string]string{"round": fmt.Sprint(round)}
+		for i := range 500 {
+			m[fmt.Sprint("key", i)] = fmt.Sprint("value", i)
+		}
+		return m
+	}
+	table := share.New()
+	for i := range 2_000 {
+		table.Share(&twice{Second: map[string]string{fmt.Sprint("key", i): "value"}})
+	}
+	if table.Stats().ColdPlaces == 0 {
+		t.Fatal("the second place is not cold")
+	}
+	for round := range 50 {
+		m := large(round)
+		var both sync.WaitGroup
+		both.Go(func() { table.Share(&twice{First: m, Second: m}) })
+		both.Go(func() {
+			for range 10 {
+				table.Share(&twice{First: large(round)})
+			}
+		})
+		both.Wait()
 	}
 }
