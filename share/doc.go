@@ -25,6 +25,8 @@
 //     compare about once a second, and not when they stop: keep them running for some seconds. Do so
 //     without a table, because with one they also name objects that only share the changed part.
 //
+// Methods of a *resource.Quantity may change it, also Cmp. Call them on a copy of the Quantity.
+//
 // A copy made by DeepCopy shares nothing and may be changed; a shallow copy may not. An append to a slice
 // of a cached object is safe: a shared slice has no spare capacity, so append copies it.
 //

@@ -192,13 +192,11 @@ func (w *work) replaceMap(p *place, m *address, part part) {
 			return
 		}
 	}
-	if w.again(*m) {
-		return
-	}
-	switch p.kind {
-	case stringMap:
+	switch {
+	case w.again(*m):
+	case p.kind == stringMap:
 		w.replaceInStringMap(p, stringMapAt(address(m)), part)
-	case anyMap:
+	case p.kind == anyMap:
 		w.replaceInAnyMap(p, anyMapAt(address(m)), part)
 	default:
 		w.replaceInOtherMap(p, valueAt(p.t, address(m)))
@@ -269,7 +267,8 @@ func (w *work) replaceInOtherMap(p *place, m reflect.Value) {
 			m.SetMapIndex(reflect.ValueOf(k).Convert(p.t.Key()), after)
 		}
 	}
-	inside.maps, w.maps, w.hashed = w.maps, inside.maps, inside.hashed
+	inside.maps, w.maps = w.maps, inside.maps
+	w.hashed, w.refused = inside.hashed, w.refused || inside.refused
 	w.hits, w.saved = w.hits+inside.hits, w.saved+inside.saved
 	w.giveBack(inside)
 }

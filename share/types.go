@@ -105,7 +105,7 @@ func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
 }
 
 // quantityFields are the fields that the content of a resource.Quantity consists of: all of them, those
-// of structs in it included, except the text that it caches. It is nil if a Quantity is not made as
+// of structs in it included, except the text that it caches, which equal compares. It is nil if a Quantity is not made as
 // expected.
 var quantityFields = func() (all []field) {
 	known := true

@@ -2,7 +2,8 @@ package share
 
 // update takes from an earlier state of an object, at old, what is the same in the new one, and shares
 // the rest. It compares a part as a whole before it looks into it: most parts of an update are as they
-// were. It leaves a part alone that the new state has in common with the old one already.
+// were. It leaves a part alone that the new state has in common with the old one already. A list or a
+// struct that has changed is not put into the table, only what is in it.
 func (w *work) update(p *place, old, a address) {
 	switch p.kind {
 	case opaque, flat:
@@ -95,6 +96,7 @@ func (w *work) updateMap(p *place, old, a address) {
 	case w.again(*y):
 	case p.kind == stringMap:
 		updateEntries(w, p, stringMapAt(old), stringMapAt(a))
+		w.share(p, a) // many objects may get the same new label
 	default:
 		updateEntries(w, p, anyMapAt(old), anyMapAt(a))
 	}

@@ -207,3 +207,28 @@ func TestAMapInTwoPlacesIsNotWrittenAgain(t *testing.T) {
 		both.Wait()
 	}
 }
+
+// All objects may get the same label, one after the other.
+func TestAnUpdatedMapIsShared(t *testing.T) {
+	table := share.New()
+	object := func(labels ...string) *corev1.ConfigMap {
+		obj := &corev1.ConfigMap{}
+		obj.Labels = map[string]string{}
+		for _, label := range labels {
+			obj.Labels[strings.Clone(label)] = strings.Clone(label)
+		}
+		return obj
+	}
+	maps := map[uintptr]bool{}
+	var kept []*corev1.ConfigMap
+	for range 20 {
+		old, obj := object("one"), object("one", "new")
+		table.Share(old)
+		table.ShareUpdate(old, obj)
+		kept = append(kept, obj)
+		maps[reflect.ValueOf(obj.Labels).Pointer()] = true
+	}
+	if len(maps) != 1 || len(kept[0].Labels) != 2 {
+		t.Errorf("%d objects have %d maps of labels", len(kept), len(maps))
+	}
+}
