@@ -9,8 +9,8 @@ import (
 )
 
 // replace replaces the parts of a value that the table has, and puts the others into the table.
-// Whoever finds a part in the table reads it, so a part is put there only when nothing inside it is
-// changed any more. The work is at the first part of the value, and after its last when replace
+// Other walks read the parts of the table at any time. So a part is put there only when nothing inside
+// it is changed any more. The work is at the first part of the value, and after its last when replace
 // returns.
 func (w *work) replace(p *place, a address) {
 	switch p.kind {

@@ -8,7 +8,7 @@ import (
 )
 
 // Table makes equal parts of objects the same memory. It keeps track of the parts with weak pointers: a
-// part is collected when no object has it any more. Make one with [New]; the zero Table panics. It may be used by any number
+// part is collected when no object has it any more. Make one with [New]. It may be used by any number
 // of informers and goroutines.
 type Table struct {
 	seed  maphash.Seed

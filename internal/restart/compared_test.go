@@ -17,6 +17,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/share"
 )
 
 // Tests of objects that a list has, and that are known already.
@@ -60,6 +61,26 @@ func TestAListAfterOneThatFailedTellsWhatMayHaveChanged(t *testing.T) {
 					t.Errorf("told %d objects before the failure; told again (-want +got):\n%s", known, diff)
 				}
 			})
+		})
+	}
+}
+
+func TestWithShareListsAreTakenInEarly(t *testing.T) {
+	for intake, want := range map[informer.IntakeMode]int{informer.IntakeAuto: 2, informer.IntakeWhole: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			src := newHalting(errHalt)
+			src.failAt(1) // the second page
+			inf := newInformer(t, src, options{
+				Share: share.New(), Intake: intake, WatchList: informer.WatchListOff, PageSize: 2,
+				ErrorHandler: func(context.Context, error) {},
+			})
+			r := &recorder{}
+			addWatcher(t, inf, r, informer.WatcherOptions{})
+			start(t, inf)
+			synctest.Wait()
+			if n := len(told(r)); n != want {
+				t.Errorf("with Intake %d, %d objects were told of a list that fails, want %d", intake, n, want)
+			}
 		})
 	}
 }
