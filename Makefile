@@ -71,6 +71,10 @@ demo: ## run the quickstart against a real API server
 example-operator: ## run the example operator against a real API server, and disturb it
 	cd e2e && go run ./operator
 
+.PHONY: example-shards
+example-shards: ## run replicas of the example operator that divide the work, and stop, kill and pause some; takes a minute
+	cd e2e && go run ./operator/shards
+
 .PHONY: browser
 browser: ## install Chromium from Debian's packages; the tests of the page need it
 	@command -v chromium >/dev/null || { sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
@@ -122,6 +126,11 @@ SOAK ?= 10m
 .PHONY: soak
 soak: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long
 	cd e2e && go test -count=1 -timeout 0 -run 'Chaos|Soak' -v ./chaos -chaos $(SOAK) -soak $(SOAK) -table "$(TABLE)"
+
+HISTORIES ?= 50
+.PHONY: shards-histories
+shards-histories: ## play HISTORIES (default: 50) random histories of a sharded controller; takes about half an hour
+	cd e2e && go test -race -count=1 -timeout 0 -run Histories -v ./shards -shards-histories $(HISTORIES)
 
 .PHONY: licences
 licences: ## list the licences of all modules in the build of a module's users

@@ -90,6 +90,7 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 		version := known[s.namespace]
 		versions = append(versions, version)
 		s.watchOnly = version != ""
+		s.changed.raise(version)
 	}
 	a.processor.seeded = a.access.seeded
 	close(a.processor.filled)
@@ -168,6 +169,10 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	}
 	if it.kind == itemList {
 		it.scope.watchOnly = false
+		if it.restored {
+			it.restored = false // the item may be applied a second time, see splitUp
+			it.scope.changed.reset()
+		}
 	}
 	a.finish(ctx, it)
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
@@ -175,6 +180,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
 func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
+	it.scope.changed.raise(it.version())
 	stored, err := a.storage.find(ctx, it, now)
 	switch {
 	case errors.Is(err, ErrPermanent):
@@ -213,7 +219,7 @@ func newer(version, stored string) bool {
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
-	return a.deleteUnless(ctx, list.scope, func(key string) bool {
+	return a.deleteUnless(ctx, list.scope, listed.version, func(key string) bool {
 		return listed.Has(key) || !list.scope.covers(key)
 	})
 }
@@ -221,14 +227,19 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 // deleteForeign deletes the objects that an earlier informer has left in the store, and that
 // are in none of the namespaces of this one.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
-	return a.deleteUnless(ctx, a.inlet.own, a.inlet.covers) && a.tell(ctx) &&
+	return a.deleteUnless(ctx, a.inlet.own, "", a.inlet.covers) && a.tell(ctx) &&
 		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.inlet.own})
 }
 
-// deleteUnless deletes every known object except those that stay.
-func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, stays func(key string) bool) bool {
+// deleteUnless deletes every known object except those that stay. The objects were deleted at the
+// given version or before.
+func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, version string, stays func(key string) bool) bool {
 	for key := range a.storage.keys(ctx, of.prefix()) {
-		if !stays(key) && !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, scope: of}) {
+		if stays(key) {
+			continue
+		}
+		of.changed.raise(version)
+		if !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, scope: of}) {
 			return false
 		}
 	}

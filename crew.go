@@ -27,6 +27,7 @@ type crew[T Object] struct {
 	mu             sync.Mutex // protects the rest
 	waiting        *mergeQueue[T]
 	busy           map[string]*entry[T] // claimed by a worker: in waiting.order, not in waiting.byKey
+	stateSeen      bool                 // the whole initial state was enqueued
 	markerSeen     bool                 // the synced marker was enqueued
 	blockingSynced int                  // number of entries with blocksSynced
 	draining       bool
@@ -82,6 +83,8 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	at := c.waiting.end
 	for i := range s.Records {
 		switch r := &s.Records[i]; {
+		case r.kind == recordTold:
+			c.stateSeen = true
 		case r.kind == recordMarker:
 			c.markerSeen = true
 			c.checkSyncedLocked()
@@ -90,7 +93,7 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 		}
 	}
 	c.waiting.end = s.End
-	c.listener.finished(c.reachedLocked())
+	c.finishedLocked()
 	return away
 }
 
@@ -102,6 +105,7 @@ func (c *crew[T]) enqueueEventLocked(r *record[T], at int64) (away int) {
 		first = before.events[0]
 	}
 	e, away := c.waiting.mergeRecord(r, at)
+	e.initial = e.initial || !c.stateSeen
 	e.resetFailures(first)
 	if isNew := away == 0 && len(e.events) == 1; isNew && !c.markerSeen {
 		e.blocksSynced = true
@@ -224,6 +228,16 @@ func (c *crew[T]) decideRetry(a *attempt[T]) (wait time.Duration, retry bool) {
 // reachedLocked returns the log position up to which every event has been handled.
 func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.abandonedAt) }
 
+// finishedLocked notes how far every event has been handled. The entries of the initial state are
+// the first in the order.
+func (c *crew[T]) finishedLocked() {
+	if c.stateSeen && c.abandonedAt == math.MaxInt64 && !c.listener.told.Load() {
+		oldest := c.waiting.oldest()
+		c.listener.told.Store(oldest == nil || !oldest.initial)
+	}
+	c.listener.finished(c.reachedLocked())
+}
+
 // release takes back e after an attempt, merges its remaining events with newer ones of the
 // object, and returns how many events were merged away. draining says whether the drain had
 // begun when the wait was decided. If the drain has begun only since, there is no wait.
@@ -252,7 +266,7 @@ func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry,
 	if a.stopped {
 		c.abandonedAt = min(c.abandonedAt, e.position)
 	}
-	c.listener.finished(c.reachedLocked())
+	c.finishedLocked()
 	c.checkIdleLocked()
 	return away
 }

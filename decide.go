@@ -175,6 +175,7 @@ const (
 	recordMarker            // the informer has synced
 	recordVoid              // the store has refused the change, after begun had counted its record
 	recordFinal             // New is the final state of the object that the next record deletes
+	recordTold              // ends an initial state; never in the log
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.

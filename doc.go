@@ -42,7 +42,7 @@
 //     and Remove may be called in any order and from any goroutine, also from a watcher's own
 //     callback. Nothing deadlocks and no event is dropped. The informer makes no request
 //     before the goroutines of all watchers registered so far are live. Only one thing cannot
-//     work: a callback must not wait for Stopped, WaitForSync or the end of Run.
+//     work: a callback must not wait for Stopped, CatchUp, WaitForSync or the end of Run.
 //
 //  2. Order. One goroutine at a time calls the watcher of a registration, unless the
 //     registration asks for Workers. The watcher gets the events of one object one after the
@@ -164,6 +164,15 @@
 //   - The bookmark of a [Durable] has a version for each namespace. A namespace that is new is
 //     listed. The objects of one that is no longer wanted are told as deleted, before anything
 //     else is done.
+//
+// # Handing work over
+//
+// A process may take over work from another one, such as the keys of a controller. Then two waits
+// keep it from working on an older state. The process that gives the work up calls
+// [Registration.CatchUp], so that its watcher has handled all changes that its store has. It passes on
+// Changed of each of its [CustomCacheInformer.Versions]. The process that takes over gives these to
+// WaitForResourceVersionIn. From then on, its store is at least as new as any state that the first
+// process has read. As Changed never comes from a bookmark, this wait does not last until the next one.
 //
 // # A server that goes back in time
 //

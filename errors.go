@@ -24,6 +24,9 @@ var (
 	ErrPermanent = errors.New("permanent failure")
 )
 
+// errOwnCall is the error of a wait that its caller itself holds up.
+var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
+
 // SyncError is the error of the methods that wait, such as WaitForSync, when they give up. It
 // says what is still missing, and the last failure that is known. [errors.Is] and [errors.As]
 // find Err as well as Reason, so that apierrors.IsForbidden(err), for example, works.

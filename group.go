@@ -14,8 +14,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group is a set of informers and controllers that live together. It runs them, waits for them and
-// reports their health. Members may be added and removed before and while it runs. A member that
+// Group has informers, controllers and sets of package shards that live together. It runs them, waits
+// for them and reports their health. Members may be added and removed before and while it runs. A member that
 // cannot sync, because its CRD is missing or the API server forbids it, goes on trying and delays
 // no other member, except the controllers that read it. [GetOrAdd] makes and adds the informers
 // that several parts of a program use in common.
@@ -37,7 +37,7 @@ type Group struct {
 	// as early as ErrorHandler. Defaults to none.
 	Observer *Observer
 
-	// MayBeEmpty has [Group.Ready] return nil while the group shows no informer. Set it if that is
+	// MayBeEmpty has [Group.Ready] return nil while the group shows no member and no informer. Set it if that is
 	// no fault of the program, such as in a controller-runtime manager that makes its informers
 	// only when it is elected. Then Ready does not notice if they are missing because they could
 	// not be made. It must be set before the group is used. Defaults to false.
@@ -103,7 +103,7 @@ func (g *Group) late() error {
 func funcPointer(f func(context.Context, error)) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
-// enqueue is one, and so is any other type that has these three methods and keeps their rules.
+// enqueue is one, a set of package shards is one, and so is any other type that has these three methods and keeps their rules.
 //
 // A Member may have two more methods, which do not block. If it has the method
 // Adopt(func(ctx context.Context, err error), *Observer), the group calls it with its
@@ -116,7 +116,8 @@ type Member interface {
 	// latest. It may be called several times at once.
 	WaitForSync(ctx context.Context) error
 	// Health returns how the member is doing. It does not block. A member is a controller if
-	// Health.Controller is not nil. A member that is no informer sets at least Name, Started,
+	// Health.Controller is not nil, and a set of package shards if Health.Shards is not nil. A
+	// member that is no informer sets at least Name, Started,
 	// Stopped and Synced.
 	Health() Health
 }
@@ -364,7 +365,7 @@ func (g *Group) shown() (members []*member, guests []Member) {
 	return g.stayingLocked(), slices.Clone(g.guests)
 }
 
-// Health returns the health of each member and of each informer that a function of
+// Health returns the health of each member, and of each informer that a function of
 // [Group.SharedIndexInformerFunc] has made and that has not stopped. The keys of the map are
 // Health.Name. An informer that such a function has made may have the name of another one: the
 // second has the key "Name#2", and so on, members first. Health does not block, and may be
@@ -378,10 +379,11 @@ func (g *Group) Health() map[string]Health {
 	return all
 }
 
-// Ready returns nil if all informers that Health shows are ready, see [Health.Ready].
-// Otherwise it returns an error that wraps theirs. A group without any informer is not ready
-// unless MayBeEmpty is set: perhaps the informers could not be made. If one of the informers may
-// be missing, use the Health of the others instead. Ready does not block. It can be given to
+// Ready returns nil if everything that Health shows is ready, see [Health.Ready].
+// Otherwise it returns an error that wraps theirs. A group that shows nothing is not ready
+// unless MayBeEmpty is set: perhaps the informers could not be made. A controller, or a set of
+// package shards, without an informer of the group is enough: each waits for what it reads. If one of
+// the informers may be missing, use the Health of the others instead. Ready does not block. It can be given to
 // [ProbeHandler].
 func (g *Group) Ready() error {
 	all := g.healths()
@@ -401,7 +403,7 @@ func (g *Group) errEmpty() error {
 	return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 }
 
-// Live returns an error if the Health of one of the informers says that only a restart would
+// Live returns an error if the Health of one of them says that only a restart would
 // help, see [Health.Live]. It does not block. It can be given to [ProbeHandler].
 func (g *Group) Live() error { return probe(g.healths(), Health.Live) }
 

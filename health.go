@@ -24,7 +24,8 @@ type Health struct {
 	Started bool `json:"started"`
 	// Stopped says that the ctx of Run has ended.
 	Stopped bool `json:"stopped"`
-	// Synced says that the first list is in the store.
+	// Synced says that the first list is in the store. Of a set of package shards it says that this
+	// replica has joined the set.
 	Synced bool `json:"synced"`
 	// Watching says that a watch is open.
 	Watching bool `json:"watching"`
@@ -56,7 +57,8 @@ type Health struct {
 	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
 	// SourceError is the error with which lists or watches fail now, nil if they work. Of a
 	// controller it is the failure that keeps an informer that it reads from syncing, if one is
-	// known: that nobody runs the informer, for example.
+	// known: that nobody runs the informer, for example. Of a set of package shards it is the error
+	// with which its Leases cannot be read.
 	SourceError error `json:"-"`
 	// SourceFailures is how often in a row they have failed, 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
@@ -76,6 +78,8 @@ type Health struct {
 	Watchers []WatcherHealth `json:"watchers"`
 	// Controller says how a controller is doing. It is nil for an informer.
 	Controller *ControllerHealth `json:"controller,omitempty"`
+	// Shards says how a set of package shards is doing. It is nil for an informer.
+	Shards *ShardsHealth `json:"shards,omitempty"`
 }
 
 // NamespaceHealth says how an informer of [NewInNamespaces] is doing with one namespace. Its
@@ -130,6 +134,51 @@ type ControllerHealth struct {
 	// Dropped is how many keys of deleted objects a standby has dropped, because there were
 	// too many.
 	Dropped int `json:"dropped,omitempty"`
+}
+
+// ShardsHealth says how a set of package shards is doing in one replica at one moment. Its counts
+// begin at 0 when the set is made. It must not be changed.
+type ShardsHealth struct {
+	// Replica is the name of the replica, shards.Options.Identity.
+	Replica string `json:"replica"`
+	// Session is the id of the session with which the replica has buckets, "" if it has none.
+	Session string `json:"session,omitempty"`
+	// Replicas is how many replicas may have buckets.
+	Replicas int `json:"replicas"`
+	// Buckets is how many buckets the set has.
+	Buckets int `json:"buckets"`
+	// Owned is how many of them this replica has, including those that CatchingUp and Draining count.
+	Owned int `json:"owned"`
+	// CatchingUp is how many buckets wait until the caches of this replica are as new as those of
+	// the last holder. No call for their keys is made before that.
+	CatchingUp int `json:"catchingUp"`
+	// Draining is how many buckets move to other replicas when their calls have returned.
+	Draining int `json:"draining"`
+	// DrainingFor is how long the first of these has been draining, 0 if there is none.
+	DrainingFor time.Duration `json:"-"`
+	// Unowned is how many buckets of the set no replica has, as far as this one sees.
+	Unowned int `json:"unowned"`
+	// UnownedFor is how long the first of these has had no owner, 0 if there is none.
+	UnownedFor time.Duration `json:"-"`
+	// Taken and Released are how many buckets this replica has got and has let go of.
+	Taken    int `json:"taken"`
+	Released int `json:"released"`
+	// LostSessions is how many sessions ended because they could not be renewed in time.
+	LostSessions int `json:"lostSessions"`
+	// LostCalls is how many calls of lost sessions have not returned. Another replica may work on
+	// the same keys.
+	LostCalls int `json:"lostCalls"`
+}
+
+// MarshalJSON encodes the figures with names in camel case, and durations in seconds, such as
+// "unownedSeconds".
+func (s ShardsHealth) MarshalJSON() ([]byte, error) {
+	type fields ShardsHealth // has the tags, but not this method
+	return json.Marshal(struct {
+		fields
+		DrainingSeconds float64 `json:"drainingSeconds"`
+		UnownedSeconds  float64 `json:"unownedSeconds"`
+	}{fields(s), s.DrainingFor.Seconds(), s.UnownedFor.Seconds()})
 }
 
 // ReconcileCall is a call of reconcile that is under way.
@@ -258,7 +307,8 @@ const retriesShown = 10
 // be reached after the sync, and a slow watcher. An informer that stops is not ready, also
 // while its watchers drain. A controller is ready when everything that it reads has synced, also
 // on standby, and while calls of reconcile fail. Before that, the error says for what it waits, or
-// why that cannot sync. The zero Health, as of a missing key of the map of [Group.Health], is not
+// why that cannot sync. A set of package shards is ready when this replica has joined it, also while
+// the replica has no bucket or has lost its session. The zero Health, as of a missing key of the map of [Group.Health], is not
 // ready.
 func (h Health) Ready() error {
 	var err error
@@ -273,6 +323,10 @@ func (h Health) Ready() error {
 		err = h.StoreError
 	case !h.Started:
 		err = errors.New("has not started")
+	case !h.Synced && h.Shards != nil && h.SourceError != nil:
+		err = fmt.Errorf("has not joined: it cannot read its Leases: %w", h.SourceError)
+	case !h.Synced && h.Shards != nil:
+		err = errors.New("has not joined")
 	case !h.Synced && h.SourceError != nil:
 		err = fmt.Errorf("has not synced: %w", h.SourceError)
 	case !h.Synced && h.Controller != nil && len(h.Controller.Late) > 0:
@@ -282,11 +336,18 @@ func (h Health) Ready() error {
 	default:
 		return nil
 	}
-	kind := "informer"
-	if h.Controller != nil {
-		kind = "controller"
+	return fmt.Errorf("%s %s: %w", h.kind(), h.Name, err)
+}
+
+// kind returns the word for the member that h is about.
+func (h Health) kind() string {
+	switch {
+	case h.Controller != nil:
+		return "controller"
+	case h.Shards != nil:
+		return "set"
 	}
-	return fmt.Errorf("%s %s: %w", kind, h.Name, err)
+	return "informer"
 }
 
 // Live returns an error only if a restart of the process would help: an operation on the
@@ -296,7 +357,7 @@ func (h Health) Live() error {
 	if h.StoreBusy < deadStore {
 		return nil
 	}
-	dead := fmt.Errorf("informer %s: the store has not answered for %v", h.Name, h.StoreBusy.Truncate(time.Second))
+	dead := fmt.Errorf("%s %s: the store has not answered for %v", h.kind(), h.Name, h.StoreBusy.Truncate(time.Second))
 	if h.StoreError == nil {
 		return dead
 	}

@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -342,8 +341,6 @@ func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.syn
 
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
-
-var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
 // WaitForSync blocks until the informer has synced, and every watcher that is registered now
 // and not removed meanwhile. An informer that has synced stays synced, even when it has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,10 +57,10 @@ type item[T Object] struct {
 	listed   bool // the item comes from a list
 	own      bool // the applier has made the item
 	done     bool // the item is applied; protected by inlet.mu
-	restored bool // the server has gone back in time: a version may stand for another state than before
+	restored bool // the server has gone back in time: a version may stand for another state than before; also of itemList
 	key      string
 	obj      T
-	listing  *object.Keys  // of itemList or itemLack: the keys of the list; nil if no deletes follow from it
+	listing  *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
 	rv       string        // the version reached when this item and all before it are applied
 	arrived  time.Duration // when the item was made; 0 unless an observer needs it
 	scope    *scope        // the scope of the source that the item came from, or inlet.own
@@ -78,6 +79,21 @@ func (it *item[T]) asks() bool {
 	return false
 }
 
+// version returns the version of the state that the item brings. It is "" if that is not known.
+func (it *item[T]) version() string {
+	if it.rv != "" || it.kind == itemGone {
+		return it.rv
+	}
+	return it.obj.GetResourceVersion()
+}
+
+// contents is what a complete list has. A delete that follows from the list happened at its version
+// or before.
+type contents struct {
+	*object.Keys
+	version string
+}
+
 // itemKey is the queue's key function.
 func itemKey[T Object](obj any) (string, error) {
 	if it, ok := obj.(*item[T]); ok {
@@ -93,9 +109,14 @@ type scope struct {
 	namespace string      // "" if the objects may be in any namespace
 	listed    atomic.Bool // the first list is applied, or the source has resumed
 
+	// changed is the highest version of an object or a delete that the store has, or is about to
+	// get. The applier raises it before it touches the store.
+	changed highest
+
 	// These are protected by inlet.mu.
 	waiting int    // items that have entered and are not applied
 	rv      string // everything up to this version is applied
+	base    string // the version of the last list, or at which the source has resumed
 
 	watchOnly bool // every item since the start came from a watch; belongs to the applier
 }
@@ -287,6 +308,9 @@ func (in *inlet[T]) applied(items []*item[T]) {
 		if rv := in.oldest.rv; rv != "" {
 			changed = changed || rv != in.oldest.scope.rv
 			in.oldest.scope.rv, known = rv, true
+			if k := in.oldest.kind; k == itemListed || k == itemResumed {
+				in.oldest.scope.base = rv
+			}
 		}
 	}
 	if known {
@@ -337,6 +361,13 @@ func (in *inlet[T]) lowest() string {
 	return version
 }
 
+// base returns the version of a scope's last list, or at which its source has resumed.
+func (in *inlet[T]) base(s *scope) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return s.base
+}
+
 // queuedUp returns the number of changes that are not in the store yet.
 func (in *inlet[T]) queuedUp() int {
 	in.mu.Lock()
@@ -351,4 +382,70 @@ func reached(now, want string) (bool, error) {
 	}
 	order, err := resourceversion.CompareResourceVersion(now, want)
 	return order >= 0, err
+}
+
+// highest is the highest of some versions. One goroutine changes it, and any may read it. Nearly
+// every version is a number of 64 bits, for which no memory is allocated.
+type highest struct {
+	number atomic.Uint64          // 0 if there is none
+	other  atomic.Pointer[string] // a version that is no such number; it counts instead of number
+}
+
+// raise notes a version. If two versions cannot be compared, the later call counts.
+func (h *highest) raise(version string) {
+	if version == "" || version == "0" {
+		return
+	}
+	n := numberOf(version)
+	if n == 0 || h.other.Load() != nil {
+		h.raiseOther(version, n)
+	} else if n > h.number.Load() {
+		h.number.Store(n)
+	}
+}
+
+func (h *highest) raiseOther(version string, n uint64) {
+	if order, err := resourceversion.CompareResourceVersion(version, h.get()); err == nil && order <= 0 {
+		return
+	}
+	if n == 0 {
+		h.other.Store(&version)
+		return
+	}
+	h.number.Store(n)
+	h.other.Store(nil)
+}
+
+// reset forgets all versions.
+func (h *highest) reset() {
+	h.number.Store(0)
+	h.other.Store(nil)
+}
+
+// get returns the highest version, or "" if there is none.
+func (h *highest) get() string {
+	if other := h.other.Load(); other != nil {
+		return *other
+	}
+	if n := h.number.Load(); n > 0 {
+		return strconv.FormatUint(n, 10)
+	}
+	return ""
+}
+
+// numberOf returns a version as a number. It returns 0 for one that is no number, or that may have
+// more than 64 bits.
+func numberOf(version string) uint64 {
+	if len(version) > 19 || version[0] == '0' {
+		return 0
+	}
+	n := uint64(0)
+	for i := range len(version) {
+		digit := version[i] - '0'
+		if digit > 9 {
+			return 0
+		}
+		n = n*10 + uint64(digit)
+	}
+	return n
 }

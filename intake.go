@@ -99,7 +99,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 	if in.heard || in.knownObjects {
 		keys = keysOf(list)
 	}
-	in.begin(wentBack, true, keys)
+	in.begin(wentBack, true, keys, version)
 	if in.durable {
 		list = inKeyOrder(list)
 	}
@@ -113,7 +113,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 // take its objects.
 func (in *intake[T]) Begin(doubtful bool) {
 	known := in.heard || in.knownObjects
-	in.begin(doubtful, false, nil)
+	in.begin(doubtful, false, nil, "")
 	if known {
 		in.list.seen = &object.Keys{}
 	}
@@ -121,9 +121,9 @@ func (in *intake[T]) Begin(doubtful bool) {
 
 // begin enters the beginning of a list. The beginning and the end are items of their own, because
 // a list may be empty. Their keys are never used again: otherwise a DeltaFIFO would put the new
-// items in the place of older ones. whole says that the list is in memory already, and keys are its
-// keys then.
-func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys) {
+// items in the place of older ones. whole says that the list is in memory already. Then keys are
+// its keys, and version is its version.
+func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
 	in.settle()
 	if in.list != nil { // it was given up
 		in.list.end()
@@ -136,7 +136,11 @@ func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys) {
 		l.patience, l.end = context.WithCancel(in.ctx)
 	}
 	in.list, in.heard = l, true
-	in.enter(l.patience, &item[T]{kind: itemList, key: l.own, listing: keys}, inletBound)
+	it := &item[T]{kind: itemList, key: l.own, restored: doubtful}
+	if keys != nil {
+		it.listing = &contents{keys, version}
+	}
+	in.enter(l.patience, it, inletBound)
 }
 
 // settle waits until all that has entered is applied. The applier finds the deletes of a whole list
@@ -176,7 +180,7 @@ func (in *intake[T]) End(version string) {
 	l := in.list
 	defer l.end()
 	if l.seen != nil {
-		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: l.seen}, inletBound)
+		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version}}, inletBound)
 	}
 	in.enter(l.patience, &item[T]{kind: itemListed, key: l.own + "/end", rv: version}, inletBound)
 	in.list = nil

@@ -168,6 +168,7 @@ type state[T Object] struct {
 	key    []byte         // the room of isChanged for a key
 
 	marker bool // the synced marker follows the state
+	ended  bool // the end of the state was taken
 }
 
 // left returns how many objects of the pages read so far are not taken yet.
@@ -248,7 +249,7 @@ func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
 	}
-	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+1, stateChunk))
+	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+2, stateChunk))
 	for len(records) < cap(records) && len(s.listed) > 0 {
 		if obj, ok := s.listed[0].(T); ok && !s.isChanged(obj) {
 			records = append(records, s.record(obj))
@@ -258,6 +259,10 @@ func (s *state[T]) next() (segment[T], bool) {
 	for len(records) < cap(records) && len(s.changed) > 0 {
 		records = append(records, s.record(s.changed[0].(T)))
 		s.changed = s.changed[1:]
+	}
+	if len(records) < cap(records) && s.origin == OriginInitial && !s.more && !s.ended {
+		records = append(records, record[T]{kind: recordTold, since: s.since})
+		s.ended = true
 	}
 	if len(records) < cap(records) && s.marker && !s.more {
 		records = append(records, record[T]{kind: recordMarker, since: s.since})

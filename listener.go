@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -33,10 +34,14 @@ type informerProcessorListener[T Object] struct {
 	inheritUpTo int64
 
 	handled atomic.Int64 // the log position up to which every event has been handled
-	counts  counts
-	hand    hand[T]
-	listing atomic.Bool // pop is reading the store
-	syncing atomic.Bool // OnSynced is being called
+	told    atomic.Bool  // every event of the initial state has been handled
+	// catching is closed, and replaced by nil, when run has handled something. It is nil if no
+	// caller of catchUp waits.
+	catching atomic.Pointer[chan struct{}]
+	counts   counts
+	hand     hand[T]
+	listing  atomic.Bool // pop is reading the store
+	syncing  atomic.Bool // OnSynced is being called
 
 	// mu protects the events that run has not taken. They come in the order of the fields.
 	mu      sync.Mutex
@@ -98,7 +103,10 @@ func (l *informerProcessorListener[T]) inherit(upTo int64) {
 }
 
 func (l *informerProcessorListener[T]) registration() *Registration {
-	return &Registration{synced: l.synced, stopped: l.stopped, stats: l.stats, remove: func() { l.processor.remove(l) }}
+	return &Registration{
+		synced: l.synced, stopped: l.stopped, stats: l.stats, catchUp: l.catchUp,
+		remove: func() { l.processor.remove(l) },
+	}
 }
 
 // callOf is the key of a listener in the ctx of its watcher's calls.
@@ -128,8 +136,65 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 // finished notes that every event before a log position has been handled.
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
+	if l.catching.Load() != nil { // a caller that comes later looks at handled later
+		if waiting := l.catching.Swap(nil); waiting != nil {
+			close(*waiting)
+		}
+	}
 	if l.resync.period > 0 {
 		l.popWake.Poke() // pop may have a resync that waits for this event
+	}
+}
+
+// catchUp waits until the watcher has handled every change that the store has now, see
+// Registration.CatchUp.
+func (l *informerProcessorListener[T]) catchUp(ctx context.Context) error {
+	if ctx.Value(callOf{}) == l {
+		return l.notCaughtUp(errOwnCall)
+	}
+	upTo := l.processor.begun.Load()
+	for !l.hasHandled(upTo) {
+		moved := l.moved()
+		if l.hasHandled(upTo) {
+			break
+		}
+		var err error
+		select {
+		case <-moved:
+		case <-l.removed:
+			err = ErrStopped
+		case <-l.stopped: // after a drain, before removed
+			err = ErrStopped
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil && !l.hasHandled(upTo) {
+			return l.notCaughtUp(err)
+		}
+	}
+	return nil
+}
+
+func (l *informerProcessorListener[T]) notCaughtUp(err error) error {
+	return fmt.Errorf("informer %s: CatchUp of watcher %s: %w", l.processor.name, l.opts.Name, err)
+}
+
+// hasHandled reports whether the initial state and every event up to a log position have been
+// handled.
+func (l *informerProcessorListener[T]) hasHandled(upTo int64) bool {
+	return l.told.Load() && l.handled.Load() >= upTo
+}
+
+// moved returns a channel that closes when run has handled something after the call.
+func (l *informerProcessorListener[T]) moved() <-chan struct{} {
+	for {
+		if waiting := l.catching.Load(); waiting != nil {
+			return *waiting
+		}
+		waiting := make(chan struct{})
+		if l.catching.CompareAndSwap(nil, &waiting) {
+			return waiting
+		}
 	}
 }
 
@@ -253,7 +318,9 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():
-			if h != nil {
+			if r.kind == recordTold {
+				l.told.Store(true)
+			} else if h != nil {
 				h.note(r)
 			}
 		case plain:

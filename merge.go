@@ -28,6 +28,7 @@ type entry[T Object] struct {
 	// The rest is used by a crew only.
 	failures     int           // failed attempts at events[0]
 	failedNew    T             // New of the last failed attempt that had one; zero before
+	initial      bool          // an event of the initial state was enqueued
 	blocksSynced bool          // Synced waits for the first attempt
 	callBegan    time.Duration // when a worker claimed the entry
 	notBefore    time.Duration // when the next attempt may begin

@@ -67,12 +67,12 @@ func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 	}
 }
 
-// pageStates returns the states of informers, watchers and controllers, sorted: the constants that
-// the functions informerState, watcherState and controllerState return, in whatever package they
-// are.
+// pageStates returns the states of informers, watchers, controllers and sets, sorted: the constants
+// that the functions informerState, watcherState, controllerState and setState return, in whatever
+// package they are.
 func pageStates(t *testing.T) (states []string) {
 	t.Helper()
-	found := map[string]int{"informerState": 0, "watcherState": 0, "controllerState": 0}
+	found := map[string]int{"informerState": 0, "watcherState": 0, "controllerState": 0, "setState": 0}
 	for _, files := range moduleFiles(t) {
 		for _, name := range files {
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -197,4 +198,49 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.inlet.resourceVersion(nil)
 	return rv
+}
+
+// SourceVersions says how far an informer has read one of its sources.
+type SourceVersions struct {
+	// Namespace is "" unless [NewInNamespaces] has made the informer.
+	Namespace string
+	// ResourceVersion is the version up to which the store has every change, or "" before the first
+	// list is applied. It also moves when nothing has changed, with each bookmark.
+	ResourceVersion string
+	// Listed is the version of the last list, or the version of a [Durable] at which the informer goes
+	// on without a list. The source has told each later change by itself, and no earlier delete of
+	// an object that the list does not have. It is "" before the first list is applied.
+	Listed string
+	// Changed is the highest version of an object or of a delete that the store has, or is just about
+	// to get, and "" if there is none. Nobody has read a later state from the store. For a delete that
+	// only a list has shown, Changed is the version of the list. Unlike ResourceVersion, Changed never
+	// comes from a bookmark. When the server has gone back in time, Changed goes back with it.
+	Changed string
+	// Watching is how long the present watch has been open, 0 if none is. If the last one ended
+	// because of a failure, the source may still have changes to send that are long past.
+	Watching time.Duration
+}
+
+// Versions returns how far the informer has read each of its sources: one, or one for each
+// namespace, in the order given to [NewInNamespaces]. It does not block.
+//
+// A process that hands work over can pass on Changed of each namespace. A process that gives Changed
+// to [CustomCacheInformer.WaitForResourceVersionIn] then never works from an older state than the
+// first one had. It waits only for changes that have happened, and not for the next bookmark.
+//
+// Over a [Durable], an informer that goes on from the store's bookmark begins with this bookmark as
+// Changed. Other objects that the store had before Run do not count before they are listed. The
+// objects of client-go's fakes have no versions, so that Changed stays "". If Transform removes the
+// resourceVersion of an object, Changed lacks that version when the object is listed.
+func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
+	versions := make([]SourceVersions, 0, len(i.inlet.scopes))
+	for n, s := range i.inlet.scopes {
+		rv, _ := i.inlet.resourceVersion(s)
+		var watching time.Duration
+		if status := i.sources[n].Status(); status.Watching {
+			watching = time.Since(status.Opened)
+		}
+		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.inlet.base(s), Changed: s.changed.get()})
+	}
+	return versions
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
-// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of two guides
+// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of three guides
 // with the examples, which run as tests. Code that needs another module is compared in that
 // module.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
@@ -19,6 +19,7 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 		"README.md":        "example_test.go",
 		"docs/stores.md":   "example_store_test.go",
 		"docs/operator.md": "enqueue/example_test.go",
+		"docs/sharding.md": "shards/example_test.go",
 	} {
 		blocks := migrating.Check(t, document, func(heading string) bool { return heading != "On disk" && heading != migrating.Manager }, example)
 		if blocks["go"] < 1 {

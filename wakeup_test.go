@@ -153,3 +153,53 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestTheHighestVersionIsKept(t *testing.T) {
+	const huge = "123456789012345678901234567890"
+	for _, tc := range []struct{ versions, want string }{
+		{"", ""},
+		{"0", ""},
+		{"5", "5"},
+		{"5 7 6", "7"},
+		{"9 10", "10"},
+		{"10 9 0", "10"},
+		{"9999999999999999999 7", "9999999999999999999"},
+		{"18446744073709551615 18446744073709551616", "18446744073709551616"},
+		{"7 " + huge + " 8", huge},
+		{"7 odd", "odd"},
+		{"odd 7", "7"},
+		{"odd 7 8 6", "8"},
+		{"9 odd 7", "7"},
+		{"9 07", "07"},
+		{"odd other", "other"},
+	} {
+		var h highest
+		for version := range strings.SplitSeq(tc.versions, " ") {
+			h.raise(version)
+		}
+		if got := h.get(); got != tc.want {
+			t.Errorf("the highest of %q is %q, want %q", tc.versions, got, tc.want)
+		}
+		h.reset()
+		if got := h.get(); got != "" {
+			t.Errorf("after a reset, the highest is %q", got)
+		}
+		if h.raise("1"); h.get() != "1" {
+			t.Errorf("after a reset, 1 is not the highest, but %q", h.get())
+		}
+	}
+	var h highest
+	n := uint64(1 << 40)
+	versions := make([]string, 1001)
+	for i := range versions {
+		versions[i] = fmt.Sprint(n + uint64(i))
+	}
+	if allocs := testing.AllocsPerRun(1, func() {
+		h.reset()
+		for _, version := range versions {
+			h.raise(version)
+		}
+	}); allocs > 100 { // other goroutines may allocate meanwhile
+		t.Errorf("%v allocations for %d versions", allocs, len(versions))
+	}
+}

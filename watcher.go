@@ -147,12 +147,13 @@ type ResourceWatcher[T Object] interface {
 }
 
 // Registration stands for one watcher that was added to an informer. AddWatcher returns it.
-// Its methods do not block and may be called from any goroutine, also from the watcher's own
-// callback. It must not be copied.
+// Its methods may be called from any goroutine. Except CatchUp, they do not block, and may be called
+// from the watcher's own callback too. It must not be copied.
 type Registration struct {
 	synced, stopped <-chan struct{}
 	remove          func()
 	stats           func() WatcherStats
+	catchUp         func(context.Context) error
 }
 
 // Synced returns a channel that is closed once the watcher has been called for every object
@@ -174,6 +175,21 @@ func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 // Stats returns figures about the watcher. It does not block, also while a call of the watcher
 // or of the store hangs.
 func (r *Registration) Stats() WatcherStats { return r.stats() }
+
+// CatchUp blocks until the watcher has handled every event of every change that the store has at the
+// time of the call, and its initial state. An event is handled when the watcher's call for it has
+// returned and no retry follows: also if the call has failed and was given up, and if the event was
+// merged with others that are handled. CatchUp does not wait for later changes, or for resyncs.
+//
+// CatchUp returns nil if everything is handled already, even if ctx has ended. It returns an error
+// that wraps ctx's if ctx ends first, and one that wraps [ErrStopped] if the registration was
+// removed, or the informer has stopped, before everything was handled. While the watcher handles
+// its waiting events after the stop, see Options.DrainTimeout, CatchUp goes on waiting.
+//
+// CatchUp may be called before Run: it then waits until the informer runs and the initial state is
+// told. It must not be called in the watcher's own callback. There it returns an error if it is
+// given the callback's ctx.
+func (r *Registration) CatchUp(ctx context.Context) error { return r.catchUp(ctx) }
 
 // WatcherFuncs makes a [ResourceWatcher] from up to three functions. Events for which the
 // function is nil are ignored. The zero value ignores all events.

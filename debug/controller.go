@@ -63,9 +63,7 @@ func newControllerView(name string, h informer.Health) controllerView {
 		}
 		v.Failures, v.failing = append(v.Failures, shown), v.failing || shown.Attention
 	}
-	if h.SourceError != nil {
-		v.Error = h.SourceError.Error()
-	}
+	v.Error = errorOf(h.SourceError)
 	v.State, v.Attention = controllerState(h, v)
 	return v
 }

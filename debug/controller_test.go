@@ -27,6 +27,7 @@ type debugged struct {
 	Time        time.Time
 	Informers   []debuggedInformer
 	Controllers []debuggedController
+	Sets        []debuggedSet
 }
 
 type debuggedController struct {

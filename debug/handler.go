@@ -1,7 +1,7 @@
-// Package debug serves a live page about the informers and controllers of a program, and the
-// same as JSON. It answers the questions of somebody who runs the program: has the informer
+// Package debug serves a live page about the informers, the controllers and the sets of package shards
+// of a program, and the same as JSON. It answers the questions of somebody who runs the program: has the informer
 // synced, what fails, which watcher is late and for which object is it called, which key does a
-// controller not get done.
+// controller not get done, which buckets does this replica have.
 //
 // The page is a package of its own because it needs html/template: programs without the
 // page do not contain it.
@@ -23,7 +23,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Handler returns a handler that serves a live page about informers and controllers. health
+// Handler returns a handler that serves a live page about informers, controllers and sets. health
 // returns the Health of each by name, as the method Health of an [informer.Group] does:
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
@@ -41,11 +41,17 @@ import (
 // worker for a minute, or if a key was given up, or has been failing for 5 minutes and more than
 // three times in a row.
 //
+// An entry with a Health.Shards is shown as a set of package shards, after the controllers: how many
+// replicas there are, how many of the buckets this replica has, and how many have no owner, wait for
+// the caches, or drain. It needs attention if it has stopped, if this replica cannot read the Leases
+// or has lost its session, if calls of a lost session have not returned, if a bucket has had no owner
+// for a minute, or if a bucket has been draining for 5 minutes.
+//
 // An open page updates itself once a second, or every 5 s in a browser without JavaScript.
 // It loads nothing from other addresses.
 //
 // With ?format=json, or for a client that prefers application/json to text/html, the answer
-// is JSON: an object with "time", "informers" and "controllers". An informer has "name",
+// is JSON: an object with "time", "informers", "controllers" and "sets". An informer has "name",
 // "state", "attention" (true if a person should look at the informer), "store", "health" (as
 // [informer.Health] encodes it) and "watchers". A watcher has "name", "state", "attention",
 // "stats" (as [informer.WatcherStats] encodes them), "calls" (the keys that the watcher is
@@ -54,7 +60,9 @@ import (
 // "state", "attention", "error" (why it cannot sync, if it cannot), "health" (as
 // [informer.ControllerHealth] encodes it), "calls" (those under way: each has "key", "seconds" and
 // "attention") and "failures" (the keys that fail: each has "key", "seconds" since it first failed,
-// "failures" in a row, "gaveUp", the last "error" and "attention"). Both name at most ten.
+// "failures" in a row, "gaveUp", the last "error" and "attention"). Both name at most ten. A set has
+// "name", "state", "attention", "error" (why its Leases cannot be read, if they cannot) and "health"
+// (as [informer.ShardsHealth] encodes it).
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content
 // of objects. It checks no permissions, so serve it where only operators have access. It

@@ -45,47 +45,60 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Summary says how many informers and watchers there are, and controllers if there are any, and
-// how many of them need attention.
+// Summary says how many informers and watchers there are, and controllers and sets if there are any,
+// and how many of them need attention.
 func (v view) Summary() string {
-	var informers, watchers, badInformers, badWatchers int
+	var informers, watchers, controllers, sets tally
 	for _, i := range v.Informers {
-		informers++
-		if i.Attention {
-			badInformers++
-		}
+		informers.add(i.Attention)
 		for _, w := range i.Watchers {
-			watchers++
-			if w.Attention {
-				badWatchers++
-			}
+			watchers.add(w.Attention)
 		}
 	}
-	controllers, badControllers := len(v.Controllers), 0
 	for _, c := range v.Controllers {
-		if c.Attention {
-			badControllers++
-		}
+		controllers.add(c.Attention)
 	}
-	count := func(n int, what string) string {
-		if n != 1 {
-			what += "s"
-		}
-		return fmt.Sprintf("%d %s", n, what)
+	for _, s := range v.Sets {
+		sets.add(s.Attention)
 	}
-	allInformers, allWatchers, allControllers := count(informers, "informer"), count(watchers, "watcher"), count(controllers, "controller")
-	switch {
-	case informers+badControllers == 0:
+	bad := informers.bad + watchers.bad + controllers.bad + sets.bad
+	if informers.all == 0 && bad == 0 {
 		return "No informers: none was made yet, or all have stopped."
-	case badInformers+badWatchers+badControllers == 0 && controllers == 0:
-		return fmt.Sprintf("All is well: %s, %s.", allInformers, allWatchers)
-	case badInformers+badWatchers+badControllers == 0:
-		return fmt.Sprintf("All is well: %s, %s, %s.", allInformers, allWatchers, allControllers)
-	case controllers == 0:
-		return fmt.Sprintf("%d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers)
 	}
-	return fmt.Sprintf("%d of %s, %d of %s and %d of %s need attention.", badInformers, allInformers, badWatchers, allWatchers, badControllers, allControllers)
+	all, sick := []string{informers.count("informer"), watchers.count("watcher")}, []string{informers.share("informer"), watchers.share("watcher")}
+	if controllers.all > 0 {
+		all, sick = append(all, controllers.count("controller")), append(sick, controllers.share("controller"))
+	}
+	if sets.all > 0 {
+		all, sick = append(all, sets.count("set")), append(sick, sets.share("set"))
+	}
+	if bad == 0 {
+		return fmt.Sprintf("All is well: %s.", strings.Join(all, ", "))
+	}
+	last := len(sick) - 1
+	return fmt.Sprintf("%s and %s need attention.", strings.Join(sick[:last], ", "), sick[last])
 }
+
+// tally counts things of one kind, and those that need attention.
+type tally struct{ all, bad int }
+
+func (t *tally) add(attention bool) {
+	t.all++
+	if attention {
+		t.bad++
+	}
+}
+
+// count says how many things there are.
+func (t tally) count(what string) string {
+	if t.all != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", t.all, what)
+}
+
+// share says how many of the things need attention.
+func (t tally) share(what string) string { return fmt.Sprintf("%d of %s", t.bad, t.count(what)) }
 
 // Shown returns the watchers that the page has room for. Watchers that need attention come
 // first.
@@ -138,11 +151,14 @@ func (i informerView) Namespaces() string {
 // StoreError returns the text of the store's error, "" if there is none.
 func (i informerView) StoreError() string { return errorText(i.Health.StoreError) }
 
-func errorText(err error) string {
+func errorText(err error) string { return cut(errorOf(err), maxErrorText) }
+
+// errorOf returns the text of an error, "" for nil.
+func errorOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return cut(err.Error(), maxErrorText)
+	return err.Error()
 }
 
 func shorten(name string) string { return cut(name, maxName) }

@@ -8,12 +8,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// view is the state of all informers and controllers at one moment, as the page and the JSON
-// show it.
+// view is the state of all informers, controllers and sets of package shards at one moment, as the
+// page and the JSON show it.
 type view struct {
 	Time        time.Time        `json:"time"`
 	Informers   []informerView   `json:"informers"`
 	Controllers []controllerView `json:"controllers"`
+	Sets        []setView        `json:"sets"`
 }
 
 type informerView struct {
@@ -36,16 +37,20 @@ type watcherView struct {
 	Stats     informer.WatcherStats `json:"stats"`
 }
 
-// look returns the state of all informers and controllers now, and keeps what the next looks need.
+// look returns the state of all informers, controllers and sets now, and keeps what the next looks need.
 func (h *handler) look() view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, all := time.Now(), h.health()
-	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}}
+	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}, Sets: []setView{}}
 	trails := map[trailID]*trail{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name].Controller != nil {
+		switch {
+		case all[name].Controller != nil:
 			v.Controllers = append(v.Controllers, newControllerView(name, all[name]))
+			continue
+		case all[name].Shards != nil:
+			v.Sets = append(v.Sets, newSetView(name, all[name]))
 			continue
 		}
 		i := informerView{Name: name, Store: all[name].Store, Health: all[name], Watchers: []watcherView{}}

@@ -132,7 +132,7 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 			got  map[string]json.RawMessage
 			want []string
 		}{
-			{top, []string{"controllers", "informers", "time"}},
+			{top, []string{"controllers", "informers", "sets", "time"}},
 			{answer.Informers[0], []string{"attention", "health", "name", "state", "store", "watchers"}},
 			{watchers[0], []string{"attention", "backlog", "calls", "eventsPerSecond", "name", "retries", "state", "stats"}},
 		} {

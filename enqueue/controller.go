@@ -43,8 +43,9 @@ var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped
 type Controller[K comparable] struct {
 	opts      Options
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error)
-	inputs    []input
-	ready     *fifo[K] // the keys in queue that no worker has
+	inputs    []input[K]
+	shard     *sharded[K] // nil without Options.Shards
+	ready     *fifo[K]    // the keys in queue that no worker has
 	state     *state[K]
 	synced    chan struct{} // closed when everything that reconcile reads has synced
 	stopped   chan struct{} // closed when Run has returned, or when Remove comes before Run
@@ -83,7 +84,14 @@ func NewController[K comparable](
 		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: map[K]int{},
 		synced: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	if err := c.attach(sources); err != nil {
+	err := c.divide()
+	if err == nil {
+		err = c.attach(sources)
+	}
+	if err == nil && c.shard != nil {
+		err = c.opts.Shards.Join(c.opts.Name, c.shard)
+	}
+	if err != nil {
 		c.Remove()
 		return nil, fmt.Errorf("enqueue: NewController: %w", err)
 	}
@@ -196,6 +204,9 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return err
 	}
 	w := worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: c.workOptions()}
+	if c.shard != nil {
+		w.enter = c.shard.enter
+	}
 	w.work(ctx)
 	return nil
 }
@@ -342,8 +353,11 @@ func (c *Controller[K]) workOptions() *Options {
 	return &opts
 }
 
-// add queues keys.
+// add queues keys. It leaves out those that another replica has.
 func (c *Controller[K]) add(keys []K) {
+	if c.shard != nil {
+		keys = slices.DeleteFunc(keys, c.shard.foreign)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(keys)
@@ -372,11 +386,18 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	}
 	c.addLocked(keys)
 	first := c.dropLocked()
-	report := c.report
 	c.mu.Unlock()
 	if first {
-		report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
+		c.reportDropped(ctx)
 	}
+}
+
+// reportDropped reports that keys of deletes are dropped.
+func (c *Controller[K]) reportDropped(ctx context.Context) {
+	c.mu.Lock()
+	report := c.report
+	c.mu.Unlock()
+	report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
 }
 
 // WaitForSync blocks until everything that reconcile reads has synced. It does not wait for the
@@ -414,6 +435,9 @@ func (c *Controller[K]) Remove() {
 	c.removed = true
 	for _, in := range c.inputs {
 		in.reg.Remove()
+	}
+	if c.shard != nil {
+		c.shard.end()
 	}
 }
 

@@ -86,7 +86,7 @@ func TestNewControllerChecksItsArguments(t *testing.T) {
 		"Options.MaxAttempts is -1, less than 0": func() (*enqueue.Controller[key], error) {
 			return enqueue.NewController(nothing, enqueue.Options{Name: "website", MaxAttempts: -1}, source)
 		},
-		"Options.StandbyDeletes is set, but not Elected": func() (*enqueue.Controller[key], error) {
+		"Options.StandbyDeletes is set, but neither Elected nor Shards": func() (*enqueue.Controller[key], error) {
 			return enqueue.NewController(nothing, enqueue.Options{Name: "website", StandbyDeletes: 1}, source)
 		},
 		"Options.Reads[0] is nil": func() (*enqueue.Controller[key], error) {

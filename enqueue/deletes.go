@@ -17,10 +17,15 @@ type deletion struct {
 type deletes[K comparable] struct {
 	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without those of calls under way
 	open    map[deletion]int         // how many keys each delete still waits for
+	told    map[deletion]span        // when it happened; only of a controller with Options.Shards
 }
 
+// span says between which versions of a source an object was deleted: later than the first, and not
+// later than the second, which is "" if it is not known.
+type span struct{ source, after, to string }
+
 func newDeletes[K comparable]() deletes[K] {
-	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}}
+	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
 }
 
 // add has d wait for each of keys.
@@ -35,6 +40,13 @@ func (ds *deletes[K]) add(d deletion, keys []K) {
 			before.Insert(d)
 			ds.open[d]++
 		}
+	}
+}
+
+// happened notes when d happened, unless it is handled already.
+func (ds *deletes[K]) happened(d deletion, at span) {
+	if ds.open[d] > 0 {
+		ds.told[d] = at
 	}
 }
 
@@ -69,6 +81,7 @@ func (ds *deletes[K]) settle(taken sets.Set[deletion]) {
 	for d := range taken {
 		if ds.open[d]--; ds.open[d] == 0 {
 			delete(ds.open, d)
+			delete(ds.told, d)
 		}
 	}
 }

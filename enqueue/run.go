@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // grace is how long Run, once stopped, waits for calls before it logs their keys.
@@ -89,11 +90,22 @@ type Options struct {
 	// lost, end the process, or at least the ctx of Run. Defaults to nil: no standby.
 	Elected <-chan struct{}
 
-	// StandbyDeletes is for a controller with Elected: how many keys of deletes it keeps on
-	// standby. Beyond that the oldest are dropped: they count in Health, the first is reported
-	// to ErrorHandler, and a Durable may forget their tombstones. A program that needs more
-	// needs finalizers. Defaults to 0, which is 100,000.
+	// StandbyDeletes is for a controller with Elected or Shards: how many keys of deletes it keeps
+	// on standby, or that other replicas have to handle. Beyond that the oldest are dropped: they
+	// count in Health, the first is reported to ErrorHandler, and a Durable may forget their
+	// tombstones. A program that needs more needs finalizers. Defaults to 0, which is 100,000.
 	StandbyDeletes int
+
+	// Shards is for a controller alone: a set that divides the keys over the replicas of the
+	// program. The controller reconciles the keys of the buckets that this replica has. When the
+	// replica gets a bucket, all keys of it are reconciled. The ctx of a call also ends when the
+	// replica may no longer work on the bucket, and shards.Token has its fencing token.
+	//
+	// The bucket of a key depends on the key alone. The type of the keys must be
+	// types.NamespacedName, a string, or made of strings, integers and bools in exported fields.
+	// Add the set to the same group. Elected must not be set. Defaults to nil: this replica
+	// reconciles all keys.
+	Shards *shards.Set
 }
 
 func (o *Options) check() error {
@@ -114,8 +126,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	case o.StandbyDeletes < 0:
 		return fmt.Errorf("Options.StandbyDeletes is %d, less than 0", o.StandbyDeletes)
-	case o.StandbyDeletes > 0 && o.Elected == nil:
-		return errors.New("Options.StandbyDeletes is set, but not Elected")
+	case o.StandbyDeletes > 0 && o.Elected == nil && o.Shards == nil:
+		return errors.New("Options.StandbyDeletes is set, but neither Elected nor Shards")
+	case o.Elected != nil && o.Shards != nil:
+		return errors.New("Options.Elected and Options.Shards are set: every replica of a set works")
 	}
 	return nil
 }
@@ -129,6 +143,8 @@ func (o *Options) checkRun() error {
 		return errors.New("Options.Reads is for a controller, see NewController")
 	case o.Elected != nil:
 		return errors.New("Options.Elected is for a controller, see NewController")
+	case o.Shards != nil:
+		return errors.New("Options.Shards is for a controller, see NewController")
 	case o.BaseDelay != 0:
 		return errors.New("Options.BaseDelay is for a controller, see NewController; with Run, make the queue with package workqueue")
 	case o.MaxDelay != 0:

@@ -21,7 +21,7 @@ type Source[K comparable] struct {
 	informer any
 	err      error // the arguments cannot be used
 	// attach registers a watcher for a controller.
-	attach func(c *Controller[K], opts informer.WatcherOptions) (input, error)
+	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
 
 // With returns a source like s whose watcher has these options, such as a ResyncPeriod. The
@@ -60,7 +60,7 @@ func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[
 	}
 	s := newSource("Watches", inf, mapper[T, K]{changes, keys}, err)
 	attach := s.attach
-	s.attach = func(c *Controller[K], opts informer.WatcherOptions) (input, error) {
+	s.attach = func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
 		if opts.Retry == nil {
 			opts.Retry = mapRetry
 		}
@@ -82,19 +82,20 @@ func newSource[T informer.Object, K comparable](function string, inf *informer.C
 	if err != nil {
 		err = fmt.Errorf("%s: %w", function, err)
 	}
-	return Source[K]{informer: inf, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input, error) {
-		f := &feed[T, K]{controller: c, mapper: m, informer: inf, opts: opts}
+	return Source[K]{informer: inf, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
+		f := &feed[T, K]{controller: c, mapper: m, informer: inf, opts: opts, number: len(c.inputs)}
 		reg, err := inf.AddWatcher(f, opts)
-		return input{reg: reg, health: inf.Health, replay: f.replay}, err
+		return input[K]{reg: reg, health: inf.Health, cache: inf, replay: f.replay}, err
 	}}
 }
 
 // input is a source that a controller has attached.
-type input struct {
+type input[K comparable] struct {
 	reg    *informer.Registration
 	health func() informer.Health // of the informer
-	// replay registers a watcher that queues the keys of all objects.
-	replay func() (replay, error)
+	cache  cache                  // the informer
+	// replay registers a watcher that queues the keys of all objects that are wanted.
+	replay func(wanted func(K) bool) (replay, error)
 }
 
 // feed is the watcher of a source. It leads events to the controller.
@@ -104,6 +105,7 @@ type feed[T informer.Object, K comparable] struct {
 	informer   *informer.CustomCacheInformer[T]
 	opts       informer.WatcherOptions
 	keeping    bool // the store has tombstones; set before any event
+	number     int  // of the source, from 0
 }
 
 func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e.New) }
@@ -131,7 +133,12 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	if err != nil {
 		return err
 	}
-	f.controller.addDeleted(ctx, deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}, f.keeping, keys)
+	d := deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}
+	if s := f.controller.shard; s != nil {
+		s.deleted(ctx, d, f.number, e.Old, keys)
+		return nil
+	}
+	f.controller.addDeleted(ctx, d, f.keeping, keys)
 	return nil
 }
 

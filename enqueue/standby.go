@@ -81,19 +81,25 @@ func (c *Controller[K]) dropLocked() (first bool) {
 // once, so that a key to which several sources lead is reconciled once. Objects for which a
 // mapper fails come later, until the caller calls end, which it must do.
 func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
-	var replays []replay
-	end = func() {
+	if c.opts.Elected == nil {
+		return func() {}, nil
+	}
+	replays, err := c.replayAll(ctx, nil)
+	return func() {
 		for _, r := range replays {
 			r.reg.Remove()
 		}
-	}
-	if c.opts.Elected == nil {
-		return end, nil
-	}
+	}, err
+}
+
+// replayAll queues the wanted keys of all objects, or all keys if wanted is nil. It returns when
+// every object was told once. Objects for which a mapper fails come later, until the caller removes
+// the replays, also after an error.
+func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (replays []replay, err error) {
 	for _, in := range c.inputs {
-		r, err := in.replay()
+		r, err := in.replay(wanted)
 		if err != nil {
-			return end, fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
+			return replays, fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
 		}
 		replays = append(replays, r)
 	}
@@ -101,12 +107,12 @@ func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
 		select {
 		case <-r.told:
 		case <-c.inputs[i].reg.Stopped():
-			return end, fmt.Errorf("enqueue: controller %s: informer %s: %w", c.opts.Name, c.inputs[i].health().Name, informer.ErrStopped)
+			return replays, fmt.Errorf("enqueue: controller %s: informer %s: %w", c.opts.Name, c.inputs[i].health().Name, informer.ErrStopped)
 		case <-ctx.Done():
-			return end, ctx.Err()
+			return replays, ctx.Err()
 		}
 	}
-	return end, nil
+	return replays, nil
 }
 
 // replay is a temporary watcher that is told all objects.
@@ -116,9 +122,9 @@ type replay struct {
 }
 
 // replay registers a watcher that queues the keys of all objects, as they are now, and then
-// removes itself.
-func (f *feed[T, K]) replay() (replay, error) {
-	r := &replayer[T, K]{feed: f, open: sets.Set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
+// removes itself. It leaves out keys that are not wanted; with nil, all are.
+func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
+	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
 	opts := f.opts // also its Workers, because a replay should take no longer than a start
 	opts.Name += " (all objects)"
@@ -131,6 +137,7 @@ func (f *feed[T, K]) replay() (replay, error) {
 // replayer is told all objects once.
 type replayer[T informer.Object, K comparable] struct {
 	feed       *feed[T, K]
+	wanted     func(K) bool           // nil for all
 	reg        *informer.Registration // set when registered is closed
 	registered chan struct{}
 	told       chan struct{} // closed when every object was told at least once
@@ -149,7 +156,12 @@ func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	}
 	var err error
 	if e.Type != informer.EventDeleted {
-		err = r.feed.put(ctx, e.New)
+		var keys []K
+		keys, err = r.feed.mapper.of(ctx, e.New)
+		if r.wanted != nil {
+			keys = slices.DeleteFunc(keys, func(key K) bool { return !r.wanted(key) })
+		}
+		r.feed.controller.add(keys)
 	}
 	if err == nil || errors.Is(err, informer.ErrPermanent) {
 		r.mu.Lock()

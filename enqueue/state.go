@@ -120,11 +120,66 @@ func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failure
 	return f.failures, gaveUp, now.Sub(c.begun)
 }
 
+// leave notes that another replica has key.
+func (s *state[K]) leave(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.failing[key]; f != nil {
+		s.forgetLocked(key, f)
+	}
+}
+
 // deleted notes a delete that led to keys.
 func (s *state[K]) deleted(d deletion, keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deletes.add(d, keys)
+}
+
+// deletedAt is like deleted, and notes when the delete happened.
+func (s *state[K]) deletedAt(d deletion, at span, keys []K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletes.add(d, keys)
+	s.deletes.happened(d, at)
+}
+
+// eachDelete calls f for each key of a delete that is not handled, also of those in calls that are
+// under way. If f returns true, the delete waits for the key no longer, unless a call has it. f must
+// not block.
+func (s *state[K]) eachDelete(f func(key K, d deletion, at span) (handled bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.calls {
+		for d := range c.deletes {
+			f(key, d, s.deletes.told[d])
+		}
+	}
+	for key, waiting := range s.deletes.waiting {
+		for d := range waiting {
+			if f(key, d, s.deletes.told[d]) {
+				waiting.Delete(d)
+				s.deletes.settle(sets.New(d))
+			}
+		}
+		if len(waiting) == 0 {
+			delete(s.deletes.waiting, key)
+		}
+	}
+}
+
+// waiting returns for how many keys deletes wait.
+func (s *state[K]) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.deletes.waiting)
+}
+
+// waits reports whether a delete waits for key.
+func (s *state[K]) waits(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.deletes.waiting[key]) > 0
 }
 
 // drop has no delete wait for key any more.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // worker reconciles one key after another.
@@ -19,6 +20,9 @@ type worker[K comparable] struct {
 	reconcile func(context.Context, K) (time.Duration, error)
 	state     *state[K]
 	opts      *Options
+	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
+	// keys.
+	enter func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
 }
 
 // run returns when the queue is shut down and empty. Keys that are still in the queue when ctx
@@ -39,8 +43,22 @@ func (w *worker[K]) run(ctx context.Context) {
 
 // handle makes one attempt at key, and tells the queue when to hand the key out again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
+	if w.enter != nil {
+		call, done, ours := w.enter(ctx, key)
+		if !ours { // the replica that gets the bucket reconciles all of its keys
+			w.state.leave(key)
+			w.queue.Forget(key)
+			return
+		}
+		defer done()
+		ctx = call
+	}
 	w.state.begin(key)
 	again, err := w.call(ctx, key)
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+		w.state.cancelled(key) // also without an error: another replica may have begun meanwhile
+		return
+	}
 	if err != nil {
 		w.fail(ctx, key, err)
 		return

@@ -65,7 +65,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 
 var labelInText = regexp.MustCompile(`\$labels\.(\w+)`)
 
-func TestAlertsNameTheirInformerWatcherOrQueue(t *testing.T) {
+func TestAlertsNameTheirInformerWatcherQueueOrSet(t *testing.T) {
 	list := readList(t)
 	for _, alert := range readAlerts(t) {
 		has := list.result(t, alert.Expr)
@@ -81,7 +81,7 @@ func TestAlertsNameTheirInformerWatcherOrQueue(t *testing.T) {
 					t.Errorf("%s: its %s names %s, its labels are %v", alert.Alert, kind, found[1], has)
 				}
 			}
-			for _, label := range []string{"informer", "watcher", "queue"} {
+			for _, label := range []string{"informer", "watcher", "queue", "set"} {
 				if slices.Contains(has, label) && !slices.Contains(named, label) {
 					t.Errorf("%s: its %s does not name the %s", alert.Alert, kind, label)
 				}

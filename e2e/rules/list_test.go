@@ -40,7 +40,7 @@ var (
 	metricName = regexp.MustCompile(`\binformer_[a-z_]+`)
 	metricKind = regexp.MustCompile(`\b(gauge|counter|histogram)\b`)
 	metricWord = regexp.MustCompile(`[a-z_]+`)
-	ownLabels  = []string{"informer", "watcher", "queue", "type", "origin", "op", "outcome"}
+	ownLabels  = []string{"informer", "watcher", "queue", "set", "type", "origin", "op", "outcome"}
 )
 
 // readList reads the metrics from the tables of the README. The name is in the first column,
@@ -112,6 +112,8 @@ func TestTheListHasAllMetrics(t *testing.T) {
 		"informer_store_duration_seconds": {"histogram", []string{"informer", "op"}},
 		"informer_reconcile_queued":       {"gauge", []string{"queue"}},
 		"informer_reconcile_total":        {"counter", []string{"outcome", "queue"}},
+		"informer_shards_unowned_seconds": {"gauge", []string{"set"}},
+		"informer_shards_taken_total":     {"counter", []string{"set"}},
 	} {
 		got := list.metrics[name]
 		slices.Sort(got.labels)

@@ -302,6 +302,103 @@ var outages = []struct {
 			`informer_reconcile_oldest_queued_seconds`: "0x240",
 		},
 	},
+
+	{
+		name: "a replica may not write Leases",
+		series: map[string]string{
+			`informer_shards_joined`:   "0x240",
+			`informer_shards_session`:  "_x60 0x180",
+			`informer_shards_replicas`: "2x240",
+			`informer_shards_owned`:    "0x240",
+		},
+		want: want{"InformerShardsNotJoined": 10 * time.Minute},
+	},
+	{
+		name:   "a replica joins after just less than ten minutes",
+		almost: "InformerShardsNotJoined",
+		series: map[string]string{`informer_shards_session`: "_x60 0x19 1x160"},
+	},
+	{
+		name:   "a set is stopped, and the program lives on",
+		almost: "InformerShardsNotJoined",
+		series: map[string]string{
+			`informer_shards_session`: "1x59 0x180",
+			`informer_shards_stopped`: "0x59 1x180",
+			`informer_shards_owned`:   "21x59 0x180",
+		},
+	},
+	{
+		name: "a replica is cut off",
+		series: map[string]string{
+			`informer_shards_session`:             "1x59 0x180",
+			`informer_shards_source_failures`:     "0x59 1+1x180",
+			`informer_shards_replicas`:            "3x60 0x179",
+			`informer_shards_unowned`:             "0x60 64x179",
+			`informer_shards_unowned_seconds`:     "0x60 0+30x179",
+			`informer_shards_lost_sessions_total`: "0x59 1x180",
+		},
+		want: want{"InformerShardsNotJoined": 10 * time.Minute, "InformerShardsLeasesFailing": 10 * time.Minute},
+	},
+	{
+		name:   "a replica is cut off for just less than ten minutes",
+		almost: "InformerShardsLeasesFailing",
+		series: map[string]string{
+			`informer_shards_source_failures`: "0x59 1+1x19 0x160",
+			`informer_shards_session`:         "1x59 0x19 1x160",
+		},
+	},
+	{
+		name: "a bucket is taken by nobody",
+		series: map[string]string{
+			`informer_shards_unowned`:         "0x59 1x180",
+			`informer_shards_unowned_seconds`: "0x59 0+30x180",
+		},
+		want: want{"InformerShardsUnowned": 2*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "replicas die, and others take their buckets within two minutes",
+		almost: "InformerShardsUnowned",
+		series: map[string]string{
+			`informer_shards_unowned`:         "0x59 32x4 0x175",
+			`informer_shards_unowned_seconds`: "0x59 0+30x4 " + strings.Repeat("0x30 0+30x4 ", 5),
+		},
+	},
+	{
+		name: "a call does not heed its ctx while its bucket drains",
+		series: map[string]string{
+			`informer_shards_draining`:         "0x59 1x180",
+			`informer_shards_draining_seconds`: "0x59 0+30x180",
+		},
+		want: want{"InformerShardsDraining": 10*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a bucket drains for nine minutes, and another one after it",
+		almost: "InformerShardsDraining",
+		series: map[string]string{`informer_shards_draining_seconds`: "0x59 0+30x18 0x10 0+30x18 0x140"},
+	},
+	{
+		name:   "a replica loses its session every ten minutes",
+		series: map[string]string{`informer_shards_lost_sessions_total`: "0x59 1x19 2x19 3x19 4x19 5x19 6x19 7x19 8x19 9x20"},
+		want:   want{"InformerShardsSessionsLost": 21 * time.Minute},
+	},
+	{
+		name:   "a replica loses two sessions",
+		almost: "InformerShardsSessionsLost",
+		series: map[string]string{`informer_shards_lost_sessions_total`: "0x59 1x19 2x160"},
+	},
+	{
+		name: "calls of a lost session go on",
+		series: map[string]string{
+			`informer_shards_lost_sessions_total`: "0x59 1x180",
+			`informer_shards_lost_calls`:          "0x59 2x180",
+		},
+		want: want{"InformerShardsLostCalls": time.Minute},
+	},
+	{
+		name:   "calls of a lost session return after a moment",
+		almost: "InformerShardsLostCalls",
+		series: map[string]string{`informer_shards_lost_calls`: "0x59 2x1 0x178"},
+	},
 }
 
 func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
@@ -330,10 +427,13 @@ func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
 func checkTexts(t *testing.T, annotations map[string]string, f firing) {
 	t.Helper()
 	name := "pod"
-	if f.labels["queue"] != "" {
+	switch {
+	case f.labels["queue"] != "":
 		name = "website"
+	case f.labels["set"] != "":
+		name = "sites"
 	}
-	if f.labels["informer"]+f.labels["queue"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
+	if f.labels["informer"]+f.labels["queue"]+f.labels["set"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
 		t.Errorf("it fires for %v, which is healthy", f.labels)
 	}
 	for kind, text := range annotations {

@@ -152,7 +152,7 @@ func newEngine(t *testing.T) *promql.Engine {
 	return engine
 }
 
-// healthy holds the series of informers, watchers and controllers without problems. Their queues
+// healthy holds the series of informers, watchers, controllers and sets without problems. Their queues
 // are never empty, and some events are retried, as are some keys.
 var healthy = map[string]string{
 	`informer_synced`:                           "1x240",
@@ -198,13 +198,31 @@ var healthy = map[string]string{
 	`informer_reconcile_dropped_total`:                  "0x240",
 	`informer_reconcile_total{outcome="success"}`:       "0+15x240",
 	`informer_reconcile_total{outcome="error"}`:         "0+1x240",
+
+	`informer_shards_joined`:              "1x240",
+	`informer_shards_stopped`:             "0x240",
+	`informer_shards_session`:             "1x240",
+	`informer_shards_source_failures`:     "0x240",
+	`informer_shards_replicas`:            "3x240",
+	`informer_shards_buckets`:             "64x240",
+	`informer_shards_owned`:               "21x240",
+	`informer_shards_catching_up`:         "0x240",
+	`informer_shards_draining`:            "0x240",
+	`informer_shards_draining_seconds`:    "0x240",
+	`informer_shards_unowned`:             "0x240",
+	`informer_shards_unowned_seconds`:     "0x240",
+	`informer_shards_taken_total`:         "21+1x240",
+	`informer_shards_released_total`:      "0+1x240",
+	`informer_shards_lost_sessions_total`: "0x240",
+	`informer_shards_lost_calls`:          "0x240",
 }
 
-// program returns the series of a program with two informers and two controllers. The informer
-// pod, with its watcher queue, and the controller website have the faults; the others are healthy.
+// program returns the series of a program with two informers, two controllers and two sets. The
+// informer pod, with its watcher queue, the controller website and the set sites have the faults; the
+// others are healthy.
 func program(faults map[string]string) map[string]string {
 	all := map[string]string{}
-	for informer, names := range map[string]struct{ watcher, queue string }{"pod": {"queue", "website"}, "node": {"log", "drain"}} {
+	for informer, names := range map[string]struct{ watcher, queue, set string }{"pod": {"queue", "website", "sites"}, "node": {"log", "drain", "drains"}} {
 		series := maps.Clone(healthy)
 		if informer == "pod" {
 			maps.Copy(series, faults)
@@ -215,6 +233,8 @@ func program(faults map[string]string) map[string]string {
 			switch {
 			case strings.HasPrefix(name, "informer_reconcile_"):
 				more = append(more, `queue="`+names.queue+`"`)
+			case strings.HasPrefix(name, "informer_shards_"):
+				more = append(more, `set="`+names.set+`"`)
 			case strings.HasPrefix(name, "informer_watcher_"):
 				more = append(more, `informer="`+informer+`"`, `watcher="`+names.watcher+`"`)
 			default:

@@ -7,6 +7,9 @@
 //
 // With -http it serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a page
 // that shows its informers at work (/debug/informers).
+//
+// With -shards, all replicas of it work at once, each for a part of the Websites. They agree by
+// Leases, for which they need the rights in role.yaml.
 package main
 
 import (
@@ -33,17 +36,20 @@ import (
 	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/examples/operator/website"
 	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster (default: the cluster that this process runs in)")
 	workers := flag.Int("workers", 4, "how many Websites to reconcile at once")
 	address := flag.String("http", "", "serve probes, metrics and the page of the informers at this address (default: serve nothing)")
+	divide := flag.Bool("shards", false, "divide the Websites over all replicas that have this flag")
+	namespace := flag.String("shards-namespace", "", "namespace of the Leases of -shards (default: that of the Pod or of the kubeconfig)")
 	klog.InitFlags(nil)
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := connect(ctx, *kubeconfig, *address, *workers)
+	err := connect(ctx, *kubeconfig, *address, *workers, *divide, *namespace)
 	stop()
 	if err != nil {
 		klog.ErrorS(err, "The operator cannot go on")
@@ -51,8 +57,10 @@ func main() {
 	}
 }
 
-func connect(ctx context.Context, kubeconfig, address string, workers int) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func connect(ctx context.Context, kubeconfig, address string, workers int, divide bool, namespace string) error {
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, &clientcmd.ConfigOverrides{})
+	config, err := loaded.ClientConfig()
 	if err != nil {
 		return err
 	}
@@ -65,6 +73,17 @@ func connect(ctx context.Context, kubeconfig, address string, workers int) error
 	if err != nil {
 		return err
 	}
+	var set *shards.Set
+	if divide {
+		if namespace == "" {
+			if namespace, _, err = loaded.Namespace(); err != nil {
+				return err
+			}
+		}
+		if set, err = newSet(kube, namespace); err != nil {
+			return err
+		}
+	}
 	var group informer.Group
 	if address != "" {
 		stop, err := serve(address, &group)
@@ -73,7 +92,7 @@ func connect(ctx context.Context, kubeconfig, address string, workers int) error
 		}
 		defer stop()
 	}
-	return run(ctx, &group, sites, kube, workers)
+	return run(ctx, &group, sites, kube, workers, set)
 }
 
 // serve serves probes, metrics and the page of group at the address until stop is called. Call

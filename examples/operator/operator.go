@@ -16,6 +16,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/examples/operator/website"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // operator gives each Website an Ingress of the same name, and writes into its status where it
@@ -27,8 +28,14 @@ type operator struct {
 	kube      kubernetes.Interface
 }
 
-// run manages all Websites until ctx ends. Its informers and its controller are members of group.
-func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int) error {
+// newSet returns the set of all replicas that share the Websites. Its Leases are in namespace.
+func newSet(kube kubernetes.Interface, namespace string) (*shards.Set, error) {
+	return shards.New(kube.CoordinationV1().Leases(namespace), shards.Options{Name: "websites"})
+}
+
+// run manages Websites until ctx ends: all of them, or those that set gives to this replica. Its
+// informers, its controller and set are members of group.
+func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int, set *shards.Set) error {
 	websites, err := informer.New(sites.Websites(""), informer.Options[*website.Website]{})
 	if err != nil {
 		return err
@@ -41,13 +48,18 @@ func run(ctx context.Context, group *informer.Group, sites website.Interface, ku
 	o := &operator{websites, ingresses, sites, kube}
 	// An event of a Website, or of an Ingress that belongs to one, leads to the key of the
 	// Website. Only the operator writes the status, so a Website matters only if its generation
-	// is new.
-	controller, err := enqueue.NewController(o.reconcile, enqueue.Options{Name: "website", Workers: workers},
+	// is new. The key also says which replica reconciles the Website and writes its Ingress.
+	controller, err := enqueue.NewController(o.reconcile, enqueue.Options{Name: "website", Workers: workers, Shards: set},
 		enqueue.For(websites, enqueue.Generation),
 		enqueue.Owns(ingresses, enqueue.Owners{Kind: website.Kind.GroupKind()}),
 	)
 	if err := errors.Join(err, group.Add(websites), group.Add(ingresses), group.Add(controller)); err != nil {
 		return err
+	}
+	if set != nil {
+		if err := group.Add(set); err != nil {
+			return err
+		}
 	}
 	return group.Run(ctx)
 }

@@ -107,7 +107,7 @@ func start(t *testing.T, sites website.Interface, kube kubernetes.Interface) (st
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, &informer.Group{}, sites, kube, 2) }()
+	go func() { done <- run(ctx, &informer.Group{}, sites, kube, 2, nil) }()
 	synctest.Wait()
 	return func() {
 		t.Helper()

@@ -128,7 +128,7 @@ func methodNames(t *testing.T) (names []string) {
 
 // values are the exported types whose methods depend on nothing but the value.
 var values = []string{
-	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "ControllerHealth", "WatcherStats", "WatcherFunc", "WatcherFuncs",
+	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "ControllerHealth", "ShardsHealth", "WatcherStats", "WatcherFunc", "WatcherFuncs",
 	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error",
 }
 

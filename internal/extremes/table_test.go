@@ -49,7 +49,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			return nil
 		}),
 	}
-	for _, part := range []map[string]extremes.Trial{optionTrials, watcherTrials, handlerTrials(), enqueueTrials, sourceTrials, storeTrials} {
+	for _, part := range []map[string]extremes.Trial{optionTrials, watcherTrials, handlerTrials(), enqueueTrials, shardsTrials, sourceTrials, storeTrials} {
 		maps.Copy(trials, part)
 	}
 	const (
@@ -57,6 +57,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		api    = "a part of an API object, which the informer only passes on"
 		asks   = "the informer chooses it"
 		theirs = "the reflector is the informer's own"
+		chosen = "the set chooses it"
 	)
 	extremes.Run(t, extremes.Table{Trials: trials, Untried: map[string]string{
 		"enqueue.Error.":                figure,
@@ -73,6 +74,8 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.ReconcileCall.":       figure,
 		"informer.ReconcileFailure.":    figure,
 		"informer.ReconciledInfo.":      figure,
+		"informer.ShardsHealth.":        figure,
+		"informer.SourceVersions.":      figure,
 		"informer.StoreError.":          figure,
 		"informer.StoreInfo.":           figure,
 		"informer.UndeliveredInfo.":     figure,
@@ -80,6 +83,9 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.WatcherStats.":        figure,
 		"informertest.Request.":         figure,
 		"share.Stats.":                  figure,
+		"shards.Buckets.":               "a set of numbers of package sets, which the set makes",
+		"shards.Leases.":                chosen,
+		"shards.Worker.":                chosen,
 		"informer.AnyObject.":           api,
 		"informer.Object.":              api,
 		"informer.Durable.Scan(limit)":  asks,

@@ -82,6 +82,7 @@ func (r *relay) run(ctx context.Context) {
 	defer close(r.out)
 	defer r.inner.Stop()
 	source := r.requests.source
+	source.opened.Set(source.clock)
 	source.watching.Add(1)
 	defer source.watching.Add(-1)
 	defer func() { r.requests.watchOver(r.info, r.requested) }()

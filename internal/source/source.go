@@ -38,7 +38,8 @@ type Source struct {
 	failures              failures
 	calls                 callGroup
 	lastList, lastContact stopwatch.Moment
-	watching              atomic.Int32 // open watches
+	watching              atomic.Int32     // open watches
+	opened                stopwatch.Moment // when the last of them was opened
 	reflector             atomic.Pointer[cache.Reflector]
 }
 
@@ -168,6 +169,7 @@ func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 // Status is the state of a Source.
 type Status struct {
 	Watching              bool
+	Opened                time.Time // when the last watch was opened
 	LastList, LastContact time.Time
 	Failure               *Failure // the latest that has not worked since; nil if there is none
 	Failures              int      // of Failure's operation, in a row
@@ -177,7 +179,7 @@ type Status struct {
 func (s *Source) Status() Status {
 	latest := s.failures.latest()
 	return Status{
-		Watching: s.watching.Load() > 0, LastList: s.lastList.Time(s.clock), LastContact: s.lastContact.Time(s.clock),
+		Watching: s.watching.Load() > 0, Opened: s.opened.Time(s.clock), LastList: s.lastList.Time(s.clock), LastContact: s.lastContact.Time(s.clock),
 		Failure: latest.last, Failures: latest.failures,
 	}
 }

@@ -1,13 +1,13 @@
-// Package prometheus makes Prometheus metrics of informers and controllers: the state of each
-// informer, the progress of each watcher, the queue of each controller, and how long
-// everything takes.
+// Package prometheus makes Prometheus metrics of informers, controllers and sets of package shards: the
+// state of each informer, the progress of each watcher, the queue of each controller, the buckets
+// of each set, and how long everything takes.
 //
 //	var group informer.Group
 //	metrics := informerprometheus.New(group.Health)
 //	group.Observer = metrics.Observer() // before members are added
 //	prometheus.MustRegister(metrics)    // or metrics.Registry of controller-runtime
 //
-// That is all, for every informer and controller that the group will have. This package has
+// That is all, for every informer, controller and set that the group will have. This package has
 // the same name as Prometheus' own: rename one of the two in your import. If your informers
 // are in no group, give [New] a function that calls Health of each informer, and set
 // Options.Observer. If you have another Observer, join the two with [informer.Tee].
@@ -15,7 +15,8 @@
 // # The metrics
 //
 // README.md lists all metrics. Their names begin with informer_, those of watchers with
-// informer_watcher_, and those of controllers of package enqueue with informer_reconcile_.
+// informer_watcher_, those of controllers of package enqueue with informer_reconcile_, and those of
+// sets of package shards with informer_shards_.
 //
 // Health provides the gauges, such as informer_synced,
 // informer_last_progress_timestamp_seconds and informer_watcher_oldest_waiting_seconds, and
@@ -32,12 +33,12 @@
 // Labels are the names of informers and watchers, as given in Options.Name and
 // WatcherOptions.Name, and a few labels with a fixed set of values. The label of a controller
 // is queue, its enqueue.Options.Name, because client-go's metrics of its workqueue have the
-// same name. No label comes from an object, and none from a key. You choose the names, and
+// same name. The label of a set of package shards is set, its shards.Options.Name. No label comes from an object, and none from a key. You choose the names, and
 // each name is a separate series, so do not put anything into them that grows with objects or
 // with users. Watchers without a name are numbered, as in "WatcherFunc-1". Name the watchers
 // that come and go, because otherwise each of them makes new series.
 //
-// Informers, watchers or controllers that have the same name share one series. Their counts
+// Informers, watchers, controllers or sets that have the same name share one series. Their counts
 // are added up. Of everything else the worst is shown: the oldest time, the lowest
 // resourceVersion, the greatest age, and synced only if all are. If a value is not known for
 // one of them, it is not shown at all. When one of them goes, its counts go with it, which
@@ -45,7 +46,7 @@
 //
 // # When series are removed
 //
-// A stopped informer or controller is shown while it is a member of the group. When an
+// A stopped informer, controller or set is shown while it is a member of the group. When an
 // informer, a watcher or a controller has gone, its series are removed at the next scrape.
 // Even without scrapes the number of series stays bounded, at twice the number of informers,
 // watchers and controllers and some more: beyond that, the Observer calls Health itself and

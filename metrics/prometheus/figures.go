@@ -11,15 +11,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// These are the labels of every metric of an informer, of a watcher, and of a controller. A
-// controller is named by its queue, as in the metrics of client-go's workqueues.
+// These are the labels of every metric of an informer, of a watcher, of a controller, and of a set of
+// package shards. A controller is named by its queue, as in the metrics of client-go's workqueues.
 var (
 	informerLabels = []string{"informer"}
 	watcherLabels  = []string{"informer", "watcher"}
 	queueLabels    = []string{"queue"}
+	setLabels      = []string{"set"}
 )
 
-// figure is a metric that is read from the Health of an informer or a controller, or from the
+// figure is a metric that is read from the Health of an informer, a controller or a set, or from the
 // stats of a watcher.
 type figure[S any] struct {
 	desc *prom.Desc
@@ -28,7 +29,7 @@ type figure[S any] struct {
 	of   func(*S) float64           // NaN if the value is not known; combined values are then not known either
 }
 
-// These functions combine the values of informers, watchers or controllers with the same name:
+// These functions combine the values of informers, watchers, controllers or sets with the same name:
 // counts are added up, of anything else the worst is used.
 var (
 	sum      = func(a, b float64) float64 { return a + b }
@@ -115,6 +116,41 @@ var controllerFigures = []figure[informer.Health]{
 		sum, func(h *informer.Health) float64 { return float64(h.Controller.Dropped) }),
 }
 
+var setFigures = []figure[informer.Health]{
+	figureOf(setLabels, "informer_shards_joined", prom.GaugeValue, "Whether this replica has joined the set since it was started.",
+		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
+	figureOf(setLabels, "informer_shards_stopped", prom.GaugeValue, "Whether the set has been stopped but is still a member of its group.",
+		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
+	figureOf(setLabels, "informer_shards_session", prom.GaugeValue, "Whether this replica has a session, without which it has no buckets.",
+		least, func(h *informer.Health) float64 { return flag(h.Shards.Session != "") }),
+	figureOf(setLabels, "informer_shards_source_failures", prom.GaugeValue, "How many times in a row listing or watching the Leases of the set has failed; 0 while it works.",
+		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
+	figureOf(setLabels, "informer_shards_replicas", prom.GaugeValue, "How many replicas may have buckets, as far as this one sees.",
+		least, func(h *informer.Health) float64 { return float64(h.Shards.Replicas) }),
+	figureOf(setLabels, "informer_shards_buckets", prom.GaugeValue, "How many buckets the set has in all replicas together.",
+		greatest, func(h *informer.Health) float64 { return float64(h.Shards.Buckets) }),
+	figureOf(setLabels, "informer_shards_owned", prom.GaugeValue, "How many buckets this replica has, including those that catch up or drain.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.Owned) }),
+	figureOf(setLabels, "informer_shards_catching_up", prom.GaugeValue, "How many buckets of this replica wait until its caches are as new as those of the last holder.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.CatchingUp) }),
+	figureOf(setLabels, "informer_shards_draining", prom.GaugeValue, "How many buckets move to other replicas when their calls have returned.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.Draining) }),
+	figureOf(setLabels, "informer_shards_draining_seconds", prom.GaugeValue, "How long the first of the draining buckets has been draining; 0 if there is none.",
+		greatest, func(h *informer.Health) float64 { return h.Shards.DrainingFor.Seconds() }),
+	figureOf(setLabels, "informer_shards_unowned", prom.GaugeValue, "How many buckets of the set no replica has, as far as this one sees.",
+		greatest, func(h *informer.Health) float64 { return float64(h.Shards.Unowned) }),
+	figureOf(setLabels, "informer_shards_unowned_seconds", prom.GaugeValue, "How long the first of the unowned buckets has had no owner; 0 if there is none.",
+		greatest, func(h *informer.Health) float64 { return h.Shards.UnownedFor.Seconds() }),
+	figureOf(setLabels, "informer_shards_taken_total", prom.CounterValue, "How many buckets this replica has got.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.Taken) }),
+	figureOf(setLabels, "informer_shards_released_total", prom.CounterValue, "How many buckets this replica has let go of.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.Released) }),
+	figureOf(setLabels, "informer_shards_lost_sessions_total", prom.CounterValue, "How many sessions of this replica ended because they could not be renewed in time.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.LostSessions) }),
+	figureOf(setLabels, "informer_shards_lost_calls", prom.GaugeValue, "How many calls of lost sessions have not returned, while another replica may work on the same keys.",
+		sum, func(h *informer.Health) float64 { return float64(h.Shards.LostCalls) }),
+}
+
 func figureOf[S any](labels []string, name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*S) float64) figure[S] {
 	return figure[S]{prom.NewDesc(name, help, labels, nil), kind, join, of}
 }
@@ -165,7 +201,7 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// collect sends the metrics of informers, watchers or controllers that have the same name.
+// collect sends the metrics of informers, watchers, controllers or sets that have the same name.
 func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
 	for _, f := range figures {
 		value := f.of(all[0])
@@ -178,22 +214,30 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population holds the informers, watchers and controllers that exist at one moment, by their
+// population holds the informers, watchers, controllers and sets that exist at one moment, by their
 // labels.
 type population struct {
 	informers   map[string][]*informer.Health
 	watchers    map[watcherName][]*informer.WatcherStats
 	controllers map[string][]*informer.Health
+	sets        map[string][]*informer.Health
 }
 
 type watcherName struct{ informer, watcher string }
 
 func populationOf(health map[string]informer.Health) population {
-	p := population{map[string][]*informer.Health{}, map[watcherName][]*informer.WatcherStats{}, map[string][]*informer.Health{}}
+	p := population{
+		informers: map[string][]*informer.Health{}, watchers: map[watcherName][]*informer.WatcherStats{},
+		controllers: map[string][]*informer.Health{}, sets: map[string][]*informer.Health{},
+	}
 	for _, h := range health {
 		name := label(h.Name)
-		if h.Controller != nil {
+		switch {
+		case h.Controller != nil:
 			p.controllers[name] = append(p.controllers[name], &h)
+			continue
+		case h.Shards != nil:
+			p.sets[name] = append(p.sets[name], &h)
 			continue
 		}
 		p.informers[name] = append(p.informers[name], &h)

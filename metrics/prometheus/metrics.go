@@ -6,7 +6,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Metrics are the metrics of a program's informers and controllers, as a Prometheus collector.
+// Metrics are the metrics of a program's informers, controllers and sets of package shards, as a Prometheus collector.
 // At each scrape it reads the present state from Health. Its Observer counts what happens in
 // between. It is made by [New], and must not be copied. Its methods may be called from any
 // goroutine.
@@ -15,7 +15,7 @@ type Metrics struct {
 	series *series
 }
 
-// New returns the metrics of the informers and controllers whose Health the function health
+// New returns the metrics of the informers, controllers and sets whose Health the function health
 // returns. It may be the method Health of an [informer.Group]. The keys of the returned map are
 // ignored: series are named by Health.Name.
 //
@@ -33,7 +33,8 @@ func New(health func() map[string]informer.Health) *Metrics {
 
 // Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it
 // with another. For a controller in no group, its Reconciled is for enqueue.Options.Reconciled.
-// An informer or controller without it has only the metrics that come from Health. If an
+// An informer or controller without it has only the metrics that come from Health, and a set has no
+// others. If an
 // informer or controller has it, but is missing from the result of the function given to New,
 // its counts are lost at each scrape.
 //
@@ -63,6 +64,9 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	for _, f := range controllerFigures {
 		ch <- f.desc
 	}
+	for _, f := range setFigures {
+		ch <- f.desc
+	}
 	for _, v := range m.series.vectors.all() {
 		v.Describe(ch)
 	}
@@ -84,6 +88,9 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	}
 	for name, all := range now.controllers {
 		collect(ch, controllerFigures, all, name)
+	}
+	for name, all := range now.sets {
+		collect(ch, setFigures, all, name)
 	}
 	for _, metric := range m.series.metrics() {
 		ch <- metric

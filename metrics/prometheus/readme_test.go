@@ -22,7 +22,8 @@ func full() []prom.Collector {
 	m := fixed(informer.Health{
 		Name: "i", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
-	}, informer.Health{Name: "q", Controller: &informer.ControllerHealth{LastSuccess: now}})
+	}, informer.Health{Name: "q", Controller: &informer.ControllerHealth{LastSuccess: now}},
+		informer.Health{Name: "s", Shards: &informer.ShardsHealth{}})
 	o := m.Observer()
 	o.Reconciled(informer.ReconciledInfo{Controller: "q"})
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
@@ -82,7 +83,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 33+15+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 33+15+16+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }

@@ -57,6 +57,9 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
+// Signal sends a signal to the process, such as syscall.SIGSTOP, which pauses it.
+func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
+
 // Stop asks the process to end and returns when it has ended. It returns an error unless the
 // exit code is 0. If ctx ends first, it kills the process and returns an error.
 func (p *Process) Stop(ctx context.Context) error {

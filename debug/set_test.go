@@ -1,0 +1,215 @@
+package debug_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+type debuggedSet struct {
+	Name, State, Error string
+	Attention          bool
+	Health             struct {
+		Replica, Session         string
+		Replicas, Buckets, Owned int
+		LostSessions, LostCalls  int
+		UnownedSeconds           float64
+		DrainingSeconds          float64
+		Unowned, Draining        int
+		CatchingUp, Taken        int
+		Released                 int
+	}
+}
+
+func TestASetIsShownInEachOfItsStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, leases, client := informertest.NewSource(object("a", "1")), informertest.NewSource[*coordinationv1.Lease](), fake.NewClientset()
+		leases.Serve(&client.Fake, "leases", &coordinationv1.LeaseList{})
+		var refused atomic.Bool
+		refuse := func(clienttesting.Action) (bool, runtime.Object, error) {
+			return refused.Load(), nil, errors.New("no quota")
+		}
+		client.PrependReactor("update", "leases", refuse)
+		client.PrependReactor("create", "leases", refuse)
+		src.SetWatchList(informertest.WatchListRejected)
+		release := src.HoldList()
+		set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "sites", Identity: "replica-0", Buckets: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := make(chan struct{})
+		group := informer.Group{ErrorHandler: ignore}
+		for _, m := range append(newController(t, src, enqueue.Options{Name: "website", Shards: set},
+			func(context.Context, types.NamespacedName) (time.Duration, error) { <-hold; return 0, nil }), set) {
+			if err := group.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := debug.Handler(group.Health)
+		check := func(want string, attention bool) debuggedSet {
+			t.Helper()
+			synctest.Wait()
+			d := look(t, h)
+			if len(d.Informers) != 1 || d.Informers[0].Name != "maps" || len(d.Controllers) != 1 || len(d.Sets) != 1 || d.Sets[0].Name != "sites" {
+				t.Fatalf("shown are %+v", d)
+			}
+			s := d.Sets[0]
+			if s.State != want || s.Attention != attention {
+				t.Errorf("the set is %q (attention %v), want %q", s.State, s.Attention, want)
+			}
+			shown := page(t, h)
+			if !strings.Contains(shown, `Set <bdi>sites</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
+				t.Errorf("the page does not show the state %q", want)
+			}
+			if sick := strings.Contains(shown, " and 1 of 1 set need attention."); sick != attention {
+				t.Errorf("with the state %q, the summary counts the set: %v", want, sick)
+			}
+			return s
+		}
+		check("not started", false)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { _ = group.Run(ctx); close(stopped) }()
+		check("joining", false)
+		release()
+		sleepBubble(20 * time.Second)
+		if s := check("working", false).Health; s.Replica != "replica-0" || s.Session == "" || s.Replicas != 1 || s.Buckets != 8 || s.Owned != 8 || s.Taken != 8 {
+			t.Errorf("the set is %+v", s)
+		}
+		if shown := page(t, h); !strings.Contains(shown, "All is well: 1 informer, 1 watcher, 1 controller, 1 set.") {
+			t.Error("the page does not say that all is well")
+		}
+
+		refused.Store(true)
+		sleepBubble(20 * time.Second)
+		if s := check("lost calls", true).Health; s.LostSessions != 1 || s.LostCalls != 1 || s.Owned != 0 {
+			t.Errorf("after a lost session: %+v", s)
+		}
+		close(hold)
+		check("no session", true)
+		stop()
+		<-stopped
+		check("stopped", true)
+	})
+}
+
+// divided returns a page of one set with that Health.
+func divided(h informer.Health) http.Handler {
+	return debug.Handler(func() map[string]informer.Health { return map[string]informer.Health{h.Name: h} })
+}
+
+// joined returns the Health of a set that has joined, with a session.
+func joined(s informer.ShardsHealth) informer.Health {
+	s.Session = "session"
+	return informer.Health{Name: "sites", Started: true, Synced: true, Objects: -1, Shards: &s}
+}
+
+func TestASetNeedsAttentionFromTheBoundsOn(t *testing.T) {
+	failing := func(h informer.Health) informer.Health { h.SourceError = errors.New("forbidden"); return h }
+	well := joined(informer.ShardsHealth{})
+	early := informer.Health{Name: "sites", Started: true, Shards: &informer.ShardsHealth{}}
+	for name, test := range map[string]struct {
+		health informer.Health
+		want   string
+	}{
+		"buckets that have waited for an owner for a minute": {joined(informer.ShardsHealth{Unowned: 1, UnownedFor: time.Minute}), "unowned"},
+		"buckets that wait for less":                         {joined(informer.ShardsHealth{Unowned: 9, UnownedFor: time.Minute - 1}), "working"},
+		"a bucket that drains for five minutes":              {joined(informer.ShardsHealth{Draining: 1, DrainingFor: 5 * time.Minute}), "draining"},
+		"a bucket that drains for less":                      {joined(informer.ShardsHealth{Draining: 1, DrainingFor: 5*time.Minute - 1}), "working"},
+		"a replica that waits for its caches":                {joined(informer.ShardsHealth{CatchingUp: 5}), "working"},
+		"a replica without buckets":                          {joined(informer.ShardsHealth{Buckets: 1, Replicas: 2}), "working"},
+		"a session that was lost before":                     {joined(informer.ShardsHealth{LostSessions: 3}), "working"},
+		"calls of a lost session":                            {joined(informer.ShardsHealth{LostCalls: 1}), "lost calls"},
+		"Leases that cannot be read any more":                {failing(well), "Leases fail"},
+		"Leases that cannot be read at the start":            {failing(early), "cannot join"},
+	} {
+		s := look(t, divided(test.health)).Sets[0]
+		if s.State != test.want || s.Attention != (test.want != "working") {
+			t.Errorf("%s: it is %q (attention %v), want %q", name, s.State, s.Attention, test.want)
+		}
+		if want := test.health.SourceError != nil; (s.Error == "forbidden") != want {
+			t.Errorf("%s: the error is %q", name, s.Error)
+		}
+	}
+}
+
+func TestThePageShowsASetAsSuch(t *testing.T) {
+	health := joined(informer.ShardsHealth{
+		Replica: "replica-0", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, Draining: 2, DrainingFor: 90 * time.Second,
+		Unowned: 5, UnownedFor: 12 * time.Second, Taken: 1200, Released: 1179, LostSessions: 7, LostCalls: 6,
+	})
+	health.SourceError = errors.New("Leases are forbidden")
+	shown := page(t, divided(health))
+	for _, want := range []string{
+		"<dt>This replica</dt><dd><bdi>replica-0</bdi></dd>", "<dt>Replicas</dt><dd>3</dd>", "<dt>Buckets here</dt><dd>21 of 64</dd>",
+		"<dt>Buckets without owner</dt><dd>5, the first for 12 s</dd>", "<dt>Waiting for the caches</dt><dd>4</dd>",
+		"<dt>Draining</dt><dd>2, the first for 1 min 30 s</dd>", "<dt>Taken</dt><dd>1200</dd>", "<dt>Released</dt><dd>1179</dd>",
+		"<dt>Lost sessions</dt><dd>7</dd>", "<dt>Calls of lost sessions</dt><dd>6</dd>", `<p class="error"><bdi>Leases are forbidden</bdi></p>`,
+		"0 of 0 informers, 0 of 0 watchers and 1 of 1 set need attention.",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for _, without := range []string{"Last heard of the source", "Resource version", "objects", "It has no watchers.", "Queued"} {
+		if strings.Contains(shown, without) {
+			t.Errorf("the page shows %q for a set", without)
+		}
+	}
+	if idle := page(t, divided(joined(informer.ShardsHealth{}))); !strings.Contains(idle, "<dt>Draining</dt><dd>0</dd>") || strings.Contains(idle, "Calls of lost sessions") {
+		t.Error("the page of an idle set shows for how long nothing drains, or calls that there are not")
+	}
+}
+
+func TestTheJSONOfASetHasTheFieldsThatAreDocumented(t *testing.T) {
+	health := joined(informer.ShardsHealth{})
+	health.SourceError = errors.New("no")
+	var answer struct{ Sets []map[string]json.RawMessage }
+	if err := json.Unmarshal(get(divided(health), "/?format=json").Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(answer.Sets[0])), []string{"attention", "error", "health", "name", "state"}; !slices.Equal(got, want) {
+		t.Errorf("the fields are %q, want %q", got, want)
+	}
+}
+
+func TestHostileTextsOfASetDoNoHarmOnThePage(t *testing.T) {
+	shown := func(text string) string {
+		health := joined(informer.ShardsHealth{Replica: text})
+		health.Name, health.SourceError = text, errors.New("the error "+text)
+		return page(t, divided(health))
+	}
+	want := strings.Count(shown("harmless"), "<")
+	for _, text := range hostile {
+		whole := shown(text)
+		if got := strings.Count(whole, "<"); got != want {
+			t.Errorf("with %.40q the page has %d tags, not %d", text, got, want)
+		}
+		if strings.ContainsRune(whole, 0) {
+			t.Errorf("with %.40q the page has a NUL", text)
+		}
+		if len(whole) > 30_000 {
+			t.Errorf("with %.40q the page has %d bytes", text, len(whole))
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package shards_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestHistories(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Int64N(1_000_000) + 1
+	}
+	n, length := *histories, 7
+	if testing.Short() {
+		n, length = min(n, 1), 3
+	}
+	var graceful, failover []time.Duration
+	var overlaps, excused, refused, stale, calls int
+	for n := range n {
+		seed := first + int64(n)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			w := playHistory(t, seed, length)
+			v := w.verdict
+			calls, overlaps, excused, refused, stale = calls+v.calls, overlaps+v.overlaps+v.early, excused+v.excused, refused+v.refused+v.late, stale+w.stale
+			graceful, failover = append(graceful, w.owners.graceful...), append(failover, w.owners.failover...)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d histories, %d calls; overlaps: %d, and %d excused; %d refused; %d stale; handovers: %s; failovers: %s",
+		n, calls, overlaps, excused, refused, stale, percentiles(graceful), percentiles(failover))
+}
+
+// playHistory plays steps in random order. In every second history, calls can go on when their
+// ctx has ended.
+func playHistory(t *testing.T, seed int64, length int) *world {
+	ticks.Store(0)
+	w := newWorld(t, seed)
+	rough := seed%2 == 1
+	w.common.Reads = w.random.IntN(2) == 0
+	var plan []step
+	for _, n := range w.random.Perm(len(steps)) {
+		s := steps[n]
+		switch {
+		case *onlyStep != "" && s.name != *onlyStep:
+		case s.rough && !rough:
+		case s.rough: // these come first, so that they are played
+			plan = slices.Insert(plan, 0, s)
+		default:
+			plan = append(plan, s)
+		}
+	}
+	if *onlyStep != "" {
+		plan = slices.Repeat(plan, length)
+	}
+	if len(plan) == 0 {
+		t.Fatalf("a history with seed %d has no step %q", seed, *onlyStep)
+	}
+	plan = plan[:min(length, len(plan))]
+	w.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	var names []string
+	for _, s := range plan {
+		names = append(names, s.name)
+	}
+	t.Logf("seed %d (-shards-seed %d -shards-histories 1), rough %v, gadgets only read %v: %q", seed, seed, rough, w.common.Reads, names)
+
+	for range fewest + w.random.IntN(most-fewest) {
+		w.start()
+	}
+	w.settle()
+	for _, s := range plan {
+		w.note("STEP %s", s.name)
+		s.play(w)
+		if w.random.IntN(3) > 0 {
+			w.settle()
+		} else {
+			pass(w.ctx, w.upTo(time.Second))
+		}
+	}
+	w.finish(rough)
+	return w
+}
+
+// finish stops writing, waits until everything is reconciled, and looks at what was recorded.
+func (w *world) finish(rough bool) {
+	w.Helper()
+	w.settle()
+	w.stop()
+	w.writing.Wait()
+	stopped := time.Now()
+	deaths := 0
+	var missed []string
+	w.await("not all was reconciled", func() bool {
+		missed, deaths = nil, 0
+		for kind, tr := range w.truths {
+			if kind == gadgets && w.common.Reads {
+				continue
+			}
+			m, d := tr.missed(w.recorder, kind)
+			missed, deaths = append(missed, m...), deaths+d
+		}
+		if time.Since(stopped) > patience/2 && len(missed) > 0 {
+			w.Fatalf("%d were not reconciled: %q", len(missed), missed[:min(5, len(missed))])
+		}
+		return len(missed) == 0
+	})
+	settled := time.Since(stopped)
+	for len(w.able()) > 0 {
+		w.leave(w.any())
+	}
+	v := w.recorder.verdict(w.owners.failedOver)
+	var changes [kinds][]uint64
+	for kind, tr := range w.truths {
+		changes[kind] = tr.versions()
+	}
+	stale, afterFailover := w.recorder.stale(changes, w.owners.failedOver)
+	w.verdict, w.stale = v, len(stale)+len(afterFailover)
+	w.judge(v, stale, afterFailover, rough)
+	o := w.owners
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.Logf("%v; %d replicas; %d writes, %d deletes; all reconciled %v after the last write\n%v\nstale: %d after handovers, %d after failovers\n"+
+		"graceful: %s; failover: %s; longest unowned %v; the API server was slow for %v; %d writes of Leases, %d with a wrong time",
+		time.Since(w.begun).Round(time.Second), w.started, ticks.Load(), deaths, settled.Round(time.Millisecond), v, len(stale), len(afterFailover),
+		percentiles(o.graceful), percentiles(o.failover), o.worst.Round(time.Millisecond), o.slow.Round(time.Millisecond), o.writes, o.skewed)
+}
+
+// judge fails the test if a promise was broken.
+func (w *world) judge(v verdict, stale, afterFailover []string, rough bool) {
+	w.Helper()
+	if v.overlaps+v.early > 0 {
+		w.Errorf("%d calls of one key at once, %d of two holders of a bucket: %q", v.overlaps, v.early, v.blame)
+	}
+	if v.alive > 0 {
+		w.Errorf("%d of %d calls that were resumed had a live ctx", v.alive, v.resumed)
+	}
+	if v.resumed < w.suspended {
+		w.Errorf("%d calls were resumed, although a process was stopped during a call %d times", v.resumed, w.suspended)
+	}
+	if !rough && v.pauses == 0 && v.excused+v.refused+v.late > 0 {
+		w.Errorf("%d overlaps, %d effects of an earlier holder, and %d of its calls have no excuse", v.excused, v.refused, v.late)
+	}
+	if all := slices.Concat(stale, afterFailover); len(all) > 0 {
+		w.Errorf("%d calls have seen less than a call before: %q", len(all), all[:min(5, len(all))])
+	}
+	w.owners.mu.Lock()
+	defer w.owners.mu.Unlock()
+	if faults := w.owners.faults; len(faults) > 0 {
+		w.Errorf("%d faults of the Leases: %q", len(faults), faults[:min(5, len(faults))])
+	}
+}

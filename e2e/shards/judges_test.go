@@ -1,0 +1,211 @@
+package shards_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// none says that no holder has got its bucket by a failover, and all says that each has.
+func none(int, int64) bool { return false }
+func all(int, int64) bool  { return true }
+
+func TestTheRecorderBlamesCallsOfOneKeyAtOnce(t *testing.T) {
+	play := func(stubborn bool, paused ...string) *recorder {
+		r := newRecorder(rand.New(rand.NewPCG(1, 1)))
+		r.expect("a", order{Stubborn: stubborn})
+		first := r.begin(begin{Replica: "a", Key: "k", Token: 1, Entered: time.Now().UnixNano()})
+		for _, name := range paused {
+			r.stopped(name)
+		}
+		second := r.begin(begin{Replica: "b", Key: "k", Token: 2, Entered: time.Now().UnixNano()})
+		for _, name := range paused {
+			r.resumes(name)
+		}
+		r.end(end{Call: first.Call, Done: true})
+		r.end(end{Call: second.Call, Done: true})
+		return r
+	}
+	for _, c := range []struct {
+		name       string
+		r          *recorder
+		failedOver func(int, int64) bool
+		overlaps   int
+	}{
+		{"two calls at once", play(false), all, 1},
+		{"one of a process that was stopped", play(false, "a"), all, 0},
+		{"another process was stopped", play(false, "c"), all, 1},
+		{"the test was not run", play(false, ""), all, 0},
+		{"one that ignores its ctx", play(true), all, 0},
+		{"one that ignores its ctx, in a handover", play(true), none, 1},
+	} {
+		v := c.r.verdict(c.failedOver)
+		if v.overlaps != c.overlaps || v.excused != 1-c.overlaps {
+			t.Errorf("%s: %v", c.name, v)
+		}
+		if v.refused != 1 || v.accepted != 1 {
+			t.Errorf("%s: the effect with the lower token was not refused: %v", c.name, v)
+		}
+	}
+}
+
+func TestTheRecorderBlamesCallsOfTwoHoldersAtOnce(t *testing.T) {
+	r := newRecorder(rand.New(rand.NewPCG(1, 1)))
+	r.begin(begin{Replica: "a", Key: "k", Token: 1})
+	r.begin(begin{Replica: "a", Key: "other", Token: 1})
+	if v := r.verdict(none); v.overlaps+v.early > 0 {
+		t.Errorf("two keys of one holder: %v", v)
+	}
+	r.begin(begin{Replica: "b", Key: "third", Token: 2})
+	if v := r.verdict(none); v.overlaps != 0 || v.early != 2 {
+		t.Errorf("two holders: %v", v)
+	}
+	if o := r.begin(begin{Replica: "a", Key: "k", Token: 1}); !o.Refused {
+		t.Error("a call of the first holder may begin")
+	}
+	if closed := r.killed("a"); closed != 2 {
+		t.Errorf("%d calls of a killed process are closed, want 2", closed)
+	}
+}
+
+func TestTheRecorderNoticesStaleReads(t *testing.T) {
+	for _, c := range []struct {
+		first, second sight
+		stale         int
+	}{
+		{sight{Low: "10"}, sight{Changed: "9", Listed: "3"}, 1},
+		{sight{Low: "9"}, sight{Changed: "9"}, 0},
+		{sight{Low: "12"}, sight{Changed: "10"}, 0}, // nothing has changed since
+		{sight{Low: "10"}, sight{Changed: "3", Listed: "10"}, 0},
+		{sight{Low: "9", Version: "10"}, sight{Changed: "10", Version: "9"}, 1},
+	} {
+		r := newRecorder(rand.New(rand.NewPCG(1, 1)))
+		for n, s := range []sight{c.first, c.second} {
+			o := r.begin(begin{Replica: fmt.Sprint(n), Key: "k", Token: int64(n + 1)})
+			r.end(end{Call: o.Call, Done: true, Seen: [kinds]sight{gadgets: s}})
+		}
+		handovers, failovers := r.stale([kinds][]uint64{gadgets: {3, 9, 10}}, none)
+		if len(handovers) != c.stale || len(failovers) != 0 {
+			t.Errorf("%+v: %d stale, %d after a failover", c, len(handovers), len(failovers))
+		}
+	}
+}
+
+func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
+	tr := &truth{now: map[string]object{}}
+	tr.changed(madeObject("k", "1", 1, 5), false)
+	tr.changed(madeObject("k", "1", 2, 6), true)
+	tr.changed(madeObject("other", "2", 3, 7), false)
+	see := func(sights map[string]sight) int {
+		r := newRecorder(rand.New(rand.NewPCG(1, 1)))
+		for key, s := range sights {
+			r.end(end{Call: r.begin(begin{Key: key}).Call, Done: true, Seen: [kinds]sight{s}})
+		}
+		missed, _ := tr.missed(r, widgets)
+		return len(missed)
+	}
+	seen := sight{UID: "2", Tick: 3}
+	for _, c := range []struct {
+		sights map[string]sight
+		missed int
+	}{
+		{nil, 2},
+		{map[string]sight{"k": {Low: "6"}, "other": seen}, 0},
+		{map[string]sight{"k": {UID: "3", Tick: 4}, "other": seen}, 0},
+		{map[string]sight{"k": {UID: "1", Tick: 2}, "other": seen}, 1},
+		{map[string]sight{"k": {Low: "6"}, "other": {UID: "2", Tick: 2}}, 1},
+	} {
+		if missed := see(c.sights); missed != c.missed {
+			t.Errorf("%v: %d missed, want %d", c.sights, missed, c.missed)
+		}
+	}
+	d := death{uid: "1", tick: 2, version: 6, known: time.Unix(100, 0)}
+	if d.seen(sight{Low: "5"}, time.Unix(99, 0)) || !d.seen(sight{Low: "5"}, time.Unix(101, 0)) {
+		t.Error("a call that finds nothing counts if it has begun after the delete")
+	}
+}
+
+func madeObject(name, uid string, tick, version int64) object {
+	return &unstructured.Unstructured{Object: map[string]any{"tick": tick, "metadata": map[string]any{
+		"name": name, "uid": uid, "resourceVersion": fmt.Sprint(version),
+	}}}
+}
+
+func TestUnownedBucketsAreNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwners(t.Logf)
+		version, faults := int64(0), 0
+		write := func(name, holder string, token int64) {
+			version++
+			obj := madeObject(setName+"-"+name, "", 0, version)
+			obj.Object["spec"] = map[string]any{"holderIdentity": holder, "leaseTransitions": token}
+			o.changed(obj, false)
+		}
+		pass := func(d time.Duration, want int, what string) {
+			t.Helper()
+			for ; d > 0; d -= 20 * time.Millisecond {
+				time.Sleep(20 * time.Millisecond)
+				for _, id := range []string{"a_1", "b_2"} {
+					if name, nonce := id[:1], id[2:]; o.replicas[name].able {
+						write("session-"+nonce, id, 0)
+					}
+				}
+				o.check()
+			}
+			if faults += want; len(o.faults) != faults {
+				t.Fatalf("%s: %d more faults, want %d: %q", what, len(o.faults)-faults+want, want, o.faults)
+			}
+		}
+		o.set("a", true)
+		o.set("b", true)
+		for n := range buckets {
+			write(fmt.Sprint("bucket-", n), "a_1", 1)
+		}
+		pass(time.Minute, 0, "all is well")
+		o.set("a", false)
+		pass(unownedFor-time.Second/2, 0, "a is lost")
+		for n := range buckets - 1 {
+			write(fmt.Sprint("bucket-", n), "b_2", 2)
+		}
+		pass(time.Second, 1, "one bucket is not taken")
+		write("bucket-15", "b_2", 2)
+		if len(o.failover) != buckets || o.failedOver(0, 1) || !o.failedOver(0, 2) {
+			t.Errorf("failovers: %v", o.failover)
+		}
+		write("bucket-15", "", 2)
+		time.Sleep(time.Second)
+		o.mu.Lock()
+		o.checked = time.Now() // that was no pause
+		o.mu.Unlock()
+		write("bucket-15", "b_2", 3)
+		if len(o.graceful) != 1 || o.graceful[0] != time.Second {
+			t.Errorf("graceful: %v", o.graceful)
+		}
+		write("bucket-15", "", 3)
+		o.probe(true)
+		pass(time.Minute, 0, "the API server does not answer")
+		o.probe(false)
+		o.serving(false)
+		pass(time.Minute, 0, "the API server is down")
+		o.serving(true)
+		pass(unownedFor+time.Second, 1, "nobody takes the bucket")
+		write("bucket-15", "b_2", 3)
+		if len(o.faults) != faults+1 {
+			t.Error("a token that another holder had is not noticed")
+		}
+	})
+}
+
+func TestPercentiles(t *testing.T) {
+	var all []time.Duration
+	for n := range 101 {
+		all = append(all, time.Duration(100-n)*time.Second)
+	}
+	if got, want := percentiles(all), "101, p50 50s, p99 1m39s"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

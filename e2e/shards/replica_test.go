@@ -1,0 +1,307 @@
+package shards_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+type object = *unstructured.Unstructured
+
+// replicaVariable has the settings of a process that is a replica.
+const replicaVariable = "SHARDS_REPLICA"
+
+// settings are the settings of a replica.
+type settings struct {
+	Name            string
+	Recorder        string
+	Leases, Objects address // the ways to the API server
+	Widgets         schema.GroupVersionResource
+	Gadgets         schema.GroupVersionResource
+	Reads           bool // Options.Reads has the gadgets; otherwise they are a source
+	Workers         int
+	DrainTimeout    time.Duration
+	Skew            time.Duration
+}
+
+// address is how to reach an API server.
+type address struct {
+	Host string
+	CA   []byte
+}
+
+func (a address) config() *rest.Config {
+	return &rest.Config{
+		Host: a.Host, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}, // the server has a stand-in for Leases
+	}
+}
+
+// replica is what a process has that is one.
+type replica struct {
+	settings
+	leases *skewed
+	set    *shards.Set
+	group  *informer.Group
+	caches [kinds]*informer.CustomCacheInformer[object]
+	client *http.Client
+}
+
+// replicate is a replica until SIGTERM.
+func replicate(text string) error {
+	r := &replica{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	if err := json.Unmarshal([]byte(text), &r.settings); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := r.build(); err != nil {
+		return err
+	}
+	go r.obey()
+	go r.observe()
+	return r.group.Run(ctx)
+}
+
+func (r *replica) build() error {
+	leases, err := coordination.NewForConfig(r.Leases.config())
+	if err != nil {
+		return err
+	}
+	objects, err := dynamic.NewForConfig(r.Objects.config())
+	if err != nil {
+		return err
+	}
+	r.leases = &skewed{Leases: leases.Leases(leasesIn)}
+	r.leases.by.Store(int64(r.Skew))
+	r.set, err = shards.New(r.leases, shards.Options{
+		Name: setName, Identity: r.Name, Buckets: buckets,
+		LeaseDuration: lease, RenewEvery: renew, Margin: margin, DrainTimeout: r.DrainTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) { say("%v", err) }}
+	for kind, resource := range []schema.GroupVersionResource{r.Widgets, r.Gadgets} {
+		r.caches[kind], err = informer.NewFrom(informer.ListWatch(objects.Resource(resource).Namespace(namespace)), informer.Options[object]{
+			Name:    resource.Resource,
+			Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 20, Factor: 2, Jitter: 0.5},
+		})
+		if err == nil {
+			err = r.group.Add(r.caches[kind])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	opts := enqueue.Options{Name: "reconcile", Workers: r.Workers, Shards: r.set, MaxDelay: time.Second}
+	sources := []enqueue.Source[types.NamespacedName]{enqueue.For(r.caches[widgets])}
+	if r.Reads {
+		opts.Reads = []enqueue.Informers{r.caches[gadgets]}
+	} else {
+		sources = append(sources, enqueue.For(r.caches[gadgets]))
+	}
+	controller, err := enqueue.NewController(r.reconcile, opts, sources...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.group.Add(r.set), r.group.Add(controller))
+}
+
+// say writes a line to the log of the process.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+}
+
+// obey does what the test says. It ends the process when the test's process has ended.
+func (r *replica) obey() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "skew "); ok {
+			by, err := time.ParseDuration(text)
+			if err != nil {
+				log.Fatal(err)
+			}
+			r.leases.by.Store(int64(by))
+		}
+	}
+	os.Exit(3)
+}
+
+// observe tells the recorder when this process was not run for a while, and its Health.
+func (r *replica) observe() {
+	for n, last := 0, time.Now(); ; n++ {
+		<-time.After(50 * time.Millisecond)
+		about := report{Replica: r.Name}
+		if now := time.Now(); now.Sub(last) > longPause {
+			about.From, about.To = last.UnixNano(), now.UnixNano()
+		}
+		for _, h := range r.group.Health() {
+			if h.Shards != nil {
+				about.Health = *h.Shards
+				about.DrainingFor = h.Shards.DrainingFor
+			}
+		}
+		if about.To != 0 || n%4 == 0 {
+			r.tell("/report", about, &struct{}{})
+		}
+		last = time.Now()
+	}
+}
+
+// tell makes a request to the recorder.
+func (r *replica) tell(path string, question, answer any) {
+	text, err := json.Marshal(question)
+	if err != nil {
+		log.Fatal(err)
+	}
+	resp, err := r.client.Post(r.Recorder+path, "application/json", bytes.NewReader(text))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = json.NewDecoder(resp.Body).Decode(answer)
+	_ = resp.Body.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+var errRefused = errors.New("the recorder knows a later holder of the bucket")
+
+func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	c := attempt{replica: r, key: key, entered: time.Now()}
+	bucket, token, _ := shards.Token(ctx)
+	var order order
+	r.tell("/begin", begin{Replica: r.Name, Key: key.Name, Bucket: bucket, Token: token, Entered: c.entered.UnixNano()}, &order)
+	c.look(ctx, c.entered)
+	if order.Refused {
+		return 0, errRefused
+	}
+	for deaf := time.Now().Add(order.Deaf); ; {
+		c.read()
+		c.work(ctx, order)
+		end := end{
+			Call: order.Call, Done: order.Stubborn || ctx.Err() == nil, Seen: c.seen,
+			Resumed: c.resumed, Alive: c.alive, Cancelled: ctx.Err() != nil,
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			end.Cause = cause.Error()
+		}
+		r.tell("/end", end, &struct{}{})
+		if !time.Now().Before(deaf) {
+			return 0, ctx.Err()
+		}
+		r.tell("/begin", begin{Replica: r.Name, Key: key.Name, Bucket: bucket, Token: token, Entered: time.Now().UnixNano(), Deaf: true}, &order)
+		order.Stubborn = true
+	}
+}
+
+// attempt is a call of reconcile.
+type attempt struct {
+	*replica
+	key            types.NamespacedName
+	entered        time.Time
+	seen           [kinds]sight
+	resumed, alive bool
+}
+
+// look looks at ctx after a wait that began at a time. If the process was stopped meanwhile, look
+// notes whether ctx has ended.
+func (a *attempt) look(ctx context.Context, since time.Time) {
+	err := ctx.Err()
+	if time.Since(since) < lease {
+		return
+	}
+	a.resumed = true
+	a.alive = a.alive || err == nil
+}
+
+// read reads the objects of the key.
+func (a *attempt) read() {
+	for kind, inf := range a.caches {
+		s := sight{Low: inf.ResourceVersion()}
+		obj, found, err := inf.Get(a.key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		v := inf.Versions()[0]
+		s.Changed, s.Listed = v.Changed, v.Listed
+		if found {
+			s.UID, s.Version = obj.GetUID(), obj.GetResourceVersion()
+			s.Tick, _, _ = unstructured.NestedInt64(obj.Object, "tick")
+		}
+		a.seen[kind] = s
+	}
+}
+
+// work takes time. Unless order says so, it heeds ctx.
+func (a *attempt) work(ctx context.Context, order order) {
+	const portion = 5 * time.Millisecond
+	ended := ctx.Done()
+	if order.Stubborn {
+		ended = nil
+	}
+	for left := order.For; left > 0; left -= portion {
+		since := time.Now()
+		select {
+		case <-time.After(min(left, portion)):
+			if order.Stubborn {
+				left -= time.Since(since) - portion // time counts, not portions
+			}
+		case <-ended:
+		}
+		a.look(ctx, since)
+		if !order.Stubborn && ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// skewed writes times of a clock that is wrong.
+type skewed struct {
+	shards.Leases
+	by atomic.Int64
+}
+
+func (s *skewed) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return s.Leases.Create(ctx, s.shift(l), opts)
+}
+
+func (s *skewed) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return s.Leases.Update(ctx, s.shift(l), opts)
+}
+
+func (s *skewed) shift(l *coordinationv1.Lease) *coordinationv1.Lease {
+	l = l.DeepCopy()
+	for _, at := range []*metav1.MicroTime{l.Spec.AcquireTime, l.Spec.RenewTime} {
+		if at != nil && time.Since(at.Time).Abs() < lease { // just now, and not in an earlier write
+			*at = metav1.NewMicroTime(at.Add(time.Duration(s.by.Load())))
+		}
+	}
+	return l
+}

@@ -1,0 +1,402 @@
+package shards_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
+)
+
+// world is an API server, the replicas, those who write objects, and those who watch all that.
+type world struct {
+	*testing.T
+	ctx      context.Context // ends with the test
+	begun    time.Time
+	random   *rand.Rand
+	dir      string
+	server   *apiserver.Server
+	front    *front
+	client   dynamic.Interface
+	recorder *recorder
+	owners   *owners
+	truths   [kinds]*truth
+	common   settings // of all replicas
+	replicas map[string]*remote
+
+	started, suspended int // how often
+	verdict            verdict
+	stale              int // calls that have seen less than a call before
+
+	writing sync.WaitGroup
+	stop    context.CancelFunc // ends all writing
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// remote is a replica as the test sees it.
+type remote struct {
+	*process.Process
+	name            string
+	cmd             *exec.Cmd
+	in              io.WriteCloser
+	leases, objects *apiserver.Proxy
+	able            bool // not stopped, and not cut off
+}
+
+// resources are the custom resources of a world.
+var resources = [kinds]schema.GroupVersionKind{
+	{Group: "shards.example.com", Version: "v1", Kind: "Widget"},
+	{Group: "shards.example.com", Version: "v1", Kind: "Gadget"},
+}
+
+var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+
+func newWorld(t *testing.T, seed int64) *world {
+	w := &world{
+		T: t, begun: time.Now(), random: rand.New(rand.NewPCG(uint64(seed), 1)), dir: t.TempDir(),
+		replicas: map[string]*remote{}, front: newFront(), recorder: newRecorder(rand.New(rand.NewPCG(uint64(seed), 2))),
+		common: settings{Workers: 6, DrainTimeout: 2 * time.Second},
+	}
+	w.recorder.serve()
+	w.owners = newOwners(w.note)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.ctx = ctx
+	var watching sync.WaitGroup
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.print()
+		}
+		cancel()
+		w.writing.Wait()
+		watching.Wait()
+		for _, r := range w.replicas {
+			r.end()
+		}
+		if w.server != nil {
+			w.server.Stop()
+		}
+		w.front.Close()
+		w.recorder.Close()
+	})
+	w.serve()
+	var gvrs [kinds + 1]schema.GroupVersionResource
+	for n, kind := range append(slices.Clone(resources[:]), leaseKind) {
+		var err error
+		gvrs[n], err = w.server.Install(ctx, apiserver.Kind{GroupVersionKind: kind})
+		w.ok(err)
+	}
+	w.common.Widgets, w.common.Gadgets, w.common.Recorder = gvrs[widgets], gvrs[gadgets], w.recorder.URL
+	var err error
+	w.client, err = dynamic.NewForConfig(w.front.config())
+	w.ok(err)
+	for kind := range kinds {
+		w.truths[kind] = &truth{now: map[string]object{}}
+		watching.Go(func() {
+			follow(ctx, w.client.Resource(gvrs[kind]).Namespace(namespace), w.truths[kind].listed, w.truths[kind].changed)
+		})
+	}
+	watching.Go(func() {
+		follow(ctx, w.client.Resource(gvrs[kinds]).Namespace(leasesIn), w.owners.listed, w.owners.changed)
+	})
+	watching.Go(w.watchClock)
+	watching.Go(w.probe)
+	w.write()
+	return w
+}
+
+// ok fails the test at once if err is not nil.
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// note keeps a line that is printed if the test fails.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(&w.log, time.Now().Format(clock)+" "+format+"\n", args...)
+}
+
+// print prints all that is known.
+func (w *world) print() {
+	w.mu.Lock()
+	w.Logf("what happened:\n%s", w.log.String())
+	w.mu.Unlock()
+	w.Logf("sessions: %s", w.owners.state())
+	for _, name := range slices.Sorted(maps.Keys(w.replicas)) {
+		text := w.replicas[name].Log.String()
+		w.Logf("%s says:\n%s", name, text[max(0, len(text)-5000):])
+	}
+}
+
+// watchClock looks at the owners, and notes when this process was not run for a while.
+func (w *world) watchClock() {
+	for last := time.Now(); pass(w.ctx, 20*time.Millisecond); last = time.Now() {
+		if now := time.Now(); now.Sub(last) > longPause {
+			w.recorder.report(report{From: last.UnixNano(), To: now.UnixNano()})
+			w.note("the test was not run for %v", now.Sub(last))
+		}
+		w.owners.check()
+	}
+}
+
+// probe writes all the time, to see how quick the API server is.
+func (w *world) probe() {
+	client := w.client.Resource(leaseKind.GroupVersion().WithResource("leases")).Namespace(leasesIn)
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(leaseKind)
+	obj.SetName("probe")
+	for n := int64(0); pass(w.ctx, 50*time.Millisecond); n++ {
+		ctx, cancel := context.WithTimeout(w.ctx, lease)
+		w.owners.probe(true)
+		_, err := client.Patch(ctx, "probe", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"leaseTransitions":%d}}`, n), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			_, _ = client.Create(ctx, obj, metav1.CreateOptions{})
+		}
+		w.owners.probe(false)
+		cancel()
+	}
+}
+
+// serve starts a server over the files in dir.
+func (w *world) serve() {
+	server, err := apiserver.StartIn(w.ctx, w.dir)
+	w.ok(err)
+	w.server = server
+	w.ok(w.front.lead(server.Config()))
+}
+
+// restart restarts the API server. It is down for some time at least.
+func (w *world) restart(down time.Duration) {
+	w.owners.serving(false)
+	w.server.Stop()
+	pass(w.ctx, down)
+	w.serve()
+	for _, resource := range []schema.GroupVersionResource{w.common.Widgets, w.common.Gadgets, leaseKind.GroupVersion().WithResource("leases")} {
+		w.await("the server serves no "+resource.Resource, func() bool {
+			_, err := w.client.Resource(resource).List(w.ctx, metav1.ListOptions{Limit: 1})
+			return err == nil
+		})
+	}
+	w.owners.serving(true)
+}
+
+// write has objects written until w.stop is called.
+func (w *world) write() {
+	ctx, stop := context.WithCancel(w.ctx)
+	w.stop = stop
+	const writers = 6
+	for n := range writers {
+		kind, gvr := widgets, w.common.Widgets
+		if n == writers-1 {
+			kind, gvr = gadgets, w.common.Gadgets
+		}
+		writer := &writer{w.client.Resource(gvr).Namespace(namespace), resources[kind], rand.New(rand.NewPCG(w.random.Uint64(), 3)), n, writers - 1}
+		if kind == gadgets {
+			writer.part, writer.of = 0, 1
+		}
+		w.writing.Go(func() { writer.write(ctx, 15*time.Millisecond) })
+	}
+}
+
+// await polls until there returns true. It fails the test with late if that takes too long.
+func (w *world) await(late string, there func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(patience); !there(); pass(w.ctx, 20*time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatal(late)
+		}
+		for _, r := range w.replicas {
+			select {
+			case <-r.Ended():
+				w.Fatalf("the replica %s has ended by itself:\n%s", r.name, r.Log)
+			default:
+			}
+		}
+	}
+}
+
+// start starts a replica.
+func (w *world) start() *remote {
+	w.Helper()
+	w.started++
+	r := &remote{name: fmt.Sprint("r", w.started), able: true}
+	var err error
+	r.leases, err = apiserver.NewProxy(w.front.config())
+	w.ok(err)
+	r.objects, err = apiserver.NewProxy(w.front.config())
+	w.ok(err)
+	s := w.common
+	s.Name = r.name
+	s.Leases = address{r.leases.Config().Host, r.leases.Config().CAData}
+	s.Objects = address{r.objects.Config().Host, r.objects.Config().CAData}
+	text, err := json.Marshal(s)
+	w.ok(err)
+	program, err := os.Executable()
+	w.ok(err)
+	r.cmd = exec.Command(program)
+	r.cmd.Env = append(os.Environ(), replicaVariable+"="+string(text))
+	r.in, err = r.cmd.StdinPipe()
+	w.ok(err)
+	r.Process, err = process.Start(r.cmd)
+	w.ok(err)
+	w.replicas[r.name] = r
+	w.owners.set(r.name, true)
+	w.note("%s: started", r.name)
+	return r
+}
+
+// terminate asks the process to end, and does not wait.
+func (r *remote) terminate() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
+
+// end ends the process of a replica, and what belongs to it.
+func (r *remote) end() {
+	r.Kill()
+	_ = r.in.Close()
+	r.leases.Close()
+	r.objects.Close()
+}
+
+// gone forgets a replica that does not run any more.
+func (w *world) gone(r *remote) {
+	w.Helper()
+	w.owners.set(r.name, false)
+	r.end()
+	calls := w.recorder.killed(r.name)
+	w.note("%s: has ended, with %d calls open", r.name, calls)
+	if text := r.Log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+		w.Errorf("%s says:\n%s", r.name, text)
+	}
+	w.note("%s said:\n%s", r.name, r.Log)
+	delete(w.replicas, r.name)
+}
+
+// leave has a replica end by SIGTERM.
+func (w *world) leave(r *remote) {
+	w.Helper()
+	w.note("%s: SIGTERM", r.name)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	w.ok(r.Stop(ctx))
+	if w.recorder.killed(r.name) > 0 {
+		w.Errorf("%s has ended while calls were under way", r.name)
+	}
+	w.gone(r)
+}
+
+// kill ends a replica by SIGKILL.
+func (w *world) kill(r *remote) {
+	w.note("%s: SIGKILL", r.name)
+	r.Kill()
+	w.gone(r)
+}
+
+// suspend stops the process of a replica during a call.
+func (w *world) suspend(r *remote) {
+	w.order(r, order{For: lease})
+	w.suspended++
+	w.ok(r.cmd.Process.Signal(syscall.SIGSTOP))
+	stat := fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid)
+	w.await("the process does not stop", func() bool {
+		text, err := os.ReadFile(stat)
+		w.ok(err)
+		_, state, _ := strings.Cut(string(text), ") ")
+		return strings.HasPrefix(state, "T")
+	})
+	r.able = false
+	w.owners.set(r.name, false)
+	w.note("%s: SIGSTOP, with %d calls", r.name, w.recorder.stopped(r.name))
+}
+
+func (w *world) resume(r *remote) {
+	w.note("%s: SIGCONT", r.name)
+	w.recorder.resumes(r.name)
+	w.ok(r.cmd.Process.Signal(syscall.SIGCONT))
+	r.able = true
+	w.owners.set(r.name, true)
+}
+
+// cut cuts a replica off from the API server, or from the Leases alone: then events still lead to keys,
+// on which it must not work.
+func (w *world) cut(r *remote) {
+	all := w.random.IntN(2) == 0
+	w.note("%s: cut off; from the objects, too: %v", r.name, all)
+	r.able = false
+	w.owners.set(r.name, false)
+	r.leases.Refuse()
+	if all {
+		r.objects.Refuse()
+	}
+}
+
+func (w *world) heal(r *remote) {
+	w.note("%s: not cut off any more", r.name)
+	w.ok(r.leases.Allow())
+	w.ok(r.objects.Allow())
+	r.able = true
+	w.owners.set(r.name, true)
+}
+
+// silence makes the open connections of a replica to the API server carry nothing any more. It can
+// open others, so it counts as able as long as it renews its session.
+func (w *world) silence(r *remote) {
+	w.note("%s: silence", r.name)
+	r.able = false
+	r.leases.Silence()
+	r.objects.Silence()
+}
+
+func (w *world) endSilence(r *remote) {
+	w.note("%s: no silence any more", r.name)
+	r.leases.Cut()
+	r.objects.Cut()
+	r.able = true
+}
+
+// able returns the names of the replicas that could work.
+func (w *world) able() (names []string) {
+	for name, r := range w.replicas {
+		if r.able {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// any returns a replica that could work.
+func (w *world) any() *remote {
+	names := w.able()
+	return w.replicas[names[w.random.IntN(len(names))]]
+}
+
+// settle waits until the replicas that could work share the buckets.
+func (w *world) settle() {
+	w.Helper()
+	begun, names := time.Now(), w.able()
+	w.await("the buckets are not shared", func() bool { return w.owners.settled(names) })
+	w.note("settled after %v: %v", time.Since(begun).Round(time.Millisecond), names)
+}

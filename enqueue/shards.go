@@ -1,0 +1,399 @@
+package enqueue
+
+import (
+	"context"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/tombstone"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+// sharded is the worker of a controller in a set of replicas. It implements shards.Worker.
+//
+// The controller is told of every event. It drops the keys of other replicas' objects, because the
+// replica that gets a bucket reads all of its objects. It keeps their deletes, like a standby.
+type sharded[K comparable] struct {
+	controller *Controller[K]
+	set        *shards.Set
+
+	mu    sync.Mutex
+	told  map[string]string // by source: the feed was told everything up to this version
+	order []K               // the keys of deletes, the oldest first; some are handled
+	// replays has those that may not have removed themselves, because a mapper fails.
+	replays []replay
+	ended   bool
+}
+
+// cache is the part of an informer that tells how new it is.
+type cache interface {
+	Versions() []informer.SourceVersions
+	WaitForResourceVersionIn(ctx context.Context, namespace, rv string) error
+}
+
+// divide checks Options.Shards and the type of the keys.
+func (c *Controller[K]) divide() error {
+	if c.opts.Shards == nil {
+		return nil
+	}
+	if t := reflect.TypeFor[K](); !portable(t) {
+		return fmt.Errorf("Options.Shards: keys of type %v differ between replicas, or have parts that cannot be written: "+
+			"they must be made of strings, integers and bools in exported fields", t)
+	}
+	c.shard = &sharded[K]{controller: c, set: c.opts.Shards, told: map[string]string{}}
+	return nil
+}
+
+// portable reports whether values of a type mean the same in all processes, and can be written as
+// JSON and read again.
+func portable(t reflect.Type) bool {
+	if t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.String, reflect.Bool,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	case reflect.Array:
+		return portable(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); !f.IsExported() || f.Anonymous || f.Tag.Get("json") != "" || !portable(f.Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// text returns a key as the replicas write it: "namespace/name", or JSON.
+func text[K comparable](key K) string {
+	if name, ok := any(key).(types.NamespacedName); ok {
+		return object.KeyOf(name)
+	}
+	encoded, err := json.Marshal(key)
+	if err != nil {
+		panic(fmt.Sprintf("enqueue: a key of type %T, which is portable, cannot be written: %v", key, err))
+	}
+	return string(encoded)
+}
+
+// parseKey reads a key that text has written.
+func parseKey[K comparable](text string) (key K, err error) {
+	if name, ok := any(&key).(*types.NamespacedName); ok {
+		namespace, rest, found := strings.Cut(text, "/")
+		if !found {
+			namespace, rest = "", text
+		}
+		name.Namespace, name.Name = namespace, rest
+		return key, nil
+	}
+	err = json.Unmarshal([]byte(text), &key)
+	return key, err
+}
+
+// bucket returns the bucket of a key.
+func (s *sharded[K]) bucket(key K) int { return s.set.Bucket(text(key)) }
+
+// foreign reports whether no call for the key may begin in this replica now.
+func (s *sharded[K]) foreign(key K) bool { return !s.set.Has(s.bucket(key)) }
+
+// enter begins a call for a key.
+func (s *sharded[K]) enter(ctx context.Context, key K) (call context.Context, done func(), ok bool) {
+	return s.set.Enter(ctx, s.bucket(key))
+}
+
+// eachCache calls f for each namespace of each informer that reconcile may read, with a name that is
+// the same in all replicas. Of the members of a group in Options.Reads it knows nothing.
+func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVersions)) {
+	all := func(kind string, number int, of cache) {
+		for _, v := range of.Versions() {
+			f(sourceName(kind, number, v.Namespace), of, v)
+		}
+	}
+	for i, in := range s.controller.inputs {
+		all("", i, in.cache)
+	}
+	for i, r := range s.controller.opts.Reads {
+		if of, ok := r.(cache); ok {
+			all("reads", i, of)
+		}
+	}
+}
+
+func sourceName(kind string, number int, namespace string) string {
+	return kind + strconv.Itoa(number) + "/" + namespace
+}
+
+// WaitForSync waits until the controller could begin.
+func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controller.WaitForSync(ctx) }
+
+// Stopped is closed when the controller has stopped.
+func (s *sharded[K]) Stopped() <-chan struct{} { return s.controller.stopped }
+
+// Seen returns the versions of the last changes that reconcile may have read. A version that came
+// from a bookmark would have the next holder wait for a bookmark of its own, for up to a minute.
+func (s *sharded[K]) Seen() shards.Versions {
+	seen := shards.Versions{}
+	s.eachCache(func(name string, _ cache, v informer.SourceVersions) {
+		if v.Changed != "" {
+			seen[name] = v.Changed
+		}
+	})
+	return seen
+}
+
+// CatchUp waits until the informers have these versions.
+func (s *sharded[K]) CatchUp(ctx context.Context, seen shards.Versions) error {
+	var errs []error
+	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
+		version := seen[name]
+		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || len(errs) > 0 {
+			return // there is none, or nothing can be compared
+		}
+		if err := of.WaitForResourceVersionIn(ctx, v.Namespace, version); err != nil {
+			errs = append(errs, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Fresh waits until all watches have been open for some time.
+func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
+	for {
+		var left time.Duration
+		s.eachCache(func(_ string, _ cache, v informer.SourceVersions) { left = max(left, d-v.Watching) })
+		if left <= 0 {
+			return nil
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Known returns the versions of the sources.
+func (s *sharded[K]) Known() shards.Versions {
+	known := shards.Versions{}
+	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { known[name] = v.ResourceVersion })
+	return known
+}
+
+// Queue queues the keys of all objects and of all deletes in buckets.
+func (s *sharded[K]) Queue(ctx context.Context, buckets shards.Buckets) error {
+	wanted := func(key K) bool { return buckets.Has(s.bucket(key)) }
+	replays, err := s.controller.replayAll(ctx, wanted)
+	s.keep(replays)
+	var keys []K
+	s.controller.state.eachDelete(func(key K, _ deletion, _ span) bool {
+		if wanted(key) {
+			keys = append(keys, key)
+		}
+		return false
+	})
+	s.controller.add(keys)
+	return err
+}
+
+// keep has replays removed when the controller ends.
+func (s *sharded[K]) keep(replays []replay) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool { return channel.Closed(r.reg.Stopped()) })
+	s.replays = append(s.replays, replays...)
+	if s.ended {
+		s.endLocked()
+	}
+}
+
+// end removes the replays.
+func (s *sharded[K]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.endLocked()
+}
+
+func (s *sharded[K]) endLocked() {
+	for _, r := range s.replays {
+		r.reg.Remove()
+	}
+}
+
+// deleted takes a delete of an object of a source.
+func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, obj metav1.Object, keys []K) {
+	at := span{source: sourceName("", source, "")}
+	for _, v := range s.controller.inputs[source].cache.Versions() {
+		if v.Namespace == "" || v.Namespace == obj.GetNamespace() {
+			at.source, at.to = sourceName("", source, v.Namespace), v.Changed
+		}
+	}
+	c := s.controller
+	s.mu.Lock()
+	at.after = later(s.told[at.source], obj.GetResourceVersion())
+	c.state.deletedAt(d, at, keys)
+	s.order = append(s.order, keys...)
+	dropped := s.dropLocked()
+	s.mu.Unlock()
+	c.add(keys)
+	c.mu.Lock()
+	first := dropped > 0 && c.dropped == 0
+	c.dropped += dropped
+	c.mu.Unlock()
+	if first {
+		c.reportDropped(ctx)
+	}
+}
+
+// dropLocked drops the oldest keys of deletes if there are too many, and returns how many.
+func (s *sharded[K]) dropLocked() (dropped int) {
+	state := s.controller.state
+	for state.waiting() > s.controller.opts.StandbyDeletes && len(s.order) > 0 {
+		key := s.order[0]
+		s.order = s.order[1:]
+		if state.waits(key) {
+			state.drop(key)
+			dropped++
+		}
+	}
+	if len(s.order) > 2*state.waiting()+1000 {
+		s.order = slices.DeleteFunc(s.order, func(key K) bool { return !state.waits(key) })
+	}
+	return dropped
+}
+
+// later returns the later of two versions. A version that cannot be compared is earlier.
+func later(a, b string) string {
+	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order < 0 {
+		return b
+	}
+	if _, err := resourceversion.CompareResourceVersion(a, a); err != nil {
+		return b
+	}
+	return a
+}
+
+// notAfter reports whether a is not later than b. Versions that cannot be compared are not.
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
+}
+
+// Handled returns the deletes in buckets that are handled. First every delete up to the present
+// versions must have been told.
+func (s *sharded[K]) Handled(ctx context.Context, buckets shards.Buckets) map[string]shards.Range {
+	handled := map[string]shards.Range{}
+	for i, in := range s.controller.inputs {
+		versions := in.cache.Versions()
+		if in.reg.CatchUp(ctx) != nil {
+			continue
+		}
+		for _, v := range versions {
+			if v.Listed != "" {
+				handled[sourceName("", i, v.Namespace)] = shards.Range{After: v.Listed, To: v.ResourceVersion}
+			}
+		}
+	}
+	s.mu.Lock()
+	for name, r := range handled {
+		s.told[name] = r.To
+	}
+	s.mu.Unlock()
+	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {
+		r, ok := handled[at.source]
+		switch {
+		case !ok || !buckets.Has(s.bucket(key)) || notAfter(r.To, at.after):
+		case notAfter(at.after, r.After) || !notAfter(at.after, at.after): // nothing before it is left
+			r.To = r.After
+			handled[at.source] = r
+		default:
+			r.To = at.after
+			handled[at.source] = r
+		}
+		return false
+	})
+	return handled
+}
+
+// Deletes returns the keys of deletes in a bucket that are not handled.
+func (s *sharded[K]) Deletes(bucket int) (keys []string) {
+	seen := map[K]bool{}
+	s.controller.state.eachDelete(func(key K, _ deletion, _ span) bool {
+		if !seen[key] && s.bucket(key) == bucket {
+			seen[key] = true
+			keys = append(keys, text(key))
+		}
+		return false
+	})
+	slices.Sort(keys)
+	return keys
+}
+
+// Handle queues the keys of deletes of which another replica was told. They have no version.
+func (s *sharded[K]) Handle(keys []string) {
+	var all []K
+	for _, text := range keys {
+		key, err := parseKey[K](text)
+		if err != nil {
+			continue // another version of the program has written it
+		}
+		all = append(all, key)
+		s.controller.state.deleted(deletion{from: s, id: tombstone.ID{Key: text}}, []K{key})
+	}
+	c := s.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(all)
+}
+
+// Forget forgets the deletes that another replica has handled. It returns the keys of those that the
+// other replica may not know of.
+func (s *sharded[K]) Forget(buckets shards.Buckets, handled map[string]shards.Range) (unknown []string) {
+	now := map[string]string{}
+	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { now[name] = v.ResourceVersion })
+	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {
+		r, ok := handled[at.source]
+		if !ok || !buckets.Has(s.bucket(key)) {
+			return false
+		}
+		if !notAfter(r.After, at.after) {
+			unknown = append(unknown, text(key))
+			return false
+		}
+		to := at.to
+		if to == "" {
+			to = now[at.source] // it happened before now
+		}
+		return notAfter(to, r.To)
+	})
+	slices.Sort(unknown)
+	return slices.Compact(unknown)
+}
+
+// ForgetKeys forgets all deletes of these keys.
+func (s *sharded[K]) ForgetKeys(keys []string) {
+	for _, text := range keys {
+		if key, err := parseKey[K](text); err == nil {
+			s.controller.state.drop(key)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
+// carries their keys until the holder has handled them.
+
+// ErrDropped is wrapped by the error that reports that keys of deletes are dropped, because the Lease
+// of a bucket has no room for them.
+var ErrDropped = errors.New("too many deletes are not handled")
+
+// deletesIn returns the keys of deletes in the Lease of a bucket, by worker.
+func deletesIn(lease *coordinationv1.Lease) map[string][]string {
+	return parse[map[string][]string](lease.Annotations[deletesAnnotation])
+}
+
+// union returns the keys of a and b, sorted.
+func union(a, b map[string][]string) map[string][]string {
+	all := map[string][]string{}
+	for _, m := range []map[string][]string{a, b} {
+		for name, keys := range m {
+			all[name] = append(all[name], keys...)
+		}
+	}
+	for name, keys := range all {
+		slices.Sort(keys)
+		all[name] = slices.Compact(keys)
+	}
+	return all
+}
+
+// handleLocked has the workers handle the deletes in the Lease of a bucket.
+func (s *Set) handleLocked(h *holding) {
+	if h.phase != open {
+		return
+	}
+	deletes := deletesIn(h.lease)
+	for _, w := range s.workers {
+		if keys := deletes[w.name]; len(keys) > 0 {
+			w.Handle(keys)
+		}
+	}
+}
+
+// lightenLocked removes from the Lease of a bucket the keys of deletes that are handled.
+func (s *Set) lightenLocked(h *holding) {
+	seen := &s.view.buckets[h.bucket]
+	text := h.lease.Annotations[deletesAnnotation]
+	if text == "" || h.phase != open || time.Now().Before(seen.retry) {
+		return
+	}
+	left := map[string][]string{}
+	before := deletesIn(h.lease)
+	for _, w := range s.workers {
+		open := w.Deletes(h.bucket)
+		keys := slices.DeleteFunc(before[w.name], func(key string) bool { return !slices.Contains(open, key) })
+		if len(keys) > 0 {
+			left[w.name] = keys
+		}
+	}
+	now := ""
+	if len(left) > 0 {
+		now = format(left)
+	}
+	if now == text {
+		return
+	}
+	seen.retry = time.Now().Add(retryAfter)
+	lease := h.lease.DeepCopy()
+	annotate(lease, deletesAnnotation, now)
+	s.running.Go(func() {
+		ctx, cancel := s.request()
+		defer cancel()
+		written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case err == nil:
+			s.view.note(written, false, time.Now())
+			if h.phase == open {
+				h.lease = written
+			}
+		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+			s.later(fmt.Errorf("shards: set %s: bucket %d: %w", s.opts.Name, h.bucket, err))
+		}
+	})
+}
+
+// learn takes the claims of another replica. If a delete is not handled that the other replica may
+// not know of, learn tells it.
+func (s *Set) learn(claims []claim) {
+	unknown := map[int]map[string][]string{}
+	for _, c := range claims {
+		buckets := parseBuckets(c.Buckets)
+		for _, w := range s.joined() {
+			for _, key := range w.Forget(buckets, c.Handled[w.name]) {
+				b := s.Bucket(key)
+				if unknown[b] == nil {
+					unknown[b] = map[string][]string{}
+				}
+				unknown[b][w.name] = append(unknown[b][w.name], key)
+			}
+		}
+	}
+	for b, deletes := range unknown {
+		s.running.Go(func() { s.tell(b, deletes) })
+	}
+}
+
+// tellAll tells the holders of all buckets of the deletes that this replica still keeps, before it
+// leaves. It might be the last that knows of them.
+func (s *Set) tellAll(n *session) {
+	var all sync.WaitGroup
+	for b := range s.opts.Buckets {
+		deletes := map[string][]string{}
+		for _, w := range s.joined() {
+			if keys := w.Deletes(b); len(keys) > 0 {
+				deletes[w.name] = keys
+			}
+		}
+		if len(deletes) > 0 {
+			all.Go(func() {
+				for !s.tell(b, deletes) && !n.expired() {
+					select {
+					case <-n.ended:
+					case <-time.After(retryAfter):
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// tell adds keys of deletes to the Lease of a bucket that this replica does not have. It reports
+// whether nothing is left to tell.
+func (s *Set) tell(bucket int, deletes map[string][]string) bool {
+	s.mu.Lock()
+	lease := s.view.buckets[bucket].lease
+	ours := s.session != nil && s.session.holdings[bucket] != nil
+	s.mu.Unlock()
+	if lease == nil || ours {
+		return ours
+	}
+	lease = lease.DeepCopy()
+	text := format(union(deletes, deletesIn(lease)))
+	if len(text) > maxDeletes {
+		return false // the holder handles those that are there, and then there is room
+	}
+	annotate(lease, deletesAnnotation, text)
+	ctx, cancel := s.request()
+	defer cancel()
+	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	s.mu.Lock()
+	switch {
+	case err == nil:
+		s.view.note(written, false, time.Now())
+	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+		s.later(fmt.Errorf("shards: set %s: telling the holder of bucket %d of deletes: %w", s.opts.Name, bucket, err))
+	}
+	workers := s.workers
+	s.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	for _, w := range workers {
+		w.ForgetKeys(deletes[w.name])
+	}
+	return true
+}
+
+// fitting returns the deletes of a bucket as the text of an annotation. Keys for which there is no
+// room are reported and left out.
+func (s *Set) fitting(bucket int, deletes map[string][]string) string {
+	if len(deletes) == 0 {
+		return ""
+	}
+	text, dropped := format(deletes), 0
+	for len(text) > maxDeletes {
+		for name, keys := range deletes {
+			deletes[name] = keys[:len(keys)/2]
+			dropped += len(keys) - len(keys)/2
+		}
+		text = format(deletes)
+	}
+	if dropped > 0 {
+		s.report(fmt.Errorf("shards: set %s: bucket %d: %w: %d keys", s.opts.Name, bucket, ErrDropped, dropped))
+	}
+	return text
+}

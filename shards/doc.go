@@ -1,0 +1,57 @@
+// Package shards divides the work of a controller over the replicas of a program.
+//
+//	set, err := shards.New(clientset.CoordinationV1().Leases("default"), shards.Options{Name: "website"})
+//	…
+//	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: "website", Shards: set},
+//		enqueue.For(websites, enqueue.Generation))
+//	…
+//	err = errors.Join(group.Add(websites), group.Add(c), group.Add(set))
+//
+// Each key of a controller belongs to one of 64 buckets, and each bucket to one replica, which
+// reconciles the keys. The bucket of a key depends on its text alone. So an object that is deleted and
+// created again stays in its bucket, and so do the objects that it owns, because their events lead to
+// the key of their owner. Every replica caches all objects.
+//
+// Nothing needs to be installed. The replicas agree by Leases in one namespace, which they may get,
+// list, watch, create, update and delete. Each replica has one Lease that it renews, its session, and
+// each bucket has one that is written only when it changes hands.
+//
+// # The promises
+//
+//  1. Two replicas never work on one key at once, as long as calls of reconcile heed their ctx within
+//     Options.Margin and no process stands still for longer. If one does, its effects have a lower
+//     fencing token than those of the replica that has the bucket now, see [Token].
+//  2. No bucket is without an owner for longer than Options.LeaseDuration and a second while a replica
+//     reaches the API server. Nobody has more than its share, and when a replica joins or leaves, no
+//     more buckets move than must.
+//  3. A bucket moves only when no call for its keys is under way, however long that takes. Such a
+//     replica goes on renewing its session, and Health shows how long it has been waiting.
+//  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not
+//     older than those that the replica before it had. If that one has died, its last words may be as
+//     old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
+//  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
+//     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.
+//
+// Clocks need not agree: no replica compares its own with a time that another has written. They must
+// run at about the same speed.
+//
+// # Leases
+//
+// A session that is not renewed ends twice. Its own replica ends it Options.Margin early, and cancels
+// the calls. Another replica ends it LeaseDuration after the last renewal that it has seen, by a change
+// of the Lease, so that a renewal that is on its way is refused. Then the buckets are free.
+//
+// A replica that lets go of a bucket writes into its Lease which versions it has seen, and the keys of
+// deletes that are not handled. The session's Lease says which deletes are handled, so that the other
+// replicas, which are told of every delete as well, forget them.
+//
+// Do not delete the Leases of a set while it runs. Its replicas make them again. But a replica that
+// starts at that moment may take a bucket that another has had for less than RenewEvery.
+//
+// # Logging
+//
+// A set logs with the logger of the ctx of Run. Every line has its name, as "set":
+//
+//	V(2)   The replica has joined
+//	       with the id of the session, also when it has got a new one
+package shards

@@ -1,0 +1,357 @@
+package shards_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/shards"
+)
+
+// during waits until the replica has a call under way, and returns its key.
+func (w *world) during(r *replica) string {
+	w.t.Helper()
+	for range 100 {
+		synctest.Wait()
+		w.mu.Lock()
+		for key, by := range w.calls {
+			if by == r.name {
+				w.mu.Unlock()
+				return key
+			}
+		}
+		w.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Fatalf("%s makes no call", r.name)
+	return ""
+}
+
+func calls(d time.Duration, deaf bool) func(*shards.Options, *replica) {
+	return func(_ *shards.Options, r *replica) { r.slow = d; r.deaf.Store(deaf) }
+}
+
+func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprintf("calls ignore their ctx: %v", deaf), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const long = time.Minute // longer than DrainTimeout, and than a session without renewals
+				w := newWorld(t, 64)
+				a := w.start("a", calls(long, deaf), func(_ *shards.Options, r *replica) {
+					r.quick = func(key string) bool { return r.set.Bucket(key) != 10 } // b gets it
+				})
+				time.Sleep(time.Second)
+				busy := w.during(a)
+				b := w.start("b")
+				time.Sleep(18 * time.Second) // less than DrainTimeout
+				h := a.set.Health().Shards
+				if h.Draining == 0 || h.DrainingFor < 17*time.Second {
+					t.Errorf("a drains %d buckets, for %v", h.Draining, h.DrainingFor)
+				}
+				if left := 16 - b.owned(); a.owned() != left || b.owned() == 0 {
+					t.Errorf("a has %d buckets, b %d: buckets without a call should have moved", a.owned(), b.owned())
+				}
+				time.Sleep(4 * time.Second) // more than DrainTimeout
+				if h := a.set.Health().Shards; (h.Draining == 0) != !deaf {
+					t.Errorf("a drains %d buckets for %v after DrainTimeout", h.Draining, h.DrainingFor)
+				}
+				if a.set.Health().Shards.Session == "" || b.set.Health().Shards.Replicas != 2 {
+					t.Error("a has not renewed its session while it waited")
+				}
+				w.settled(10 * long)
+				w.balanced(a, b)
+				if len(w.traces[busy]) == 0 {
+					t.Error("no call was made for", busy)
+				}
+				for _, r := range []*replica{a, b} {
+					if errs := r.took(); len(errs) > 0 {
+						t.Errorf("%s reports %v", r.name, errs)
+					}
+				}
+				a.slowStop()
+				b.stop()
+			})
+		})
+	}
+}
+
+// slowStop stops a replica whose calls may take long.
+func (r *replica) slowStop() {
+	r.kill()
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	if err := <-r.done; err != nil {
+		r.world.t.Error(err)
+	}
+}
+
+func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a", calls(time.Hour, false)), w.start("b")
+		time.Sleep(2 * time.Second)
+		key := w.during(a)
+		a.link.cut()
+		cut := time.Now()
+		for a.set.Health().Shards.Session != "" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		// The last renewal was at most RenewEvery ago.
+		if took := time.Since(cut); took < 8*time.Second || took > 13*time.Second+200*time.Millisecond {
+			t.Errorf("the session ended after %v", took)
+		}
+		synctest.Wait()
+		w.mu.Lock()
+		if by, busy := w.calls[key]; busy {
+			t.Errorf("the call of %s for %s goes on", by, key)
+		}
+		w.mu.Unlock()
+		for b.owned() < 16 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(cut); took > 15*time.Second+200*time.Millisecond {
+			t.Errorf("b had all buckets after %v", took)
+		}
+		time.Sleep(time.Minute)
+		a.link.heal()
+		time.Sleep(2 * time.Minute)
+		w.balanced(a, b)
+		if n := a.set.Health().Shards.LostSessions; n != 1 {
+			t.Errorf("a has lost %d sessions", n)
+		}
+		if errs := a.took(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, shards.ErrSessionLost) }) {
+			t.Errorf("a has reported %v", errs)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// This is the control of the tests that look for overlaps: calls that ignore the end of the session
+// overlap with those of another replica. The token tells their effects apart.
+func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a", calls(3*time.Minute, true)), w.start("b", calls(time.Second, false))
+		time.Sleep(2 * time.Second)
+		w.during(a)
+		a.link.cut()
+		time.Sleep(time.Minute)
+		if h := a.set.Health().Shards; h.LostCalls == 0 || h.Session != "" {
+			t.Errorf("a has %d calls of its lost session, and the session %q", h.LostCalls, h.Session)
+		}
+		time.Sleep(5 * time.Minute)
+		w.mu.Lock()
+		if len(w.overlaps) == 0 || w.refused == 0 {
+			t.Errorf("%d overlaps were seen, and %d effects refused", len(w.overlaps), w.refused)
+		}
+		w.overlaps = nil
+		w.mu.Unlock()
+		if h := a.set.Health().Shards; h.LostCalls != 0 {
+			t.Errorf("a has %d calls of its lost session", h.LostCalls)
+		}
+		a.link.heal()
+		time.Sleep(time.Hour)
+		w.balanced(a, b)
+		a.slowStop()
+		b.stop()
+	})
+}
+
+func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
+		time.Sleep(10 * time.Second) // the sessions say which buckets they have
+		leases := w.client.CoordinationV1().Leases("default")
+		deleteAll := func(part string) {
+			for _, lease := range w.leases.Objects() {
+				if strings.Contains(lease.Name, part) {
+					if err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		change := func(value string) {
+			for n := range 64 {
+				w.write(n, value)
+			}
+		}
+		deleteAll("bucket")
+		change("2")
+		c := w.start("c") // it has never seen the Leases
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		deleteAll("session")
+		change("3")
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		deleteAll("")
+		change("4")
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		for _, r := range []*replica{a, b, c} {
+			r.stop()
+		}
+	})
+}
+
+// A replica that starts learns from the session's Lease that a bucket has a holder whose own Lease is
+// gone.
+func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a := w.start("a", calls(time.Minute, false))
+		time.Sleep(10 * time.Second) // the session says which buckets it has
+		a.link.lag.Store(int64(time.Second))
+		for _, lease := range w.leases.Objects() {
+			if strings.Contains(lease.Name, "bucket") {
+				if err := w.client.CoordinationV1().Leases("default").Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		b := w.start("b")
+		time.Sleep(300 * time.Millisecond) // before a makes them again
+		if n := b.owned(); n > 0 {
+			t.Errorf("b has taken %d buckets of a", n)
+		}
+		w.settled(20 * time.Minute)
+		w.balanced(a, b)
+		a.slowStop()
+		b.stop()
+	})
+}
+
+// The next holder of a bucket may have been started after a delete, and handles it at once.
+func TestABucketMovesWithItsDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a := w.start("a", calls(time.Hour, false), func(_ *shards.Options, r *replica) {
+			r.quick = func(key string) bool { return r.set.Bucket(key) != 10 } // b gets it
+		})
+		time.Sleep(10 * time.Second)
+		busy := w.during(a)
+		if _, err := w.objects.Delete(types.NamespacedName{Namespace: "default", Name: busy}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		b := w.start("b")
+		for b.owned() < 8 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		if w.deleted[busy] == 0 {
+			t.Errorf("the delete of %s is not handled:\n%s", busy, strings.Join(w.traces[busy], "\n"))
+		}
+		w.mu.Unlock()
+		a.slowStop()
+		b.stop()
+	})
+}
+
+func TestAllReplicasNeedTheSameNumberOfBuckets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		a := w.start("a")
+		time.Sleep(time.Second)
+		b := w.start("b", func(o *shards.Options, _ *replica) { o.Buckets = 32 })
+		time.Sleep(time.Second)
+		w.balanced(a)
+		errs := b.took()
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), `has "16" buckets, Options.Buckets is 32`) {
+			t.Errorf("b reports %v", errs)
+		}
+		if b.set.Health().Synced {
+			t.Error("b has joined")
+		}
+		b.kill()
+		b.ended()
+		a.stop()
+	})
+}
+
+func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.start("a")
+		time.Sleep(time.Second)
+		bucket := a.set.Bucket("default/" + name(0))
+		ctx, done, ok := a.set.Enter(t.Context(), bucket)
+		if !ok || ctx.Err() != nil {
+			t.Fatal("the call cannot begin")
+		}
+		a.link.cut()
+		child, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		time.Sleep(14 * time.Second)
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+			t.Errorf("%v because of %v", ctx.Err(), context.Cause(ctx))
+		}
+		synctest.Wait()
+		if !errors.Is(context.Cause(child), shards.ErrSessionLost) {
+			t.Errorf("a ctx that was made from it ends because of %v", context.Cause(child))
+		}
+		if b, token, ok := shards.Token(child); b != bucket || token < 1 || !ok {
+			t.Errorf("the token is %d of bucket %d, %v", token, b, ok)
+		}
+		if _, _, ok := shards.Token(t.Context()); ok {
+			t.Error("a ctx of no call has a token")
+		}
+		done()
+		if _, _, ok := a.set.Enter(t.Context(), bucket); ok || a.set.Has(bucket) {
+			t.Error("a call begins without a session")
+		}
+		for _, b := range []int{-1, 16, 1 << 30} {
+			if _, _, ok := a.set.Enter(t.Context(), b); ok || a.set.Has(b) {
+				t.Error("a call begins for bucket", b)
+			}
+		}
+		a.crash()
+		a.ended()
+	})
+}
+
+// A replica that has died cannot say what it had seen. Another one that cannot see the objects at that
+// moment must not work on them from an older state.
+func TestAfterADeathCachesMustBeConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a"), w.start("b")
+		w.settled(10 * time.Second)
+		w.balanced(a, b)
+		b.link.cutObjects()
+		for n := range 64 {
+			w.write(n, "2")
+		}
+		time.Sleep(time.Second) // a has reconciled its half
+		a.crash()
+		w.mu.Lock()
+		before := w.count
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if w.count > before {
+			t.Errorf("b has made %d calls from an old state", w.count-before)
+		}
+		w.mu.Unlock()
+		if h := b.set.Health().Shards; h.CatchingUp != 8 || h.Owned != 16 {
+			t.Errorf("b has %d buckets, and catches up with %d", h.Owned, h.CatchingUp)
+		}
+		b.link.heal()
+		w.settled(2 * time.Minute)
+		w.balanced(b)
+		a.ended()
+		b.stop()
+	})
+}

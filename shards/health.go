@@ -1,0 +1,68 @@
+package shards
+
+import (
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+)
+
+// Health returns how the set is doing in this replica. Name, Started, Stopped, Synced and Shards are
+// set, and SourceError if the replica cannot read the Leases; the other fields are those of
+// informers. It does not block, and may be called at any time.
+func (s *Set) Health() informer.Health {
+	leases := s.watched.Health()
+	h := informer.Health{
+		Name: s.opts.Name, Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced),
+		SourceError: leases.SourceError, SourceFailures: leases.SourceFailures, LastContact: leases.LastContact,
+		Objects: -1, Watchers: []informer.WatcherHealth{},
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx != nil {
+		h.Started, h.Stopped = true, h.Stopped || s.ctx.Err() != nil
+	}
+	set := &informer.ShardsHealth{
+		Replica: s.opts.Identity, Buckets: s.opts.Buckets,
+		Taken: s.counts.taken, Released: s.counts.released, LostSessions: s.counts.lost,
+	}
+	for _, seen := range s.view.sessions {
+		if seen.mayTake(&s.opts, now) {
+			set.Replicas++
+		}
+	}
+	if leases.Synced { // before, nobody knows
+		var since time.Time
+		if set.Unowned, since = s.view.unowned(now); set.Unowned > 0 {
+			set.UnownedFor = now.Sub(since)
+		}
+	}
+	if n := s.session; n != nil && !n.expired() {
+		set.Session = n.id
+		for _, held := range n.holdings {
+			add(set, held, now)
+		}
+	}
+	for old := range s.old {
+		for _, held := range old.holdings {
+			set.LostCalls += held.calls
+		}
+	}
+	h.Shards = set
+	return h
+}
+
+// add counts a bucket of this replica.
+func add(set *informer.ShardsHealth, h *holding, now time.Time) {
+	switch h.phase {
+	case taking:
+		return
+	case catching:
+		set.CatchingUp++
+	case releasing:
+		set.Draining++
+		set.DrainingFor = max(set.DrainingFor, now.Sub(h.since))
+	}
+	set.Owned++
+}

@@ -1,0 +1,146 @@
+package shards_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		r := w.start("a", func(_ *shards.Options, r *replica) { r.link.cut() })
+		time.Sleep(time.Minute)
+		const want = "set test: has not joined: it cannot read its Leases: "
+		if err := r.set.Health().Ready(); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, errCut) {
+			t.Errorf("before it has joined, Ready returned %v", err)
+		}
+		if err := r.group.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("before it has joined, Ready of the group returned %v", err)
+		}
+		r.link.heal()
+		time.Sleep(5 * time.Minute)
+		if err := r.group.Ready(); err != nil {
+			t.Errorf("when it has joined, Ready of the group returned %v", err)
+		}
+		r.link.cut()
+		time.Sleep(5 * time.Minute)
+		h := r.set.Health()
+		if h.Shards.Session != "" || h.SourceError == nil || h.SourceFailures == 0 {
+			t.Errorf("while it is cut off: %+v, %+v", h, h.Shards)
+		}
+		if err := errors.Join(r.group.Ready(), r.group.Live()); err != nil {
+			t.Errorf("while it is cut off: %v", err)
+		}
+		r.link.heal()
+		time.Sleep(5 * time.Minute)
+		r.stop()
+		if err := r.set.Health().Ready(); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "set test: ") {
+			t.Errorf("after the stop: %v", err)
+		}
+	})
+}
+
+func nothing(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
+
+// running runs a group until stop is called.
+func running(t *testing.T, g *informer.Group) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		set, err := shards.New(w.client.CoordinationV1().Leases("default"), options("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := enqueue.NewController(nothing, enqueue.Options{Name: "objects", Shards: set}, enqueue.For(inf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers, apart informer.Group
+		if err := errors.Join(readers.Add(inf), readers.Add(c), apart.Add(set)); err != nil {
+			t.Fatal(err)
+		}
+		stopSet := running(t, &apart)
+		defer stopSet()
+		time.Sleep(time.Minute)
+		if err := apart.Ready(); err == nil || err.Error() != "set test: has not joined" {
+			t.Errorf("while the controller does not run, Ready returned %v", err)
+		}
+		defer running(t, &readers)()
+		time.Sleep(time.Minute)
+		if err := apart.Ready(); err != nil {
+			t.Errorf("when the set has joined, Ready returned %v", err)
+		}
+		stopSet()
+	})
+}
+
+// TestHealthSaysForHowLongBucketsHaveHadNoOwner has nobody ask for Health in between.
+func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		var refused atomic.Bool
+		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			lease := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+			return refused.Load() && strings.HasPrefix(lease.Name, "test-bucket-"), nil, errors.New("refused")
+		})
+		a, b := w.start("a"), w.start("b")
+		time.Sleep(time.Minute)
+		within := func(least, most time.Duration) {
+			t.Helper()
+			if h := a.set.Health().Shards; h.Unowned == 0 || h.UnownedFor < least || h.UnownedFor > most {
+				t.Errorf("%d buckets have had no owner for %v, want from %v to %v", h.Unowned, h.UnownedFor, least, most)
+			}
+		}
+		refused.Store(true)
+		b.crash()
+		time.Sleep(75 * time.Second)
+		within(60*time.Second, 65*time.Second+time.Second) // its session lasts for 15 s, and began up to 5 s before
+		refused.Store(false)
+		time.Sleep(time.Minute)
+		c := w.start("c")
+		time.Sleep(time.Minute)
+		refused.Store(true)
+		c.crash()
+		time.Sleep(25 * time.Second)
+		within(10*time.Second, 16*time.Second)
+		refused.Store(false)
+		time.Sleep(time.Minute)
+		if h := a.set.Health().Shards; h.Unowned != 0 || h.UnownedFor != 0 || h.Owned != 16 {
+			t.Errorf("at the end: %+v", h)
+		}
+		a.stop()
+		b.ended()
+		c.ended()
+	})
+}

@@ -1,0 +1,176 @@
+package shards
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// The label and the annotations of the Leases. Every Lease has the label and the number of buckets.
+// The Lease of a session may have the next three, and that of a bucket the last two. Both may have
+// the two in between.
+const (
+	setLabel          = prefix + "set"
+	bucketsAnnotation = prefix + "buckets"
+
+	holdsAnnotation = prefix + "holds" // the buckets that the session has
+	idleAnnotation  = prefix + "idle"  // the session takes no buckets, because it has just begun, or ends
+	endedAnnotation = prefix + "ended" // another replica has ended the session
+
+	seenAnnotation    = prefix + "seen"    // the versions that the holder had seen, by worker
+	claimsAnnotation  = prefix + "handled" // claims
+	deletesAnnotation = prefix + "deletes" // keys of deletes that the holder must handle, by worker
+	diedAnnotation    = prefix + "died"    // the last holder that has worked had no time to say what it had seen
+
+	prefix = "shards.customcacheinformer.github.io/"
+)
+
+// maxDeletes is how many bytes the keys of deletes may have in a Lease. Kubernetes allows 256 KiB for
+// all annotations.
+const maxDeletes = 200 << 10
+
+// sessionLease is the Lease that a replica renews.
+type sessionLease struct {
+	id       string // spec.holderIdentity
+	duration time.Duration
+	holds    Buckets
+	seen     map[string]Versions
+	idle     bool
+	ended    bool
+}
+
+// sessionName returns the name of the Lease of a session. nonce is the part of its id that is new.
+func sessionName(set, nonce string) string { return set + "-session-" + nonce }
+
+// bucketName returns the name of the Lease of a bucket.
+func bucketName(set string, bucket int) string { return set + "-bucket-" + strconv.Itoa(bucket) }
+
+// bucketOf returns the bucket of a Lease, and false if it is not the Lease of a bucket.
+func bucketOf(set string, lease *coordinationv1.Lease) (bucket int, ok bool) {
+	n, ok := strings.CutPrefix(lease.Name, set+"-bucket-")
+	if !ok {
+		return 0, false
+	}
+	bucket, err := strconv.Atoi(n)
+	return bucket, err == nil && bucket >= 0 && lease.Name == bucketName(set, bucket)
+}
+
+// newLease returns a Lease of the set.
+func (o *Options) newLease(name, holder string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{setLabel: o.Name},
+			Annotations: map[string]string{bucketsAnnotation: strconv.Itoa(o.Buckets)},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+}
+
+// readSession reads the Lease of a session. A part that cannot be read counts as missing: the
+// session then keeps fewer promises, and other replicas keep what they know for longer.
+func readSession(lease *coordinationv1.Lease) (s sessionLease) {
+	s.id = holderOf(lease)
+	if n := lease.Spec.LeaseDurationSeconds; n != nil {
+		s.duration = time.Duration(max(0, *n)) * time.Second
+	}
+	s.holds = parseBuckets(lease.Annotations[holdsAnnotation])
+	s.seen = parse[map[string]Versions](lease.Annotations[seenAnnotation])
+	s.idle = lease.Annotations[idleAnnotation] != ""
+	s.ended = lease.Annotations[endedAnnotation] != ""
+	return s
+}
+
+// holderOf returns spec.holderIdentity.
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease == nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// tokenOf returns spec.leaseTransitions.
+func tokenOf(lease *coordinationv1.Lease) int32 {
+	if lease == nil || lease.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return *lease.Spec.LeaseTransitions
+}
+
+// annotate sets an annotation, or removes it if value is "".
+func annotate(lease *coordinationv1.Lease, key, value string) {
+	lease.Annotations = maps.Clone(lease.Annotations)
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	if value == "" {
+		delete(lease.Annotations, key)
+		return
+	}
+	lease.Annotations[key] = value
+}
+
+// formatBuckets returns b as ranges, such as "0-3,7".
+func formatBuckets(b Buckets) string {
+	var parts []string
+	all := slices.Sorted(maps.Keys(b))
+	for i := 0; i < len(all); {
+		last := i
+		for last+1 < len(all) && all[last+1] == all[last]+1 {
+			last++
+		}
+		if last == i {
+			parts = append(parts, strconv.Itoa(all[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", all[i], all[last]))
+		}
+		i = last + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// parseBuckets reads the text of formatBuckets. It leaves out what it cannot read.
+func parseBuckets(text string) Buckets {
+	b := sets.New[int]()
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 0 || last >= maxBuckets {
+			continue
+		}
+		for n := first; n <= last; n++ {
+			b.Insert(n)
+		}
+	}
+	return b
+}
+
+// format returns v as JSON.
+func format(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the types of this package have nothing that JSON lacks
+	}
+	return string(text)
+}
+
+// parse reads the text of format. It returns the zero T if it cannot be read.
+func parse[T any](text string) T {
+	var v, none T
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return none
+	}
+	return v
+}

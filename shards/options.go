@@ -1,0 +1,164 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// The defaults of Options.
+const (
+	defaultBuckets       = 64
+	defaultLeaseDuration = 15 * time.Second
+	defaultRenewEvery    = 5 * time.Second
+	defaultMargin        = 2 * time.Second
+	defaultDrainTimeout  = 30 * time.Second
+)
+
+const (
+	// maxBuckets keeps the list of a replica's buckets, and the number of Leases, small.
+	maxBuckets = 1024
+	// maxName leaves room in the name of a Lease, and in the value of a label.
+	maxName = 40
+	// maxIdentity leaves room for the part that is new at each start.
+	maxIdentity = 200
+	// maxLease is the longest LeaseDuration. A Lease has a number of seconds.
+	maxLease = 24 * time.Hour
+	// minTime is the least RenewEvery and the least Margin. A request may take as long as RenewEvery,
+	// and a call needs Margin to return: with a nanosecond, each request would fail at once and be
+	// repeated without a pause.
+	minTime = 100 * time.Millisecond
+	// maxMargin is the longest Margin. A replica that takes a bucket of one that has died waits until
+	// its watches have been open for Margin. No watch is open for longer than 5 to 10 minutes.
+	maxMargin = time.Minute
+)
+
+// Leases is a client for the Leases of one namespace, such as
+// clientset.CoordinationV1().Leases("default"). Its methods may be called from several goroutines.
+//
+// A client that waits because of its own rate limit delays handovers: client-go's default, 5
+// requests a second, takes ten seconds for 64 buckets. Set QPS to -1 in its rest.Config.
+type Leases interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
+	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+// Options are the options of [New]. All replicas of a set should have the same, except Identity.
+type Options struct {
+	// Name is the name of the set, such as "website". The names of its Leases begin with it, and it
+	// is the set's name in Health, in metrics and in log lines. It must be a DNS label of at most 40
+	// characters. Two sets in one namespace must have different names.
+	Name string
+
+	// Identity names this replica in its Leases and in Health, for people. It need not be unique,
+	// because a part that is new at each start is added to it. It has at most 200 characters.
+	// Defaults to the name of the host, which is the name of the Pod in a cluster.
+	Identity string
+
+	// Buckets is the number of buckets, a power of two up to 1024. A set with n replicas needs
+	// several times n, so that each gets about the same. It stands in the Leases: a replica with
+	// another number is refused. To change it, stop all replicas and delete the Leases of the set.
+	// Defaults to 64.
+	Buckets int
+
+	// LeaseDuration is how long a replica that has not renewed its session keeps its buckets: the
+	// longest time that buckets stay without work after a replica has died. It is a whole number
+	// of seconds, and at most a day. Defaults to 15 s.
+	LeaseDuration time.Duration
+
+	// RenewEvery is the time between two renewals of the session, the only requests of a replica
+	// while no bucket moves. Each request may take as long. It is at least 100 ms. Defaults to 5 s.
+	RenewEvery time.Duration
+
+	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session
+	// cancels its calls. Calls must heed their ctx within that time; clocks may run at speeds that
+	// differ by Margin in a LeaseDuration. It is from 100 ms to a minute. Defaults to 2 s. RenewEvery and Margin must together be
+	// less than LeaseDuration.
+	Margin time.Duration
+
+	// DrainTimeout is how long a bucket that moves to another replica waits for calls that are
+	// under way. Then the ctx of these calls is cancelled. The bucket stays until they have
+	// returned. Defaults to 30 s. With -1, the ctx is cancelled at once.
+	DrainTimeout time.Duration
+
+	// ErrorHandler is called with each failure of the set, such as a request that was refused or a
+	// session that was lost. It must not block. Defaults to Group.ErrorHandler, if the set is a
+	// member of a group that has one, and otherwise to logging the error.
+	ErrorHandler func(ctx context.Context, err error)
+}
+
+func (o *Options) check() error {
+	if len(o.Name) > maxName {
+		return fmt.Errorf("Options.Name has %d characters, more than %d", len(o.Name), maxName)
+	}
+	if wrong := validation.IsDNS1123Label(o.Name); len(wrong) > 0 {
+		return fmt.Errorf("Options.Name is %q, no DNS label: %s", o.Name, wrong[0])
+	}
+	switch {
+	case len(o.Identity) > maxIdentity:
+		return fmt.Errorf("Options.Identity has %d characters, more than %d", len(o.Identity), maxIdentity)
+	case o.Buckets < 0 || o.Buckets > maxBuckets || o.Buckets&(o.Buckets-1) != 0:
+		return fmt.Errorf("Options.Buckets is %d, not a power of two from 1 to %d", o.Buckets, maxBuckets)
+	case o.LeaseDuration < 0 || o.LeaseDuration > maxLease || o.LeaseDuration%time.Second != 0:
+		return fmt.Errorf("Options.LeaseDuration is %v, not a whole number of seconds up to a day", o.LeaseDuration)
+	case o.RenewEvery != 0 && o.RenewEvery < minTime:
+		return fmt.Errorf("Options.RenewEvery is %v, less than %v", o.RenewEvery, minTime)
+	case o.Margin != 0 && (o.Margin < minTime || o.Margin > maxMargin):
+		return fmt.Errorf("Options.Margin is %v, not from %v to %v", o.Margin, minTime, maxMargin)
+	case o.DrainTimeout < 0 && o.DrainTimeout != -1:
+		return fmt.Errorf("Options.DrainTimeout is %v, less than 0 and not -1", o.DrainTimeout)
+	}
+	return nil
+}
+
+// withDefaults returns o with its defaults, and an error if the times do not fit together.
+func (o Options) withDefaults() (Options, error) {
+	o.Buckets = cmp.Or(o.Buckets, defaultBuckets)
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, defaultLeaseDuration)
+	o.RenewEvery = cmp.Or(o.RenewEvery, defaultRenewEvery)
+	o.Margin = cmp.Or(o.Margin, defaultMargin)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrainTimeout)
+	if o.RenewEvery >= o.LeaseDuration || o.Margin >= o.LeaseDuration-o.RenewEvery {
+		return o, fmt.Errorf("Options.RenewEvery, %v, and Options.Margin, %v, are together not less than Options.LeaseDuration, %v",
+			o.RenewEvery, o.Margin, o.LeaseDuration)
+	}
+	if o.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return o, fmt.Errorf("Options.Identity is empty, and the name of the host is not known: %w", err)
+		}
+		o.Identity = host[:min(len(host), maxIdentity)]
+	}
+	return o, nil
+}
+
+// backoff returns the pauses between lists and watches of the Leases that fail. A replica that reaches
+// the API server renews its session, and gets buckets, but takes them only when it sees that: with the
+// pauses of an informer, half a minute after an outage.
+func (o *Options) backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: min(100*time.Millisecond, o.RenewEvery), Cap: o.RenewEvery, Steps: 38, Factor: 2, Jitter: 0.5}
+}
+
+// refuses returns an error if a Lease of the set has another number of buckets.
+func (o *Options) refuses(lease *coordinationv1.Lease) error {
+	if n := lease.Annotations[bucketsAnnotation]; n != strconv.Itoa(o.Buckets) {
+		return fmt.Errorf("the Lease %s has %q buckets, Options.Buckets is %d: all replicas need the same number", lease.Name, n, o.Buckets)
+	}
+	return nil
+}
+
+var errNoLeases = errors.New("leases is nil")

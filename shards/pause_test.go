@@ -1,0 +1,79 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// After SIGSTOP and SIGCONT, a call may go on before the timer that ends the session has fired. So the
+// ctx of a call looks at the clock, and a renewal that comes too late does not save the session.
+func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
+		s.opts, _ = Options{Name: "test", Identity: "a"}.withDefaults()
+		begun := time.Now()
+		n := &session{set: s, begun: begun, ended: make(chan struct{}), holdings: map[int]*holding{}}
+		n.ctx, n.cancel = context.WithCancelCause(t.Context())
+		n.limitLocked(begun)
+		n.timer.Stop() // as long as the process stands still
+		s.session = n
+		h := &holding{session: n, bucket: 3, phase: open, idle: make(chan struct{})}
+		h.ctx, h.cancel = context.WithCancelCause(n.ctx)
+		n.holdings[3] = h
+
+		call, done, ok := s.Enter(t.Context(), 3)
+		if !ok || call.Err() != nil {
+			t.Fatal("the call cannot begin")
+		}
+		time.Sleep(s.opts.LeaseDuration - s.opts.Margin - 1)
+		if call.Err() != nil || !s.Has(3) {
+			t.Error("the session has ended too early")
+		}
+		time.Sleep(time.Nanosecond)
+		if s.Has(3) {
+			t.Error("another call may begin")
+		}
+		if err := call.Err(); err == nil || !errors.Is(context.Cause(call), ErrSessionLost) {
+			t.Errorf("the call goes on: %v, %v", err, context.Cause(call))
+		}
+		select {
+		case <-call.Done():
+		default:
+			t.Error("Done is open although Err is not nil")
+		}
+		if s.renewed(n, time.Now()) || !n.lost || s.session != nil {
+			t.Error("a renewal has saved a session that was over")
+		}
+		done()
+	})
+}
+
+// A renewal counts from the time when it was sent, because the API server may have had it then.
+func TestARenewalCountsFromTheTimeWhenItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
+		s.opts, _ = Options{Name: "test", Identity: "a"}.withDefaults()
+		begun := time.Now()
+		n := &session{set: s, begun: begun, ended: make(chan struct{}), holdings: map[int]*holding{}}
+		n.ctx, n.cancel = context.WithCancelCause(t.Context())
+		n.limitLocked(begun)
+		sent := begun.Add(2 * time.Second)
+		time.Sleep(6 * time.Second)
+		if !s.renewed(n, sent) {
+			t.Fatal("the session is lost")
+		}
+		time.Sleep(time.Until(sent.Add(s.opts.LeaseDuration-s.opts.Margin)) - 1)
+		synctest.Wait()
+		if n.ctx.Err() != nil {
+			t.Error("the session has ended too early")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if n.ctx.Err() == nil || !n.expired() {
+			t.Error("the session goes on")
+		}
+	})
+}

@@ -1,0 +1,267 @@
+package shards
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// retryAfter is the pause after a request that has failed.
+const retryAfter = 500 * time.Millisecond
+
+// session is the time in which a replica may have buckets. It lasts as long as the replica renews
+// its Lease. A lost session never comes back: the replica begins another, with another id.
+type session struct {
+	set    *Set
+	id     string
+	begun  time.Time
+	ctx    context.Context // ends with the session
+	cancel context.CancelCauseFunc
+	timer  *time.Timer  // ends the session at the deadline
+	limit  atomic.Int64 // the deadline, as the time since begun
+	ended  chan struct{}
+
+	// Only the goroutine that renews uses these.
+	lease *coordinationv1.Lease // as it was last written
+
+	// The set's lock protects the rest.
+	lost     bool
+	leaving  bool
+	holdings map[int]*holding
+	claims   []claim
+	seen     map[string]Versions
+	fresh    Buckets // open, and their keys are not queued
+}
+
+// expired reports whether the session is over. It takes no lock.
+func (s *session) expired() bool {
+	return time.Since(s.begun) >= time.Duration(s.limit.Load()) || s.ctx.Err() != nil
+}
+
+// extendLocked has the session last until a Lease that was renewed at a time ends, less the margin.
+// It returns false if the session was over before: nobody may have noticed the renewal in time.
+func (s *session) extendLocked(sent time.Time) bool {
+	if s.lost || s.expired() {
+		return false
+	}
+	s.limitLocked(sent)
+	return true
+}
+
+func (s *session) limitLocked(sent time.Time) {
+	o := &s.set.opts
+	until := sent.Add(o.LeaseDuration - o.Margin)
+	s.limit.Store(int64(until.Sub(s.begun)))
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(until), func() { s.lose(nil) })
+	} else {
+		s.timer.Reset(time.Until(until))
+	}
+}
+
+// lose ends the session. Err says why it cannot go on, or nil if it could not be renewed in time.
+func (s *session) lose(err error) {
+	set := s.set
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if err == nil && !s.expired() {
+		return // it was renewed at the last moment
+	}
+	s.endLocked(err)
+}
+
+func (s *session) endLocked(err error) {
+	if s.lost {
+		return
+	}
+	s.lost = true
+	s.timer.Stop()
+	s.cancel(ErrSessionLost)
+	close(s.ended)
+	set := s.set
+	if set.session == s {
+		set.session = nil
+	}
+	if !s.leaving || len(s.holdings) > 0 {
+		set.counts.lost++
+		set.later(fmt.Errorf("shards: set %s: %w", set.opts.Name, because(ErrSessionLost, err)))
+	}
+	set.old[s] = true
+	set.poke()
+}
+
+// because returns an error that wraps both.
+func because(what, why error) error {
+	if why == nil {
+		return what
+	}
+	return fmt.Errorf("%w: %w", what, why)
+}
+
+// newSession begins a session: it creates its Lease, and then says in it that the session may have
+// buckets. If the first request is slow, so that its answer comes too late or never, no other replica
+// leaves buckets to a session that nobody knows to have.
+func (s *Set) newSession(ctx context.Context) (*session, error) {
+	random := make([]byte, 5)
+	_, _ = rand.Read(random)
+	nonce := hex.EncodeToString(random)
+	id := s.opts.Identity + "_" + nonce
+	lease := s.opts.newLease(sessionName(s.opts.Name, nonce), id)
+	sent := time.Now()
+	s.stamp(lease, sent)
+	lease.Spec.AcquireTime = lease.Spec.RenewTime
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
+	defer cancel()
+	annotate(lease, idleAnnotation, "true")
+	lease, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	sent = time.Now()
+	annotate(lease, idleAnnotation, "")
+	if lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &session{
+		set: s, id: id, begun: sent, lease: lease, ended: make(chan struct{}),
+		holdings: map[int]*holding{}, fresh: Buckets{},
+	}
+	n.ctx, n.cancel = context.WithCancelCause(context.Background())
+	n.limitLocked(sent)
+	s.session = n
+	s.view.note(lease, false, time.Now())
+	return n, nil
+}
+
+// stamp writes the time of a renewal into a Lease, for people: no replica reads it.
+func (s *Set) stamp(lease *coordinationv1.Lease, now time.Time) {
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(s.opts.LeaseDuration / time.Second))
+}
+
+// renew renews the session until it is over.
+func (s *session) renew(leave <-chan struct{}) {
+	pause := time.NewTimer(s.set.opts.RenewEvery)
+	defer pause.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-leave:
+			leave = nil // at once, so that the others take over
+		case <-pause.C:
+		}
+		begun := time.Now()
+		if s.write() {
+			pause.Reset(max(0, s.set.opts.RenewEvery-time.Since(begun)))
+		} else {
+			pause.Reset(min(retryAfter, s.set.opts.RenewEvery))
+		}
+	}
+}
+
+// write renews the session once. It reports whether that has succeeded.
+func (s *session) write() bool {
+	ctx, cancel := context.WithTimeout(s.ctx, s.set.opts.RenewEvery)
+	defer cancel()
+	lease, sent := s.next(), time.Now()
+	s.set.stamp(lease, sent)
+	written, err := s.set.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	switch {
+	case err == nil:
+		s.lease = written
+		return s.set.renewed(s, sent)
+	case apierrors.IsNotFound(err):
+		s.lose(fmt.Errorf("somebody has deleted its Lease %s", lease.Name))
+	case apierrors.IsConflict(err):
+		s.reread(ctx, err)
+	case s.ctx.Err() == nil:
+		s.set.report(fmt.Errorf("shards: set %s: renewing the session: %w", s.set.opts.Name, err))
+	}
+	return false
+}
+
+// renewed notes that a renewal that was sent at a time has succeeded.
+func (s *Set) renewed(n *session, sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.extendLocked(sent) {
+		return true
+	}
+	n.endLocked(nil)
+	return false
+}
+
+// next returns the Lease to write.
+func (s *session) next() *coordinationv1.Lease {
+	lease := s.lease.DeepCopy()
+	s.set.mu.Lock()
+	defer s.set.mu.Unlock()
+	holds := Buckets{}
+	for b, h := range s.holdings {
+		if h.phase != taking {
+			holds.Insert(b)
+		}
+	}
+	annotate(lease, holdsAnnotation, formatBuckets(holds))
+	if len(s.claims) > 0 {
+		annotate(lease, claimsAnnotation, format(s.claims))
+	}
+	if s.seen != nil {
+		annotate(lease, seenAnnotation, format(s.seen))
+	}
+	if s.leaving {
+		annotate(lease, idleAnnotation, "true")
+	}
+	return lease
+}
+
+// reread reads the Lease after a conflict. Unless another replica has ended the session, the next
+// write begins from the present state.
+func (s *session) reread(ctx context.Context, conflict error) {
+	lease, err := s.set.leases.Get(ctx, s.lease.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		s.set.report(fmt.Errorf("shards: set %s: renewing the session: %w", s.set.opts.Name, conflict))
+	case lease.UID != s.lease.UID || readSession(lease).ended:
+		s.lose(fmt.Errorf("another replica has ended it"))
+	default:
+		s.lease = lease
+	}
+}
+
+// fill queues the keys of buckets that the session has got, until it is over.
+func (s *session) fill(wake <-chan struct{}) {
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-wake:
+		}
+		s.set.mu.Lock()
+		fresh := s.fresh
+		s.fresh = Buckets{} // a bucket that is lost and taken again meanwhile is queued again
+		s.set.mu.Unlock()
+		if len(fresh) == 0 {
+			continue
+		}
+		for _, w := range s.set.joined() {
+			if err := w.Queue(s.ctx, fresh); err != nil && s.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
+				s.set.report(fmt.Errorf("shards: set %s: worker %s: queueing the keys of buckets: %w", s.set.opts.Name, w.name, err))
+			}
+		}
+	}
+}

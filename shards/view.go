@@ -1,0 +1,204 @@
+package shards
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// view is the state of the set as its Leases show it. The caller holds a lock. It takes times from
+// this process's clock alone: a session counts as dead when this process has seen no renewal of it
+// for as long as it may last, whatever the clocks of other replicas say.
+type view struct {
+	opts     *Options
+	sessions map[string]*seenSession // by id
+	buckets  []seenBucket
+}
+
+// seenSession is a session that this process knows of.
+type seenSession struct {
+	sessionLease
+	lease  *coordinationv1.Lease // nil if it is not there
+	at     time.Time             // when this state of it was first seen, or that it is not there
+	retry  time.Time             // no request for it before
+	asking bool                  // a request for it is under way
+}
+
+// seenBucket is the Lease of a bucket.
+type seenBucket struct {
+	lease *coordinationv1.Lease // nil if it is not there
+	last  string                // who had it before somebody deleted the Lease
+	token int32                 // the highest that was seen
+	since time.Time             // when nobody was first seen to have it; zero if somebody has it
+	retry time.Time             // no request for it before
+}
+
+func newView(opts *Options) view {
+	return view{opts: opts, sessions: map[string]*seenSession{}, buckets: make([]seenBucket, opts.Buckets)}
+}
+
+// note takes a Lease that was seen, or its last state if it was deleted. It returns the state of the
+// session, if it is that of one.
+func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *seenSession {
+	if b, ok := bucketOf(v.opts.Name, lease); ok {
+		if b < len(v.buckets) && v.opts.refuses(lease) == nil {
+			v.buckets[b].note(lease, deleted)
+		}
+		return nil
+	}
+	id := holderOf(lease)
+	if id == "" {
+		return nil
+	}
+	s := v.sessions[id]
+	if s == nil {
+		s = &seenSession{}
+		v.sessions[id] = s
+	}
+	switch {
+	case deleted:
+		s.lease, s.at = nil, now
+	case s.lease == nil || isNewer(lease, s.lease):
+		s.sessionLease, s.lease, s.at = readSession(lease), lease, now
+	}
+	return s
+}
+
+func (b *seenBucket) note(lease *coordinationv1.Lease, deleted bool) {
+	b.token = max(b.token, tokenOf(lease))
+	switch {
+	case deleted && (b.lease == nil || !isNewer(b.lease, lease)):
+		b.last, b.lease = holderOf(lease), nil
+	case !deleted && (b.lease == nil || isNewer(lease, b.lease)):
+		b.lease, b.last, b.retry = lease, "", time.Time{}
+	}
+}
+
+// isNewer reports whether a is a later state of a Lease than b.
+func isNewer(a, b *coordinationv1.Lease) bool {
+	if a.UID != b.UID {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err != nil || order > 0
+}
+
+// end returns when the session is dead unless it is renewed. A session whose Lease somebody has
+// deleted may still work until then.
+func (s *seenSession) end(opts *Options) time.Time {
+	duration := s.duration
+	if duration == 0 {
+		duration = opts.LeaseDuration
+	}
+	return s.at.Add(duration)
+}
+
+// mayWork reports whether calls of the session may be under way.
+func (s *seenSession) mayWork(opts *Options, now time.Time) bool {
+	return !s.ended && now.Before(s.end(opts))
+}
+
+// mayTake reports whether the session may get buckets.
+func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
+	return s.lease != nil && !s.idle && s.mayWork(opts, now)
+}
+
+// holder returns the session that has a bucket, and nil if nobody has it. If the Lease names a
+// session that was never seen, the session counts as seen now.
+func (v *view) holder(bucket int, now time.Time) *seenSession {
+	b := &v.buckets[bucket]
+	id := holderOf(b.lease)
+	if b.lease == nil {
+		id = b.last
+	}
+	if id == "" {
+		return nil
+	}
+	s := v.sessions[id]
+	if s == nil {
+		s = &seenSession{sessionLease: sessionLease{id: id}, at: now}
+		v.sessions[id] = s
+	}
+	if s.ended {
+		return nil
+	}
+	return s
+}
+
+// died returns the session that had a bucket and has not let go of it, or nil.
+func (v *view) died(bucket int) *sessionLease {
+	b := &v.buckets[bucket]
+	id := holderOf(b.lease)
+	if b.lease == nil {
+		id = b.last
+	}
+	if s := v.sessions[id]; s != nil && id != "" {
+		died := s.sessionLease
+		return &died
+	}
+	return nil
+}
+
+// claimed reports whether a session that may work says that it has the bucket. If somebody deletes
+// the Lease of a bucket, replicas that come later learn only from this that the bucket is taken.
+func (v *view) claimed(bucket int, now time.Time) bool {
+	for _, s := range v.sessions {
+		if s.holds.Has(bucket) && s.mayWork(v.opts, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// unowned notes which buckets nobody has, and returns how many, and since when the first.
+func (v *view) unowned(now time.Time) (n int, since time.Time) {
+	for b := range v.buckets {
+		at := &v.buckets[b].since
+		if s := v.holder(b, now); s != nil && s.mayWork(v.opts, now) {
+			*at = time.Time{}
+			continue
+		}
+		if at.IsZero() {
+			*at = now
+		}
+		if n++; n == 1 || at.Before(since) {
+			since = *at
+		}
+	}
+	return n, since
+}
+
+// forget forgets sessions that no Lease names any more.
+func (v *view) forget(now time.Time) {
+	used := map[string]bool{}
+	for b := range v.buckets {
+		used[holderOf(v.buckets[b].lease)] = true
+		used[v.buckets[b].last] = true
+	}
+	for id, s := range v.sessions {
+		if s.lease == nil && !used[id] && !s.mayWork(v.opts, now) {
+			delete(v.sessions, id)
+		}
+	}
+}
+
+// next returns when a session dies unless it is renewed, or a request may be made again, whichever
+// is first.
+func (v *view) next(now time.Time) (at time.Time) {
+	sooner := func(t time.Time) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, s := range v.sessions {
+		if !s.ended {
+			sooner(s.end(v.opts))
+		}
+		sooner(s.retry)
+	}
+	for b := range v.buckets {
+		sooner(v.buckets[b].retry)
+	}
+	return at
+}

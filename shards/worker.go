@@ -1,0 +1,74 @@
+package shards
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Buckets is a set of the numbers of buckets.
+type Buckets = sets.Set[int]
+
+// Versions are versions by source, such as resourceVersions by the numbers of informers. They stand
+// in a Lease, so both should be short.
+type Versions map[string]string
+
+// Range are the deletes of a source from one version to another. The first is not in it, the last is.
+type Range struct {
+	After string `json:"after"`
+	To    string `json:"to"`
+}
+
+// Worker is a part of a program that works on keys, such as a queue and the goroutines that take
+// keys out of it. A controller of package enqueue has one. Before each call for a key, it asks the
+// set with [Set.Enter].
+//
+// Every replica is told of every delete, because nothing is left to read of a deleted object. A
+// worker keeps the keys of deletes, also of buckets that other replicas have, until it has handled
+// them, or until the set says that another replica has.
+//
+// The set calls the methods from its own goroutines, several at once. Methods with a ctx may block
+// until it ends; the others do not block.
+type Worker interface {
+	// WaitForSync blocks until the worker could begin. The replica joins the set when all of its
+	// workers can.
+	WaitForSync(ctx context.Context) error
+	// Stopped returns a channel that is closed when the worker stops. Then the replica leaves the
+	// set.
+	Stopped() <-chan struct{}
+	// CatchUp blocks until the worker's caches are at least as new as those of the replica that had
+	// a bucket before, whose Seen returned seen.
+	CatchUp(ctx context.Context, seen Versions) error
+	// Fresh blocks until the sources of the worker's caches have been connected without a break for
+	// at least d. The set calls it when the last holder has died, because nobody knows what it had
+	// seen last.
+	Fresh(ctx context.Context, d time.Duration) error
+	// Queue queues all keys of buckets that this replica has got, and those of deletes that are
+	// not handled. Events may have queued some already.
+	Queue(ctx context.Context, buckets Buckets) error
+	// Seen returns the versions of everything that calls may have read. The set calls it before it
+	// lets go of a bucket, when all calls for its keys have returned.
+	Seen() Versions
+	// Known returns the versions up to which the caches have every change. The worker was told of
+	// each later delete.
+	Known() Versions
+	// Handled returns which deletes with keys in buckets are handled, by source.
+	Handled(ctx context.Context, buckets Buckets) map[string]Range
+	// Deletes returns the keys in a bucket of deletes that are not handled.
+	Deletes(bucket int) []string
+	// Handle queues the keys of deletes that another replica has not handled.
+	Handle(keys []string)
+	// Forget says that another replica, which has the buckets, has handled these deletes. It
+	// returns the keys in the buckets of deletes that are not handled and that this replica
+	// does not know of, because it began too late: the set tells it.
+	Forget(buckets Buckets, handled map[string]Range) (unknown []string)
+	// ForgetKeys says that another replica takes care of all deletes of these keys.
+	ForgetKeys(keys []string)
+}
+
+// worker is a Worker that has joined.
+type worker struct {
+	Worker
+	name string
+}

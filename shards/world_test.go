@@ -1,0 +1,464 @@
+package shards_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+func TestMain(m *testing.M) { informertest.Main(m) }
+
+// world has an API server with Leases and ConfigMaps, and replicas of one program that reconcile the
+// ConfigMaps. It sees every call of every replica.
+type world struct {
+	t       *testing.T
+	leases  *informertest.Source[*coordinationv1.Lease]
+	objects *informertest.Source[*corev1.ConfigMap]
+	client  *fake.Clientset
+
+	mu       sync.Mutex
+	any      *replica
+	calls    map[string]string // the replica that has a call under way, by key
+	overlaps []string
+	seen     map[string]string // the newest version that was reconciled, "" for a deleted object, by key
+	deleted  map[string]int    // how often a key was reconciled while its object was deleted
+	stale    []string          // calls from an older state than the call before
+	read     map[string]int    // the version of the cache at the last call, by key
+	count    int
+	tokens   map[int]int64       // the highest token of each bucket
+	traces   map[string][]string // what happened to each object
+	refused  int                 // effects of calls with a lower one
+}
+
+func newWorld(t *testing.T, objects int) *world {
+	w := &world{
+		t: t, leases: informertest.NewSource[*coordinationv1.Lease](), objects: informertest.NewSource[*corev1.ConfigMap](),
+		client: fake.NewClientset(), calls: map[string]string{}, seen: map[string]string{}, deleted: map[string]int{},
+		read: map[string]int{}, tokens: map[int]int64{}, traces: map[string][]string{},
+	}
+	w.leases.Serve(&w.client.Fake, "leases", &coordinationv1.LeaseList{})
+	for n := range objects {
+		w.write(n, "1")
+	}
+	return w
+}
+
+// traceLocked notes something that happened to an object.
+func (w *world) traceLocked(name, format string, args ...any) {
+	w.traces[name] = append(w.traces[name], fmt.Sprint(now(), " ")+fmt.Sprintf(format, args...))
+}
+
+// now returns the time since the bubble began.
+func now() time.Duration { return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) }
+
+func name(n int) string { return fmt.Sprint("object-", n) }
+
+func (w *world) write(n int, value string) {
+	w.objects.Apply(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(n)}, Data: map[string]string{"value": value},
+	})
+}
+
+// errCut is the error of requests of a replica that is cut off from the API server.
+var errCut = errors.New("cut off")
+
+// link is a replica's connection to the API server.
+type link struct {
+	shards.Leases
+	objects *informertest.Source[*corev1.ConfigMap]
+	world   *world
+	writes  atomic.Int64
+
+	lag atomic.Int64 // how long each write of a Lease takes: half of it passes before it is done
+
+	mu      sync.Mutex
+	isCut   bool // from everything
+	stale   bool // from the ConfigMaps
+	watches []watch.Interface
+}
+
+// cut ends the watches, and has all requests fail until heal.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for _, w := range l.watches {
+		w.Stop()
+	}
+	l.watches = nil
+}
+
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut, l.stale = false, false
+}
+
+func (l *link) broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return errCut
+	}
+	return nil
+}
+
+// opened notes that a watch was opened.
+func (l *link) opened(w watch.Interface, err error) (watch.Interface, error) {
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		w.Stop()
+		return nil, errCut
+	}
+	l.watches = append(l.watches, w)
+	return w, nil
+}
+
+// pass returns an error if ctx ends within d, or if the replica is cut off then.
+func (l *link) pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return l.broken()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// write makes a request that writes a Lease.
+func (l *link) write(ctx context.Context, request func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	if err := l.pass(ctx, time.Duration(l.lag.Load())/2); err != nil {
+		return nil, err
+	}
+	lease, err := request()
+	if err == nil {
+		l.writes.Add(1)
+		l.world.mu.Lock()
+		l.world.traceLocked(lease.Name, "%s, %v", *lease.Spec.HolderIdentity, lease.Annotations)
+		l.world.mu.Unlock()
+	}
+	if late := l.pass(ctx, time.Duration(l.lag.Load())/2); late != nil {
+		return nil, late
+	}
+	return lease, err
+}
+
+func (l *link) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if err := l.broken(); err != nil {
+		return nil, err
+	}
+	return l.Leases.Get(ctx, name, opts)
+}
+
+func (l *link) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	if err := l.broken(); err != nil {
+		return nil, err
+	}
+	return l.Leases.List(ctx, opts)
+}
+
+func (l *link) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.Leases.Create(ctx, lease, opts) })
+}
+
+func (l *link) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.Leases.Update(ctx, lease, opts) })
+}
+
+func (l *link) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if err := l.broken(); err != nil {
+		return err
+	}
+	return l.Leases.Delete(ctx, name, opts)
+}
+
+func (l *link) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if err := l.broken(); err != nil {
+		return nil, err
+	}
+	return l.opened(l.Leases.Watch(ctx, opts))
+}
+
+// cutObjects ends the watch of the ConfigMaps, and has their requests fail until heal.
+func (l *link) cutObjects() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = true
+	for _, w := range l.watches {
+		w.Stop() // that of the Leases is opened again
+	}
+	l.watches = nil
+}
+
+// configMaps is a replica's connection to the ConfigMaps.
+type configMaps struct{ *link }
+
+func (c configMaps) broken() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isCut || c.stale {
+		return errCut
+	}
+	return nil
+}
+
+func (c configMaps) List(opts metav1.ListOptions) (runtime.Object, error) {
+	if err := c.broken(); err != nil {
+		return nil, err
+	}
+	return c.objects.List(opts)
+}
+
+func (c configMaps) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	if err := c.broken(); err != nil {
+		return nil, err
+	}
+	return c.opened(c.objects.Watch(opts))
+}
+
+// replica is one replica.
+type replica struct {
+	world *world
+	name  string
+	link  *link
+	set   *shards.Set
+	group *informer.Group
+	slow  time.Duration         // how long a call takes
+	deaf  atomic.Bool           // calls ignore their ctx
+	quick func(key string) bool // calls for these keys take no time, if it is not nil
+	kill  context.CancelFunc
+	dead  bool // killed: nothing of it counts any more; protected by world.mu
+	done  chan error
+
+	mu     sync.Mutex
+	errors []error
+	told   map[types.UID]bool // the objects whose delete the replica was told
+}
+
+// options are those of replicas in tests.
+func options(name string) shards.Options {
+	return shards.Options{Name: "test", Identity: name, Buckets: 16, DrainTimeout: 20 * time.Second}
+}
+
+// start starts a replica.
+func (w *world) start(name string, change ...func(*shards.Options, *replica)) *replica {
+	w.t.Helper()
+	r := &replica{world: w, name: name, link: &link{Leases: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
+	opts := options(name)
+	for _, f := range change {
+		f(&opts, r)
+	}
+	var err error
+	if r.set, err = shards.New(r.link, opts); err != nil {
+		w.t.Fatal(err)
+	}
+	inf, err := informer.NewFrom(configMaps{r.link}, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{DeleteFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.told[e.Old.UID] = true
+		return nil
+	}}, informer.WatcherOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	reconcile := func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+		return 0, r.reconcile(ctx, inf, key)
+	}
+	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: "objects", Workers: 4, Shards: r.set}, enqueue.For(inf))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.errors = append(r.errors, err)
+	}}
+	if err := errors.Join(r.group.Add(inf), r.group.Add(c), r.group.Add(r.set)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.any = r
+	ctx, cancel := context.WithCancel(w.t.Context())
+	r.kill = cancel
+	go func() { r.done <- r.group.Run(ctx) }()
+	return r
+}
+
+// toldOf reports whether the replica was told that an object was deleted.
+func (r *replica) toldOf(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told[uid]
+}
+
+// stop stops a replica as a rolling update does.
+func (r *replica) stop() {
+	r.world.t.Helper()
+	r.kill()
+	if err := <-r.done; err != nil {
+		r.world.t.Error(err)
+	}
+}
+
+// crash ends a replica without a word to the others, like kill -9: its requests get nowhere, and its
+// calls have no effect.
+func (r *replica) crash() {
+	r.world.t.Helper()
+	r.link.cut()
+	r.kill()
+	w := r.world
+	w.mu.Lock()
+	r.dead = true
+	maps.DeleteFunc(w.calls, func(_, by string) bool { return by == r.name })
+	w.mu.Unlock()
+}
+
+func (r *replica) owned() int { return r.set.Health().Shards.Owned }
+
+func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInformer[*corev1.ConfigMap], key types.NamespacedName) error {
+	w := r.world
+	w.mu.Lock()
+	if r.dead {
+		w.mu.Unlock()
+		return nil
+	}
+	if by, busy := w.calls[key.Name]; busy {
+		w.overlaps = append(w.overlaps, fmt.Sprintf("%s: %s and %s at %v", key.Name, by, r.name, time.Now()))
+	}
+	w.calls[key.Name] = r.name
+	w.traceLocked(key.Name, "call by %s begins", r.name)
+	w.mu.Unlock()
+	obj, exists, err := inf.Get(key)
+	if err != nil {
+		return err
+	}
+	quick := r.quick != nil && r.quick(key.String())
+	switch {
+	case quick:
+		err = ctx.Err()
+	case r.deaf.Load():
+		<-time.After(r.slow)
+	default:
+		select {
+		case <-time.After(r.slow):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.dead {
+		return nil
+	}
+	delete(w.calls, key.Name)
+	w.traceLocked(key.Name, "call by %s ends, exists: %v, error: %v", r.name, exists, err)
+	if err != nil {
+		return err
+	}
+	w.count++
+	bucket, token, ok := shards.Token(ctx)
+	if !ok || bucket != r.set.Bucket(key.String()) {
+		w.t.Errorf("the token of %s: %d, %d, %v", key, bucket, token, ok)
+	}
+	if token < w.tokens[bucket] {
+		w.refused++
+		return nil
+	}
+	w.tokens[bucket] = token
+	version := 0
+	if exists {
+		version, _ = strconv.Atoi(obj.ResourceVersion)
+		w.seen[key.Name] = obj.ResourceVersion
+	} else {
+		w.deleted[key.Name]++
+		w.seen[key.Name] = ""
+	}
+	if exists && version < w.read[key.Name] {
+		w.stale = append(w.stale, fmt.Sprintf("%s: %s saw version %d after %d", key.Name, r.name, version, w.read[key.Name]))
+	}
+	w.read[key.Name] = max(version, w.read[key.Name])
+	return nil
+}
+
+// settled waits until time has passed, and checks that every object's newest state was reconciled.
+func (w *world) settled(after time.Duration) {
+	w.t.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, obj := range w.objects.Objects() {
+		if w.seen[obj.Name] != obj.ResourceVersion {
+			w.t.Errorf("%s: version %s is not reconciled, but %q", obj.Name, obj.ResourceVersion, w.seen[obj.Name])
+		}
+	}
+	for _, o := range w.overlaps {
+		w.t.Error("overlap: ", o)
+	}
+	for _, s := range w.stale {
+		w.t.Error("stale: ", s)
+		w.t.Log(strings.Join(w.traces[strings.Split(s, ":")[0]], "\n"), "\n", strings.Join(w.traces[fmt.Sprint("test-bucket-", w.bucket(strings.Split(s, ":")[0]))], "\n"))
+	}
+}
+
+// balanced checks that each replica has its share.
+func (w *world) balanced(replicas ...*replica) {
+	w.t.Helper()
+	sum, most := 0, (16+len(replicas)-1)/len(replicas)
+	for _, r := range replicas {
+		n := r.owned()
+		if sum += n; n > most || n < 16/len(replicas) {
+			w.t.Errorf("%s has %d of 16 buckets, with %d replicas", r.name, n, len(replicas))
+		}
+	}
+	if sum != 16 {
+		w.t.Errorf("%d of 16 buckets have an owner", sum)
+	}
+}
+
+func (r *replica) took() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.errors)
+}
+
+func key(n int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name(n)}
+}
+
+func (w *world) bucket(name string) int { return w.any.set.Bucket("default/" + name) }
+
+// ended waits until a replica has ended, in whatever way.
+func (r *replica) ended() {
+	if err := <-r.done; err != nil {
+		r.world.t.Log(r.name, "ended with", err)
+	}
+}
