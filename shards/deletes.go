@@ -39,61 +39,60 @@ func union(a, b map[string][]string) map[string][]string {
 	return all
 }
 
-// handleLocked has the workers handle the deletes in the Lease of a bucket.
-func (s *Set) handleLocked(h *holding) {
-	if h.phase != open {
-		return
-	}
-	deletes := deletesIn(h.lease)
-	for _, w := range s.workers {
+// handleDeletes has the workers handle deletes that stood in the Lease of a bucket of this replica.
+func (s *Set) handleDeletes(deletes map[string][]string) {
+	for _, w := range s.joined() {
 		if keys := deletes[w.name]; len(keys) > 0 {
 			w.Handle(keys)
 		}
 	}
 }
 
-// lightenLocked removes from the Lease of a bucket the keys of deletes that are handled.
+// lightenLocked has lighten look at the Lease of a bucket, if it has keys of deletes.
 func (s *Set) lightenLocked(h *holding) {
 	seen := &s.view.buckets[h.bucket]
-	text := h.lease.Annotations[deletesAnnotation]
-	if text == "" || h.phase != open || time.Now().Before(seen.retry) {
-		return
-	}
-	left := map[string][]string{}
-	before := deletesIn(h.lease)
-	for _, w := range s.workers {
-		open := w.Deletes(h.bucket)
-		keys := slices.DeleteFunc(before[w.name], func(key string) bool { return !slices.Contains(open, key) })
-		if len(keys) > 0 {
-			left[w.name] = keys
-		}
-	}
-	now := ""
-	if len(left) > 0 {
-		now = format(left)
-	}
-	if now == text {
+	if h.lease.Annotations[deletesAnnotation] == "" || h.phase != open || time.Now().Before(seen.retry) {
 		return
 	}
 	seen.retry = time.Now().Add(retryAfter)
-	lease := h.lease.DeepCopy()
-	annotate(lease, deletesAnnotation, now)
-	s.running.Go(func() {
-		ctx, cancel := s.request()
-		defer cancel()
-		written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch {
-		case err == nil:
-			s.view.note(written, false, time.Now())
-			if h.phase == open {
-				h.lease = written
+	lease := h.lease
+	s.running.Go(func() { s.lighten(h, lease) })
+}
+
+// lighten removes from the Lease of a bucket the keys of deletes that are handled.
+func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
+	before, left := deletesIn(lease), map[string][]string{}
+	for _, w := range s.joined() {
+		waiting := w.Deletes(h.bucket)
+		for _, key := range before[w.name] {
+			if slices.Contains(waiting, key) {
+				left[w.name] = append(left[w.name], key)
 			}
-		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			s.later(fmt.Errorf("shards: set %s: bucket %d: %w", s.opts.Name, h.bucket, err))
 		}
-	})
+	}
+	text := ""
+	if len(left) > 0 {
+		text = format(left)
+	}
+	if text == lease.Annotations[deletesAnnotation] {
+		return
+	}
+	lease = lease.DeepCopy()
+	annotate(lease, deletesAnnotation, text)
+	ctx, cancel := s.request()
+	defer cancel()
+	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.view.note(written, false, time.Now())
+		if h.phase == open && isNewer(written, h.lease) {
+			h.lease = written
+		}
+	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+		s.later(fmt.Errorf("removing handled deletes from the Lease of bucket %d: %w", h.bucket, err))
+	}
 }
 
 // learn takes the claims of another replica. If a delete is not handled that the other replica may
@@ -166,7 +165,7 @@ func (s *Set) tell(bucket int, deletes map[string][]string) bool {
 	case err == nil:
 		s.view.note(written, false, time.Now())
 	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-		s.later(fmt.Errorf("shards: set %s: telling the holder of bucket %d of deletes: %w", s.opts.Name, bucket, err))
+		s.later(fmt.Errorf("telling the holder of bucket %d of deletes: %w", bucket, err))
 	}
 	workers := s.workers
 	s.mu.Unlock()
@@ -194,7 +193,7 @@ func (s *Set) fitting(bucket int, deletes map[string][]string) string {
 		text = format(deletes)
 	}
 	if dropped > 0 {
-		s.report(fmt.Errorf("shards: set %s: bucket %d: %w: %d keys", s.opts.Name, bucket, ErrDropped, dropped))
+		s.report(fmt.Errorf("bucket %d: %w: %d keys", bucket, ErrDropped, dropped))
 	}
 	return text
 }

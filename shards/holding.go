@@ -44,10 +44,29 @@ type holding struct {
 	cancel  context.CancelCauseFunc
 }
 
-// past is what is known of the holder of a bucket before this one.
+// past is what is known of the holder of a bucket before this one. It stands in the Lease of the
+// bucket.
 type past struct {
-	seen map[string]Versions // by worker; later states only if it has died
+	seen map[string]Versions // by worker; if the holder has died, it may have seen more
 	died bool
+}
+
+// pastIn reads the past from the Lease of a bucket.
+func pastIn(lease *coordinationv1.Lease) past {
+	return past{
+		seen: parse[map[string]Versions](lease.Annotations[seenAnnotation]),
+		died: lease.Annotations[diedAnnotation] != "",
+	}
+}
+
+// write writes the past into the Lease of a bucket.
+func (p past) write(lease *coordinationv1.Lease) {
+	annotate(lease, seenAnnotation, format(p.seen))
+	died := ""
+	if p.died {
+		died = "true"
+	}
+	annotate(lease, diedAnnotation, died)
 }
 
 // begin moves h to another phase.

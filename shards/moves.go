@@ -21,12 +21,15 @@ import (
 // how long the result holds if nothing happens, and whether the session has left the set.
 func (s *Set) step(n *session) (next time.Duration, left bool) {
 	s.mu.Lock()
-	reports := s.reports
-	s.reports = nil
 	next, left = s.stepLocked(n, time.Now())
+	reports, deletes := s.reports, s.deletes
+	s.reports, s.deletes = nil, nil
 	s.mu.Unlock()
 	for _, err := range reports {
 		s.report(err)
+	}
+	for _, keys := range deletes {
+		s.handleDeletes(keys) // before the next step, which may find that they are handled
 	}
 	return next, left
 }
@@ -92,7 +95,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
 		s.restoreLocked(h)
 	case seen.lease != nil && isNewer(seen.lease, h.lease) && holderOf(seen.lease) != h.session.id:
-		s.later(fmt.Errorf("shards: set %s: somebody has taken bucket %d from this replica, by a change of its Lease", s.opts.Name, h.bucket))
+		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
 		h.cancel(ErrSessionLost)
 		h.begin(releasing)
 		s.dropLocked(h)
@@ -101,7 +104,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 		s.running.Go(func() { s.release(h) })
 	case seen.lease != nil && isNewer(seen.lease, h.lease):
 		h.lease = seen.lease // another replica has added deletes
-		s.handleLocked(h)
+		s.deletes = append(s.deletes, deletesIn(h.lease))
 	default:
 		s.lightenLocked(h)
 	}
@@ -152,7 +155,7 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 		case err == nil:
 			s.view.note(ended, false, time.Now())
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			s.later(fmt.Errorf("shards: set %s: ending the session %s: %w", s.opts.Name, seen.id, err))
+			s.later(fmt.Errorf("ending the session %s: %w", seen.id, err))
 		}
 		s.poke()
 	})
@@ -186,7 +189,7 @@ func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 	defer s.mu.Unlock()
 	seen.asking, seen.retry = false, time.Now().Add(s.opts.RenewEvery)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		s.later(fmt.Errorf("shards: set %s: deleting the session %s, which has ended: %w", s.opts.Name, seen.id, err))
+		s.later(fmt.Errorf("deleting the session %s, which has ended: %w", seen.id, err))
 	}
 }
 
@@ -196,27 +199,35 @@ func (s *Set) request() (context.Context, context.CancelFunc) {
 }
 
 // take writes the Lease of a bucket for this replica. lease is its last state, or nil if there is
-// none. died is the session that had the bucket and has not let go of it, or nil.
+// none. died is the session that had the bucket and has not let go of it, or nil. The Lease then says
+// so: this replica may die, too, before it has caught up.
 func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *sessionLease) {
-	ctx, cancel := s.request()
-	defer cancel()
-	var err error
-	if lease == nil {
+	isNew := lease == nil
+	if isNew {
 		lease = s.opts.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
-		s.own(lease, max(transitions, firstToken(time.Now())))
-		lease, err = s.leases.Create(ctx, lease, metav1.CreateOptions{})
+		transitions = max(transitions, firstToken(time.Now()))
 	} else {
 		lease = lease.DeepCopy()
 		lease.Spec.HolderIdentity = ptr.To(h.session.id)
-		s.own(lease, transitions)
+	}
+	s.own(lease, transitions)
+	if died != nil {
+		past{latest(pastIn(lease).seen, died.seen), true}.write(lease)
+	}
+	ctx, cancel := s.request()
+	defer cancel()
+	var err error
+	if isNew {
+		lease, err = s.leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
 		lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
-	if !s.took(h, lease, died, err) {
+	if !s.took(h, lease, err) {
 		return
 	}
 	if err := s.catchUp(h); err != nil {
 		if h.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
-			s.report(fmt.Errorf("shards: set %s: catching up with the last holder of bucket %d: %w", s.opts.Name, h.bucket, err))
+			s.report(fmt.Errorf("catching up with the last holder of bucket %d: %w", h.bucket, err))
 		}
 		return // the worker has stopped
 	}
@@ -224,6 +235,12 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	for _, w := range s.joined() {
 		known[w.name] = w.Known()
 	}
+	s.handleDeletes(deletesIn(lease))
+	s.opened(h, known)
+}
+
+// opened notes that the caches are new enough for calls. known is how new they are.
+func (s *Set) opened(h *holding, known map[string]Versions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.session.lost || h.phase != catching {
@@ -232,7 +249,6 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	h.known = known
 	h.begin(open)
 	h.session.fresh.Insert(h.bucket)
-	s.handleLocked(h)
 	token(s.filling)
 }
 
@@ -285,7 +301,7 @@ func (s *Set) own(lease *coordinationv1.Lease, token int32) {
 }
 
 // took notes the result of taking a bucket. It reports whether the replica has it.
-func (s *Set) took(h *holding, lease *coordinationv1.Lease, died *sessionLease, err error) bool {
+func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.poke()
@@ -293,7 +309,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, died *sessionLease, 
 		s.dropLocked(h)
 		s.view.buckets[h.bucket].retry = time.Now().Add(retryAfter)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			s.later(fmt.Errorf("shards: set %s: taking bucket %d: %w", s.opts.Name, h.bucket, err))
+			s.later(fmt.Errorf("taking bucket %d: %w", h.bucket, err))
 		}
 		return false
 	}
@@ -303,11 +319,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, died *sessionLease, 
 	}
 	s.counts.taken++
 	h.lease, h.token = lease, tokenOf(lease)
-	h.before.seen = parse[map[string]Versions](lease.Annotations[seenAnnotation])
-	h.before.died = lease.Annotations[diedAnnotation] != ""
-	if died != nil {
-		h.before = past{latest(h.before.seen, died.seen), true}
-	}
+	h.before = pastIn(lease)
 	h.begin(catching)
 	return true
 }
@@ -323,15 +335,11 @@ func (s *Set) dropLocked(h *holding) {
 
 // release waits until no call for a key of the bucket is under way, and lets go of the bucket.
 func (s *Set) release(h *holding) {
+	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(ErrDrained) })
+	defer late.Stop()
 	select {
-	case <-h.idle:
+	case <-h.idle: // however long it takes
 	case <-h.session.ended:
-	case <-time.After(max(0, s.opts.DrainTimeout)):
-		h.cancel(ErrDrained)
-		select {
-		case <-h.idle: // however long it takes
-		case <-h.session.ended:
-		}
 	}
 	if h.session.expired() {
 		return
@@ -370,13 +378,17 @@ func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims [
 	lease := h.lease.DeepCopy()
 	s.mu.Unlock()
 	lease.Spec.HolderIdentity = ptr.To("")
-	annotate(lease, seenAnnotation, format(last.seen))
-	annotate(lease, diedAnnotation, map[bool]string{true: "true"}[last.died])
+	last.write(lease)
 	annotate(lease, claimsAnnotation, format(claims))
 	annotate(lease, deletesAnnotation, s.fitting(h.bucket, union(deletes, deletesIn(lease))))
 	ctx, cancel := s.request()
 	defer cancel()
 	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	if err == nil {
+		for _, w := range s.joined() {
+			w.ForgetKeys(deletes[w.name]) // the Lease has them
+		}
+	}
 	if apierrors.IsConflict(err) {
 		written, err = s.leases.Get(ctx, lease.Name, metav1.GetOptions{})
 	}
@@ -391,7 +403,7 @@ func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims [
 		s.counts.released++
 	case apierrors.IsNotFound(err): // somebody has deleted it, and anyone may take it
 	default:
-		s.later(fmt.Errorf("shards: set %s: letting go of bucket %d: %w", s.opts.Name, h.bucket, err))
+		s.later(fmt.Errorf("letting go of bucket %d: %w", h.bucket, err))
 		return false
 	}
 	s.dropLocked(h)
@@ -408,6 +420,9 @@ func (s *Set) restoreLocked(h *holding) {
 	seen.retry = time.Now().Add(retryAfter)
 	lease := s.opts.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
 	s.own(lease, h.token)
+	if h.known == nil {
+		h.before.write(lease)
+	}
 	s.running.Go(func() {
 		ctx, cancel := s.request()
 		defer cancel()
@@ -416,7 +431,7 @@ func (s *Set) restoreLocked(h *holding) {
 		defer s.mu.Unlock()
 		if err != nil {
 			if !apierrors.IsAlreadyExists(err) {
-				s.later(fmt.Errorf("shards: set %s: creating the Lease of bucket %d again: %w", s.opts.Name, h.bucket, err))
+				s.later(fmt.Errorf("creating the Lease of bucket %d again: %w", h.bucket, err))
 			}
 			return
 		}

@@ -95,7 +95,7 @@ func (s *session) endLocked(err error) {
 	}
 	if !s.leaving || len(s.holdings) > 0 {
 		set.counts.lost++
-		set.later(fmt.Errorf("shards: set %s: %w", set.opts.Name, because(ErrSessionLost, err)))
+		set.later(because(ErrSessionLost, err))
 	}
 	set.old[s] = true
 	set.poke()
@@ -189,7 +189,7 @@ func (s *session) write() bool {
 	case apierrors.IsConflict(err):
 		s.reread(ctx, err)
 	case s.ctx.Err() == nil:
-		s.set.report(fmt.Errorf("shards: set %s: renewing the session: %w", s.set.opts.Name, err))
+		s.set.report(fmt.Errorf("renewing the session: %w", err))
 	}
 	return false
 }
@@ -235,9 +235,9 @@ func (s *session) reread(ctx context.Context, conflict error) {
 	lease, err := s.set.leases.Get(ctx, s.lease.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		s.set.report(fmt.Errorf("shards: set %s: renewing the session: %w", s.set.opts.Name, conflict))
+		s.set.report(fmt.Errorf("renewing the session: %w", conflict))
 	case lease.UID != s.lease.UID || readSession(lease).ended:
-		s.lose(fmt.Errorf("another replica has ended it"))
+		s.lose(errors.New("another replica has ended it"))
 	default:
 		s.lease = lease
 	}
@@ -260,7 +260,7 @@ func (s *session) fill(wake <-chan struct{}) {
 		}
 		for _, w := range s.set.joined() {
 			if err := w.Queue(s.ctx, fresh); err != nil && s.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
-				s.set.report(fmt.Errorf("shards: set %s: worker %s: queueing the keys of buckets: %w", s.set.opts.Name, w.name, err))
+				s.set.report(fmt.Errorf("worker %s: queueing the keys of buckets: %w", w.name, err))
 			}
 		}
 	}

@@ -36,9 +36,10 @@ type Set struct {
 	mu      sync.Mutex // protects the rest, and view
 	ctx     context.Context
 	workers []worker
-	session *session          // nil if there is none
-	old     map[*session]bool // lost sessions with calls under way
-	reports []error           // that report has not been given yet
+	session *session              // nil if there is none
+	old     map[*session]bool     // lost sessions with calls under way
+	reports []error               // errors that step has not reported yet
+	deletes []map[string][]string // keys of deletes that step has not given to the workers yet
 	counts  counts
 	running sync.WaitGroup // requests that are under way
 }
@@ -145,12 +146,12 @@ func (s *Set) handle(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// report gives an error to the ErrorHandler. The caller holds no lock.
+// report gives an error to the ErrorHandler, with the name of the set. The caller holds no lock.
 func (s *Set) report(err error) {
 	s.mu.Lock()
 	ctx := s.ctx
 	s.mu.Unlock()
-	s.handle(ctx, err)
+	s.handle(ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
 }
 
 // later has step report an error. The caller holds mu.
@@ -233,7 +234,7 @@ func (s *Set) participate(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			s.report(fmt.Errorf("shards: set %s: joining: %w", s.opts.Name, err))
+			s.report(fmt.Errorf("joining: %w", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -307,7 +308,7 @@ func (s *Set) leave(n *session) {
 	defer cancel()
 	uid := n.lease.UID
 	if err := s.leases.Delete(ctx, n.lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
-		s.report(fmt.Errorf("shards: set %s: leaving: %w", s.opts.Name, err))
+		s.report(fmt.Errorf("leaving: %w", err))
 	}
 }
 

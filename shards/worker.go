@@ -28,7 +28,7 @@ type Range struct {
 // worker keeps the keys of deletes, also of buckets that other replicas have, until it has handled
 // them, or until the set says that another replica has.
 //
-// The set calls the methods from its own goroutines, several at once. Methods with a ctx may block
+// The set calls the methods from its own goroutines, several at once, and holds no lock then. Methods with a ctx may block
 // until it ends; the others do not block.
 type Worker interface {
 	// WaitForSync blocks until the worker could begin. The replica joins the set when all of its

@@ -142,9 +142,22 @@ func (l *link) opened(w watch.Interface, err error) (watch.Interface, error) {
 
 // pass returns an error if ctx ends within d, or if the replica is cut off then.
 func (l *link) pass(ctx context.Context, d time.Duration) error {
+	if err := sleep(ctx, d); err != nil {
+		return err
+	}
+	return l.broken()
+}
+
+// sleep waits for d, or until ctx ends, and then returns its error. It makes no timer for 0, because
+// the race detector crashes if two goroutines of a bubble come upon channels of timers that have
+// fired before (golang/go#78156).
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
 	select {
 	case <-time.After(d):
-		return l.broken()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -365,13 +378,9 @@ func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInform
 	case quick:
 		err = ctx.Err()
 	case r.deaf.Load():
-		<-time.After(r.slow)
+		err = sleep(context.Background(), r.slow)
 	default:
-		select {
-		case <-time.After(r.slow):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+		err = sleep(ctx, r.slow)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

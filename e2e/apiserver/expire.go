@@ -2,10 +2,12 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +52,8 @@ func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResourc
 	if err != nil {
 		return err
 	}
-	if _, err := s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true}); err != nil {
+	_, err = s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true})
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // another call may have come first
 		return err
 	}
 	// A watch that ends shows that the watch cache behind it is gone.

@@ -135,11 +135,13 @@ func (d *divided) reconcile(ctx context.Context, replica, key string) error {
 	d.busy[key] = true
 	slow := d.slow
 	d.mu.Unlock()
-	var err error
-	select {
-	case <-time.After(slow):
-	case <-ctx.Done():
-		err = ctx.Err()
+	err := ctx.Err()
+	if slow > 0 { // not time.After(0), see golang/go#78156
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
