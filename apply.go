@@ -219,7 +219,7 @@ func newer(version, stored string) bool {
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
-	return a.deleteUnless(ctx, list.scope, listed.version, func(key string) bool {
+	return a.deleteUnless(ctx, list.scope, listed, func(key string) bool {
 		return listed.Has(key) || !list.scope.covers(key)
 	})
 }
@@ -227,19 +227,21 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 // deleteForeign deletes the objects that an earlier informer has left in the store, and that
 // are in none of the namespaces of this one.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
-	return a.deleteUnless(ctx, a.inlet.own, "", a.inlet.covers) && a.tell(ctx) &&
+	return a.deleteUnless(ctx, a.inlet.own, &contents{}, a.inlet.covers) && a.tell(ctx) &&
 		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.inlet.own})
 }
 
-// deleteUnless deletes every known object except those that stay. The objects were deleted at the
-// given version or before.
-func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, version string, stays func(key string) bool) bool {
+// deleteUnless deletes every known object except those that stay, because the contents lack them.
+func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *contents, stays func(key string) bool) bool {
 	for key := range a.storage.keys(ctx, of.prefix()) {
 		if stays(key) {
 			continue
 		}
-		of.changed.raise(version)
-		if !a.apply(ctx, &item[T]{kind: itemGone, key: key, listed: true, own: true, scope: of}) {
+		it := &item[T]{kind: listed.lacks(key), key: key, listed: true, own: true, scope: of}
+		if it.kind == itemGone {
+			of.changed.raise(listed.version)
+		}
+		if !a.apply(ctx, it) {
 			return false
 		}
 	}
@@ -262,7 +264,10 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.finished = append(a.finished, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
 	if endsList {
-		a.tell(ctx) // no later item may delay Synced
+		told := a.tell(ctx) // no later item may delay Synced
+		if told && it.applied != nil {
+			it.applied()
+		}
 	}
 }
 

@@ -62,9 +62,14 @@ type decider[T Object] struct {
 // decide sets the write of a change, and appends the events of the change to records.
 func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	from := len(records)
-	if c.kind == itemUpsert {
+	switch c.kind {
+	case itemUpsert:
 		records = d.upsert(c, records)
-	} else {
+	case itemLeft:
+		if c.stored.exists {
+			c.write, c.after = writeDelete, c.stored.obj
+		}
+	default:
 		records = d.delete(c, records)
 	}
 	for i := from; i < len(records); i++ {

@@ -70,6 +70,9 @@ type Health struct {
 	StoreBusy time.Duration `json:"-"`
 	// Refused is how many changes the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
+	// Foreign is how many objects and events a [Divided] source has delivered that are not in its
+	// part. The informer has dropped them.
+	Foreign int `json:"foreign,omitempty"`
 	// Tombstones is how many deleted objects a Durable keeps because a watcher has not
 	// handled their delete.
 	Tombstones int `json:"tombstones,omitempty"`
@@ -160,6 +163,11 @@ type ShardsHealth struct {
 	Unowned int `json:"unowned"`
 	// UnownedFor is how long the first of these has had no owner, 0 if there is none.
 	UnownedFor time.Duration `json:"-"`
+	// Selector says whether the API server selects the objects of this replica for the sources
+	// that shards.Set.Source has made: "served", or "ignored" if it sends all objects and the
+	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
+	// and "" if there is none or none has asked.
+	Selector string `json:"selector,omitempty"`
 	// Taken and Released are how many buckets this replica has got and has let go of.
 	Taken    int `json:"taken"`
 	Released int `json:"released"`

@@ -119,8 +119,10 @@ func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInfor
 func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	var namespaces []string
 	for _, r := range resources {
-		if err := checkSource(r.lw); err != nil {
-			return nil, fmt.Errorf("informer: %w", err)
+		if r.divided == nil {
+			if err := checkSource(r.lw); err != nil {
+				return nil, fmt.Errorf("informer: %w", err)
+			}
 		}
 		namespaces = append(namespaces, r.namespace)
 	}
@@ -317,7 +319,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 		if s.namespace != "" {
 			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
 		}
-		wg.Go(func() { s.Run(ctx, i.intakes[n], versions[n]) })
+		wg.Go(func() { s.run(ctx, i.intakes[n], versions[n], i.intakes[n].turn) })
 	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
@@ -488,6 +490,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 	for n, s := range i.sources {
 		one, of := s.health(i.opts.Name), i.inlet.scopes[n]
+		h.Foreign += int(i.intakes[n].dropped.Load())
 		one.Synced = of.listed.Load()
 		one.ResourceVersion, _ = i.inlet.resourceVersion(of)
 		h.addSource(one, n == 0)

@@ -39,6 +39,7 @@ const (
 	itemUpsert   itemKind = iota // an object was added or updated
 	itemDelete                   // an object was deleted
 	itemGone                     // a list lacks a known key; there is no object
+	itemLeft                     // likewise, but the object is only in no part that the source delivers
 	itemList                     // a list begins
 	itemLack                     // all objects of a list that came in parts are applied, but not what it lacks
 	itemListed                   // a list ends; all of its objects come before
@@ -63,6 +64,7 @@ type item[T Object] struct {
 	listing  *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
 	rv       string        // the version reached when this item and all before it are applied
 	arrived  time.Duration // when the item was made; 0 unless an observer needs it
+	applied  func()        // of itemListed: called when it is applied; may be nil
 	scope    *scope        // the scope of the source that the item came from, or inlet.own
 	next     *item[T]      // the item that entered next; protected by inlet.mu
 }
@@ -73,7 +75,7 @@ func (it *item[T]) asks() bool {
 	switch it.kind {
 	case itemUpsert:
 		return !it.broken
-	case itemDelete, itemGone:
+	case itemDelete, itemGone, itemLeft:
 		return true
 	}
 	return false
@@ -81,7 +83,7 @@ func (it *item[T]) asks() bool {
 
 // version returns the version of the state that the item brings. It is "" if that is not known.
 func (it *item[T]) version() string {
-	if it.rv != "" || it.kind == itemGone {
+	if it.rv != "" || it.kind == itemGone || it.kind == itemLeft {
 		return it.rv
 	}
 	return it.obj.GetResourceVersion()
@@ -92,6 +94,15 @@ func (it *item[T]) version() string {
 type contents struct {
 	*object.Keys
 	version string
+	has     func(key string) bool // whether the list would have a key; nil if it would have all
+}
+
+// lacks returns an item for a key that the list does not have.
+func (c *contents) lacks(key string) itemKind {
+	if c.has != nil && !c.has(key) {
+		return itemLeft
+	}
+	return itemGone
 }
 
 // itemKey is the queue's key function.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,9 +22,12 @@ type intake[T Object] struct {
 	accept func(any) (T, error)
 
 	// The source calls one method at a time, except Resumed, which does not use these.
-	lists int      // how many lists have begun
-	heard bool     // the source has delivered something, so a list must be compared with what is known
-	list  *listing // the list that comes in; nil if there is none
+	lists int   // how many lists have begun
+	heard bool  // the source has delivered something, so a list must be compared with what is known
+	part  *Part // of a Divided source, what the next list has; nil for other sources
+
+	dropped atomic.Int64 // objects and events outside of the part
+	list    *listing     // the list that comes in; nil if there is none
 }
 
 // Upsert takes an object that a watch has added or updated, or one of a list that comes in parts.
@@ -36,6 +40,12 @@ func (in *intake[T]) Delete(obj any, version string) { in.event(itemDelete, obj,
 func (in *intake[T]) event(kind itemKind, obj any, version string) {
 	if in.list != nil {
 		in.takeListed(kind, obj)
+		return
+	}
+	if in.foreign(obj) {
+		if version != "" {
+			in.Bookmark(version)
+		}
 		return
 	}
 	it, err := in.item("watch", kind, obj)
@@ -95,6 +105,9 @@ type listing struct {
 
 // Replace takes a whole list. wentBack says that the server has gone back in time.
 func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
+	if in.has() != nil {
+		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
+	}
 	var keys *object.Keys
 	if in.heard || in.knownObjects {
 		keys = keysOf(list)
@@ -138,9 +151,35 @@ func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys, version stri
 	in.list, in.heard = l, true
 	it := &item[T]{kind: itemList, key: l.own, restored: doubtful}
 	if keys != nil {
-		it.listing = &contents{keys, version}
+		it.listing = &contents{keys, version, in.has()}
 	}
 	in.enter(l.patience, it, inletBound)
+}
+
+// turn notes that the source goes on with another part. Nothing else is called meanwhile.
+func (in *intake[T]) turn(part Part) { in.part = &part }
+
+// foreign reports whether an object is outside of the part, and counts it.
+func (in *intake[T]) foreign(obj any) bool {
+	has := in.has()
+	if has == nil {
+		return false
+	}
+	m, err := object.Meta(obj)
+	if err != nil || has(object.Key(m)) {
+		return false
+	}
+	in.dropped.Add(1)
+	return true
+}
+
+// has returns the function that reports whether the next list would have a key, and nil if it would
+// have all.
+func (in *intake[T]) has() func(key string) bool {
+	if in.part == nil {
+		return nil
+	}
+	return in.part.Has
 }
 
 // settle waits until all that has entered is applied. The applier finds the deletes of a whole list
@@ -156,6 +195,9 @@ func (in *intake[T]) settle() {
 func (in *intake[T]) takeListed(kind itemKind, obj any) {
 	if in.ctx.Err() != nil {
 		return // the informer stops: Transform need not be called for the rest
+	}
+	if in.foreign(obj) {
+		return
 	}
 	bound := listBound
 	if in.durable {
@@ -180,9 +222,13 @@ func (in *intake[T]) End(version string) {
 	l := in.list
 	defer l.end()
 	if l.seen != nil {
-		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version}}, inletBound)
+		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version, in.has()}}, inletBound)
 	}
-	in.enter(l.patience, &item[T]{kind: itemListed, key: l.own + "/end", rv: version}, inletBound)
+	end := &item[T]{kind: itemListed, key: l.own + "/end", rv: version}
+	if in.part != nil {
+		end.applied = in.part.Applied
+	}
+	in.enter(l.patience, end, inletBound)
 	in.list = nil
 }
 

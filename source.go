@@ -150,6 +150,49 @@ func watchError(name, namespace string, f *source.Failure) error {
 type resource struct {
 	namespace string // "" if the informer reads from one source
 	lw        cache.ListerWatcher
+	divided   Divided // instead of lw, or nil
+}
+
+// Divided is a source that delivers a part of a resource, and from time to time another part, such
+// as the objects that one replica of a program is to work on. Package shards makes one.
+type Divided interface {
+	// Part returns the part to deliver now. The informer calls it when it starts, and each time
+	// that Changed of the last part was closed. Part must not block.
+	Part() Part
+}
+
+// NewDivided returns an informer over a divided source. It does the same as [NewFrom], except that
+// Options.Store cannot be a [Durable]: nobody knows whether an object that is missing after a restart
+// was deleted, or was in a part that the source does not deliver now.
+func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], error) {
+	if object.IsNil(d) {
+		return nil, errors.New("informer: the divided source is nil")
+	}
+	if opts.durable() {
+		return nil, errors.New("informer: Options.Store is a Durable, which cannot hold the parts of a divided source")
+	}
+	return newFrom([]resource{{divided: d}}, opts)
+}
+
+// Part is a part of a resource, as a [Divided] source delivers it. The informer lists it, and goes on
+// with a watch until Changed is closed. Only Source is needed.
+//
+// An object of the last part that this part does not have leaves the store, without an event: nobody
+// has deleted it. If it comes back with a later part, that is an add. An object of both parts that
+// the list lacks was deleted, and is told so.
+type Part struct {
+	// Source lists and watches the objects of the part. It may deliver others, such as those that
+	// an API server was asked to leave out and has not: the informer drops them, and Health counts
+	// them as Foreign.
+	Source cache.ListerWatcher
+	// Has reports whether an object with this key, such as "default/shop", is in the part. It must
+	// not block, and must always return the same. Nil stands for all keys.
+	Has func(key string) bool
+	// Changed is closed when the source has another part to deliver. Nil stands for never.
+	Changed <-chan struct{}
+	// Applied is called each time that a list of the part is in the store. It must not block, and
+	// may be nil.
+	Applied func()
 }
 
 // lister is the part of a client that an informer needs.
@@ -177,7 +220,7 @@ func resourcesIn[L runtime.Object, C lister[L]](client func(namespace string) C,
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 			return nil, fmt.Errorf("%q is no name of a namespace: %s", namespace, strings.Join(problems, ", "))
 		}
-		resources = append(resources, resource{namespace, ListWatch(client(namespace))})
+		resources = append(resources, resource{namespace: namespace, lw: ListWatch(client(namespace))})
 	}
 	return resources, nil
 }
@@ -186,13 +229,27 @@ func resourcesIn[L runtime.Object, C lister[L]](client func(namespace string) C,
 type resourceSource struct {
 	namespace string
 	*source.Source
+	divided Divided // nil if the source always delivers the same objects
+}
+
+// run reads the source into sink until ctx ends. of is called with each part of a Divided.
+func (s resourceSource) run(ctx context.Context, sink source.Sink, version string, of func(Part)) {
+	if s.divided == nil {
+		s.Run(ctx, sink, version)
+		return
+	}
+	s.RunParts(ctx, sink, func() source.Part {
+		part := s.divided.Part()
+		of(part)
+		return source.Part{Lister: part.Source, Changed: part.Changed}
+	})
 }
 
 // newSources returns the sources of the resources, which report in the words of this package.
 func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
 	var sources []resourceSource
 	for _, r := range resources {
-		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, opts, watchFailed)})
+		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, opts, watchFailed), r.divided})
 	}
 	return sources
 }

@@ -55,6 +55,9 @@ func (c *Controller[K]) divide() error {
 		return fmt.Errorf("Options.Shards: keys of type %v differ between replicas, or have parts that cannot be written: "+
 			"they must be made of strings, integers and bools in exported fields", t)
 	}
+	if t := reflect.TypeFor[K](); c.opts.Shards.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
+		return fmt.Errorf("Options.Shards divides by namespace, and keys of type %v have none: they must be NamespacedNames", t)
+	}
 	c.shard = &sharded[K]{controller: c, set: c.opts.Shards, told: map[string]string{}}
 	return nil
 }

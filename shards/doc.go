@@ -10,7 +10,8 @@
 // Each key of a controller belongs to one of 64 buckets, and each bucket to one replica, which
 // reconciles the keys. The bucket of a key depends on its text alone. So an object that is deleted and
 // created again stays in its bucket, and so do the objects that it owns, because their events lead to
-// the key of their owner. Every replica caches all objects.
+// the key of their owner. Every replica caches all objects. With Options.ByNamespace, a bucket has whole
+// namespaces, and [Set.Source] gives informers the objects of this replica's namespaces alone.
 //
 // Nothing needs to be installed. The replicas agree by Leases in one namespace, which they may get,
 // list, watch, create, update and delete. Each replica has one Lease that it renews, its session, and
@@ -31,6 +32,7 @@
 //     old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
 //  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
 //     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.
+//     With Set.Source only one replica is told.
 //
 // Clocks need not agree: no replica compares its own with a time that another has written. They must
 // run at about the same speed.

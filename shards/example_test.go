@@ -74,6 +74,44 @@ func ExampleNew() {
 	// Output: handling settings
 }
 
+// newOwnConfigs returns an informer over the ConfigMaps in the namespaces of this replica.
+func newOwnConfigs(set *shards.Set, client kubernetes.Interface) (*informer.CustomCacheInformer[*corev1.ConfigMap], error) {
+	own, err := set.Source(informer.ListWatch(client.CoreV1().ConfigMaps("")))
+	if err != nil {
+		return nil, err
+	}
+	return informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{})
+}
+
+// Each replica caches the ConfigMaps in its own namespaces. Here is only one replica, so that it gets
+// all.
+func ExampleSet_Source() {
+	client := newClient()
+	set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "configs", ByNamespace: true})
+	if err != nil {
+		panic(err)
+	}
+	configs, err := newOwnConfigs(set, client)
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	controller, err := enqueue.NewController(func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+		_, exists, err := configs.Get(key)
+		fmt.Println("handling", key, exists)
+		stop()
+		return 0, err
+	}, enqueue.Options{Name: "config", Shards: set}, enqueue.For(configs))
+	if err != nil {
+		panic(err)
+	}
+	var group informer.Group
+	if err := errors.Join(group.Add(configs), group.Add(controller), group.Add(set), group.Run(ctx)); err != nil {
+		panic(err)
+	}
+	// Output: handling default/settings true
+}
+
 // database is a system that knows nothing of Kubernetes. With the highest token of each bucket, it
 // refuses writes of a replica that has lost the bucket and does not know it yet.
 type database struct {

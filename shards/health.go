@@ -49,8 +49,19 @@ func (s *Set) Health() informer.Health {
 			set.LostCalls += held.calls
 		}
 	}
+	for _, src := range s.sources {
+		set.Selector = worse(set.Selector, src.served())
+	}
 	h.Shards = set
 	return h
+}
+
+// worse returns the answer of two sources that needs more attention.
+func worse(a, b string) string {
+	if a == selectorIgnored || b == "" {
+		return a
+	}
+	return b
 }
 
 // add counts a bucket of this replica.

@@ -84,12 +84,12 @@ func (h *history) drop(r *replica) {
 func (h *history) change() {
 	for range 1 + h.random.IntN(20) {
 		n := h.random.IntN(60)
-		switch obj, err := h.objects.Get(key(n)); {
+		switch obj, err := h.objects.Get(h.key(n)); {
 		case err != nil:
 			h.write(n, "1")
 			delete(h.gone, name(n))
 		case h.random.IntN(3) == 0:
-			if _, err := h.objects.Delete(key(n)); err != nil {
+			if _, err := h.objects.Delete(h.key(n)); err != nil {
 				h.t.Error(err)
 			}
 			h.mu.Lock()
@@ -142,6 +142,9 @@ func (h *history) step() {
 }
 
 func (h *history) play() {
+	for n := range 60 {
+		h.write(n, "1")
+	}
 	h.begin()
 	for range 20 {
 		h.step()
@@ -159,11 +162,14 @@ func (h *history) play() {
 	for name, g := range h.gone {
 		if h.deleted[name] == 0 && (g.safe || len(g.know) > 0) {
 			h.t.Errorf("the delete of %s reached no replica, safe: %v, %d know of it:\n%s", name, g.safe, len(g.know), strings.Join(h.traces[name], "\n"))
-			h.t.Log("its bucket:\n" + strings.Join(h.traces[fmt.Sprint("test-bucket-", h.all[0].set.Bucket("default/"+name))], "\n"))
+			h.t.Log("its bucket:\n" + strings.Join(h.traces[fmt.Sprint("test-bucket-", h.bucket(name))], "\n"))
 		}
 	}
 	h.mu.Unlock()
 	h.balanced(h.all...)
+	if h.divided {
+		h.apart(h.all...)
+	}
 	for _, r := range h.all {
 		r.kill()
 	}
@@ -175,7 +181,8 @@ func TestRandomHistories(t *testing.T) {
 	for seed := range *histories {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &history{world: newWorld(t, 60), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, gone: map[string]*gone{}}
+				h := &history{world: newWorld(t, 0), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, gone: map[string]*gone{}}
+				h.divided = seed%2 == 1
 				h.play()
 				if t.Failed() {
 					t.Log("the history:\n" + strings.Join(h.log, "\n"))

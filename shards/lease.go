@@ -20,6 +20,8 @@ import (
 const (
 	setLabel          = prefix + "set"
 	bucketsAnnotation = prefix + "buckets"
+	byAnnotation      = prefix + "by"     // byNamespace, or missing
+	rangesAnnotation  = prefix + "ranges" // of the Lease that has the ranges of namespaces
 
 	holdsAnnotation = prefix + "holds" // the buckets that the session has
 	idleAnnotation  = prefix + "idle"  // the session takes no buckets, because it has just begun, or ends
@@ -32,6 +34,9 @@ const (
 
 	prefix = "shards.customcacheinformer.github.io/"
 )
+
+// byNamespace is the value of byAnnotation for Options.ByNamespace.
+const byNamespace = "namespace"
 
 // maxDeletes is how many bytes the keys of deletes may have in a Lease. Kubernetes allows 256 KiB for
 // all annotations.
@@ -63,9 +68,12 @@ func bucketOf(set string, lease *coordinationv1.Lease) (bucket int, ok bool) {
 	return bucket, err == nil && bucket >= 0 && lease.Name == bucketName(set, bucket)
 }
 
+// rangesName returns the name of the Lease with the ranges of namespaces.
+func rangesName(set string) string { return set + "-ranges" }
+
 // newLease returns a Lease of the set.
 func (o *Options) newLease(name, holder string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{
+	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Labels:      map[string]string{setLabel: o.Name},
@@ -73,6 +81,10 @@ func (o *Options) newLease(name, holder string) *coordinationv1.Lease {
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
+	if o.ByNamespace {
+		lease.Annotations[byAnnotation] = byNamespace
+	}
+	return lease
 }
 
 // readSession reads the Lease of a session. A part that cannot be read counts as missing: the

@@ -42,7 +42,12 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	s.forgetOldLocked()
 	s.view.forget(now)
 	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
-	wanted := assign(s.planLocked(n, now))
+	sessions, holders := s.planLocked(n, now)
+	var weights []int
+	if r := s.ranges.Load(); r != nil {
+		weights = r.Weights
+	}
+	wanted := assign(sessions, holders, weights)
 	for b := range wanted {
 		h := n.holdings[b]
 		switch {
@@ -252,10 +257,15 @@ func (s *Set) opened(h *holding, known map[string]Versions) {
 	token(s.filling)
 }
 
-// catchUp waits until the caches are at least as new as those of the last holder. If it has died, it
+// catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the last holder. If it has died, it
 // has said only from time to time what it had seen. It had no call after its session, and Margin
 // later everything that it had seen has come to watches that are open.
 func (s *Set) catchUp(h *holding) error {
+	for _, src := range s.sources {
+		if err := src.await(h.ctx, h.bucket); err != nil {
+			return err
+		}
+	}
 	for _, w := range s.joined() {
 		err := w.CatchUp(h.ctx, h.before.seen[w.name])
 		if err == nil && h.before.died {
@@ -321,6 +331,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	h.lease, h.token = lease, tokenOf(lease)
 	h.before = pastIn(lease)
 	h.begin(catching)
+	s.tellSourcesLocked()
 	return true
 }
 
@@ -330,6 +341,7 @@ func (s *Set) dropLocked(h *holding) {
 	if h.session.holdings[h.bucket] == h {
 		delete(h.session.holdings, h.bucket)
 		h.session.fresh.Delete(h.bucket)
+		s.tellSourcesLocked()
 	}
 }
 

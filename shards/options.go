@@ -75,6 +75,15 @@ type Options struct {
 	// Defaults to 64.
 	Buckets int
 
+	// ByNamespace has all keys of a namespace in one bucket. Each bucket then has the namespaces
+	// whose hash is in a range. With [Set.Source], each replica caches the objects of its namespaces
+	// only. The keys must be NamespacedNames, or texts such as "default/shop". The first replica
+	// cuts the ranges, so that each has about as many of the objects that the sources deliver, and
+	// writes them into a Lease. Namespaces that are made later may change that; to cut again, stop
+	// all replicas and delete the Leases of the set. Without it, the keys of each namespace are spread
+	// over all buckets, and every replica caches all objects.
+	ByNamespace bool
+
 	// LeaseDuration is how long a replica that has not renewed its session keeps its buckets: the
 	// longest time that buckets stay without work after a replica has died. It is a whole number
 	// of seconds, and at most a day. Defaults to 15 s.
@@ -153,8 +162,11 @@ func (o *Options) backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: min(100*time.Millisecond, o.RenewEvery), Cap: o.RenewEvery, Steps: 38, Factor: 2, Jitter: 0.5}
 }
 
-// refuses returns an error if a Lease of the set has another number of buckets.
+// refuses returns an error if a Lease of the set has another number of buckets, or other buckets.
 func (o *Options) refuses(lease *coordinationv1.Lease) error {
+	if by := lease.Annotations[byAnnotation]; (by == byNamespace) != o.ByNamespace {
+		return fmt.Errorf("the Lease %s divides by %q, Options.ByNamespace is %v: all replicas need the same", lease.Name, by, o.ByNamespace)
+	}
 	if n := lease.Annotations[bucketsAnnotation]; n != strconv.Itoa(o.Buckets) {
 		return fmt.Errorf("the Lease %s has %q buckets, Options.Buckets is %d: all replicas need the same number", lease.Name, n, o.Buckets)
 	}

@@ -5,11 +5,34 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Bucket returns the bucket of a key, such as "default/shop". It is the same in every replica and
-// every version of a program. It does not block.
-func (s *Set) Bucket(key string) int { return bucketFor(key, s.opts.Buckets) }
+// every version of a program. With Options.ByNamespace it is that of the namespace, and 0 until
+// WaitForSync has returned. Bucket does not block.
+func (s *Set) Bucket(key string) int {
+	if !s.opts.ByNamespace {
+		return bucketFor(key, s.opts.Buckets)
+	}
+	r := s.ranges.Load()
+	if r == nil {
+		return 0
+	}
+	return r.bucket(namespaceOf(key))
+}
+
+// ByNamespace returns Options.ByNamespace. It does not block.
+func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
+
+// namespaceOf returns the namespace of a key, "" if it has none.
+func namespaceOf(key string) string {
+	namespace, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return ""
+	}
+	return namespace
+}
 
 func bucketFor(key string, buckets int) int {
 	return int(hash(key) % uint64(buckets))
@@ -32,11 +55,26 @@ func hash(text string) uint64 {
 // buckets as it may have, so no bucket moves that need not. Rendezvous hashing, which does without
 // the holders, moves up to half as many again, because nobody may have more than its share: on
 // average 10.1 of 64 buckets when the ninth replica joins, instead of 7.
-func assign(sessions, holders []string) []string {
+//
+// weights are those of the buckets, or nil if all count the same. They say which buckets move: a
+// holder that has too many keeps as much weight as it should have, and the heaviest of the others go
+// to those that have the least.
+func assign(sessions, holders []string, weights []int) []string {
 	wanted := make([]string, len(holders))
 	if len(sessions) == 0 {
 		return wanted
 	}
+	if weights == nil {
+		weights = make([]int, len(holders))
+	}
+	heaviest := make([]int, len(holders)) // all buckets
+	total := 0
+	for bucket := range heaviest {
+		heaviest[bucket] = bucket
+		total += weights[bucket]
+	}
+	slices.SortStableFunc(heaviest, func(a, b int) int { return weights[b] - weights[a] })
+
 	has := map[string]int{}
 	for _, h := range holders {
 		has[h]++
@@ -50,26 +88,38 @@ func assign(sessions, holders []string) []string {
 			share[id]++ // those that have the most already
 		}
 	}
-	var free []int
-	for bucket, holder := range holders {
-		if share[holder] > 0 {
-			share[holder]--
-			wanted[bucket] = holder
-		} else {
-			free = append(free, bucket)
+	load := map[string]int{} // the weight of what each gets
+	give := func(bucket int, id string) {
+		share[id]--
+		load[id] += weights[bucket]
+		wanted[bucket] = id
+	}
+	for _, bucket := range heaviest {
+		id := holders[bucket]
+		if share[id] > 0 && (has[id] <= share[id] || load[id] == 0 || load[id]+weights[bucket] <= total/len(sessions)) {
+			give(bucket, id)
+			has[id]--
 		}
 	}
-	// Which of the others gets a free bucket is a matter of chance, so that after the end of a
-	// replica its buckets go to all others.
-	for _, bucket := range free {
+	for _, bucket := range slices.Backward(heaviest) { // a holder that may keep more keeps light ones
+		if id := holders[bucket]; wanted[bucket] == "" && share[id] > 0 {
+			give(bucket, id)
+		}
+	}
+	// Of those that have the same load, chance says who gets a free bucket, so that after the end of
+	// a replica its buckets go to all others.
+	for _, bucket := range heaviest {
+		if wanted[bucket] != "" {
+			continue
+		}
 		best, most := "", uint64(0)
 		for _, id := range sessions {
-			if h := hash(strconv.Itoa(bucket) + "/" + id); share[id] > 0 && (best == "" || h > most) {
+			h := hash(strconv.Itoa(bucket) + "/" + id)
+			if share[id] > 0 && (best == "" || load[id] < load[best] || load[id] == load[best] && h > most) {
 				best, most = id, h
 			}
 		}
-		share[best]--
-		wanted[bucket] = best
+		give(bucket, best)
 	}
 	return wanted
 }

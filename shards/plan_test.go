@@ -29,7 +29,7 @@ func TestTheSharesAreEqualAndNoBucketMovesThatNeedNot(t *testing.T) {
 				sessions = slices.Delete(sessions, 0, 1)
 			}
 			random.Shuffle(len(sessions), func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
-			wanted := assign(sessions, holders)
+			wanted := assign(sessions, holders, nil)
 			least, most := buckets/len(sessions), (buckets+len(sessions)-1)/len(sessions)
 			has := count(wanted)
 			for _, id := range sessions {
@@ -61,17 +61,17 @@ func TestTheSharesAreEqualAndNoBucketMovesThatNeedNot(t *testing.T) {
 
 func TestAllReplicasComeToTheSamePlan(t *testing.T) {
 	sessions, holders := []string{"a", "b", "c"}, []string{"a", "", "gone", "a", "a", "b", "", "a"}
-	want := assign(sessions, holders)
+	want := assign(sessions, holders, nil)
 	slices.Reverse(sessions)
-	if got := assign(sessions, holders); !slices.Equal(got, want) {
+	if got := assign(sessions, holders, nil); !slices.Equal(got, want) {
 		t.Errorf("%v, and in another order %v", want, got)
 	}
-	if got := assign(nil, holders); !slices.Equal(got, make([]string, len(holders))) {
+	if got := assign(nil, holders, nil); !slices.Equal(got, make([]string, len(holders))) {
 		t.Errorf("without sessions: %v", got)
 	}
 	// The buckets of a session that has ended go to all others.
 	free := make([]string, 900)
-	if has := count(assign([]string{"a", "b", "c"}, free)); has["a"] != 300 || has["b"] != 300 || has["c"] != 300 {
+	if has := count(assign([]string{"a", "b", "c"}, free, nil)); has["a"] != 300 || has["b"] != 300 || has["c"] != 300 {
 		t.Errorf("free buckets: %v", has)
 	}
 }

@@ -92,6 +92,7 @@ func (s *session) endLocked(err error) {
 	set := s.set
 	if set.session == s {
 		set.session = nil
+		set.tellSourcesLocked()
 	}
 	if !s.leaving || len(s.holdings) > 0 {
 		set.counts.lost++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,6 +33,9 @@ type Set struct {
 
 	handling sync.Mutex // protects handler
 	handler  func(context.Context, error)
+
+	sources []*source              // of Source; fixed once Run was called
+	ranges  atomic.Pointer[ranges] // with Options.ByNamespace; nil before they are known
 
 	mu      sync.Mutex // protects the rest, and view
 	ctx     context.Context
@@ -254,9 +258,17 @@ func (s *Set) await(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.agree(ctx); err != nil {
+		return err
+	}
 	for _, w := range s.joined() {
 		if err := w.WaitForSync(ctx); err != nil {
 			return fmt.Errorf("worker %s: %w", w.name, err)
+		}
+	}
+	for n, src := range s.sources {
+		if !src.isRead() {
+			return fmt.Errorf("no informer that has started reads source %d of Source", n+1)
 		}
 	}
 	return nil
@@ -338,7 +350,10 @@ func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) e
 	ours := seen != nil && s.session != nil && seen.id == s.session.id
 	s.poke()
 	s.mu.Unlock()
-	if !ours && !deleted {
+	if deleted && e.Old.Name == rangesName(s.opts.Name) {
+		s.restoreRanges()
+	}
+	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
 		s.learn(parse[[]claim](e.New.Annotations[claimsAnnotation]))
 	}
 	return nil

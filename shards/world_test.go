@@ -37,6 +37,7 @@ type world struct {
 	leases  *informertest.Source[*coordinationv1.Lease]
 	objects *informertest.Source[*corev1.ConfigMap]
 	client  *fake.Clientset
+	divided bool // by namespace: each replica caches its objects only
 
 	mu       sync.Mutex
 	any      *replica
@@ -77,8 +78,16 @@ func name(n int) string { return fmt.Sprint("object-", n) }
 
 func (w *world) write(n int, value string) {
 	w.objects.Apply(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(n)}, Data: map[string]string{"value": value},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.key(n).Namespace, Name: name(n)}, Data: map[string]string{"value": value},
 	})
+}
+
+// key returns the key of an object.
+func (w *world) key(n int) types.NamespacedName {
+	if w.divided {
+		return types.NamespacedName{Namespace: fmt.Sprint("team-", n%20), Name: name(n)}
+	}
+	return types.NamespacedName{Namespace: "default", Name: name(n)}
 }
 
 // errCut is the error of requests of a replica that is cut off from the API server.
@@ -256,17 +265,20 @@ func (c configMaps) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 
 // replica is one replica.
 type replica struct {
-	world *world
-	name  string
-	link  *link
-	set   *shards.Set
-	group *informer.Group
-	slow  time.Duration         // how long a call takes
-	deaf  atomic.Bool           // calls ignore their ctx
-	quick func(key string) bool // calls for these keys take no time, if it is not nil
-	kill  context.CancelFunc
-	dead  bool // killed: nothing of it counts any more; protected by world.mu
-	done  chan error
+	world  *world
+	name   string
+	link   *link
+	set    *shards.Set
+	group  *informer.Group
+	cache  *informer.CustomCacheInformer[*corev1.ConfigMap]
+	server *selecting            // between the replica and its ConfigMaps, or nil
+	extra  bool                  // the set has another Source, which nobody reads
+	slow   time.Duration         // how long a call takes
+	deaf   atomic.Bool           // calls ignore their ctx
+	quick  func(key string) bool // calls for these keys take no time, if it is not nil
+	kill   context.CancelFunc
+	dead   bool // killed: nothing of it counts any more; protected by world.mu
+	done   chan error
 
 	mu     sync.Mutex
 	errors []error
@@ -283,6 +295,7 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 	w.t.Helper()
 	r := &replica{world: w, name: name, link: &link{Leases: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
 	opts := options(name)
+	opts.ByNamespace = w.divided
 	for _, f := range change {
 		f(&opts, r)
 	}
@@ -290,10 +303,11 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 	if r.set, err = shards.New(r.link, opts); err != nil {
 		w.t.Fatal(err)
 	}
-	inf, err := informer.NewFrom(configMaps{r.link}, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
+	inf, err := r.newCache(informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	r.cache = inf
 	_, err = inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{DeleteFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -453,17 +467,48 @@ func (w *world) balanced(replicas ...*replica) {
 	}
 }
 
+// apart checks that each object is in the cache of one replica, the one that works on it, and that
+// no replica was told that an object was deleted that is still there.
+func (w *world) apart(replicas ...*replica) {
+	w.t.Helper()
+	cached := map[string]int{}
+	for _, r := range replicas {
+		for _, obj := range r.cache.All() {
+			cached[obj.Name]++
+			if key := w.bucket(obj.Name); !r.set.Has(key) {
+				w.t.Errorf("%s caches %s, whose bucket %d it does not have", r.name, obj.Name, key)
+			}
+			if r.toldOf(obj.UID) {
+				w.t.Errorf("%s was told that %s was deleted, and caches it", r.name, obj.Name)
+			}
+		}
+	}
+	for _, obj := range w.objects.Objects() {
+		if cached[obj.Name] != 1 {
+			w.t.Errorf("%s is in %d caches", obj.Name, cached[obj.Name])
+		}
+		for _, r := range replicas {
+			if r.toldOf(obj.UID) {
+				w.t.Errorf("%s was told that %s was deleted", r.name, obj.Name)
+			}
+		}
+	}
+}
+
 func (r *replica) took() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.errors)
 }
 
-func key(n int) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name(n)}
+// bucket returns the bucket of the object with a name.
+func (w *world) bucket(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "object-"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.any.set.Bucket(w.key(n).String())
 }
-
-func (w *world) bucket(name string) int { return w.any.set.Bucket("default/" + name) }
 
 // ended waits until a replica has ended, in whatever way.
 func (r *replica) ended() {

@@ -168,6 +168,7 @@ var healthy = map[string]string{
 	`informer_store_failing`:                    "0x240",
 	`informer_store_busy_seconds`:               "0.1x240",
 	`informer_refused_changes_total`:            "0x240",
+	`informer_foreign_objects_total`:            "0x240",
 	`informer_tombstones`:                       "0x240",
 	`informer_watches_total{outcome="success"}`: "0+1x240",
 	`informer_watches_total{outcome="expired"}`: "0x240",

@@ -63,6 +63,13 @@ func (g *callGroup) underWay() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(g.ops)), func(op string) bool { return op == ownWork })
 }
 
+// open lets calls start after close.
+func (g *callGroup) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = false
+}
+
 // close lets no further call start and waits for the calls under way.
 func (g *callGroup) close() {
 	g.mu.Lock()

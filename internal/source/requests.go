@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/object"
@@ -20,9 +22,11 @@ import (
 // requests is the ListerWatcher that the reflector asks. It passes each request on to the
 // user's, and holds the state of one Run.
 type requests struct {
-	source *Source
-	sink   Sink
-	logger klog.Logger
+	source   *Source
+	lister   cache.ListerWatcherWithContext // the user's
+	listOnly bool                           // never stream the first state
+	sink     Sink
+	logger   klog.Logger
 
 	resumption resumption
 	trust      trust
@@ -39,12 +43,16 @@ type requests struct {
 	parts parts
 }
 
-func newRequests(ctx context.Context, s *Source, sink Sink, version string) *requests {
-	return &requests{source: s, sink: sink, logger: klog.FromContext(ctx), resumption: resumption{version: version}, reached: version}
+func newRequests(ctx context.Context, s *Source, lister cache.ListerWatcher, sink Sink, version string) *requests {
+	return &requests{
+		source: s, lister: cache.ToListerWatcherWithContext(lister), sink: sink, logger: klog.FromContext(ctx),
+		listOnly:   s.opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
+		resumption: resumption{version: version}, reached: version,
+	}
 }
 
 // IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
-func (r *requests) IsWatchListSemanticsUnSupported() bool { return r.source.listOnly }
+func (r *requests) IsWatchListSemanticsUnSupported() bool { return r.listOnly }
 
 // List and Watch exist because a reflector is made of the older interface. They are not
 // called.
@@ -101,7 +109,7 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runt
 	if s.opts.Tweak != nil {
 		s.opts.Tweak(&opts)
 	}
-	list, err = s.lister.ListWithContext(ctx, opts)
+	list, err = r.lister.ListWithContext(ctx, opts)
 	if err == nil && object.IsNil(list) {
 		err = errors.New("the source returned no list")
 	}
@@ -172,7 +180,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	if r.source.opts.Tweak != nil {
 		r.source.opts.Tweak(&opts)
 	}
-	inner, err := r.source.lister.WatchWithContext(ctx, opts)
+	inner, err := r.lister.WatchWithContext(ctx, opts)
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
 	}

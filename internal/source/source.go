@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/consistencydetector"
-	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -29,8 +29,7 @@ const reflectorLevel = 3
 // Source lists and watches one resource. Its methods may be called from any goroutine; Run
 // may be called once.
 type Source struct {
-	lister    cache.ListerWatcherWithContext // the user's
-	listOnly  bool                           // never stream the first state
+	lister    cache.ListerWatcher // the user's
 	opts      Options
 	callbacks Callbacks
 	clock     stopwatch.Stopwatch
@@ -122,8 +121,7 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 	// This detector of client-go's compares what the reflector has got with another list.
 	opts.Early = opts.Early && !consistencydetector.IsDataConsistencyDetectionForWatchListEnabled()
 	return &Source{
-		lister:    cache.ToListerWatcherWithContext(lister),
-		listOnly:  opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
+		lister:    lister,
 		opts:      opts,
 		callbacks: callbacks,
 		clock:     clock,
@@ -134,7 +132,48 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 // watch from that version, unless the server has forgotten or lost it. Otherwise it lists
 // first. Run returns when no call of the user's ListerWatcher is under way.
 func (s *Source) Run(ctx context.Context, sink Sink, version string) {
-	r := newRequests(ctx, s, sink, version)
+	s.read(ctx, newRequests(ctx, s, s.lister, sink, version))
+	s.calls.close()
+}
+
+// Part is a part of a resource, for RunParts.
+type Part struct {
+	Lister  cache.ListerWatcher
+	Changed <-chan struct{} // closed when another part is to be read
+}
+
+// RunParts reads one part of the resource after another into sink, until ctx ends: each, which next
+// returns, until it has changed. Each begins with a list, which is no older than what was read
+// before. RunParts does not use the lister of New.
+func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
+	reached := ""
+	for {
+		part := next()
+		reading, end := context.WithCancel(ctx)
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			select {
+			case <-part.Changed:
+				end()
+			case <-reading.Done():
+			}
+		})
+		r := newRequests(reading, s, part.Lister, sink, "")
+		r.reached, r.parts.behind = reached, reached != ""
+		s.read(reading, r)
+		s.calls.close()
+		reached = r.reached
+		end()
+		ending.Wait()
+		if ctx.Err() != nil {
+			return
+		}
+		s.calls.open()
+	}
+}
+
+// read has a reflector read into the sink of r until ctx ends.
+func (s *Source) read(ctx context.Context, r *requests) {
 	quiet := r.logger.V(reflectorLevel)
 	backoff := s.opts.Backoff
 	reflector := cache.NewReflectorWithOptions(r, nil, newFeed(ctx, r), cache.ReflectorOptions{
@@ -163,7 +202,6 @@ func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 		}
 		return false, nil
 	})
-	s.calls.close()
 }
 
 // Status is the state of a Source.

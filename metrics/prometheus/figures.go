@@ -64,6 +64,8 @@ var informerFigures = []figure[informer.Health]{
 		greatest, func(h *informer.Health) float64 { return h.StoreBusy.Seconds() }),
 	figureOf(informerLabels, "informer_refused_changes_total", prom.CounterValue, "How many changes the store has refused for good.",
 		sum, func(h *informer.Health) float64 { return float64(h.Refused) }),
+	figureOf(informerLabels, "informer_foreign_objects_total", prom.CounterValue, "How many objects and events the source has delivered that belong to other replicas; they were dropped.",
+		sum, func(h *informer.Health) float64 { return float64(h.Foreign) }),
 	figureOf(informerLabels, "informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their delete.",
 		sum, func(h *informer.Health) float64 { return float64(h.Tombstones) }),
 }

@@ -83,7 +83,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 33+15+16+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 34+15+16+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }

@@ -1,0 +1,330 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+const (
+	// gather is how long a source waits for more buckets before it lists. A replica that joins gets
+	// its buckets one after the other.
+	gather = 100 * time.Millisecond
+	// linger is how long the objects of buckets that the replica has lost stay in its caches. In a
+	// rolling restart, some come back soon.
+	linger = 10 * time.Second
+	// nobody is a field selector for no object, because no name is "-".
+	nobody = "metadata.name=-"
+)
+
+// Source returns a source for [informer.NewDivided] that delivers the objects in the buckets of this
+// replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
+// then holds the objects of the replica's namespaces and no others, and asks the API server for no
+// others where the server can select them. The set must have Options.ByNamespace, and
+// Source must be called before Run. It makes no request.
+//
+// Objects of a bucket that goes to another replica leave the informer's store without an event, ten
+// seconds later. A replica that gets buckets lists its namespaces again before calls for their keys
+// begin. The informer syncs without any object, before the replica has joined.
+//
+// KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
+// 1.36). The source always asks for that. A server that does not know it sends all objects; the
+// informer then drops those of other replicas, and its Health counts them as Foreign. That saves
+// memory, but no traffic.
+func (s *Set) Source(all cache.ListerWatcher) (informer.Divided, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case object.IsNil(all):
+		return nil, fmt.Errorf("shards: set %s: Source: the source is nil", s.opts.Name)
+	case !s.opts.ByNamespace:
+		return nil, fmt.Errorf("shards: set %s: Source: Options.ByNamespace is not set", s.opts.Name)
+	case s.ctx != nil:
+		return nil, fmt.Errorf("shards: set %s: Source: too late: %w", s.opts.Name, informer.ErrAlreadyRun)
+	}
+	src := &source{
+		set: s, all: cache.ToListerWatcherWithContext(all),
+		unstreamable: watchlist.DoesClientNotSupportWatchListSemantics(all), moved: make(chan struct{}),
+	}
+	s.sources = append(s.sources, src)
+	return src, nil
+}
+
+// source delivers the objects in the buckets of a replica, part after part.
+type source struct {
+	set          *Set
+	all          cache.ListerWatcherWithContext
+	unstreamable bool // all cannot stream its first state
+
+	mu       sync.Mutex    // protects the rest
+	wanted   Buckets       // those that the replica has
+	current  *part         // nil before the first
+	applied  Buckets       // those whose objects the informer has
+	moved    chan struct{} // closed when applied has changed
+	selector string        // one of the values of ShardsHealth.Selector
+}
+
+// part delivers the objects in some buckets.
+type part struct {
+	source   *source
+	buckets  Buckets
+	selector string // for the API server; "" if nothing can be selected
+	changed  chan struct{}
+	turning  *time.Timer // closes changed; nil if it is not due
+	due      time.Time
+
+	mu      sync.Mutex // protects the rest
+	refused bool       // the server has refused the selector
+}
+
+// These are the values of ShardsHealth.Selector.
+const (
+	selectorServed  = "served"
+	selectorIgnored = "ignored"
+)
+
+// Part begins the part for the buckets that the replica has now. The informer calls it.
+func (s *source) Part() informer.Part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &part{source: s, buckets: maps.Clone(s.wanted), changed: make(chan struct{})}
+	if s.current != nil && s.current.turning != nil {
+		s.current.turning.Stop()
+	}
+	s.current = p
+	s.applied = s.applied.Intersection(p.buckets)
+	if len(p.buckets) > 0 {
+		p.selector = s.set.ranges.Load().selector(p.buckets)
+	}
+	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
+}
+
+// has reports whether the object with a key is in the part.
+func (p *part) has(key string) bool { return p.buckets.Has(p.source.set.Bucket(key)) }
+
+// arrived notes that the informer has the objects of a part.
+func (s *source) arrived(p *part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p != s.current {
+		return
+	}
+	s.applied = p.buckets
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// isRead reports whether an informer reads the source.
+func (s *source) isRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil
+}
+
+// await blocks until the informer has had the objects of a bucket once since the replica has it.
+func (s *source) await(ctx context.Context, bucket int) error {
+	for {
+		s.mu.Lock()
+		has, moved := s.applied.Has(bucket), s.moved
+		s.mu.Unlock()
+		if has {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// want sets the buckets that the replica has.
+func (s *source) want(buckets Buckets) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = buckets
+	p := s.current
+	switch {
+	case p == nil: // the informer has not started
+	case !p.buckets.IsSuperset(buckets):
+		p.turn(gather)
+	case len(p.buckets) > len(buckets):
+		p.turn(linger)
+	case p.turning != nil:
+		p.turning.Stop() // the buckets have come back
+		p.turning = nil
+	}
+}
+
+// turn has the part end after a time, if it does not end sooner. The caller holds the lock of the
+// source.
+func (p *part) turn(after time.Duration) {
+	at := time.Now().Add(after)
+	if p.turning != nil {
+		if !at.Before(p.due) {
+			return
+		}
+		p.turning.Stop()
+	}
+	p.due = at
+	p.turning = time.AfterFunc(after, func() { p.source.over(p) })
+}
+
+// over ends a part.
+func (s *source) over(p *part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.turning = nil
+	if p == s.current && !p.buckets.Equal(s.wanted) && !channel.Closed(p.changed) {
+		close(p.changed)
+	}
+}
+
+// IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first
+// state.
+func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
+
+// List and Watch exist for readers of the older interface.
+func (p *part) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return p.ListWithContext(context.Background(), opts)
+}
+
+func (p *part) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return p.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext lists the objects in the part, and others if the server does not select.
+func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if opts.Continue == "" {
+		p.probe(ctx)
+	}
+	list, err := p.source.all.ListWithContext(ctx, p.narrow(opts))
+	if p.refuses(err) {
+		return p.source.all.ListWithContext(ctx, p.narrow(opts))
+	}
+	return list, err
+}
+
+// WatchWithContext does so for a watch.
+func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		p.probe(ctx)
+	}
+	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
+	if p.refuses(err) {
+		return p.source.all.WatchWithContext(ctx, p.narrow(opts))
+	}
+	return w, err
+}
+
+// narrow has a request ask for the objects of the part.
+func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.buckets) == 0 || p.selector == "":
+		opts.FieldSelector = nobody
+	case !p.refused && len(p.buckets) < p.source.set.opts.Buckets:
+		opts.ShardSelector = p.selector
+	}
+	return opts
+}
+
+// refuses notes whether an error says that the server does not understand the selector, such as one
+// of another version of that API.
+func (p *part) refuses(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused || !isBadSelector(err) {
+		return false
+	}
+	p.refused = true
+	p.source.found(selectorIgnored)
+	return true
+}
+
+// probe finds out whether the server selects, because a server that does not answers as if nothing
+// was asked. A server that does refuses "?". The answer has no objects.
+func (p *part) probe(ctx context.Context) {
+	opts := metav1.ListOptions{Limit: 1, FieldSelector: nobody, ShardSelector: "?"}
+	switch _, err := p.source.all.ListWithContext(ctx, opts); {
+	case err == nil:
+		p.source.found(selectorIgnored)
+	case isBadSelector(err):
+		p.source.found(selectorServed)
+	}
+}
+
+func isBadSelector(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "invalid shard selector")
+}
+
+func (s *source) found(selector string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.selector = selector
+}
+
+// served returns what was found.
+func (s *source) served() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.selector
+}
+
+// tellSourcesLocked tells the sources which buckets this replica has.
+func (s *Set) tellSourcesLocked() {
+	if len(s.sources) == 0 {
+		return
+	}
+	buckets := Buckets{}
+	if s.session != nil {
+		for b, h := range s.session.holdings {
+			if h.phase != taking {
+				buckets.Insert(b)
+			}
+		}
+	}
+	for _, src := range s.sources {
+		src.want(buckets)
+	}
+}
+
+// count adds the number of objects in each namespace. It reads them in pages, so that it never holds
+// many.
+func (s *source) count(ctx context.Context, weights map[string]int) error {
+	opts := metav1.ListOptions{Limit: 500}
+	for {
+		list, err := s.all.ListWithContext(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("counting the objects of each namespace: %w", err)
+		}
+		_ = meta.EachListItem(list, func(obj runtime.Object) error {
+			if m, err := meta.Accessor(obj); err == nil {
+				weights[m.GetNamespace()]++
+			}
+			return nil
+		})
+		m, err := meta.ListAccessor(list)
+		if err != nil {
+			return fmt.Errorf("counting the objects of each namespace: %w", err)
+		}
+		if opts.Continue = m.GetContinue(); opts.Continue == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package shards_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+// newDividedWorld returns a world whose replicas cache their own objects only.
+func newDividedWorld(t *testing.T, objects int) *world {
+	w := newWorld(t, 0)
+	w.divided = true
+	for n := range objects {
+		w.write(n, "1")
+	}
+	return w
+}
+
+func TestReplicasCacheTheirOwnObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 200)
+		a := w.start("a")
+		w.settled(time.Minute)
+		w.apart(a)
+		b, c := w.start("b"), w.start("c")
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		w.apart(a, b, c)
+		for _, r := range []*replica{a, b, c} {
+			h := r.cache.Health()
+			if h.Objects < 40 || h.Objects > 100 { // there are only 20 namespaces
+				t.Errorf("%s caches %d of 200 objects", r.name, h.Objects)
+			}
+			if h.Foreign == 0 || r.set.Health().Shards.Selector != "ignored" {
+				t.Errorf("%s: Foreign is %d, Selector is %q, of a source that cannot select", r.name, h.Foreign, r.set.Health().Shards.Selector)
+			}
+		}
+		for n := range 200 {
+			w.write(n, "2")
+		}
+		w.settled(time.Second)
+		if _, err := w.objects.Delete(w.key(7)); err != nil {
+			t.Fatal(err)
+		}
+		a.crash()
+		w.settled(2 * time.Minute)
+		w.apart(b, c)
+		b.stop()
+		w.settled(time.Minute)
+		w.apart(c)
+		c.stop()
+		for _, r := range []*replica{b, c} {
+			if errs := r.took(); len(errs) > 0 {
+				t.Errorf("%s reports %v", r.name, errs)
+			}
+		}
+	})
+}
+
+// A bucket that comes back before its objects have left costs no list.
+func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 100)
+		a := w.start("a")
+		w.settled(time.Minute)
+		lists := func() (n int) {
+			for _, r := range w.objects.Requests() {
+				if r.Options.FieldSelector == "" && (r.Verb == informertest.VerbList || r.Options.SendInitialEvents != nil) {
+					n++
+				}
+			}
+			return n
+		}
+		before := lists()
+		a.link.lag.Store(int64(time.Hour))
+		time.Sleep(14 * time.Second) // the session is lost
+		a.link.lag.Store(0)
+		w.settled(5 * time.Second)
+		w.balanced(a)
+		if a.set.Health().Shards.LostSessions != 1 {
+			t.Fatalf("the session was not lost: %+v", a.set.Health().Shards)
+		}
+		time.Sleep(time.Minute)
+		if n := lists() - before; n != 0 {
+			t.Errorf("there are %d lists", n)
+		}
+		w.settled(time.Second)
+		w.apart(a)
+		a.stop()
+	})
+}
+
+// selecting is an API server that understands shardSelector, or another version of it.
+type selecting struct {
+	configMaps
+	refusesAll bool
+	asked      atomic.Int64 // requests with a selector that the server understands
+}
+
+func (s *selecting) check(opts metav1.ListOptions) error {
+	switch {
+	case opts.ShardSelector == "":
+		return nil
+	case s.refusesAll || !strings.HasPrefix(opts.ShardSelector, "shardRange(object.metadata.namespace, "):
+		return errors.New("invalid shard selector: " + opts.ShardSelector)
+	}
+	s.asked.Add(1)
+	return nil
+}
+
+func (s *selecting) List(opts metav1.ListOptions) (runtime.Object, error) {
+	if err := s.check(opts); err != nil {
+		return nil, err
+	}
+	return s.configMaps.List(opts)
+}
+
+func (s *selecting) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	if err := s.check(opts); err != nil {
+		return nil, err
+	}
+	return s.configMaps.Watch(opts)
+}
+
+func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
+	for name, refusesAll := range map[string]bool{"served": false, "ignored": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newDividedWorld(t, 100)
+				server := &selecting{refusesAll: refusesAll}
+				through := func(_ *shards.Options, r *replica) { r.server = server; server.link = r.link }
+				a, b := w.start("a", through), w.start("b")
+				w.settled(time.Minute)
+				w.apart(a, b)
+				if got := a.set.Health().Shards.Selector; got != name {
+					t.Errorf("the selector is %q", got)
+				}
+				if asked := server.asked.Load() > 0; asked == refusesAll {
+					t.Errorf("%d requests had a selector", server.asked.Load())
+				}
+				a.stop()
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestSourceChecksItsArguments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 1)
+		all := informer.ListWatch(w.client.CoreV1().ConfigMaps(""))
+		opts := options("a")
+		whole, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := whole.Source(all); err == nil || !strings.Contains(err.Error(), "Options.ByNamespace is not set") {
+			t.Errorf("without ByNamespace: %v", err)
+		}
+		r := w.start("a")
+		w.settled(time.Second)
+		if _, err := r.set.Source(nil); err == nil || !strings.Contains(err.Error(), "the source is nil") {
+			t.Errorf("without a source: %v", err)
+		}
+		if _, err := r.set.Source(all); !errors.Is(err, informer.ErrAlreadyRun) {
+			t.Errorf("after Run: %v", err)
+		}
+		r.stop()
+	})
+}
+
+func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 1)
+		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra = true })
+		time.Sleep(time.Second)
+		r.reports("no informer that has started reads source 2 of Source")
+		r.kill()
+		r.ended()
+	})
+}
+
+// Replicas that start at the same time come to the same ranges, also if counting fails at first. A
+// Lease of the ranges that somebody deletes is made again.
+func TestReplicasAgreeOnTheRanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 100)
+		w.objects.Fail(informertest.VerbList, errors.New("not now"), 5)
+		var all []*replica
+		for _, name := range []string{"a", "b", "c"} {
+			all = append(all, w.start(name))
+		}
+		w.settled(2 * time.Minute)
+		w.balanced(all...)
+		w.apart(all...)
+		leases := w.client.CoordinationV1().Leases("default")
+		before, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leases.Delete(t.Context(), "test-ranges", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		after, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ranges = "shards.customcacheinformer.github.io/ranges"
+		if got, want := after.Annotations[ranges], before.Annotations[ranges]; got != want || want == "" {
+			t.Errorf("the ranges were %s, and are %s", want, got)
+		}
+		for _, r := range all {
+			r.stop()
+		}
+	})
+}
+
+func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 10)
+		a := w.start("a")
+		w.settled(time.Second)
+		w.divided = false
+		b := w.start("b")
+		time.Sleep(time.Second)
+		b.reports(`divides by "namespace", Options.ByNamespace is false`)
+		b.kill()
+		b.ended()
+		w.divided = true
+		a.stop()
+	})
+}
+
+// A Lease that cannot be read is reported, and read again until it can be.
+func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 10)
+		leases := w.client.CoordinationV1().Leases("default")
+		a := w.start("a")
+		w.settled(time.Second)
+		a.stop()
+		lease, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ranges = "shards.customcacheinformer.github.io/ranges"
+		good := lease.Annotations[ranges]
+		lease.Annotations[ranges] = "nonsense"
+		if lease, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if b.owned() != 0 {
+			t.Errorf("b has %d buckets", b.owned())
+		}
+		if errs := b.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: the ranges of namespaces: the Lease test-ranges: it has no ranges") {
+			t.Errorf("b reports %v", errs)
+		}
+		lease.Annotations[ranges] = good
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settled(10 * time.Second)
+		w.balanced(b)
+		b.stop()
+	})
+}
+
+// reports expects that the replica reports one error, which has a text.
+func (r *replica) reports(text string) {
+	r.world.t.Helper()
+	synctest.Wait()
+	if errs := r.took(); len(errs) != 1 || !strings.Contains(errs[0].Error(), text) {
+		r.world.t.Errorf("%s reports %v, want %q", r.name, errs, text)
+	}
+}
+
+// source returns the source of all of a replica's ConfigMaps.
+func (r *replica) source() cache.ListerWatcher {
+	if r.server != nil {
+		return r.server
+	}
+	return configMaps{r.link}
+}
+
+// newCache returns an informer over the objects of a replica, or over all.
+func (r *replica) newCache(opts informer.Options[*corev1.ConfigMap]) (*informer.CustomCacheInformer[*corev1.ConfigMap], error) {
+	if !r.world.divided {
+		return informer.NewFrom(configMaps{r.link}, opts)
+	}
+	own, err := r.set.Source(r.source())
+	if err != nil {
+		return nil, err
+	}
+	if r.extra {
+		if _, err := r.set.Source(r.source()); err != nil {
+			return nil, err
+		}
+	}
+	return informer.NewDivided(own, opts)
+}
