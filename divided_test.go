@@ -320,7 +320,7 @@ func TestADividedSourceNeedsLittle(t *testing.T) {
 }
 
 func TestADividedSourceThatCannotBeReadIsRefused(t *testing.T) {
-	if _, err := informer.NewDivided[configMap](nil, options{}); err == nil || !strings.Contains(err.Error(), "the divided source is nil") {
+	if _, err := informer.NewDivided[configMap](nil, options{}); err == nil || !strings.Contains(err.Error(), "the source (lw) is nil") {
 		t.Errorf("without a source: %v", err)
 	}
 	_, err := informer.NewDivided(whole{informertest.NewSource[configMap]()}, options{Store: informertest.NewDurable()})

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -471,4 +472,19 @@ func (m *member) failure() error {
 		return nil
 	}
 	return m.failed
+}
+
+// adopt sets the handler and the observer of a Group, unless the user has set others. A nil
+// handler or observer stands for the default.
+func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
+	_ = i.set(func() {
+		if !i.ownHandler {
+			if i.opts.ErrorHandler = handler; handler == nil {
+				i.opts.ErrorHandler = LogError
+			}
+		}
+		if !i.ownObserver {
+			*i.opts.Observer = *cmp.Or(observer, &Observer{})
+		}
+	})
 }

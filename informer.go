@@ -74,6 +74,13 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 	return newFrom([]resource{{lw: lw}}, opts)
 }
 
+// NewDivided returns an informer over a divided source. It does the same as [NewFrom], except that
+// Options.Store cannot be a [Durable]: nobody knows whether an object that is missing after a restart
+// was deleted, or was in a part that the source does not deliver now.
+func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], error) {
+	return newFrom([]resource{{divided: d}}, opts)
+}
+
 // NewInNamespaces returns one informer over one resource in several namespaces, for programs
 // that may not read all of them. client returns the client for a namespace, and is called once
 // for each, before NewInNamespaces returns. It may be a method of a typed client, of the dynamic
@@ -119,10 +126,8 @@ func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInfor
 func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	var namespaces []string
 	for _, r := range resources {
-		if r.divided == nil {
-			if err := checkSource(r.lw); err != nil {
-				return nil, fmt.Errorf("informer: %w", err)
-			}
+		if err := r.check(opts.durable()); err != nil {
+			return nil, fmt.Errorf("informer: %w", err)
 		}
 		namespaces = append(namespaces, r.namespace)
 	}
@@ -166,21 +171,6 @@ func (i *CustomCacheInformer[T]) set(change func()) error {
 	}
 	change()
 	return nil
-}
-
-// adopt sets the handler and the observer of a Group, unless the user has set others. A nil
-// handler or observer stands for the default.
-func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
-	_ = i.set(func() {
-		if !i.ownHandler {
-			if i.opts.ErrorHandler = handler; handler == nil {
-				i.opts.ErrorHandler = LogError
-			}
-		}
-		if !i.ownObserver {
-			*i.opts.Observer = *cmp.Or(observer, &Observer{})
-		}
-	})
 }
 
 // report calls the ErrorHandler.

@@ -161,19 +161,6 @@ type Divided interface {
 	Part() Part
 }
 
-// NewDivided returns an informer over a divided source. It does the same as [NewFrom], except that
-// Options.Store cannot be a [Durable]: nobody knows whether an object that is missing after a restart
-// was deleted, or was in a part that the source does not deliver now.
-func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], error) {
-	if object.IsNil(d) {
-		return nil, errors.New("informer: the divided source is nil")
-	}
-	if opts.durable() {
-		return nil, errors.New("informer: Options.Store is a Durable, which cannot hold the parts of a divided source")
-	}
-	return newFrom([]resource{{divided: d}}, opts)
-}
-
 // Part is a part of a resource, as a [Divided] source delivers it. The informer lists it, and goes on
 // with a watch until Changed is closed. Only Source is needed.
 //
@@ -193,6 +180,17 @@ type Part struct {
 	// Applied is called each time that a list of the part is in the store. It must not block, and
 	// may be nil.
 	Applied func()
+}
+
+// check returns an error if the source cannot be read. durable says that the store is a Durable.
+func (r resource) check(durable bool) error {
+	switch {
+	case object.IsNil(r.divided):
+		return checkSource(r.lw)
+	case durable:
+		return errors.New("Options.Store is a Durable, which cannot hold the parts of a divided source")
+	}
+	return nil
 }
 
 // lister is the part of a client that an informer needs.
