@@ -159,12 +159,20 @@ func watch(pods *informer.CustomCacheInformer[*corev1.Pod], out *screen, v *view
 // read shows the ways to read. They ask the store and not the API server, and need no watcher.
 func read(pods informer.Reader[*corev1.Pod], out *screen) error {
 	all, err := pods.List("", labels.Everything()) // "" is all namespaces
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
 	}
+	if len(all) == 0 { // all have been deleted
+		out.line("a reader finds no objects")
+		return nil
+	}
 	pod, exists, err := pods.Get(types.NamespacedName{Namespace: all[0].Namespace, Name: all[0].Name})
-	if err != nil || !exists { // it may have been deleted since List
+	if err != nil {
 		return err
+	}
+	if !exists { // it has been deleted since List
+		out.line("a reader finds %d objects, and no longer %s/%s", len(all), all[0].Namespace, all[0].Name)
+		return nil
 	}
 	same, err := pods.ByIndex("node", pod.Spec.NodeName)
 	if err != nil {
