@@ -20,12 +20,13 @@ var histories = flag.Int("histories", 40, "how many random histories to play")
 // history is a random history of a set, in the time of a bubble.
 type history struct {
 	*world
-	random *rand.Rand
-	all    []*replica // that live
-	cut    map[*replica]bool
-	begun  int
-	gone   map[string]*gone // the objects that were deleted, and not created again, by name
-	log    []string
+	random  *rand.Rand
+	selects bool       // the API server does
+	all     []*replica // that live
+	cut     map[*replica]bool
+	begun   int
+	gone    map[string]*gone // the objects that were deleted, and not created again, by name
+	log     []string
 }
 
 // gone is a delete that somebody must handle, unless all who know of it have died.
@@ -68,7 +69,13 @@ func (h *history) begin() {
 	h.begun++
 	slow := time.Duration(h.random.IntN(3000)) * time.Millisecond
 	lag := time.Duration(max(0, h.random.IntN(6000)-3600)) * time.Millisecond // two writes take less than RenewEvery
-	r := h.start(fmt.Sprint("r", h.begun), func(_ *shards.Options, r *replica) { r.slow = slow; r.link.lag.Store(int64(lag)) })
+	r := h.start(fmt.Sprint("r", h.begun), func(opts *shards.Options, r *replica) {
+		r.slow = slow
+		r.link.lag.Store(int64(lag))
+		if h.selects {
+			selects(opts, r)
+		}
+	})
 	h.all = append(h.all, r)
 	h.say("%s starts, calls of %v, writes of Leases of %v", r.name, slow, lag)
 }
@@ -182,7 +189,7 @@ func TestRandomHistories(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &history{world: newWorld(t, 0), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, gone: map[string]*gone{}}
-				h.divided = seed%2 == 1
+				h.divided, h.selects = seed%2 == 1, seed%4 == 3
 				h.play()
 				if t.Failed() {
 					t.Log("the history:\n" + strings.Join(h.log, "\n"))

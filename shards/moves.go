@@ -257,15 +257,22 @@ func (s *Set) opened(h *holding, known map[string]Versions) {
 	token(s.filling)
 }
 
-// catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the last holder. If it has died, it
-// has said only from time to time what it had seen. It had no call after its session, and Margin
-// later everything that it had seen has come to watches that are open.
+// catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the
+// last holder. If it has died, it has said only from time to time what it had seen. It had no call
+// after its session, and Margin later everything that it had seen has come to watches that are open.
 func (s *Set) catchUp(h *holding) error {
 	for _, src := range s.sources {
 		if err := src.await(h.ctx, h.bucket); err != nil {
 			return err
 		}
 	}
+	begun := time.Now()
+	late := time.AfterFunc(slack, func() {
+		for _, src := range s.sources {
+			src.renew(begun)
+		}
+	})
+	defer late.Stop()
 	for _, w := range s.joined() {
 		err := w.CatchUp(h.ctx, h.before.seen[w.name])
 		if err == nil && h.before.died {

@@ -27,6 +27,10 @@ const (
 	// linger is how long the objects of buckets that the replica has lost stay in its caches. In a
 	// rolling restart, some come back soon.
 	linger = 10 * time.Second
+	// slack is how long a source that has the objects of a bucket may be older than those of the last
+	// holder, before it lists. An API server that selects does not send changes of objects in other
+	// buckets, so the next change or bookmark may come late.
+	slack = 500 * time.Millisecond
 	// nobody is a field selector for no object, because no name is "-".
 	nobody = "metadata.name=-"
 )
@@ -83,6 +87,7 @@ type part struct {
 	source   *source
 	buckets  Buckets
 	selector string // for the API server; "" if nothing can be selected
+	begun    time.Time
 	changed  chan struct{}
 	turning  *time.Timer // closes changed; nil if it is not due
 	due      time.Time
@@ -101,7 +106,7 @@ const (
 func (s *source) Part() informer.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &part{source: s, buckets: maps.Clone(s.wanted), changed: make(chan struct{})}
+	p := &part{source: s, buckets: maps.Clone(s.wanted), begun: time.Now(), changed: make(chan struct{})}
 	if s.current != nil && s.current.turning != nil {
 		s.current.turning.Stop()
 	}
@@ -194,6 +199,15 @@ func (s *source) over(p *part) {
 	}
 }
 
+// renew ends the part, unless it has begun after a time.
+func (s *source) renew(after time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.current; p != nil && !p.begun.After(after) && !channel.Closed(p.changed) {
+		close(p.changed)
+	}
+}
+
 // IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first
 // state.
 func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
@@ -221,9 +235,7 @@ func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 
 // WatchWithContext does so for a watch.
 func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		p.probe(ctx)
-	}
+	p.probe(ctx) // also without a list: another API server may answer now
 	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
 	if p.refuses(err) {
 		return p.source.all.WatchWithContext(ctx, p.narrow(opts))

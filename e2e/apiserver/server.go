@@ -63,7 +63,8 @@ type Server struct {
 	crds    clientset.Interface
 	dynamic dynamic.Interface
 	lister  listers.CustomResourceDefinitionLister
-	etcd    *embed.Etcd
+	etcd    *embed.Etcd // nil if it is another server's
+	storage string      // the address of etcd
 	users   users
 	pods    bool // serve Pods
 
@@ -107,6 +108,17 @@ func StartIn(ctx context.Context, dir string) (*Server, error) {
 	return (&Server{}).started(ctx, dir)
 }
 
+// StartBeside is like Start, but the server has the objects of another one, as the API servers of one
+// cluster have. storage is what Storage of the other server returns, which may be in another process. A
+// process has one set of feature gates, so servers that differ in them are in different processes.
+// Expire does not work on it. The other server must outlive this one.
+func StartBeside(ctx context.Context, storage string) (*Server, error) {
+	return (&Server{storage: storage}).started(ctx, "")
+}
+
+// Storage returns the address of the server's etcd, for StartBeside.
+func (s *Server) Storage() string { return s.storage }
+
 func (s *Server) started(ctx context.Context, dir string) (*Server, error) {
 	if err := s.start(ctx, dir); err != nil {
 		s.Stop()
@@ -115,15 +127,19 @@ func (s *Server) started(ctx context.Context, dir string) (*Server, error) {
 	return s, nil
 }
 
-// start starts etcd and the API server. If it fails, Stop stops the parts that run.
+// start starts etcd, unless it is another server's, and the API server. If it fails, Stop stops the
+// parts that run.
 func (s *Server) start(ctx context.Context, dir string) (err error) {
 	if err := setUpLogs(); err != nil {
 		return err
 	}
-	if s.etcd, err = startEtcd(ctx, dir); err != nil {
-		return err
+	if s.storage == "" {
+		if s.etcd, err = startEtcd(ctx, dir); err != nil {
+			return err
+		}
+		s.onStop(s.etcd.Close)
+		s.storage = s.etcd.Config().ListenClientUrls[0].String()
 	}
-	s.onStop(s.etcd.Close)
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,7 +166,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 	}
 
 	gate := newGate(listener)
-	server, err := newServer(gate, certificate, key, s.Config(), s.etcd.Config().ListenClientUrls[0].String(), &s.users, s.pods)
+	server, err := newServer(gate, certificate, key, s.Config(), s.storage, &s.users, s.pods)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // Package shards contains only tests. They put the replicas of a sharded controller through random
 // histories: replicas come, go, restart, are killed, stopped for longer than their session lasts and
 // cut off, their clocks are wrong, and the API server restarts, while objects are written and deleted
-// all the time.
+// all the time. In half of the histories each replica caches the objects of its own namespaces alone,
+// and one API server selects them, or another one that does not, or both answer in turn.
 //
 // Each replica is a process of its own, the test binary started again. The API server is a real one.
 // A recorder in the test's process is told of the begin and the end of each call of reconcile, also

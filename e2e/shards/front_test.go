@@ -2,28 +2,39 @@ package shards_test
 
 import (
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"testing"
 
 	"k8s.io/client-go/rest"
 )
 
-// front stands before the API server. It keeps its address, and its certificate, when the server
-// restarts.
+// front stands before the API servers, as a load balancer does: each request goes to the next server.
+// It keeps its address, and its certificate, when the servers restart.
 type front struct {
 	*httptest.Server
-	backend atomic.Pointer[httputil.ReverseProxy]
+	backends atomic.Pointer[[]*httputil.ReverseProxy]
+	turn     atomic.Uint64
+
+	mu       sync.Mutex     // protects the rest
+	selected map[string]int // the requests with a shard selector, by their kind
 }
 
 func newFront() *front {
-	f := &front{}
+	f := &front{selected: map[string]int{}}
 	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.backend.Load().ServeHTTP(w, r)
+		f.note(r)
+		backends := *f.backends.Load()
+		backends[f.turn.Add(1)%uint64(len(backends))].ServeHTTP(w, r)
 	}))
 	f.EnableHTTP2 = true
 	f.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -31,30 +42,72 @@ func newFront() *front {
 	return f
 }
 
+// note counts requests with a shard selector.
+func (f *front) note(r *http.Request) {
+	query := r.URL.Query()
+	if !query.Has("shardSelector") {
+		return
+	}
+	kind := r.Method
+	parts := strings.Split(r.URL.Path, "/")
+	switch {
+	case r.Method != http.MethodGet || !slices.Contains([]string{"widgets", "gadgets"}, parts[len(parts)-1]):
+		kind = fmt.Sprint(r.Method, " ", r.URL.Path)
+	case query.Get("watch") != "":
+		kind = "WATCH"
+	default:
+		kind = "LIST"
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.selected[kind]++
+}
+
+// judge fails the test if a selector was sent with another request than LIST or WATCH, and if none was
+// sent although there should have been.
+func (f *front) judge(t *testing.T, wanted bool) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.Logf("requests with a shard selector: %v", f.selected)
+	for kind := range f.selected {
+		if kind != "LIST" && kind != "WATCH" {
+			t.Errorf("a shard selector was sent with %s", kind)
+		}
+	}
+	if wanted != (f.selected["WATCH"] > 0) {
+		t.Errorf("divided: %v, but %d watches had a shard selector", wanted, f.selected["WATCH"])
+	}
+}
+
 // config returns the configuration for clients of the front.
 func (f *front) config() *rest.Config {
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
-	return address{f.URL, certificate}.config()
+	return address{Host: f.URL, CA: certificate}.config()
 }
 
-// lead directs requests to the server with the given configuration.
-func (f *front) lead(config *rest.Config) error {
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return err
+// lead directs requests to the servers with the given configurations.
+func (f *front) lead(configs ...*rest.Config) error {
+	var backends []*httputil.ReverseProxy
+	for _, config := range configs {
+		target, err := url.Parse(config.Host)
+		if err != nil {
+			return err
+		}
+		transport, err := rest.TransportFor(config)
+		if err != nil {
+			return err
+		}
+		backends = append(backends, &httputil.ReverseProxy{
+			Transport:     transport,
+			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			FlushInterval: -1,
+			ErrorLog:      log.New(io.Discard, "", 0),
+			ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+				panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
+			},
+		})
 	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return err
-	}
-	f.backend.Store(&httputil.ReverseProxy{
-		Transport:     transport,
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		FlushInterval: -1,
-		ErrorLog:      log.New(io.Discard, "", 0),
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
-		},
-	})
+	f.backends.Store(&backends)
 	return nil
 }

@@ -36,19 +36,19 @@ func TestHistories(t *testing.T) {
 }
 
 // playHistory plays steps in random order. In every second history, calls can go on when their
-// ctx has ended.
+// ctx has ended. In half of them, each replica caches the objects of its own namespaces alone.
 func playHistory(t *testing.T, seed int64, length int) *world {
 	ticks.Store(0)
 	w := newWorld(t, seed)
-	rough := seed%2 == 1
-	w.common.Reads = w.random.IntN(2) == 0
+	needs := map[need]bool{nothing: true, rough: seed%2 == 1, divided: seed/2%2 == 1}
+	w.common.Reads, w.common.Divided = w.random.IntN(2) == 0, needs[divided]
 	var plan []step
 	for _, n := range w.random.Perm(len(steps)) {
 		s := steps[n]
 		switch {
 		case *onlyStep != "" && s.name != *onlyStep:
-		case s.rough && !rough:
-		case s.rough: // these come first, so that they are played
+		case !needs[s.needs]:
+		case s.needs != nothing: // these come first, so that they are played
 			plan = slices.Insert(plan, 0, s)
 		default:
 			plan = append(plan, s)
@@ -66,8 +66,11 @@ func playHistory(t *testing.T, seed int64, length int) *world {
 	for _, s := range plan {
 		names = append(names, s.name)
 	}
-	t.Logf("seed %d (-shards-seed %d -shards-histories 1), rough %v, gadgets only read %v: %q", seed, seed, rough, w.common.Reads, names)
+	t.Logf("seed %d (-shards-seed %d -shards-histories 1), rough %v, divided %v, gadgets only read %v: %q", seed, seed, needs[rough], w.common.Divided, w.common.Reads, names)
 
+	if w.common.Divided {
+		w.serveBy([]serving{served, ignored, either}[w.random.IntN(3)])
+	}
 	for range fewest + w.random.IntN(most-fewest) {
 		w.start()
 	}
@@ -81,7 +84,7 @@ func playHistory(t *testing.T, seed int64, length int) *world {
 			pass(w.ctx, w.upTo(time.Second))
 		}
 	}
-	w.finish(rough)
+	w.finish(needs[rough])
 	return w
 }
 
@@ -92,16 +95,16 @@ func (w *world) finish(rough bool) {
 	w.stop()
 	w.writing.Wait()
 	stopped := time.Now()
-	deaths := 0
+	deaths, unknown := 0, 0 // unknown deletes no living replica may have been told of
 	var missed []string
 	w.await("not all was reconciled", func() bool {
-		missed, deaths = nil, 0
+		missed, deaths, unknown = nil, 0, 0
 		for kind, tr := range w.truths {
 			if kind == gadgets && w.common.Reads {
 				continue
 			}
-			m, d := tr.missed(w.recorder, kind)
-			missed, deaths = append(missed, m...), deaths+d
+			m, d, u := tr.missed(w.recorder, kind, w.mayMiss)
+			missed, deaths, unknown = append(missed, m...), deaths+d, unknown+u
 		}
 		if time.Since(stopped) > patience/2 && len(missed) > 0 {
 			w.Fatalf("%d were not reconciled: %q", len(missed), missed[:min(5, len(missed))])
@@ -109,24 +112,83 @@ func (w *world) finish(rough bool) {
 		return len(missed) == 0
 	})
 	settled := time.Since(stopped)
+	if w.common.Divided {
+		w.apart()
+	}
 	for len(w.able()) > 0 {
 		w.leave(w.any())
 	}
 	v := w.recorder.verdict(w.owners.failedOver)
-	var changes [kinds][]uint64
-	for kind, tr := range w.truths {
-		changes[kind] = tr.versions()
-	}
-	stale, afterFailover := w.recorder.stale(changes, w.owners.failedOver)
+	stale, afterFailover := w.recorder.stale(w.changes(), w.owners.failedOver)
 	w.verdict, w.stale = v, len(stale)+len(afterFailover)
 	w.judge(v, stale, afterFailover, rough)
+	for kind, tr := range w.truths {
+		if blind := tr.blind(w.recorder, kind); len(blind) > 0 {
+			w.Errorf("%d calls have found nothing where an object was: %q", len(blind), blind[:min(5, len(blind))])
+		}
+	}
+	w.front.judge(w.T, w.common.Divided)
 	o := w.owners
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w.Logf("%v; %d replicas; %d writes, %d deletes; all reconciled %v after the last write\n%v\nstale: %d after handovers, %d after failovers\n"+
+	w.Logf("%v; %d replicas; %d writes, %d deletes, %d of them unknown; all reconciled %v after the last write\n%v\nstale: %d after handovers, %d after failovers\n"+
 		"graceful: %s; failover: %s; longest unowned %v; the API server was slow for %v; %d writes of Leases, %d with a wrong time",
-		time.Since(w.begun).Round(time.Second), w.started, ticks.Load(), deaths, settled.Round(time.Millisecond), v, len(stale), len(afterFailover),
+		time.Since(w.begun).Round(time.Second), w.started, ticks.Load(), deaths, unknown, settled.Round(time.Millisecond), v, len(stale), len(afterFailover),
 		percentiles(o.graceful), percentiles(o.failover), o.worst.Round(time.Millisecond), o.slow.Round(time.Millisecond), o.writes, o.skewed)
+}
+
+// changes returns the changes that a call for a key of each bucket can have read: all, or those in the
+// same bucket if each replica caches its own objects alone.
+func (w *world) changes() (changes [buckets][kinds][]uint64) {
+	of := map[string]int{} // the bucket of each namespace
+	if w.common.Divided {
+		of = w.recorder.spaces()
+	}
+	for bucket := range buckets {
+		for kind, tr := range w.truths {
+			changes[bucket][kind] = tr.versions(func(name string) bool {
+				b, known := of[spaceOf(name)]
+				return !known || b == bucket
+			})
+		}
+	}
+	return changes
+}
+
+// mayMiss reports whether no living replica may have been told that the object with a name was deleted, at
+// about a time: replicas that divide their memory know of their own objects alone, and one that had this
+// one has left, or lost its session.
+func (w *world) mayMiss(name string, at time.Time) bool {
+	if !w.common.Divided {
+		return false
+	}
+	bucket, known := w.recorder.spaces()[spaceOf(name)]
+	return !known || w.owners.changedHands(bucket, at.Add(-unsure), at.Add(unsure))
+}
+
+// unsure is how long before or after a delete a session may have ended that matters to it.
+const unsure = 5 * lease
+
+// apart waits until each object is in the caches of exactly one replica.
+func (w *world) apart() {
+	w.Helper()
+	ok := w.recorder.until(w.T, func() bool {
+		var have [kinds]int
+		for name := range w.replicas {
+			for kind, n := range w.recorder.health[name].Objects {
+				have[kind] += n
+			}
+		}
+		for kind, tr := range w.truths {
+			if have[kind] != tr.count() {
+				return false
+			}
+		}
+		return true
+	})
+	if !ok {
+		w.Error("the caches of all replicas together do not have each object once")
+	}
 }
 
 // judge fails the test if a promise was broken.

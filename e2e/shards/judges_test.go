@@ -88,7 +88,7 @@ func TestTheRecorderNoticesStaleReads(t *testing.T) {
 			o := r.begin(begin{Replica: fmt.Sprint(n), Key: "k", Token: int64(n + 1)})
 			r.end(end{Call: o.Call, Done: true, Seen: [kinds]sight{gadgets: s}})
 		}
-		handovers, failovers := r.stale([kinds][]uint64{gadgets: {3, 9, 10}}, none)
+		handovers, failovers := r.stale([buckets][kinds][]uint64{{gadgets: {3, 9, 10}}}, none)
 		if len(handovers) != c.stale || len(failovers) != 0 {
 			t.Errorf("%+v: %d stale, %d after a failover", c, len(handovers), len(failovers))
 		}
@@ -96,7 +96,7 @@ func TestTheRecorderNoticesStaleReads(t *testing.T) {
 }
 
 func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
-	tr := &truth{now: map[string]object{}}
+	tr := newTruth()
 	tr.changed(madeObject("k", "1", 1, 5), false)
 	tr.changed(madeObject("k", "1", 2, 6), true)
 	tr.changed(madeObject("other", "2", 3, 7), false)
@@ -105,7 +105,11 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 		for key, s := range sights {
 			r.end(end{Call: r.begin(begin{Key: key}).Call, Done: true, Seen: [kinds]sight{s}})
 		}
-		missed, _ := tr.missed(r, widgets)
+		missed, _, _ := tr.missed(r, widgets, func(string, time.Time) bool { return false })
+		_, deaths, unknown := tr.missed(r, widgets, func(string, time.Time) bool { return true })
+		if deaths != 1 || unknown > len(missed) {
+			t.Errorf("%d deletes, %d of them may be missed, and %d are", deaths, unknown, len(missed))
+		}
 		return len(missed)
 	}
 	seen := sight{UID: "2", Tick: 3}
@@ -123,10 +127,64 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 			t.Errorf("%v: %d missed, want %d", c.sights, missed, c.missed)
 		}
 	}
+	if blind := tr.blind(newRecorder(nil), widgets); len(blind) > 0 {
+		t.Errorf("no call is blind: %q", blind)
+	}
 	d := death{uid: "1", tick: 2, version: 6, known: time.Unix(100, 0)}
 	if d.seen(sight{Low: "5"}, time.Unix(99, 0)) || !d.seen(sight{Low: "5"}, time.Unix(101, 0)) {
 		t.Error("a call that finds nothing counts if it has begun after the delete")
 	}
+}
+
+func TestBlindCallsAreNoticed(t *testing.T) {
+	tr := newTruth()
+	tr.changed(madeObject("k", "1", 1, 5), false)
+	tr.changed(madeObject("k", "1", 2, 9), true)
+	for _, c := range []struct {
+		seen  sight
+		blind int
+	}{
+		{sight{Low: "4", Changed: "4"}, 0},
+		{sight{Low: "4", Changed: "6"}, 0},
+		{sight{Low: "6", Changed: "6"}, 1},
+		{sight{Low: "6", Listed: "8"}, 1},
+		{sight{Low: "6", Changed: "9"}, 0},
+		{sight{Low: "6", Changed: "6", UID: "1"}, 0},
+	} {
+		r := newRecorder(rand.New(rand.NewPCG(1, 1)))
+		r.end(end{Call: r.begin(begin{Key: "k"}).Call, Done: true, Seen: [kinds]sight{c.seen}})
+		if blind := tr.blind(r, widgets); len(blind) != c.blind {
+			t.Errorf("%+v: %q are blind, want %d", c.seen, blind, c.blind)
+		}
+	}
+}
+
+func TestSessionsThatAreOverAreNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, begun := newOwners(t.Logf), time.Now()
+		at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+		write := func(name, holder string, token, version int64) {
+			obj := madeObject(setName+"-"+name, "", 0, version)
+			obj.Object["spec"] = map[string]any{"holderIdentity": holder, "leaseTransitions": token}
+			o.changed(obj, name == "session-1")
+		}
+		write("bucket-0", "a_1", 1, 1)
+		write("bucket-1", "b_2", 1, 2)
+		write("session-2", "b_2", 0, 3)
+		time.Sleep(time.Minute)
+		write("session-1", "a_1", 0, 4)
+		write("bucket-0", "b_2", 2, 5)
+		for _, c := range []struct {
+			bucket, from, to int
+			want             bool
+		}{
+			{0, 50, 70, true}, {0, 10, 50, false}, {0, 70, 80, false}, {1, 50, 70, false},
+		} {
+			if got := o.changedHands(c.bucket, at(c.from), at(c.to)); got != c.want {
+				t.Errorf("bucket %d from second %d to %d: %v", c.bucket, c.from, c.to, got)
+			}
+		}
+	})
 }
 
 func madeObject(name, uid string, tick, version int64) object {

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
@@ -40,11 +43,16 @@ func TestMain(m *testing.M) {
 			log.Fatal(err)
 		}
 	}
-	if text := os.Getenv(replicaVariable); text != "" {
-		if err := replicate(text); err != nil {
-			log.Fatal(err)
+	for variable, run := range map[string]func(string) error{replicaVariable: replicate, besideVariable: serveBeside} {
+		if text := os.Getenv(variable); text != "" {
+			if err := run(text); err != nil {
+				log.Fatal(err)
+			}
+			return
 		}
-		return
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Set(string(features.ShardedListAndWatch) + "=true"); err != nil {
+		log.Fatal(err)
 	}
 	os.Exit(apiserver.ExitCode(m.Run()))
 }

@@ -48,6 +48,7 @@ type session struct {
 	version              string
 	renewed              time.Time // when this version was seen
 	leaving, ended, gone bool
+	over                 time.Time // when one of these was first seen
 }
 
 // bucket is the Lease of a bucket.
@@ -58,6 +59,13 @@ type bucket struct {
 	unowned  time.Time // zero if somebody has it
 	faulty   bool      // it was unowned for too long, and that was noted
 	failures map[int64]bool
+	tenures  []tenure
+}
+
+// tenure is the begin of a time in which a session has a bucket.
+type tenure struct {
+	session string
+	from    time.Time
 }
 
 // condition is how a replica is doing.
@@ -85,6 +93,7 @@ func (o *owners) listed(list *unstructured.UnstructuredList) {
 	for id, s := range o.sessions {
 		if _, nonce, _ := strings.Cut(id, "_"); !there[setName+"-session-"+nonce] {
 			s.gone = true
+			s.overAt(time.Now())
 		}
 	}
 }
@@ -114,6 +123,9 @@ func (o *owners) changed(obj object, deleted bool) {
 		o.bucketLocked(n, holder, token, now)
 		return
 	}
+	if !strings.HasPrefix(obj.GetName(), setName+"-session-") {
+		return
+	}
 	s := o.sessions[holder]
 	if s == nil {
 		name, _, _ := strings.Cut(holder, "_")
@@ -131,7 +143,33 @@ func (o *owners) changed(obj object, deleted bool) {
 	}
 	s.leaving = annotations[prefix+"idle"] != ""
 	s.gone = deleted
+	if s.ended || s.leaving || s.gone {
+		s.overAt(now)
+	}
 	o.checkLocked(now)
+}
+
+func (s *session) overAt(now time.Time) {
+	if s.over.IsZero() {
+		s.over = now
+	}
+}
+
+// changedHands reports whether a session that had a bucket in a time was over then.
+func (o *owners) changedHands(n int, from, to time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tenures := o.buckets[n].tenures
+	for i, t := range tenures {
+		s := o.sessions[t.session]
+		switch {
+		case s == nil || t.from.After(to):
+		case i+1 < len(tenures) && tenures[i+1].from.Before(from):
+		case s.over.After(from) && s.over.Before(to):
+			return true
+		}
+	}
+	return false
 }
 
 func (o *owners) bucketLocked(n int, holder string, token int64, now time.Time) {
@@ -156,6 +194,7 @@ func (o *owners) bucketLocked(n int, holder string, token int64, now time.Time) 
 	}
 	o.log("bucket %d: %q -> %q, token %d", n, b.holder, holder, token)
 	b.holder, b.token = holder, token
+	b.tenures = append(b.tenures, tenure{holder, now})
 	if holder != "" {
 		b.released = time.Time{}
 		b.unowned, b.faulty = time.Time{}, false // the holder was alive, even if it was cut off just now

@@ -80,6 +80,8 @@ type report struct {
 	From, To    int64 // the process was not run in this time; 0 for none
 	Health      informer.ShardsHealth
 	DrainingFor time.Duration // which Health's JSON lacks
+	Objects     [kinds]int    // in the caches
+	Foreign     int           // objects of other replicas that the API server has sent
 }
 
 // call is a call of reconcile as the recorder knows it. All of it lies between the true begin and the
@@ -223,6 +225,18 @@ func (r *recorder) report(about report) struct{} {
 	r.health[about.Replica] = about
 	r.changedLocked()
 	return struct{}{}
+}
+
+// spaces returns the bucket of each namespace in which there was a call for a key. That is the one of all
+// its keys if whole namespaces are divided.
+func (r *recorder) spaces() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]int{}
+	for _, c := range r.calls {
+		all[spaceOf(c.Key)] = c.Bucket
+	}
+	return all
 }
 
 // expect has the next calls of a replica do what is ordered.
@@ -383,9 +397,10 @@ func (c *call) String() string {
 }
 
 // stale returns the calls that have seen an older state than an earlier call for the key. changes
-// has the versions of all changes of each kind, sorted. After a failover there is nothing in the Leases
-// that says what the last holder has seen, so these calls count for themselves.
-func (r *recorder) stale(changes [kinds][]uint64, failedOver func(bucket int, token int64) bool) (handovers, failovers []string) {
+// has the versions of all changes that matter to a bucket, of each kind, sorted. After a failover
+// there is nothing in the Leases that says how much the last holder had seen, so these calls count
+// for themselves.
+func (r *recorder) stale(changes [buckets][kinds][]uint64, failedOver func(bucket int, token int64) bool) (handovers, failovers []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := map[string]*call{}     // by key: that of the highest token
@@ -406,8 +421,9 @@ func (r *recorder) stale(changes [kinds][]uint64, failedOver func(bucket int, to
 					if of, now := version(old.Seen[kind].Version), version(c.Seen[kind].Version); now > 0 && now < of {
 						low, high = of, now
 					}
-					missed, _ := slices.BinarySearch(changes[kind], high+1)
-					if missed >= len(changes[kind]) || changes[kind][missed] > low {
+					changes := changes[c.Bucket][kind]
+					missed, _ := slices.BinarySearch(changes, high+1)
+					if missed >= len(changes) || changes[missed] > low {
 						continue
 					}
 					text := fmt.Sprintf("kind %d, %s of bucket %d: the call of %s has seen version %d, that of %s only %d",

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -44,6 +45,7 @@ type settings struct {
 	Widgets         schema.GroupVersionResource
 	Gadgets         schema.GroupVersionResource
 	Reads           bool // Options.Reads has the gadgets; otherwise they are a source
+	Divided         bool // each replica caches the objects of its own namespaces alone
 	Workers         int
 	DrainTimeout    time.Duration
 	Skew            time.Duration
@@ -51,13 +53,13 @@ type settings struct {
 
 // address is how to reach an API server.
 type address struct {
-	Host string
-	CA   []byte
+	Host, Token string
+	CA          []byte
 }
 
 func (a address) config() *rest.Config {
 	return &rest.Config{
-		Host: a.Host, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
+		Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}, // the server has a stand-in for Leases
 	}
 }
@@ -101,14 +103,14 @@ func (r *replica) build() error {
 	r.leases.by.Store(int64(r.Skew))
 	r.set, err = shards.New(r.leases, shards.Options{
 		Name: setName, Identity: r.Name, Buckets: buckets,
-		LeaseDuration: lease, RenewEvery: renew, Margin: margin, DrainTimeout: r.DrainTimeout,
+		LeaseDuration: lease, RenewEvery: renew, Margin: margin, DrainTimeout: r.DrainTimeout, ByNamespace: r.Divided,
 	})
 	if err != nil {
 		return err
 	}
 	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) { say("%v", err) }}
 	for kind, resource := range []schema.GroupVersionResource{r.Widgets, r.Gadgets} {
-		r.caches[kind], err = informer.NewFrom(informer.ListWatch(objects.Resource(resource).Namespace(namespace)), informer.Options[object]{
+		r.caches[kind], err = r.cache(informer.ListWatch(objects.Resource(resource)), informer.Options[object]{
 			Name:    resource.Resource,
 			Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 20, Factor: 2, Jitter: 0.5},
 		})
@@ -131,6 +133,18 @@ func (r *replica) build() error {
 		return err
 	}
 	return errors.Join(r.group.Add(r.set), r.group.Add(controller))
+}
+
+// cache returns an informer over all objects of a source, or over those of the replica's namespaces.
+func (r *replica) cache(all cache.ListerWatcher, opts informer.Options[object]) (*informer.CustomCacheInformer[object], error) {
+	if !r.Divided {
+		return informer.NewFrom(all, opts)
+	}
+	own, err := r.set.Source(all)
+	if err != nil {
+		return nil, err
+	}
+	return informer.NewDivided(own, opts)
 }
 
 // say writes a line to the log of the process.
@@ -165,6 +179,12 @@ func (r *replica) observe() {
 			if h.Shards != nil {
 				about.Health = *h.Shards
 				about.DrainingFor = h.Shards.DrainingFor
+			}
+			about.Foreign += h.Foreign
+		}
+		for kind, inf := range r.caches {
+			for range inf.All() {
+				about.Objects[kind]++
 			}
 		}
 		if about.To != 0 || n%4 == 0 {

@@ -8,11 +8,19 @@ import (
 
 // step is a part of a history.
 type step struct {
-	name string
-	// rough says that calls may go on when their ctx has ended.
-	rough bool
+	name  string
+	needs need
 	play  func(w *world)
 }
+
+// need says in which histories a step is played.
+type need uint8
+
+const (
+	nothing need = iota
+	rough        // calls may go on when their ctx has ended
+	divided      // each replica caches the objects of its own namespaces alone
+)
 
 // The numbers of replicas of a history.
 const (
@@ -21,29 +29,29 @@ const (
 )
 
 var steps = []step{
-	{"scale up", false, (*world).scaleUp},
-	{"scale down", false, (*world).scaleDown},
-	{"rolling restart", false, func(w *world) {
+	{"scale up", nothing, (*world).scaleUp},
+	{"scale down", nothing, (*world).scaleDown},
+	{"rolling restart", nothing, func(w *world) {
 		for _, name := range w.able() {
 			w.leave(w.replicas[name])
 			w.join()
 		}
 	}},
-	{"kill", false, (*world).lose},
-	{"cut off", false, func(w *world) {
+	{"kill", nothing, (*world).lose},
+	{"cut off", nothing, func(w *world) {
 		r := w.any()
 		w.cut(r)
 		w.meanwhile()
 		w.heal(r)
 	}},
-	{"silence", false, func(w *world) {
+	{"silence", nothing, func(w *world) {
 		r := w.any()
 		w.silence(r)
 		w.meanwhile()
 		w.endSilence(r)
 	}},
-	{"API server restarted", false, func(w *world) { w.restart(w.upTo(2 * lease)) }},
-	{"skewed clock", false, func(w *world) {
+	{"API server restarted", nothing, func(w *world) { w.restart(w.upTo(2 * lease)) }},
+	{"skewed clock", nothing, func(w *world) {
 		by := 30 * time.Second
 		if w.random.IntN(4) == 0 {
 			by = -by
@@ -54,7 +62,7 @@ var steps = []step{
 		w.ok(err)
 		w.change()
 	}},
-	{"slow cache", false, func(w *world) {
+	{"slow cache", nothing, func(w *world) {
 		for len(w.able()) <= fewest {
 			w.join()
 		}
@@ -68,17 +76,22 @@ var steps = []step{
 		w.settle()
 		r.objects.Slow(0, 0)
 	}},
-	{"SIGSTOP", true, func(w *world) {
+	{"another API server", divided, func(w *world) {
+		other := []serving{served, ignored, either}
+		other = slices.DeleteFunc(other, func(by serving) bool { return by == w.by })
+		w.serveBy(other[w.random.IntN(len(other))])
+	}},
+	{"SIGSTOP", rough, func(w *world) {
 		r := w.any()
 		w.suspend(r)
 		w.meanwhile()
 		w.resume(r)
 	}},
-	{"call that ignores its ctx", true, func(w *world) {
+	{"call that ignores its ctx", rough, func(w *world) {
 		w.stubborn(w.any(), lease)
 		w.change()
 	}},
-	{"call that ignores its ctx, cut off", true, func(w *world) {
+	{"call that ignores its ctx, cut off", rough, func(w *world) {
 		r := w.any()
 		w.stubborn(r, 2*lease)
 		w.cut(r)

@@ -3,6 +3,7 @@ package shards_test
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -25,10 +26,16 @@ const (
 	kinds
 )
 
-const (
-	namespace = "default"
-	names     = 120
-)
+const names = 120
+
+// spaces is the number of namespaces. The name of an object says in which one it is.
+const spaces = 30
+
+func spaceOf(name string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return fmt.Sprint("team-", h.Sum32()%spaces)
+}
 
 // follow tells every change of the objects of a client, without an informer. When it must list again,
 // it tells all objects at once.
@@ -69,8 +76,68 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, listed func(*
 type truth struct {
 	mu      sync.Mutex
 	now     map[string]object
-	changes []uint64 // their versions
+	changes []change
 	deaths  []death
+	lives   map[types.UID]*life
+}
+
+// change is a change of an object with a name.
+type change struct {
+	name    string
+	version uint64
+}
+
+func newTruth() *truth {
+	return &truth{now: map[string]object{}, lives: map[types.UID]*life{}}
+}
+
+// life is how long an object has lived at least, in versions.
+type life struct {
+	name     string
+	from, to uint64
+}
+
+// livesLocked notes that an object lives at a version.
+func (tr *truth) livesLocked(obj object, at uint64) {
+	l := tr.lives[obj.GetUID()]
+	if l == nil {
+		l = &life{obj.GetName(), at, at}
+		tr.lives[obj.GetUID()] = l
+	}
+	l.to = max(l.to, at)
+}
+
+// count returns how many objects there are.
+func (tr *truth) count() int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return len(tr.now)
+}
+
+// blind returns the calls that have found no object of a kind, although one has lived from before the
+// oldest to after the newest state that they may have read.
+func (tr *truth) blind(r *recorder, kind int) (blind []string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	lives := map[string][]*life{}
+	for _, l := range tr.lives {
+		lives[l.name] = append(lives[l.name], l)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.calls {
+		s := c.Seen[kind]
+		if c.ended.IsZero() || c.end.Call == 0 || s.UID != "" {
+			continue
+		}
+		for _, l := range lives[c.Key] {
+			if l.from <= s.low() && max(s.low(), s.high()) < l.to {
+				blind = append(blind, fmt.Sprintf("kind %d, %s: %s has seen versions %d to %d, and the object lived from %d to %d",
+					kind, c.Key, c, s.low(), s.high(), l.from, l.to))
+			}
+		}
+	}
+	return blind
 }
 
 // death is the delete of an object.
@@ -89,8 +156,10 @@ func (tr *truth) listed(list *unstructured.UnstructuredList) {
 	for i := range list.Items {
 		obj := &list.Items[i]
 		now[obj.GetName()] = obj
+		tr.livesLocked(obj, version(obj.GetResourceVersion()))
+		tr.livesLocked(obj, version(list.GetResourceVersion()))
 		if old := tr.now[obj.GetName()]; old == nil || old.GetResourceVersion() != obj.GetResourceVersion() {
-			tr.changes = append(tr.changes, version(obj.GetResourceVersion()))
+			tr.changes = append(tr.changes, change{obj.GetName(), version(obj.GetResourceVersion())})
 		}
 	}
 	for name, old := range tr.now {
@@ -105,7 +174,8 @@ func (tr *truth) changed(obj object, deleted bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	at := version(obj.GetResourceVersion())
-	tr.changes = append(tr.changes, at)
+	tr.changes = append(tr.changes, change{obj.GetName(), at})
+	tr.livesLocked(obj, at)
 	if !deleted {
 		tr.now[obj.GetName()] = obj
 		return
@@ -119,15 +189,22 @@ func tickOf(obj object) int64 {
 	return tick
 }
 
-// versions returns the versions of all changes, sorted.
-func (tr *truth) versions() []uint64 {
+// versions returns the versions of the changes of objects with some names, sorted.
+func (tr *truth) versions(of func(name string) bool) (all []uint64) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	return slices.Sorted(slices.Values(tr.changes))
+	for _, c := range tr.changes {
+		if of(c.name) {
+			all = append(all, c.version)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
-// missed returns what no accepted call has seen of a kind: the newest states of objects, and deletes.
-func (tr *truth) missed(r *recorder, kind int) (missed []string, deaths int) {
+// missed returns what no accepted call has seen of a kind: the newest states of objects, and deletes,
+// except those that may be missed, which are counted as unknown.
+func (tr *truth) missed(r *recorder, kind int, may func(name string, at time.Time) bool) (missed []string, deaths, unknown int) {
 	byKey := map[string][]*call{}
 	r.mu.Lock()
 	for _, c := range r.calls {
@@ -146,11 +223,15 @@ func (tr *truth) missed(r *recorder, kind int) (missed []string, deaths int) {
 		}
 	}
 	for _, d := range tr.deaths {
-		if !slices.ContainsFunc(byKey[d.name], func(c *call) bool { return d.seen(c.Seen[kind], c.begun) }) {
+		switch {
+		case slices.ContainsFunc(byKey[d.name], func(c *call) bool { return d.seen(c.Seen[kind], c.begun) }):
+		case may(d.name, d.known):
+			unknown++
+		default:
 			missed = append(missed, fmt.Sprintf("kind %d: no call has seen the delete of %s at version %d, known at %s", kind, d.name, d.version, d.known.Format(clock)))
 		}
 	}
-	return missed, len(tr.deaths)
+	return missed, len(tr.deaths), unknown
 }
 
 // seen reports whether a call that has begun at a time has seen that the object is gone.
@@ -166,7 +247,7 @@ func (d death) seen(s sight, begun time.Time) bool {
 
 // writer writes objects until ctx ends. Other writers have other names.
 type writer struct {
-	client dynamic.ResourceInterface
+	client dynamic.NamespaceableResourceInterface
 	kind   schema.GroupVersionKind
 	random *rand.Rand
 	part   int
@@ -183,13 +264,13 @@ func (w *writer) write(ctx context.Context, every time.Duration) {
 			name := fmt.Sprintf("once-%d-%d", w.part, n)
 			w.put(ctx, name)
 			if once = append(once, name); len(once) > 10 {
-				_ = w.client.Delete(ctx, once[0], metav1.DeleteOptions{})
+				_ = w.client.Namespace(spaceOf(once[0])).Delete(ctx, once[0], metav1.DeleteOptions{})
 				once = once[1:]
 			}
 		}
 		name := nameOf(w.part + w.of*w.random.IntN(names/w.of))
 		if w.random.IntN(10) < 3 {
-			err := w.client.Delete(ctx, name, metav1.DeleteOptions{})
+			err := w.client.Namespace(spaceOf(name)).Delete(ctx, name, metav1.DeleteOptions{})
 			if err != nil || w.random.IntN(2) == 0 {
 				continue // it was not there, or stays away for a while
 			}
@@ -200,13 +281,13 @@ func (w *writer) write(ctx context.Context, every time.Duration) {
 
 // put changes an object, or creates it. If it fails, another write makes up for it.
 func (w *writer) put(ctx context.Context, name string) {
-	tick := ticks.Add(1)
-	_, err := w.client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, tick), metav1.PatchOptions{})
+	tick, client := ticks.Add(1), w.client.Namespace(spaceOf(name))
+	_, err := client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, tick), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		obj := &unstructured.Unstructured{Object: map[string]any{"tick": tick}}
 		obj.SetGroupVersionKind(w.kind)
 		obj.SetName(name)
-		_, _ = w.client.Create(ctx, obj, metav1.CreateOptions{})
+		_, _ = client.Create(ctx, obj, metav1.CreateOptions{})
 	}
 }
 

@@ -35,6 +35,8 @@ type world struct {
 	random   *rand.Rand
 	dir      string
 	server   *apiserver.Server
+	beside   *beside // nil if there is none
+	by       serving
 	front    *front
 	client   dynamic.Interface
 	recorder *recorder
@@ -74,7 +76,7 @@ var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "
 
 func newWorld(t *testing.T, seed int64) *world {
 	w := &world{
-		T: t, begun: time.Now(), random: rand.New(rand.NewPCG(uint64(seed), 1)), dir: t.TempDir(),
+		T: t, begun: time.Now(), by: served, random: rand.New(rand.NewPCG(uint64(seed), 1)), dir: t.TempDir(),
 		replicas: map[string]*remote{}, front: newFront(), recorder: newRecorder(rand.New(rand.NewPCG(uint64(seed), 2))),
 		common: settings{Workers: 6, DrainTimeout: 2 * time.Second},
 	}
@@ -93,6 +95,7 @@ func newWorld(t *testing.T, seed int64) *world {
 		for _, r := range w.replicas {
 			r.end()
 		}
+		w.stopBeside()
 		if w.server != nil {
 			w.server.Stop()
 		}
@@ -111,9 +114,9 @@ func newWorld(t *testing.T, seed int64) *world {
 	w.client, err = dynamic.NewForConfig(w.front.config())
 	w.ok(err)
 	for kind := range kinds {
-		w.truths[kind] = &truth{now: map[string]object{}}
+		w.truths[kind] = newTruth()
 		watching.Go(func() {
-			follow(ctx, w.client.Resource(gvrs[kind]).Namespace(namespace), w.truths[kind].listed, w.truths[kind].changed)
+			follow(ctx, w.client.Resource(gvrs[kind]), w.truths[kind].listed, w.truths[kind].changed)
 		})
 	}
 	watching.Go(func() {
@@ -186,21 +189,20 @@ func (w *world) serve() {
 	server, err := apiserver.StartIn(w.ctx, w.dir)
 	w.ok(err)
 	w.server = server
-	w.ok(w.front.lead(server.Config()))
+	if w.by != served {
+		w.startBeside()
+	}
+	w.lead()
 }
 
 // restart restarts the API server. It is down for some time at least.
 func (w *world) restart(down time.Duration) {
 	w.owners.serving(false)
+	w.stopBeside()
 	w.server.Stop()
 	pass(w.ctx, down)
 	w.serve()
-	for _, resource := range []schema.GroupVersionResource{w.common.Widgets, w.common.Gadgets, leaseKind.GroupVersion().WithResource("leases")} {
-		w.await("the server serves no "+resource.Resource, func() bool {
-			_, err := w.client.Resource(resource).List(w.ctx, metav1.ListOptions{Limit: 1})
-			return err == nil
-		})
-	}
+	w.awaitResources(w.client)
 	w.owners.serving(true)
 }
 
@@ -214,7 +216,7 @@ func (w *world) write() {
 		if n == writers-1 {
 			kind, gvr = gadgets, w.common.Gadgets
 		}
-		writer := &writer{w.client.Resource(gvr).Namespace(namespace), resources[kind], rand.New(rand.NewPCG(w.random.Uint64(), 3)), n, writers - 1}
+		writer := &writer{w.client.Resource(gvr), resources[kind], rand.New(rand.NewPCG(w.random.Uint64(), 3)), n, writers - 1}
 		if kind == gadgets {
 			writer.part, writer.of = 0, 1
 		}
@@ -251,8 +253,8 @@ func (w *world) start() *remote {
 	w.ok(err)
 	s := w.common
 	s.Name = r.name
-	s.Leases = address{r.leases.Config().Host, r.leases.Config().CAData}
-	s.Objects = address{r.objects.Config().Host, r.objects.Config().CAData}
+	s.Leases = address{Host: r.leases.Config().Host, CA: r.leases.Config().CAData}
+	s.Objects = address{Host: r.objects.Config().Host, CA: r.objects.Config().CAData}
 	text, err := json.Marshal(s)
 	w.ok(err)
 	program, err := os.Executable()

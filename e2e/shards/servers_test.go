@@ -1,0 +1,186 @@
+package shards_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
+)
+
+// A world has one API server that selects by shards, in the test's process, and may have another one
+// beside it that does not.
+
+// besideVariable has the address of the etcd for a process that is the other API server.
+const besideVariable = "SHARDS_APISERVER"
+
+// serving says which API servers answer.
+type serving string
+
+const (
+	served  serving = "served"  // the one that selects
+	ignored serving = "ignored" // the one that does not
+	either  serving = "either"  // both, in turn
+)
+
+// serveBeside is an API server until the standard input ends.
+func serveBeside(storage string) error {
+	server, err := apiserver.StartBeside(context.Background(), storage)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	config := server.Config()
+	text, err := json.Marshal(address{config.Host, config.BearerToken, config.CAData})
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(text))
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// beside is the other API server.
+type beside struct {
+	*process.Process
+	in     io.Closer
+	config *rest.Config
+}
+
+// startBeside starts the other API server, and waits until it serves the resources.
+func (w *world) startBeside() {
+	w.Helper()
+	program, err := os.Executable()
+	w.ok(err)
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), besideVariable+"="+w.server.Storage())
+	out, err := cmd.StdoutPipe()
+	w.ok(err)
+	in, err := cmd.StdinPipe()
+	w.ok(err)
+	started, err := process.Start(cmd)
+	w.ok(err)
+	w.beside = &beside{Process: started, in: in}
+	text, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		w.Fatalf("the other API server says nothing: %v\n%s", err, started.Log)
+	}
+	var at address
+	w.ok(json.Unmarshal(text, &at))
+	w.beside.config = at.config()
+	client, err := dynamic.NewForConfig(w.beside.config)
+	w.ok(err)
+	w.awaitResources(client)
+}
+
+// stopBeside stops the other API server, if there is one.
+func (w *world) stopBeside() {
+	if w.beside == nil {
+		return
+	}
+	_ = w.beside.in.Close()
+	<-w.beside.Ended()
+	w.beside = nil
+}
+
+// awaitResources waits until an API server serves the resources.
+func (w *world) awaitResources(client dynamic.Interface) {
+	w.Helper()
+	for _, resource := range []schema.GroupVersionResource{w.common.Widgets, w.common.Gadgets, leaseKind.GroupVersion().WithResource("leases")} {
+		w.await("the server serves no "+resource.Resource, func() bool {
+			_, err := client.Resource(resource).List(w.ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"})
+			return err == nil
+		})
+	}
+}
+
+// serveBy has these API servers answer from now on. All connections break.
+func (w *world) serveBy(by serving) {
+	w.Helper()
+	w.note("the selector is %s from now on", by)
+	w.by = by
+	if by != served && w.beside == nil {
+		w.startBeside()
+	}
+	w.lead()
+	w.front.CloseClientConnections()
+}
+
+// lead has the front lead to the servers that answer.
+func (w *world) lead() {
+	w.Helper()
+	var configs []*rest.Config
+	if w.by != ignored {
+		configs = append(configs, w.server.Config())
+	}
+	if w.by != served {
+		configs = append(configs, w.beside.config)
+	}
+	w.ok(w.front.lead(configs...))
+}
+
+// TestTheAPIServerSelectsOrDoesNot has replicas that cache their own objects alone read from an API server
+// that selects them, from one that does not, and from both. Each replica shows which it is, and the rest is
+// as always.
+func TestTheAPIServerSelectsOrDoesNot(t *testing.T) {
+	w := newWorld(t, 1)
+	w.common.Divided = true
+	order := []serving{served, ignored, either, served}
+	if testing.Short() {
+		order = order[:2]
+	}
+	for range 3 {
+		w.start()
+	}
+	w.settle()
+	for _, by := range order {
+		w.serveBy(by)
+		begun := time.Now()
+		w.await(fmt.Sprintf("Health does not show that the selector is %s", by), func() bool { return w.allShow(by) })
+		shown := time.Since(begun)
+		for come := by == served; come == (by == served); {
+			if time.Since(begun) > patience {
+				w.Fatalf("the selector is %s, and objects of other replicas come: %v", by, come)
+			}
+			from, ticked := w.foreign(), ticks.Load()
+			w.await("nobody writes", func() bool { return ticks.Load() > ticked+200 })
+			come = w.foreign() > from // some may have been on their way
+		}
+		w.Logf("%s: shown after %v", by, shown.Round(time.Millisecond))
+	}
+	w.finish(false)
+}
+
+// allShow reports whether the Health of all replicas shows that the selector is served, or not.
+func (w *world) allShow(by serving) bool {
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	for name := range w.replicas {
+		if shown := w.recorder.health[name].Health.Selector; shown != string(by) && (by != either || shown == "") {
+			return false
+		}
+	}
+	return true
+}
+
+// foreign returns how many objects of other replicas the API server has sent to all.
+func (w *world) foreign() (sum int) {
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	for name := range w.replicas {
+		sum += w.recorder.health[name].Foreign
+	}
+	return sum
+}
