@@ -20,6 +20,7 @@ type Proxy struct {
 	backend string
 	config  *rest.Config
 	pace    atomic.Pointer[pace] // nil means full speed
+	sent    atomic.Int64
 
 	mu      sync.Mutex
 	gate    *gate         // nil while connections are refused
@@ -140,6 +141,10 @@ func (p *Proxy) Slow(latency time.Duration, rate int) {
 	p.pace.Store(&pace{latency, rate})
 }
 
+// Sent returns how many bytes the server has sent to clients through the proxy. They are encrypted, and
+// lists may be compressed.
+func (p *Proxy) Sent() int64 { return p.sent.Load() }
+
 // Close resets all connections and returns when the proxy has no open connection and no
 // running goroutine left. The proxy cannot be used afterwards, but Close may be called again.
 func (p *Proxy) Close() {
@@ -171,14 +176,14 @@ func (p *Proxy) forward(client net.Conn) {
 		return
 	}
 	var upstream sync.WaitGroup
-	upstream.Go(func() { p.pipe(server, client, silence) })
-	p.pipe(client, server, silence)
+	upstream.Go(func() { p.pipe(server, client, silence, nil) })
+	p.pipe(client, server, silence, &p.sent)
 	upstream.Wait()
 }
 
 // pipe copies until either connection is done. It then closes both, which also ends the pipe
-// in the other direction.
-func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}) {
+// in the other direction. It adds the bytes to count, unless that is nil.
+func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}, count *atomic.Int64) {
 	defer func() {
 		_ = to.Close()
 		_ = from.Close()
@@ -186,6 +191,9 @@ func (p *Proxy) pipe(to, from net.Conn, silence <-chan struct{}) {
 	portion := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(portion)
+		if count != nil {
+			count.Add(int64(n))
+		}
 		p.pace.Load().wait(n)
 		select {
 		case <-silence:

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 {
+		if run := roles[os.Args[1]]; run != nil {
+			exit(run(os.Args[2]))
+		}
+	}
+	os.Exit(apiserver.ExitCode(m.Run()))
+}
+
+func TestTheTableHasEachWayToShareTheWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	var out strings.Builder
+	p := plan{objects: 400, spaces: 50, replicas: []int{1, 2}, writes: 50, during: 2 * time.Second}
+	if err := p.run(t.Context(), &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[mode]int{clientGo: 1, whole: 2, ignored: 2, served: 2}
+	for m, want := range rows {
+		if got := strings.Count(out.String(), "| "+string(m)+" |"); got != want {
+			t.Errorf("%d rows for %s, want %d", got, m, want)
+		}
+	}
+	t.Log("\n" + out.String())
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+type object = *unstructured.Unstructured
+
+const (
+	buckets  = 64
+	leasesIn = "default"
+	setName  = "costs"
+)
+
+// settings are the settings of a replica.
+type settings struct {
+	Name   string
+	Mode   mode
+	Server address
+	Widget schema.GroupVersionResource
+}
+
+// figures are what a replica says of itself. All begin with its process.
+type figures struct {
+	Received, Decoded, LeaseWrites float64
+	CPU                            float64 // in seconds
+	Heap                           float64 // live
+	Objects, Owned                 int
+}
+
+// replica is what a process has that is one.
+type replica struct {
+	decoded, leaseWrites atomic.Int64
+	objects, owned       func() int
+}
+
+// replicate is a replica until the standard input ends. For each line of it, the replica writes its
+// figures to the standard output.
+func replicate(text string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	r := &replica{owned: func() int { return buckets }}
+	run, err := r.build(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := json.NewEncoder(os.Stdout).Encode(r.figures(lines.Text() == "heap")); err != nil {
+			break // the parent has gone
+		}
+	}
+	stop()
+	return <-ended
+}
+
+// build returns what the replica runs.
+func (r *replica) build(s settings) (run func(context.Context) error, err error) {
+	client, err := dynamic.NewForConfig(s.Server.config())
+	if err != nil {
+		return nil, err
+	}
+	all := &counted{ListerWatcher: informer.ListWatch(client.Resource(s.Widget)), decoded: &r.decoded}
+	if s.Mode == clientGo {
+		shared := cache.NewSharedIndexInformer(all, &unstructured.Unstructured{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		_, err := shared.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+		r.objects = func() int { return len(shared.GetStore().ListKeys()) }
+		return func(ctx context.Context) error { shared.RunWithContext(ctx); return nil }, err
+	}
+	leases, err := coordination.NewForConfig(s.Server.config())
+	if err != nil {
+		return nil, err
+	}
+	set, err := shards.New(&countedLeases{leases.Leases(leasesIn), &r.leaseWrites}, shards.Options{
+		Name: setName, Identity: s.Name, Buckets: buckets, ByNamespace: s.Mode != whole,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var inf *informer.CustomCacheInformer[object]
+	if s.Mode == whole {
+		inf, err = informer.NewFrom(all, informer.Options[object]{Name: "widgets"})
+	} else if own, failed := set.Source(all); failed != nil {
+		err = failed
+	} else {
+		inf, err = informer.NewDivided(own, informer.Options[object]{Name: "widgets"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	reconcile := func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+		_, _, err := inf.Get(key)
+		return 0, err
+	}
+	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "reconcile", Workers: 4, Shards: set}, enqueue.For(inf))
+	if err != nil {
+		return nil, err
+	}
+	r.objects = func() int { return inf.Health().Objects }
+	r.owned = func() int { return set.Health().Shards.Owned }
+	group := &informer.Group{ErrorHandler: func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, err) }}
+	return group.Run, errors.Join(group.Add(inf), group.Add(set), group.Add(controller))
+}
+
+// figures returns the figures of this process, with those of the heap if they are asked for, because
+// they need collections.
+func (r *replica) figures(heap bool) figures {
+	f := figures{
+		Decoded: float64(r.decoded.Load()), LeaseWrites: float64(r.leaseWrites.Load()), Objects: r.objects(), Owned: r.owned(),
+	}
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil {
+		f.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
+	}
+	if heap {
+		runtime.GC()
+		runtime.GC() // what pools held at the first
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		f.Heap = float64(live[0].Value.Uint64())
+	}
+	return f
+}
+
+// counted counts the objects that a source decodes.
+type counted struct {
+	cache.ListerWatcher
+	decoded *atomic.Int64
+}
+
+func (c *counted) List(opts metav1.ListOptions) (kruntime.Object, error) {
+	obj, err := c.ListerWatcher.List(opts)
+	if list, ok := obj.(*unstructured.UnstructuredList); ok {
+		c.decoded.Add(int64(len(list.Items)))
+	}
+	return obj, err
+}
+
+func (c *counted) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := c.ListerWatcher.Watch(opts)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if e.Type != watch.Bookmark && e.Type != watch.Error {
+			c.decoded.Add(1)
+		}
+		return e, true
+	}), nil
+}
+
+// countedLeases counts writes.
+type countedLeases struct {
+	shards.Leases
+	writes *atomic.Int64
+}
+
+func (c *countedLeases) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	c.writes.Add(1)
+	return c.Leases.Create(ctx, l, opts)
+}
+
+func (c *countedLeases) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	c.writes.Add(1)
+	return c.Leases.Update(ctx, l, opts)
+}
+
+func (c *countedLeases) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	c.writes.Add(1)
+	return c.Leases.Delete(ctx, name, opts)
+}
