@@ -95,7 +95,7 @@ func (w *world) finish(rough bool) {
 	w.stop()
 	w.writing.Wait()
 	stopped := time.Now()
-	deaths, unknown := 0, 0 // unknown deletes no living replica may have been told of
+	deaths, unknown := 0, 0 // of an unknown delete, no living replica may have been told
 	var missed []string
 	w.await("not all was reconciled", func() bool {
 		missed, deaths, unknown = nil, 0, 0
@@ -155,18 +155,18 @@ func (w *world) changes() (changes [buckets][kinds][]uint64) {
 	return changes
 }
 
-// mayMiss reports whether no living replica may have been told that the object with a name was deleted, at
-// about a time: replicas that divide their memory know of their own objects alone, and one that had this
-// one has left, or lost its session.
-func (w *world) mayMiss(name string, at time.Time) bool {
+// mayMiss reports whether no living replica may have been told of a delete: all that were have been
+// killed. Replicas that divide their memory know of their own objects alone, and one that had this
+// one may have left, or lost its session.
+func (w *world) mayMiss(kind int, d death) bool {
 	if !w.common.Divided {
-		return false
+		return w.recorder.allCrashed(kind, d)
 	}
-	bucket, known := w.recorder.spaces()[spaceOf(name)]
-	return !known || w.owners.changedHands(bucket, at.Add(-unsure), at.Add(unsure))
+	bucket, known := w.recorder.spaces()[spaceOf(d.name)]
+	return !known || w.owners.changedHands(bucket, d.known.Add(-unsure), d.known.Add(unsure))
 }
 
-// unsure is how long before or after a delete a session may have ended that matters to it.
+// unsure is how long before or after a delete the end of a replica or of a session matters to it.
 const unsure = 5 * lease
 
 // apart waits until each object is in the caches of exactly one replica.

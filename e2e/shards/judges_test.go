@@ -105,8 +105,8 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 		for key, s := range sights {
 			r.end(end{Call: r.begin(begin{Key: key}).Call, Done: true, Seen: [kinds]sight{s}})
 		}
-		missed, _, _ := tr.missed(r, widgets, func(string, time.Time) bool { return false })
-		_, deaths, unknown := tr.missed(r, widgets, func(string, time.Time) bool { return true })
+		missed, _, _ := tr.missed(r, widgets, func(int, death) bool { return false })
+		_, deaths, unknown := tr.missed(r, widgets, func(int, death) bool { return true })
 		if deaths != 1 || unknown > len(missed) {
 			t.Errorf("%d deletes, %d of them may be missed, and %d are", deaths, unknown, len(missed))
 		}
@@ -134,6 +134,36 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 	if d.seen(sight{Low: "5"}, time.Unix(99, 0)) || !d.seen(sight{Low: "5"}, time.Unix(101, 0)) {
 		t.Error("a call that finds nothing counts if it has begun after the delete")
 	}
+}
+
+func TestADeleteIsUnknownIfAllThatWereToldOfItWereKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(nil)
+		d := death{name: "k", version: 6, known: time.Now()}
+		told := func(name, listed, low string) {
+			r.report(report{Replica: name, Listed: [kinds]string{listed}, Low: [kinds]string{low}})
+		}
+		check := func(want bool, when string) {
+			t.Helper()
+			if got := r.allCrashed(widgets, d); got != want {
+				t.Errorf("%s: %v", when, got)
+			}
+		}
+		told("before", "2", "5")
+		told("after", "6", "9")
+		check(true, "nobody was told")
+		told("first", "", "")
+		told("first", "2", "5")
+		told("first", "7", "9")
+		check(false, "a living replica was told")
+		r.crashed("first")
+		check(true, "the one that was told was killed")
+		told("second", "2", "6")
+		check(false, "another one was told, and lives")
+		time.Sleep(unsure + time.Second)
+		r.crashed("second")
+		check(false, "the other one was killed much later")
+	})
 }
 
 func TestBlindCallsAreNoticed(t *testing.T) {

@@ -82,6 +82,7 @@ type report struct {
 	DrainingFor time.Duration // which Health's JSON lacks
 	Objects     [kinds]int    // in the caches
 	Foreign     int           // objects of other replicas that the API server has sent
+	Listed, Low [kinds]string // the versions of the last lists, and up to which the caches have all changes
 }
 
 // call is a call of reconcile as the recorder knows it. All of it lies between the true begin and the
@@ -123,6 +124,7 @@ type recorder struct {
 	pauses   []pause
 	overlaps []overlap
 	health   map[string]report
+	heard    map[string]*hearing
 	refused  int // effects
 	late     int // calls that were refused before they did anything
 	told     chan struct{}
@@ -131,7 +133,7 @@ type recorder struct {
 func newRecorder(random *rand.Rand) *recorder {
 	return &recorder{
 		random: random, open: map[int64]*call{}, tokens: map[int]int64{}, orders: map[string][]order{},
-		dead: map[string]bool{}, health: map[string]report{}, told: make(chan struct{}),
+		dead: map[string]bool{}, health: map[string]report{}, heard: map[string]*hearing{}, told: make(chan struct{}),
 	}
 }
 
@@ -223,8 +225,49 @@ func (r *recorder) report(about report) struct{} {
 	}
 	about.Health.DrainingFor = about.DrainingFor
 	r.health[about.Replica] = about
+	h := r.heardLocked(about.Replica)
+	for kind := range kinds {
+		if h.from[kind] == 0 {
+			h.from[kind] = version(about.Listed[kind])
+		}
+		h.to[kind] = max(h.to[kind], version(about.Low[kind]))
+	}
 	r.changedLocked()
 	return struct{}{}
+}
+
+// hearing says which changes a replica has been told of: those between its first list and what it
+// last reported.
+type hearing struct {
+	from, to [kinds]uint64
+	crashed  time.Time // zero if it was not killed
+}
+
+func (r *recorder) heardLocked(replica string) *hearing {
+	if r.heard[replica] == nil {
+		r.heard[replica] = &hearing{}
+	}
+	return r.heard[replica]
+}
+
+// crashed notes that a replica was killed.
+func (r *recorder) crashed(replica string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heardLocked(replica).crashed = time.Now()
+}
+
+// allCrashed reports whether every replica that was told of a delete was killed soon after it.
+func (r *recorder) allCrashed(kind int, d death) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.heard {
+		told := h.from[kind] != 0 && h.from[kind] < d.version && d.version <= h.to[kind]
+		if told && (h.crashed.IsZero() || h.crashed.After(d.known.Add(unsure))) {
+			return false
+		}
+	}
+	return true
 }
 
 // spaces returns the bucket of each namespace in which there was a call for a key. That is the one of all

@@ -186,6 +186,7 @@ func (r *replica) observe() {
 			for range inf.All() {
 				about.Objects[kind]++
 			}
+			about.Listed[kind], about.Low[kind] = inf.Versions()[0].Listed, inf.ResourceVersion()
 		}
 		if about.To != 0 || n%4 == 0 {
 			r.tell("/report", about, &struct{}{})

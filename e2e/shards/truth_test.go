@@ -204,7 +204,7 @@ func (tr *truth) versions(of func(name string) bool) (all []uint64) {
 
 // missed returns what no accepted call has seen of a kind: the newest states of objects, and deletes,
 // except those that may be missed, which are counted as unknown.
-func (tr *truth) missed(r *recorder, kind int, may func(name string, at time.Time) bool) (missed []string, deaths, unknown int) {
+func (tr *truth) missed(r *recorder, kind int, may func(kind int, d death) bool) (missed []string, deaths, unknown int) {
 	byKey := map[string][]*call{}
 	r.mu.Lock()
 	for _, c := range r.calls {
@@ -225,7 +225,7 @@ func (tr *truth) missed(r *recorder, kind int, may func(name string, at time.Tim
 	for _, d := range tr.deaths {
 		switch {
 		case slices.ContainsFunc(byKey[d.name], func(c *call) bool { return d.seen(c.Seen[kind], c.begun) }):
-		case may(d.name, d.known):
+		case may(kind, d):
 			unknown++
 		default:
 			missed = append(missed, fmt.Sprintf("kind %d: no call has seen the delete of %s at version %d, known at %s", kind, d.name, d.version, d.known.Format(clock)))

@@ -313,6 +313,7 @@ func (w *world) leave(r *remote) {
 func (w *world) kill(r *remote) {
 	w.note("%s: SIGKILL", r.name)
 	r.Kill()
+	w.recorder.crashed(r.name)
 	w.gone(r)
 }
 

@@ -55,14 +55,22 @@ func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error)
 	if err != nil {
 		return c, err
 	}
+	changes := w.changes
 	if err := w.change(ctx); err != nil {
 		return c, err
 	}
-	after, err := all.ask("state")
-	if err != nil {
-		return c, err
+	told := float64(w.changes - changes)
+	if m == served {
+		told /= float64(n) // each change goes to one replica
 	}
-	c.writing = less(mean(after), mean(before))
+	err = poll(ctx, func() (bool, error) {
+		now, err = all.ask("state")
+		c.writing = less(mean(now), mean(before))
+		return err == nil && c.writing.Decoded >= told, err
+	})
+	if err != nil {
+		return c, errors.Join(err, fmt.Errorf("%.0f of %.0f changes came", c.writing.Decoded, told))
+	}
 	return c, nil
 }
 

@@ -3,14 +3,15 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	random "math/rand/v2"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,13 +62,15 @@ type world struct {
 	leases  dynamic.ResourceInterface
 	widget  schema.GroupVersionResource
 	size    int // of an object, in JSON
+	random  *random.Rand
+	changes int // made so far
 }
 
 func newWorld(ctx context.Context, p plan) (w *world, err error) {
 	if err := utilfeature.DefaultMutableFeatureGate.Set(string(features.ShardedListAndWatch) + "=true"); err != nil {
 		return nil, err
 	}
-	w = &world{plan: p}
+	w = &world{plan: p, random: random.New(random.NewPCG(1, 2))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -118,7 +121,9 @@ func (w *world) fill(ctx context.Context) error {
 			var failed error
 			for n := range numbers {
 				namespace, name := w.name(n)
-				obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"text": strings.Repeat("x", 700)}}}
+				text := make([]byte, 350) // random, because lists are compressed
+				_, _ = rand.Read(text)
+				obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"text": hex.EncodeToString(text)}}}
 				obj.SetGroupVersionKind(widgetKind)
 				obj.SetName(name)
 				made, err := w.widgets.Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{})
@@ -144,17 +149,17 @@ func (w *world) fill(ctx context.Context) error {
 
 // change changes objects at the speed of the plan.
 func (w *world) change(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(1, 2))
 	ticker := time.NewTicker(time.Second / time.Duration(w.writes))
 	defer ticker.Stop()
-	for n := range int(w.during.Seconds() * float64(w.writes)) {
+	for range int(w.during.Seconds() * float64(w.writes)) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		namespace, name := w.name(random.IntN(w.objects))
-		if _, err := w.widgets.Namespace(namespace).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, n), metav1.PatchOptions{}); err != nil {
+		w.changes++ // a patch that says the same again would change nothing
+		namespace, name := w.name(w.random.IntN(w.objects))
+		if _, err := w.widgets.Namespace(namespace).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, w.changes), metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
