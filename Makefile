@@ -104,6 +104,10 @@ bench-disk: ## measure a million objects on disk and in memory; takes about 6 mi
 bench-operator: ## compare the example operator with one on controller-runtime; takes about 15 minutes
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md
 
+.PHONY: bench-shards
+bench-shards: ## measure a controller over 1 to 8 replicas; writes e2e/shards/costs/RESULTS.md; takes 10 minutes
+	cd e2e && go run ./shards/costs -write shards/costs/RESULTS.md
+
 .PHONY: stress
 stress: ## run the root module's tests 100 times each on one processor, on all, and on eight
 	@set -e; for p in 1 "" 8; do echo "== GOMAXPROCS=$$p"; \

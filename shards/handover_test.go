@@ -355,3 +355,42 @@ func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 		b.stop()
 	})
 }
+
+// A replica that has taken a bucket of a dead one, and dies or leaves before it has caught up, passes
+// on that it has not: the next one must catch up with the dead one, too.
+func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a"), w.start("b")
+		w.settled(10 * time.Second)
+		b.link.cutObjects()
+		for n := range 64 {
+			w.write(n, "2")
+		}
+		time.Sleep(6 * time.Second) // a has said what it has seen
+		a.crash()
+		time.Sleep(time.Minute)
+		past := func(when, holder string, want int) {
+			t.Helper()
+			const prefix = "shards.customcacheinformer.github.io/"
+			died := 0
+			for _, lease := range w.leases.Objects() {
+				id, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+				if lease.Annotations[prefix+"died"] != "" && id == holder && strings.Contains(lease.Annotations[prefix+"seen"], `"1128"`) {
+					died++
+				}
+			}
+			if died != want {
+				t.Errorf("%s: %d Leases say that their last holder has died, and what it had seen, want %d", when, died, want)
+			}
+		}
+		past("b catches up", "b", 8)
+		b.stop()
+		past("b has left", "", 8)
+		c := w.start("c")
+		w.settled(10 * time.Second)
+		c.stop()
+		past("c had caught up", "", 0)
+		a.ended()
+	})
+}

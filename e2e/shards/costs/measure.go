@@ -26,22 +26,18 @@ func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error)
 	if err := w.leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return c, err
 	}
-	var all replicas
-	defer func() { err = errors.Join(err, all.end()) }()
-	for i := range n {
-		r, err := w.start(m, i)
-		if err != nil {
+	if m == ignored || m == served {
+		// The first replica of a new set counts the objects of all namespaces, to cut the ranges.
+		first, alone, err := w.share(ctx, m, 1)
+		if err = errors.Join(err, first.end()); err != nil {
 			return c, err
 		}
-		all = append(all, r)
+		w.first = alone[0]
 	}
-	var now []figures
-	err = poll(ctx, func() (bool, error) {
-		now, err = all.ask("state")
-		return err == nil && w.shared(m, now), err
-	})
+	all, now, err := w.share(ctx, m, n)
+	defer func() { err = errors.Join(err, all.end()) }()
 	if err != nil {
-		return c, errors.Join(err, fmt.Errorf("the replicas do not share the work: %+v", now))
+		return c, err
 	}
 	c.start = mean(now)
 	if now, err = all.ask("heap"); err != nil {
@@ -72,6 +68,26 @@ func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error)
 		return c, errors.Join(err, fmt.Errorf("%.0f of %.0f changes came", c.writing.Decoded, told))
 	}
 	return c, nil
+}
+
+// share starts replicas, and waits until each has its part. It returns those that it has started, and
+// their figures.
+func (w *world) share(ctx context.Context, m mode, n int) (all replicas, now []figures, err error) {
+	for i := range n {
+		r, err := w.start(m, i)
+		if err != nil {
+			return all, nil, err
+		}
+		all = append(all, r)
+	}
+	err = poll(ctx, func() (bool, error) {
+		now, err = all.ask("state")
+		return err == nil && w.shared(m, now), err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: the replicas do not share the work: %+v", err, now)
+	}
+	return all, now, err
 }
 
 // start starts a replica.

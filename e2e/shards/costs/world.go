@@ -63,7 +63,8 @@ type world struct {
 	widget  schema.GroupVersionResource
 	size    int // of an object, in JSON
 	random  *random.Rand
-	changes int // made so far
+	changes int     // made so far
+	first   figures // of the first replica of a new set, which divides the memory
 }
 
 func newWorld(ctx context.Context, p plan) (w *world, err error) {
