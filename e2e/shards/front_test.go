@@ -48,15 +48,13 @@ func (f *front) note(r *http.Request) {
 	if !query.Has("shardSelector") {
 		return
 	}
-	kind := r.Method
+	kind := "LIST"
 	parts := strings.Split(r.URL.Path, "/")
 	switch {
 	case r.Method != http.MethodGet || !slices.Contains([]string{"widgets", "gadgets"}, parts[len(parts)-1]):
 		kind = fmt.Sprint(r.Method, " ", r.URL.Path)
 	case query.Get("watch") != "":
 		kind = "WATCH"
-	default:
-		kind = "LIST"
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -89,7 +89,7 @@ func (r *replica) build(s settings) (run func(context.Context) error, err error)
 	if err != nil {
 		return nil, err
 	}
-	all := &counted{ListerWatcher: informer.ListWatch(client.Resource(s.Widget)), decoded: &r.decoded}
+	all := counted(informer.ListWatch(client.Resource(s.Widget)), &r.decoded)
 	if s.Mode == clientGo {
 		shared := cache.NewSharedIndexInformer(all, &unstructured.Unstructured{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		_, err := shared.AddEventHandler(cache.ResourceEventHandlerFuncs{})
@@ -151,31 +151,30 @@ func (r *replica) figures(heap bool) figures {
 	return f
 }
 
-// counted counts the objects that a source decodes.
-type counted struct {
-	cache.ListerWatcher
-	decoded *atomic.Int64
-}
-
-func (c *counted) List(opts metav1.ListOptions) (kruntime.Object, error) {
-	obj, err := c.ListerWatcher.List(opts)
-	if list, ok := obj.(*unstructured.UnstructuredList); ok {
-		c.decoded.Add(int64(len(list.Items)))
+// counted returns a source that adds the objects that it decodes to a count.
+func counted(source cache.ListerWatcher, decoded *atomic.Int64) cache.ListerWatcher {
+	from := cache.ToListerWatcherWithContext(source)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (kruntime.Object, error) {
+			obj, err := from.ListWithContext(ctx, opts)
+			if list, ok := obj.(*unstructured.UnstructuredList); ok {
+				decoded.Add(int64(len(list.Items)))
+			}
+			return obj, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			w, err := from.WatchWithContext(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				if e.Type != watch.Bookmark && e.Type != watch.Error {
+					decoded.Add(1)
+				}
+				return e, true
+			}), nil
+		},
 	}
-	return obj, err
-}
-
-func (c *counted) Watch(opts metav1.ListOptions) (watch.Interface, error) {
-	w, err := c.ListerWatcher.Watch(opts)
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		if e.Type != watch.Bookmark && e.Type != watch.Error {
-			c.decoded.Add(1)
-		}
-		return e, true
-	}), nil
 }
 
 // countedLeases counts writes.

@@ -242,8 +242,9 @@ func (w *world) startBeside(ctx context.Context) (err error) {
 	}
 	return poll(ctx, func() (bool, error) {
 		for _, kind := range []schema.GroupVersionResource{w.widget, leaseKind.GroupVersion().WithResource("leases")} {
-			if _, err := client.Resource(kind).List(ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"}); err != nil {
-				return false, nil
+			_, err := client.Resource(kind).List(ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"})
+			if err != nil {
+				return false, nil //nolint:nilerr // the server is still starting
 			}
 		}
 		return true, nil
