@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,10 @@ type applier[T Object] struct {
 	infos      []ApplyInfo // for Observer.Apply
 	justSynced bool        // the first list is applied, and synced is still open
 	bookmark   bool        // a list or a bookmark of a source is applied, and the store must get its version
+
+	place    place       // after the finished items; only kept for an informer with one source
+	toldAt   place       // after the published items
+	followed atomic.Bool // a watcher has WatcherOptions.OnVersion
 }
 
 // newApplier returns an applier over the queue that in writes to.
@@ -92,8 +97,11 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 		s.watchOnly = version != ""
 		s.changed.raise(version)
 	}
-	a.processor.seeded = a.access.seeded
-	close(a.processor.filled)
+	if version := versions[0]; a.hasOneSource() && version != "" {
+		a.place = place{version: version, exact: true}
+		a.toldAt = a.place
+	}
+	a.processor.fill(a.access.seeded, a.place.bookmark())
 	return versions, true
 }
 
@@ -184,6 +192,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	stored, err := a.storage.find(ctx, it, now)
 	switch {
 	case errors.Is(err, ErrPermanent):
+		a.place.spoil()
 		return true
 	case err != nil:
 		return false
@@ -204,6 +213,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		return false
 	case refused:
 		void(a.records[a.done:])
+		a.place.spoil()
 	}
 	return true
 }
@@ -261,6 +271,9 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 		}
 	}
 	a.storage.pass(it)
+	if a.hasOneSource() {
+		a.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	}
 	a.finished = append(a.finished, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
 	if endsList {
@@ -268,7 +281,27 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 		if told && it.applied != nil {
 			it.applied()
 		}
+	} else if a.followed.Load() && !a.place.exact && a.toldAt.exact {
+		a.tell(ctx) // a watcher learns that the state is not exact before it is told of later items
 	}
+}
+
+// hasOneSource reports whether the store can be exactly the state of the source at one version.
+func (a *applier[T]) hasOneSource() bool { return a.inlet.scopes[0].namespace == "" }
+
+// noteVersion appends the record with the version of the published state, if a watcher follows the
+// versions and the list or the bookmark of this version is news, or if the state has ceased to be
+// exact.
+func (a *applier[T]) noteVersion() {
+	at := a.place
+	ceased := a.toldAt.exact && !at.exact
+	a.toldAt = at
+	if !a.followed.Load() || !ceased && !(a.bookmark && at.exact) {
+		return
+	}
+	a.processor.begun.Add(1)
+	a.records = slices.Insert(a.records, a.done, record[T]{kind: recordVersion, key: at.bookmark()})
+	a.done++
 }
 
 // mark appends the record after which everything has been told that the first lists have.
@@ -309,6 +342,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 		return false
 	case refused:
 		a.voidFinished()
+		a.place.spoil()
 	case split:
 		if !a.splitUp(ctx) {
 			return false
@@ -332,6 +366,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	if !a.bookmark {
 		version = ""
 	}
+	a.noteVersion()
 	a.bookmark = false
 	a.distribute(version)
 	return true
@@ -340,7 +375,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 // distribute publishes the finished items to the watchers and the observer. If version is not
 // empty, the store has every change up to that version of the source.
 func (a *applier[T]) distribute(version string) {
-	a.processor.distribute(a.records[:a.done])
+	a.processor.distribute(a.records[:a.done], a.toldAt.bookmark())
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
 	for _, info := range a.infos {
 		a.observer.Apply(info)
@@ -362,6 +397,7 @@ func (a *applier[T]) release() {
 func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
 	a.finished = a.finished[:0]
+	a.place = a.toldAt
 	a.voidFinished()
 	a.distribute("")
 	for half := range slices.Chunk(items, (len(items)+1)/2) {

@@ -193,6 +193,7 @@ type sharedIndexInformer[T Object] struct {
 
 func newView[T Object](core *CustomCacheInformer[T], resync time.Duration) *sharedIndexInformer[T] {
 	core.applier.decider.handlers.Store(true)
+	core.applier.decider.finals.Store(true)
 	return &sharedIndexInformer[T]{core: core, resync: max(0, resync), transform: core.opts.Transform}
 }
 

@@ -52,10 +52,7 @@ func (h *handler[T]) delete(e *Event[T]) {
 	}
 }
 
-// note takes a record that is no event for other watchers. It is rare, and is not inlined so
-// that the loop over all events stays small.
-//
-//go:noinline
+// note takes a record that is no event for other watchers.
 func (h *handler[T]) note(r *record[T]) {
 	switch r.kind {
 	case recordFinal:

@@ -54,9 +54,11 @@ func (w write) String() string {
 type decider[T Object] struct {
 	// bareObject makes an object that has only a key and a UID.
 	bareObject func(key string, uid types.UID) T
-	// handlers says that the log must also have what only client-go's handlers are told: the final
-	// state of each deleted object, and the objects that a list finds unchanged.
+	// handlers says that the log must also have what only client-go's handlers are told: the
+	// objects that a list finds unchanged.
 	handlers atomic.Bool
+	// finals says that the log must have the final state of each deleted object.
+	finals atomic.Bool
 }
 
 // decide sets the write of a change, and appends the events of the change to records.
@@ -105,7 +107,7 @@ func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	default:
 		old, unknown = d.bareObject(c.key, c.stored.uid), true
 	}
-	if seen && !unknown && d.handlers.Load() {
+	if seen && !unknown && d.finals.Load() {
 		records = append(records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
 	}
 	return append(records, record[T]{event: Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: unknown}})
@@ -176,11 +178,12 @@ const maxChunk = eventlog.MaxChunk
 type recordKind uint8
 
 const (
-	recordEvent  recordKind = iota
-	recordMarker            // the informer has synced
-	recordVoid              // the store has refused the change, after begun had counted its record
-	recordFinal             // New is the final state of the object that the next record deletes
-	recordTold              // ends an initial state; never in the log
+	recordEvent   recordKind = iota
+	recordMarker             // the informer has synced
+	recordVoid               // the store has refused the change, after begun had counted its record
+	recordFinal              // New is the final state of the object that the next record deletes
+	recordTold               // ends an initial state; never in the log
+	recordVersion            // key is the version that the source is told up to, "" for none; see WatcherOptions.OnVersion
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.

@@ -37,7 +37,7 @@ func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 	one := d.updates(maxChunk)
 	got := testing.AllocsPerRun(10, func() {
 		for n := range chunks * maxChunk {
-			d.distribute(one[n%maxChunk : n%maxChunk+1])
+			d.distribute(one[n%maxChunk:n%maxChunk+1], "")
 		}
 	})
 	// A chunk of the log takes two allocations. The runtime adds some for sleeping goroutines.
@@ -119,7 +119,7 @@ func distributeTo(b *testing.B, watchers int, watcher func(*counter) ResourceWat
 	d.begin()
 	defer d.end()
 	records := d.updates(1000)
-	told.measure(b, func(n int) { d.distribute(records[n%1000 : n%1000+1]) })
+	told.measure(b, func(n int) { d.distribute(records[n%1000:n%1000+1], "") })
 }
 
 func distributeShared(b *testing.B, watchers int) {

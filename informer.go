@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -194,12 +195,33 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
+	if opts.OnVersion != nil {
+		if err := i.follow(); err != nil {
+			return nil, fmt.Errorf("informer %s: WatcherOptions.OnVersion %w", i.opts.Name, err)
+		}
+	}
 	opts.MaxBacklog = cmp.Or(opts.MaxBacklog, DefaultMaxBacklog)
 	l, err := i.processor.add(w, opts)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)
 	}
 	return l.registration(), nil
+}
+
+// follow has the log show the versions of the source from now on. It returns an error if they
+// cannot be followed.
+func (i *CustomCacheInformer[T]) follow() error {
+	switch {
+	case i.opts.Queue != QueueRealFIFO:
+		return errors.New("needs Options.Queue QueueRealFIFO")
+	case !i.applier.hasOneSource():
+		return errors.New("needs an informer with one source, not several namespaces")
+	case i.sources[0].divided != nil:
+		return errors.New("needs a source that always delivers the same objects")
+	}
+	i.applier.decider.finals.Store(true)
+	i.applier.followed.Store(true)
+	return nil
 }
 
 // Run lists and watches, writes to the store and calls the watchers, until ctx ends. Then it

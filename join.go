@@ -36,6 +36,9 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	}
 	at := p.syncedAt.Load()
 	s.marker = at >= 0 && at < s.end
+	if l.follower != nil {
+		s.version = l.version
+	}
 	return s, ok
 }
 
@@ -167,8 +170,9 @@ type state[T Object] struct {
 	before map[string]any // objects changed after end, as they were at end; nil if one did not exist
 	key    []byte         // the room of isChanged for a key
 
-	marker bool // the synced marker follows the state
-	ended  bool // the end of the state was taken
+	marker  bool   // the synced marker follows the state
+	ended   bool   // the end of the state was taken
+	version string // the version of the state that a follower is told, "" for none
 }
 
 // left returns how many objects of the pages read so far are not taken yet.
@@ -249,7 +253,7 @@ func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
 	}
-	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+2, stateChunk))
+	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+3, stateChunk))
 	for len(records) < cap(records) && len(s.listed) > 0 {
 		if obj, ok := s.listed[0].(T); ok && !s.isChanged(obj) {
 			records = append(records, s.record(obj))
@@ -267,6 +271,10 @@ func (s *state[T]) next() (segment[T], bool) {
 	if len(records) < cap(records) && s.marker && !s.more {
 		records = append(records, record[T]{kind: recordMarker, since: s.since})
 		s.marker = false
+	}
+	if len(records) < cap(records) && s.version != "" && !s.more {
+		records = append(records, record[T]{kind: recordVersion, key: s.version, since: s.since})
+		s.version = ""
 	}
 	if len(records) == 0 {
 		return segment[T]{}, false

@@ -26,9 +26,11 @@ type informerProcessorListener[T Object] struct {
 	watcher   ResourceWatcher[T]
 	methods   methods[T] // the watcher's
 	opts      WatcherOptions
-	number    int         // 1 for the first listener that was added, and so on
-	crew      *crew[T]    // nil if run calls the watcher itself
-	handler   *handler[T] // the watcher, if it is a handler of client-go's; otherwise nil
+	number    int          // 1 for the first listener that was added, and so on
+	crew      *crew[T]     // nil if run calls the watcher itself
+	handler   *handler[T]  // the watcher, if it is a handler of client-go's; otherwise nil
+	follower  *follower[T] // nil without WatcherOptions.OnVersion
+	version   string       // the version of the state that the listener begins with; protected by processor.mu until the processor is filled
 	// inheritUpTo is a log position: deletes before it happened while no watcher was
 	// registered. This listener delivers them first. -1 means that there are none.
 	inheritUpTo int64
@@ -83,6 +85,10 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	l.counts.read.Store(l.cursor.Events())
 	l.lag.listener = l
 	l.handler, _ = w.(*handler[T])
+	if opts.OnVersion != nil {
+		l.follower = &follower[T]{onVersion: opts.OnVersion}
+		l.methods[EventDeleted] = l.follower.withFinal(l.methods[EventDeleted])
+	}
 	if opts.ResyncPeriod > 0 {
 		l.resync = resyncTimer{period: opts.ResyncPeriod, synced: l.synced}
 	}
@@ -318,11 +324,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():
-			if r.kind == recordTold {
-				l.told.Store(true)
-			} else if h != nil {
-				h.note(r)
-			}
+			l.note(ctx, r)
 		case plain:
 			if h != nil {
 				h.tell(&r.event)
@@ -346,6 +348,33 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		}
 	}
 	return s.End
+}
+
+// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
+// events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
+	switch {
+	case r.kind == recordTold:
+		l.told.Store(true)
+	case l.handler != nil:
+		l.handler.note(r)
+	case l.follower != nil && r.kind == recordFinal:
+		l.follower.final = r.event.New
+	case l.follower != nil && r.kind == recordVersion:
+		if err := l.onVersion(ctx, r.key); err != nil {
+			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
+		}
+	}
+}
+
+func (l *informerProcessorListener[T]) onVersion(ctx context.Context, version string) (err error) {
+	if l.opts.RecoverPanics {
+		defer recoverTo(&err)
+	}
+	l.opts.OnVersion(ctx, version)
+	return nil
 }
 
 // sync ends the initial state: it calls OnSynced and closes synced, unless the listener was

@@ -74,6 +74,7 @@ type informerProcessor[T Object] struct {
 	added     int                                        // number of listeners ever added
 	starting  int                                        // goroutines that were started and are not live yet
 	atStop    []*informerProcessorListener[T]            // the listeners when the informer stopped; nil before
+	version   string                                     // what the source was at this version, the store is at the end of the log; "" for none
 
 	// Deletes before the log position inheritUpTo happened while no watcher was registered.
 	// The first watcher after them was added, or started, at the time listening.
@@ -113,16 +114,31 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 }
 
 // distribute appends records to the log, from which all listeners read them. It never
-// blocks: records that come before the listeners are live wait in the log.
-func (p *informerProcessor[T]) distribute(records []record[T]) {
-	if len(records) == 0 {
-		return
-	}
+// blocks: records that come before the listeners are live wait in the log. After them the store is
+// exactly what the source was at version, which is "" if it is no such state.
+func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 	now := p.Now()
 	for i := range records {
 		records[i].since = now
 	}
-	p.log.Append(records)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version = version
+	if len(records) > 0 {
+		p.log.Append(records)
+	}
+}
+
+// fill notes that the store was read at the start, whether it held objects, and the version of the
+// source that they are the state of, "" if that is not known.
+func (p *informerProcessor[T]) fill(seeded bool, version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seeded, p.version = seeded, version
+	for l := range p.listeners {
+		l.version = version
+	}
+	close(p.filled)
 }
 
 // willSync announces that the synced marker is the next record, so that a listener that
@@ -139,6 +155,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts, p.added)
+	l.version = p.version
 	if len(p.listeners) == 0 {
 		p.inheritUpTo, p.listening = l.cursor.Position(), p.Now()
 	}

@@ -52,13 +52,13 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	for round := range int64(rounds) {
 		handled.Add(len(versions))
 		if n := rnd.IntN(10); n == 0 {
-			d.distribute(burst[:rnd.IntN(len(burst))])
+			d.distribute(burst[:rnd.IntN(len(burst))], "")
 		} else if n < 5 {
-			d.distribute(burst[:rnd.IntN(3)])
+			d.distribute(burst[:rnd.IntN(3)], "")
 		}
 		last := &corev1.Pod{}
 		last.Name, last.Generation = "last", round+1
-		d.distribute([]record[pod]{{key: "last", event: Event[pod]{Old: last, New: last, Type: EventUpdated}}})
+		d.distribute([]record[pod]{{key: "last", event: Event[pod]{Old: last, New: last, Type: EventUpdated}}}, "")
 		if rnd.IntN(3) == 0 {
 			d.log.SealIfIdle(d.log.End())
 		}
@@ -90,7 +90,7 @@ func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 			old := &corev1.Pod{}
 			old.Name = "a"
 			olds = append(olds, weak.Make(old))
-			d.distribute([]record[pod]{{key: "a", event: Event[pod]{Old: old, New: old, Type: EventUpdated}}})
+			d.distribute([]record[pod]{{key: "a", event: Event[pod]{Old: old, New: old, Type: EventUpdated}}}, "")
 		}
 		time.Sleep(time.Hour)
 		runtime.GC()
@@ -128,13 +128,13 @@ func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
 			// The chunks of the log grow. Fill the small ones, so that the updates fill exactly
 			// one chunk.
 			for d.log.End() < 16+32+64+128+maxChunk {
-				d.distribute([]record[pod]{{kind: recordVoid}})
+				d.distribute([]record[pod]{{kind: recordVoid}}, "")
 			}
 			d.begin()
 			defer d.end()
 			defer close(hang)
 			synctest.Wait()
-			d.distribute(d.updates(maxChunk))
+			d.distribute(d.updates(maxChunk), "")
 			synctest.Wait()
 			calls := l.calling()
 			if len(calls) != 1 {

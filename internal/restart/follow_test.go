@@ -1,0 +1,324 @@
+package restart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// past knows the state of a source at each version: the version of each object, by name.
+type past struct{ states map[string]map[string]string }
+
+// note keeps the present state of the source.
+func (p *past) note(src *source) {
+	state := map[string]string{}
+	for _, obj := range src.Objects() {
+		state[obj.Name] = obj.ResourceVersion
+	}
+	p.states[src.ResourceVersion()] = state
+}
+
+// versionFollower is a watcher that keeps its state wherever OnVersion promises that it is exact.
+type versionFollower struct {
+	t       *testing.T
+	state   map[string]string
+	version string // "" while the state is not exact
+	exact   []exactState
+	ceased  int // how often the state has ceased to be exact
+}
+
+type exactState struct {
+	version string
+	state   map[string]string
+}
+
+// follow adds a follower to an informer.
+func follow(t *testing.T, inf *ci) *versionFollower {
+	f := &versionFollower{t: t, state: map[string]string{}}
+	watcher := informer.WatcherFunc[configMap](func(_ context.Context, e event) error { f.take(e); return nil })
+	addWatcher(t, inf, watcher, informer.WatcherOptions{MaxBacklog: -1, OnVersion: f.onVersion})
+	return f
+}
+
+func (f *versionFollower) take(e event) {
+	obj := e.Object()
+	if e.Type == informer.EventDeleted {
+		delete(f.state, obj.Name)
+	} else {
+		f.state[obj.Name] = obj.ResourceVersion
+	}
+	switch {
+	case f.version == "":
+	case e.Origin != informer.OriginWatch:
+		f.t.Errorf("a %v event of %s comes while the state is exact", e.Origin, obj.Name)
+	case number(obj.ResourceVersion) <= number(f.version):
+		f.t.Errorf("%v %s has version %s, after %s", e.Type, obj.Name, obj.ResourceVersion, f.version)
+	default:
+		f.version = obj.ResourceVersion
+		f.keep()
+	}
+}
+
+func (f *versionFollower) onVersion(_ context.Context, version string) {
+	switch {
+	case version == "":
+		f.ceased++
+	case f.version != "" && number(version) < number(f.version):
+		f.t.Errorf("OnVersion(%s) after version %s", version, f.version)
+	}
+	f.version = version
+	if version != "" {
+		f.keep()
+	}
+}
+
+func (f *versionFollower) keep() {
+	f.exact = append(f.exact, exactState{f.version, maps.Clone(f.state)})
+}
+
+// check compares the states with those of the source.
+func (f *versionFollower) check(p *past) {
+	f.t.Helper()
+	for _, e := range f.exact {
+		if want, known := p.states[e.version]; !known || !maps.Equal(e.state, want) {
+			f.t.Errorf("at version %s the watcher had %v, want %v", e.version, e.state, want)
+		}
+	}
+}
+
+func number(version string) int {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// followed is a source with its past, and the storms over it.
+type followed struct {
+	*source
+	past *past
+	rnd  *rand.Rand
+}
+
+func newFollowed(rnd *rand.Rand) *followed {
+	f := &followed{source: informertest.NewSource(numbered(5)...), past: &past{states: map[string]map[string]string{}}, rnd: rnd}
+	f.past.note(f.source)
+	return f
+}
+
+// storm makes changes, and disturbs the source.
+func (f *followed) storm(steps int) {
+	for range steps {
+		name := fmt.Sprintf("o%03d", f.rnd.IntN(8))
+		switch n := f.rnd.IntN(20); {
+		case n < 9:
+			f.Apply(object(name, fmt.Sprint(f.rnd.Int())))
+		case n < 14:
+			_, _ = f.source.Delete(keyOf(name))
+		case n == 14:
+			f.Bookmark()
+		case n == 15:
+			f.Disconnect()
+		case n == 16:
+			f.Expire()
+		case n == 17:
+			f.Mute(true)
+		case n == 18:
+			f.Mute(false)
+			f.Disconnect()
+		default:
+			time.Sleep(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
+		}
+		f.past.note(f.source)
+		if f.rnd.IntN(3) == 0 {
+			synctest.Wait()
+		}
+	}
+	f.Mute(false)
+	f.Disconnect()
+}
+
+func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 30
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	checked, ceased := 0, 0
+	for round := range rounds {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, uint64(round)))
+			src := newFollowed(rnd)
+			opts := options{Queue: informer.QueueRealFIFO, ErrorHandler: func(context.Context, error) {}}
+			opts.WatchList = []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[rnd.IntN(2)]
+			opts.Intake = []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[rnd.IntN(2)]
+			var store *informertest.Durable
+			if rnd.IntN(2) == 0 {
+				store = informertest.NewDurable()
+				store.FailRandomly(seed, 0.1)
+			}
+			for range 1 + rnd.IntN(2) { // a second process goes on from the store
+				if store != nil {
+					opts.Store = store
+				}
+				inf := newInformer(t, src.source, opts)
+				first := follow(t, inf)
+				stop := start(t, inf)
+				src.storm(rnd.IntN(40))
+				later := follow(t, inf)
+				src.storm(rnd.IntN(40))
+				sleepBubble(time.Hour)
+				for _, f := range []*versionFollower{first, later} {
+					if f.version != src.ResourceVersion() {
+						t.Errorf("round %d: at the end the follower is at version %q, want %s", round, f.version, src.ResourceVersion())
+					}
+					f.check(src.past)
+					checked, ceased = checked+len(f.exact), ceased+f.ceased
+				}
+				stop()
+				if store != nil {
+					store = store.Reopen()
+				}
+				src.storm(rnd.IntN(5))
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("round %d of seed %d failed", round, seed)
+		}
+	}
+	if ceased == 0 {
+		t.Error("no state has ceased to be exact, so no list was made")
+	}
+	t.Logf("%d states compared, %d times a state ceased to be exact", checked, ceased)
+}
+
+func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFollowed(rand.New(rand.NewPCG(1, 1)))
+		store := informertest.NewDurable()
+		stop := start(t, newInformer(t, src.source, options{Store: store}))
+		sleepBubble(time.Minute)
+		stop()
+		before := src.ResourceVersion()
+		src.Apply(object("o001", "2"))
+		src.past.note(src.source)
+
+		inf := newInformer(t, src.source, options{Store: store.Reopen()})
+		var versions []string
+		addWatcher(t, inf, informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{
+			MaxBacklog: -1, OnVersion: func(_ context.Context, v string) { versions = append(versions, v) },
+		})
+		f := follow(t, inf)
+		start(t, inf)
+		sleepBubble(time.Minute)
+		if len(versions) == 0 || versions[0] != before {
+			t.Errorf("the versions are %v, want %s first", versions, before)
+		}
+		f.check(src.past)
+		if f.version != src.ResourceVersion() || f.ceased > 0 {
+			t.Errorf("the follower is at version %s, and ceased to be exact %d times; want %s and 0", f.version, f.ceased, src.ResourceVersion())
+		}
+	})
+}
+
+func TestARefusedObjectEndsTheExactState(t *testing.T) {
+	for name, newStore := range map[string]func() cache.Store{
+		"plain":   func() cache.Store { return informertest.NewStore(cache.NewStore(cache.MetaNamespaceKeyFunc)) },
+		"Durable": func() cache.Store { return informertest.NewDurable() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newFollowed(rand.New(rand.NewPCG(1, 1)))
+				store := newStore()
+				inf := newInformer(t, src.source, options{Store: store, Queue: informer.QueueRealFIFO, ErrorHandler: func(context.Context, error) {}})
+				f := follow(t, inf)
+				start(t, inf)
+				sleepBubble(time.Minute)
+				if f.version != src.ResourceVersion() {
+					t.Fatalf("the follower is at version %q, want %s", f.version, src.ResourceVersion())
+				}
+				store.(interface {
+					Fail(func(op, key string) error)
+				}).Fail(func(op, key string) error {
+					if key == "default/o001" && (op == "apply" || op == "update") {
+						return fmt.Errorf("too large: %w", informer.ErrPermanent)
+					}
+					return nil
+				})
+				src.Apply(object("o001", "2"))
+				src.past.note(src.source)
+				synctest.Wait()
+				if f.version != "" {
+					t.Errorf("after an object was refused the follower is at version %q, want none", f.version)
+				}
+				src.Apply(object("o002", "2"))
+				src.past.note(src.source)
+				sleepBubble(time.Minute)
+				if f.version != "" {
+					t.Errorf("later the follower is at version %q, want none", f.version)
+				}
+			})
+		})
+	}
+}
+
+func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
+	src := informertest.NewSource[configMap]()
+	follows := informer.WatcherOptions{MaxBacklog: -1, OnVersion: func(context.Context, string) {}}
+	merging, workers, retry := follows, follows, follows
+	merging.MaxBacklog, workers.Workers = 0, 2
+	retry.Retry = informer.Backoff(time.Second, time.Second, 1)
+	ordered := options{Queue: informer.QueueRealFIFO}
+	for name, test := range map[string]struct {
+		inf  *ci
+		opts informer.WatcherOptions
+	}{
+		"DeltaFIFO":  {newInformer(t, src, options{}), follows},
+		"MaxBacklog": {newInformer(t, src, ordered), merging},
+		"Workers":    {newInformer(t, src, ordered), workers},
+		"Retry":      {newInformer(t, src, ordered), retry},
+	} {
+		if _, err := test.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, test.opts); err == nil {
+			t.Errorf("%s: no error", name)
+		} else {
+			t.Log(err)
+		}
+	}
+	spaces, err := informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, ordered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := spaces.AddWatcher(informer.WatcherFuncs[configMap]{}, follows); err == nil {
+		t.Error("several namespaces: no error")
+	}
+}
+
+func TestAPanicOfOnVersionCanBeRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var panicked *informer.PanicError
+		inf := newInformer(t, informertest.NewSource(numbered(3)...), options{Queue: informer.QueueRealFIFO, ErrorHandler: func(_ context.Context, err error) {
+			errors.As(err, &panicked)
+		}})
+		addWatcher(t, inf, informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{
+			MaxBacklog: -1, RecoverPanics: true, OnVersion: func(context.Context, string) { panic("no") },
+		})
+		start(t, inf)
+		sleepBubble(time.Minute)
+		if panicked == nil || panicked.Value != "no" {
+			t.Errorf("the error is %v, want a PanicError", panicked)
+		}
+	})
+}
