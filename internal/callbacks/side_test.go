@@ -28,6 +28,7 @@ type side struct {
 	handle  cache.ResourceEventHandlerRegistration
 	reg     *informer.Registration
 	witness recorder
+	ordered bool // watchers can follow the versions
 
 	mu     sync.Mutex      // protects the rest
 	failed map[string]bool // the operations of the store that have failed once
@@ -42,6 +43,7 @@ func (s *side) build(opts options) {
 	if s.inf, err = informer.NewFrom(listerWatcher{s.src, s}, opts); err != nil {
 		s.world.t.Fatal(err)
 	}
+	_, s.ordered = opts.Store.(informer.Durable)
 	slow := func(ctx context.Context, e event) error {
 		if e.Type != informer.EventUpdated {
 			return nil
@@ -91,6 +93,12 @@ func (s *side) watch() {
 		},
 	})
 	s.reg = plain
+	if s.ordered {
+		var follower *informer.Registration
+		follower = s.add(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{MaxBacklog: -1, OnVersion: func(ctx context.Context, _ string) {
+			s.world.in(callback{name: "WatcherOptions.OnVersion", ctx: ctx, of: s, reg: follower})
+		}})
+	}
 	s.add(informer.Select(&recorder{}, func(configMap) bool { s.in("Select(selected)"); return true }), informer.WatcherOptions{})
 	s.add(enqueue.Map(s.world.queue, func(ctx context.Context, obj configMap) ([]types.NamespacedName, error) {
 		s.world.in(callback{name: "enqueue.Map(keys)", ctx: ctx, of: s})
