@@ -24,3 +24,7 @@ func (s source) GetList(_ context.Context, key string, opts storage.ListOptions,
 func (s source) Watch(_ context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	return s.Interface.Watch(s.ctx, key, opts)
 }
+
+// IsWatchListSemanticsUnSupported has the cacher's reflector list and then watch, instead of asking
+// for a watch with initial events, which would save nothing within a process.
+func (source) IsWatchListSemanticsUnSupported() bool { return true }
