@@ -9,11 +9,11 @@
 //
 // # Reads without a resourceVersion
 //
-// The relay does not know the newest state of the cluster. A GET or a LIST with resourceVersion=""
-// is answered with the state that the relay has, and so is a watch that asks for initial events.
-// A watch without a resourceVersion and without initial events begins, as with every API server,
-// with the state that the watch cache happens to have. [Config.RefuseConsistentReads] refuses the
-// first three. The last one promises nothing about its age anywhere, so it is never refused.
+// The relay does not know the newest state of the cluster. A GET, a LIST or a watch with
+// resourceVersion="" is answered with the newest state that the relay has: the watch begins with
+// that state, whether it asks for initial events or does not say. [Config.RefuseConsistentReads]
+// refuses all of these. Only a watch that wants no initial events is never refused: it begins with
+// the next change, and promises nothing about the state before.
 //
 // # Left out
 //

@@ -155,14 +155,12 @@ func TestAReadOfAVersionThatIsNotThereYetIsToldToComeBack(t *testing.T) {
 		t.Skip("takes 6 s: make test-long")
 	}
 	f := serve(t)
-	_, err := f.client(t).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "999"})
-	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-		t.Errorf("LIST: got %v", err)
-	}
 	f.pods.set(t, pod("a", "n1"))
-	_, err = f.client(t).CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{ResourceVersion: "999"})
-	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-		t.Errorf("GET: got %v", err)
+	for _, path := range []string{"/api/v1/pods?resourceVersion=999", "/api/v1/namespaces/default/pods/a?resourceVersion=999"} {
+		body := f.get(t, path, http.StatusGatewayTimeout)
+		if !strings.Contains(body, string(metav1.CauseTypeResourceVersionTooLarge)) || !strings.Contains(body, `"retryAfterSeconds":1`) {
+			t.Errorf("%s: %s", path, body)
+		}
 	}
 }
 

@@ -178,3 +178,15 @@ func (m *memory) after(version uint64) ([]change, <-chan struct{}) {
 	}
 	return next, m.changed
 }
+
+// silentStorage never has a state.
+type silentStorage struct {
+	*memory
+	asked chan struct{}
+}
+
+func (s *silentStorage) GetList(ctx context.Context, _ string, _ storage.ListOptions, _ runtime.Object) error {
+	close(s.asked)
+	<-ctx.Done()
+	return ctx.Err()
+}
