@@ -1,0 +1,130 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"path"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watchCache answers reads of one resource from memory alone. It is a storage.Interface, because
+// registry.Store asks for one; none of its other methods is called.
+//
+// kube-apiserver uses a cacher.CacheDelegator here, which asks the storage about all that the cacher
+// does not have. This storage has nothing more. Without a delegator, three things are gone, too: the
+// goroutine that compares the cacher with the storage every five minutes (DetectCacheInconsistency),
+// a GET without a resourceVersion that reaches the storage, and lists of the storage while the cacher
+// is not ready. Versions and continue tokens that are older than the newest are answered with the
+// cacher's snapshots (ListFromCacheSnapshot, on by default), or with 410 when these are gone.
+type watchCache struct {
+	storage.Interface
+	cacher *cacher.Cacher
+	stop   context.CancelFunc
+}
+
+// newWatchCache returns the cache of a resource, which begins to list the storage at once. The
+// caller must call close.
+func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	source := source{r.Storage, ctx}
+	config := cacher.Config{
+		Storage:       source,
+		Versioner:     source.Versioner(),
+		GroupResource: r.GroupResource(),
+		// The cacher keeps the changes of this time, and its snapshots, as long as they fit into a
+		// buffer, which grows with the rate of changes up to 100 Ki events.
+		EventsHistoryWindow: cacher.DefaultEventFreshDuration,
+		ResourcePrefix:      r.prefix(),
+		KeyFunc:             keyFunc(r),
+		GetAttrsFunc:        attributes(r.Namespaced, all),
+		NewFunc:             newFunc(t, r, false),
+		NewListFunc:         newFunc(t, r, true),
+		Codec:               t.codec(r),
+	}
+	for _, f := range all {
+		if f.name == r.Index {
+			index(&config, f)
+		}
+	}
+	c, err := cacher.NewCacherFromConfig(config)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return &watchCache{Interface: source, cacher: c, stop: stop}, nil
+}
+
+// index makes the cacher wake only watchers of a value of the field, and lists by value short.
+func index(config *cacher.Config, f field) {
+	config.IndexerFuncs = storage.IndexerFuncs{f.name: func(obj runtime.Object) string {
+		value, _ := f.of(obj) // the cacher has not let in an object for which this fails
+		return value
+	}}
+	config.Indexers = &cache.Indexers{storage.FieldIndex(f.name): func(obj any) ([]string, error) {
+		value, err := f.of(obj.(runtime.Object))
+		return []string{value}, err
+	}}
+}
+
+// close stops the cacher, and waits for its reflector. Its other goroutines have been told to end;
+// the cacher does not wait for them, and those of reads that wait for a version live up to 3 s.
+func (c *watchCache) close() {
+	c.stop()
+	c.cacher.Stop()
+}
+
+// Get implements storage.Interface.
+func (c *watchCache) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	// Before its first list, the cacher would say that no object exists.
+	if !c.cacher.Ready() {
+		return apierrors.NewTooManyRequests("the relay has no state yet", 1)
+	}
+	return c.cacher.Get(ctx, key, opts, out) // "" is 0 here: the state that the cacher has
+}
+
+// GetList implements storage.Interface.
+func (c *watchCache) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	// A list of one name is a read by key, for which the cacher has no snapshots.
+	if !opts.Recursive && opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		key, opts.Recursive = path.Dir(key), true
+	}
+	if _, _, err := storage.ValidateListOptions(key, c.Versioner(), opts); err != nil {
+		return err
+	}
+	return c.cacher.GetList(ctx, key, opts, out)
+}
+
+// Watch implements storage.Interface.
+func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return c.cacher.Watch(ctx, key, opts)
+}
+
+// ready returns an error until the cacher has listed the storage, and while it lists it again.
+func (c *watchCache) ready() error {
+	if !c.cacher.Ready() {
+		return errors.New("the watch cache lists its storage")
+	}
+	return nil
+}
+
+// keyFunc returns the function of the key of an object. It agrees with the keys of registry.Store.
+func keyFunc(r *Resource) func(runtime.Object) (string, error) {
+	return func(obj runtime.Object) (string, error) {
+		object, err := meta.Accessor(obj)
+		if err != nil {
+			return "", err
+		}
+		if r.Namespaced {
+			return r.prefix() + "/" + object.GetNamespace() + "/" + object.GetName(), nil
+		}
+		return r.prefix() + "/" + object.GetName(), nil
+	}
+}

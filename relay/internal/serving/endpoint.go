@@ -1,0 +1,142 @@
+package serving
+
+import (
+	"context"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// endpoint is one resource as the generic API server sees it. It has the methods for get, list and
+// watch alone, and that is how the server knows to answer 405 to everything else. So the store,
+// which has more, is not embedded.
+type endpoint struct {
+	resource *Resource
+	store    *registry.Store
+	refuse   bool
+}
+
+var (
+	_ rest.Getter                   = &endpoint{}
+	_ rest.Lister                   = &endpoint{}
+	_ rest.Watcher                  = &endpoint{}
+	_ rest.Scoper                   = &endpoint{}
+	_ rest.SingularNameProvider     = &endpoint{}
+	_ rest.ShortNamesProvider       = &endpoint{}
+	_ rest.GroupVersionKindProvider = &endpoint{}
+)
+
+// newEndpoint returns the endpoint of a resource that is read from cache.
+func newEndpoint(r *Resource, t *types, all []field, cache *watchCache, refuse bool) *endpoint {
+	attrs := attributes(r.Namespaced, all)
+	store := &registry.Store{
+		NewFunc:                   newFunc(t, r, false),
+		NewListFunc:               newFunc(t, r, true),
+		DefaultQualifiedResource:  r.GroupResource(),
+		SingularQualifiedResource: schema.GroupResource{Group: r.Group, Resource: r.singular()},
+		PredicateFunc: func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+			predicate := storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs}
+			if r.Index != "" {
+				predicate.IndexFields = []string{r.Index}
+			}
+			return predicate
+		},
+		TableConvertor: rest.NewDefaultTableConvertor(r.GroupResource()),
+		Storage:        registry.DryRunnableStorage{Storage: cache},
+	}
+	store.KeyRootFunc, store.KeyFunc = keys(r)
+	return &endpoint{r, store, refuse}
+}
+
+// newFunc returns a function that makes an empty object of the resource, or an empty list.
+func newFunc(t *types, r *Resource, list bool) func() runtime.Object {
+	kind := r.kind()
+	if list {
+		kind = r.listKind()
+	}
+	return func() runtime.Object {
+		obj, err := t.newObject(kind)
+		if err != nil {
+			panic(err) // New of this package has made one
+		}
+		return obj
+	}
+}
+
+// keys returns where the keys of a request begin, and the key of a name. The registry's functions
+// refuse names that are no part of a path.
+func keys(r *Resource) (func(context.Context) string, func(context.Context, string) (string, error)) {
+	prefix := r.prefix()
+	if r.Namespaced {
+		return func(ctx context.Context) string { return registry.NamespaceKeyRootFunc(ctx, prefix) },
+			func(ctx context.Context, name string) (string, error) {
+				return registry.NamespaceKeyFunc(ctx, prefix, name)
+			}
+	}
+	return func(context.Context) string { return prefix },
+		func(ctx context.Context, name string) (string, error) {
+			return registry.NoNamespaceKeyFunc(ctx, prefix, name)
+		}
+}
+
+// Get implements rest.Getter.
+func (e *endpoint) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	if e.refuse && options.ResourceVersion == "" {
+		return nil, errConsistentRead()
+	}
+	return e.store.Get(ctx, name, options)
+}
+
+// List implements rest.Lister.
+func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	// The version of a list that continues is in its token.
+	if e.refuse && options.ResourceVersion == "" && options.Continue == "" {
+		return nil, errConsistentRead()
+	}
+	return e.store.List(ctx, options)
+}
+
+// Watch implements rest.Watcher.
+func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	// The generic server asks for initial events if the client does not say.
+	if e.refuse && options.ResourceVersion == "" && options.SendInitialEvents != nil && *options.SendInitialEvents {
+		return nil, errConsistentRead()
+	}
+	return e.store.Watch(ctx, options)
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (e *endpoint) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return e.store.ConvertToTable(ctx, obj, options)
+}
+
+// New implements rest.Storage.
+func (e *endpoint) New() runtime.Object { return e.store.New() }
+
+// NewList implements rest.Lister.
+func (e *endpoint) NewList() runtime.Object { return e.store.NewList() }
+
+// Destroy implements rest.Storage. The server closes the cache.
+func (e *endpoint) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (e *endpoint) NamespaceScoped() bool { return e.resource.Namespaced }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (e *endpoint) GetSingularName() string { return e.resource.singular() }
+
+// ShortNames implements rest.ShortNamesProvider.
+func (e *endpoint) ShortNames() []string { return e.resource.ShortNames }
+
+// GroupVersionKind implements rest.GroupVersionKindProvider.
+func (e *endpoint) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return e.resource.kind()
+}

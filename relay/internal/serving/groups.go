@@ -1,0 +1,113 @@
+package serving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+)
+
+// installer offers endpoints and their discovery. It is here because the generic server's
+// InstallAPIGroup converts objects with a scheme, which cannot convert custom resources, and
+// demands OpenAPI.
+type installer struct {
+	server     *genericapiserver.GenericAPIServer
+	types      *types
+	serializer runtime.NegotiatedSerializer
+	minTimeout time.Duration
+	addresses  discovery.Addresses
+}
+
+// install offers the endpoints, which are by version and name, and returns the first error.
+func (i *installer) install(endpoints map[schema.GroupVersion]map[string]rest.Storage) error {
+	versions := map[string][]string{}
+	for gv := range endpoints {
+		versions[gv.Group] = append(versions[gv.Group], gv.Version)
+	}
+	for group, versions := range versions {
+		// As a CustomResourceDefinition orders its versions, the first is the preferred one.
+		slices.SortFunc(versions, func(a, b string) int {
+			return cmp.Compare(0, version.CompareKubeAwareVersionStrings(a, b))
+		})
+		for _, v := range versions {
+			gv := schema.GroupVersion{Group: group, Version: v}
+			if err := i.installVersion(gv, endpoints[gv]); err != nil {
+				return fmt.Errorf("relay: %s: %w", gv, err)
+			}
+		}
+		i.installGroup(group, versions)
+	}
+	return nil
+}
+
+// installVersion offers the endpoints of one version, and tells aggregated discovery about it.
+func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]rest.Storage) error {
+	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
+	if gv.Group == "" {
+		root, manager = genericapiserver.DefaultLegacyAPIPrefix, i.server.AggregatedLegacyDiscoveryGroupManager
+	}
+	scheme, convertor := i.types.scheme, i.types.convertor()
+	group := endpoints.APIGroupVersion{
+		Root:                       root,
+		GroupVersion:               gv,
+		Storage:                    storage,
+		OptionsExternalVersion:     &schema.GroupVersion{Version: "v1"},
+		Serializer:                 i.serializer,
+		ParameterCodec:             runtime.NewParameterCodec(scheme),
+		Typer:                      scheme,
+		Creater:                    scheme,
+		Convertor:                  convertor,
+		UnsafeConvertor:            convertor,
+		ConvertabilityChecker:      scheme,
+		Defaulter:                  scheme,
+		Namer:                      meta.NewAccessor(),
+		TypeConverter:              managedfields.NewDeducedTypeConverter(), // for writes, but demanded
+		EquivalentResourceRegistry: i.server.EquivalentResourceRegistry,
+		Authorizer:                 i.server.Authorizer,
+		MinRequestTimeout:          i.minTimeout,
+	}
+	resources, _, err := group.InstallREST(i.server.Handler.GoRestfulContainer)
+	if err != nil {
+		return err
+	}
+	manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+		Version:   gv.Version,
+		Resources: resources,
+	})
+	return nil
+}
+
+// installGroup tells legacy discovery about a group with these versions.
+func (i *installer) installGroup(name string, versions []string) {
+	container := i.server.Handler.GoRestfulContainer
+	if name == "" {
+		manager := i.server.AggregatedLegacyDiscoveryGroupManager
+		root := discovery.NewLegacyRootAPIHandler(i.addresses, i.server.Serializer, genericapiserver.DefaultLegacyAPIPrefix)
+		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(root, manager, manager)
+		container.Add(wrapped.GenerateWebService(genericapiserver.DefaultLegacyAPIPrefix, metav1.APIVersions{}))
+		return
+	}
+	group := metav1.APIGroup{Name: name}
+	for _, v := range versions {
+		gv := schema.GroupVersion{Group: name, Version: v}
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
+	}
+	group.PreferredVersion = group.Versions[0]
+	i.server.DiscoveryGroupManager.AddGroup(group)
+	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+}

@@ -1,0 +1,96 @@
+package serving
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// Resource is a resource that the server offers.
+type Resource struct {
+	schema.GroupVersionResource
+
+	// Kind, Singular, ShortNames and Namespaced are as in discovery. Kind is required. By default,
+	// Singular is Kind in lower case.
+	Kind       string
+	Singular   string
+	ShortNames []string
+	Namespaced bool
+
+	// Fields are the field selectors besides metadata.name and metadata.namespace. Each is the path
+	// of a value, such as "spec.nodeName". An object without the value has an empty one.
+	Fields []string
+	// Index is one of Fields, or empty. A change then wakes only the watchers that select the value
+	// which the object has or had, and watchers without that selector. A list by value reads only
+	// the objects with that value.
+	Index string
+
+	// Storage has the objects. They are Go types of client-go's scheme if that scheme has Kind, and
+	// *unstructured.Unstructured with apiVersion and kind if it does not. The server calls these
+	// methods alone:
+	//
+	//   - GetList with the prefix of all objects and no resourceVersion. It returns all of them as
+	//     of one version, and may block until it can or until ctx ends.
+	//   - Watch with the version of that list, or of a later event. It sends each change after that
+	//     version once, in the order of versions. It ends the watch if it cannot go on like that;
+	//     the server then lists again, and ends its clients' watches.
+	//   - GetCurrentResourceVersion, the version that a read without a resourceVersion waits for, up
+	//     to 3 s. The watch must send an event or a bookmark with that version, or a later one.
+	//   - RequestWatchProgress, up to ten times a second while a read waits. It may do nothing.
+	//   - Versioner, CompactRevision and EnableResourceSizeEstimation, which may do nothing.
+	Storage storage.Interface
+}
+
+var fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// kind returns the group, version and kind of the objects.
+func (r *Resource) kind() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.Kind) }
+
+// listKind returns the group, version and kind of a list of the objects.
+func (r *Resource) listKind() schema.GroupVersionKind {
+	return r.GroupVersion().WithKind(r.Kind + "List")
+}
+
+// prefix is where the keys of the objects begin, in the watch cache. It is not a part of continue
+// tokens, so that tokens of the API server continue here.
+func (r *Resource) prefix() string {
+	group := r.Group
+	if group == "" {
+		group = "core"
+	}
+	return "/" + group + "/" + r.Version + "/" + r.Resource
+}
+
+// validate returns an error if the resource cannot be served.
+func (r *Resource) validate(allowSecrets bool) error {
+	switch {
+	case r.Version == "" || r.Resource == "" || r.Kind == "":
+		return fmt.Errorf("relay: resource %q: Version, Resource and Kind are required", r.String())
+	case r.Resource != strings.ToLower(r.Resource) || strings.Contains(r.Resource, "/"):
+		return fmt.Errorf("relay: resource %q: the name must be in lower case, and no subresource", r.String())
+	case r.GroupResource() == schema.GroupResource{Resource: "secrets"} && !allowSecrets:
+		return fmt.Errorf("relay: Secrets are not served unless they are explicitly allowed")
+	case r.Storage == nil:
+		return fmt.Errorf("relay: resource %q: Storage is required", r.String())
+	case r.Index != "" && !slices.Contains(r.Fields, r.Index):
+		return fmt.Errorf("relay: resource %q: Index %q is none of Fields", r.String(), r.Index)
+	}
+	for _, field := range r.Fields {
+		if !fieldPath.MatchString(field) {
+			return fmt.Errorf("relay: resource %q: field %q is no path such as spec.nodeName", r.String(), field)
+		}
+	}
+	return nil
+}
+
+// singular returns the name of one object.
+func (r *Resource) singular() string {
+	if r.Singular == "" {
+		return strings.ToLower(r.Kind)
+	}
+	return r.Singular
+}

@@ -1,0 +1,193 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+)
+
+// running is a server with a listener and TLS.
+type running struct {
+	*fixture
+	client *http.Client
+	config *rest.Config
+	stop   func() error
+}
+
+// run starts a fixture that serves TLS. It stops with the test, if not before.
+func run(t testing.TB, change func(*Config)) *running {
+	t.Helper()
+	f := &fixture{pods: newMemory(100), widgets: newMemory(200), gadgets: newMemory(300)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := f.config()
+	config.Generic.SecureServing = &genericapiserver.SecureServingInfo{Listener: listener, Cert: serving}
+	change(&config)
+	if f.Server, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a test
+	r := &running{
+		fixture: f,
+		client:  &http.Client{Transport: transport},
+		config:  &rest.Config{Host: "https://" + listener.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+	}
+	r.url = r.config.Host
+	stopped := false
+	r.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		transport.CloseIdleConnections()
+		cancel()
+		return <-done
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *running) get(t testing.TB, path string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// becomes polls in real time, because the server starts its checks in the background.
+func (r *running) becomes(t testing.TB, path string, code int) string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		got, body := r.get(t, path)
+		if got == code {
+			return body
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: got %d, want %d: %s", path, got, code, body)
+		}
+	}
+}
+
+func TestARunningServerTellsItsHealth(t *testing.T) {
+	stale := make(chan struct{})
+	r := run(t, func(c *Config) {
+		c.Generic.AddReadyzChecks(healthz.NamedCheck("upstream", func(*http.Request) error {
+			select {
+			case <-stale:
+				return errors.New("silent")
+			default:
+				return nil
+			}
+		}))
+	})
+	r.becomes(t, "/healthz", http.StatusOK)
+	r.becomes(t, "/livez", http.StatusOK)
+	body := r.becomes(t, "/readyz?verbose=true", http.StatusOK)
+	if !strings.Contains(body, "[+]watch-caches ok") || !strings.Contains(body, "[+]upstream ok") {
+		t.Error(body)
+	}
+	close(stale)
+	r.becomes(t, "/readyz", http.StatusInternalServerError)
+	r.becomes(t, "/livez", http.StatusOK)
+	r.pods.relist()
+	if body := r.becomes(t, "/readyz/watch-caches", http.StatusInternalServerError); body == "" {
+		t.Error("no reason is told")
+	}
+	if err := r.Ready(); err != nil && !strings.Contains(err.Error(), "pods") {
+		t.Errorf("got %v, want the name of the resource", err)
+	}
+	r.becomes(t, "/readyz/watch-caches", http.StatusOK)
+	for path, contains := range map[string]string{
+		"/metrics": `apiserver_watch_cache_resource_version{group="",resource="pods"}`, "/version": `"gitVersion"`, "/": "/apis/example.com",
+	} {
+		if code, body := r.get(t, path); code != http.StatusOK || !strings.Contains(body, contains) {
+			t.Errorf("%s: got %d %s", path, code, body)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/", "/apis/other.example/v1/things", "/openapi/v2", "/api/v1/secrets"} {
+		if code, body := r.get(t, path); code != http.StatusNotFound {
+			t.Errorf("%s: got %d %s, want 404", path, code, body)
+		}
+	}
+}
+
+func TestAServerThatStopsEndsItsWatches(t *testing.T) {
+	r := run(t, func(*Config) {})
+	r.waitUntilReady(t)
+	client, err := kubernetes.NewForConfig(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := client.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	r.pods.set(t, pod("a", "n1"))
+	expect(t, w, "ADDED a 101")
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	expect(t, w, "end")
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// A storage that never answers must not keep the server from stopping.
+func TestAServerStopsWhileItWaitsForItsStorage(t *testing.T) {
+	f := &fixture{pods: newMemory(1), widgets: newMemory(1), gadgets: newMemory(1)}
+	config := f.config()
+	silent := &silentStorage{memory: newMemory(1), asked: make(chan struct{})}
+	config.Resources[0].Storage = silent
+	server, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-silent.asked
+	if err := server.Ready(); err == nil || !strings.Contains(err.Error(), "pods") {
+		t.Errorf("Ready: got %v", err)
+	}
+	server.Close()
+}

@@ -1,0 +1,118 @@
+package serving
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// types knows the Go type of each kind, and how it is encoded. Kinds of client-go's scheme have
+// their own types; all others are unstructured.
+type types struct {
+	scheme *runtime.Scheme
+	// custom are the resources that are unstructured.
+	custom map[schema.GroupVersionResource]bool
+}
+
+// newTypes returns the types of the resources. They have a scheme of their own, because each server
+// adds its resources to it.
+func newTypes(resources []Resource) (*types, error) {
+	t := &types{scheme: runtime.NewScheme(), custom: map[schema.GroupVersionResource]bool{}}
+	if err := clientgoscheme.AddToScheme(t.scheme); err != nil {
+		return nil, err
+	}
+	metav1.AddToGroupVersion(t.scheme, schema.GroupVersion{Version: "v1"})
+	for i := range resources {
+		r := &resources[i]
+		if !t.scheme.Recognizes(r.kind()) {
+			t.addCustom(r)
+		}
+		if err := t.addFields(r); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// addCustom makes a kind known that no Go type is for.
+func (t *types) addCustom(r *Resource) {
+	if !t.scheme.IsVersionRegistered(r.GroupVersion()) {
+		metav1.AddToGroupVersion(t.scheme, r.GroupVersion())
+	}
+	t.scheme.AddKnownTypeWithName(r.kind(), &unstructured.Unstructured{})
+	t.scheme.AddKnownTypeWithName(r.listKind(), &unstructured.UnstructuredList{})
+	t.custom[r.GroupVersionResource] = true
+}
+
+// addFields makes the field selectors of a resource known. The API server answers 400 to others.
+func (t *types) addFields(r *Resource) error {
+	known := map[string]bool{nameField: true, namespaceField: r.Namespaced}
+	for _, name := range r.Fields {
+		known[name] = true
+	}
+	return t.scheme.AddFieldLabelConversionFunc(r.kind(), func(label, value string) (string, string, error) {
+		if !known[label] {
+			return "", "", fmt.Errorf("field label not supported: %s", label)
+		}
+		return label, value, nil
+	})
+}
+
+// newObject returns an empty object of the kind, which is one of the scheme's.
+func (t *types) newObject(kind schema.GroupVersionKind) (runtime.Object, error) {
+	obj, err := t.scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := obj.(runtime.Unstructured); ok {
+		obj.GetObjectKind().SetGroupVersionKind(kind) // its only type
+	}
+	return obj, nil
+}
+
+// codec returns the codec that the watch cache demands for the resource, and does not use.
+func (t *types) codec(r *Resource) runtime.Codec {
+	if t.custom[r.GroupVersionResource] {
+		return unstructured.UnstructuredJSONScheme
+	}
+	return serializer.NewCodecFactory(t.scheme).LegacyCodec(r.GroupVersion())
+}
+
+// serializer returns the encodings of the objects: JSON and YAML, and those that the generic API
+// server has for Go types, with lists encoded object by object.
+func (t *types) serializer() runtime.NegotiatedSerializer {
+	group := genericapiserver.NewDefaultAPIGroupInfo("", t.scheme, nil, serializer.CodecFactory{})
+	return encodings{group.NegotiatedSerializer, t}
+}
+
+func (t *types) convertor() runtime.ObjectConvertor { return convertor{t.scheme} }
+
+// convertor leaves unstructured objects as they are. The scheme would first decode them again, and
+// then take the kind of one for the kind of all, because their Go type is the same.
+type convertor struct{ runtime.ObjectConvertor }
+
+func (c convertor) ConvertToVersion(in runtime.Object, version runtime.GroupVersioner) (runtime.Object, error) {
+	if _, ok := in.(runtime.Unstructured); ok {
+		return in, nil
+	}
+	return c.ObjectConvertor.ConvertToVersion(in, version)
+}
+
+// encodings encodes with convertor instead of the scheme.
+type encodings struct {
+	runtime.NegotiatedSerializer
+	types *types
+}
+
+func (e encodings) EncoderForVersion(encoder runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
+	scheme := e.types.scheme
+	unsafe := convertor{runtime.UnsafeObjectConvertor(scheme)} // as CodecFactory: objects are not copied
+	return versioning.NewCodec(encoder, nil, unsafe, scheme, scheme, scheme, version, nil, "relay")
+}

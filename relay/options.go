@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericserver "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/relay/internal/serving"
+)
+
+// DefaultMaxStaleness is the MaxStaleness of Options that do not set one. A quiet watch brings a
+// bookmark about once a minute.
+const DefaultMaxStaleness = 2 * time.Minute
+
+// Options configures a Relay.
+type Options struct {
+	// Upstream is the API server, or another relay. The relay may get, list and watch the resources
+	// there. Required.
+	Upstream *rest.Config
+	// Resources are served. Discover finds them by their names. At least one is required.
+	Resources []Resource
+	// AllowSecrets must be true if Secrets are among the resources.
+	AllowSecrets bool
+
+	// Serving says where the relay listens, and with which certificate. It is required.
+	Serving *genericserver.SecureServingOptionsWithLoopback
+	// Authentication says who a client is: by client certificates, and by TokenReviews at the API
+	// server. Without it, all clients are system:anonymous.
+	Authentication *genericserver.DelegatingAuthenticationOptions
+	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. A
+	// permission that is revoked ends at the latest when the answer of the review has left the cache
+	// (AllowCacheTTL), and the watch that is open then has ended (MinWatchTimeout). Without it,
+	// everybody who reaches the relay may read everything that it serves.
+	Authorization *genericserver.DelegatingAuthorizationOptions
+
+	// MaxStaleness is how long the API server may be silent before Ready returns an error. Defaults
+	// to DefaultMaxStaleness.
+	MaxStaleness time.Duration
+	// MinWatchTimeout is how long a watch lasts for which the client asks no timeout, up to twice
+	// as long. In whole seconds. Defaults to 30 minutes.
+	MinWatchTimeout time.Duration
+	// MaxRequestsInFlight is how many requests other than watches may be under way. More are answered
+	// with 429. Defaults to 400.
+	MaxRequestsInFlight int
+	// RefuseConsistentReads has reads with resourceVersion="" answered with 400. By default they are
+	// answered with the state of the relay. Clients that list in this way, such as kubectl and
+	// informers after a 410, do not work then.
+	RefuseConsistentReads bool
+
+	// Observer is given to the informers, for metrics. Defaults to none.
+	Observer *informer.Observer
+}
+
+// Resource is a resource that a relay serves.
+type Resource struct {
+	schema.GroupVersionResource
+
+	// Kind is the kind of the objects, such as "Pod". Required.
+	Kind string
+	// Singular is the name of one object, such as "pod". Defaults to Kind in lower case.
+	Singular string
+	// ShortNames are other names in kubectl, such as "po".
+	ShortNames []string
+	// Namespaced says that the objects are in namespaces.
+	Namespaced bool
+
+	// Fields are the field selectors that are served besides metadata.name and metadata.namespace.
+	// Each is the path of a value in the object, such as "spec.nodeName".
+	Fields []string
+	// Index is one of Fields, or "". A change of an object wakes only the watchers that select the
+	// object's value of this field, and those that do not select by the field.
+	Index string
+
+	// Store keeps the objects and outlives the process, so that the next start makes no list. The
+	// caller closes it after Run. Nil, the default, keeps the objects in memory.
+	Store informer.Durable
+	// Transform changes each object before it is stored and served, such as to remove parts that no
+	// agent needs. It must not change the name, the namespace, the UID or the resourceVersion.
+	Transform func(informer.AnyObject) (informer.AnyObject, error)
+}
+
+// KubernetesFields returns the field selectors that kube-apiserver has for a built-in resource, for
+// Resource.Fields and Resource.Index. Both are empty for other resources.
+func KubernetesFields(resource schema.GroupResource) (fields []string, index string) {
+	return serving.WellKnownFields(resource)
+}
+
+// name returns the name of the informer, such as "leases.coordination.k8s.io".
+func (r *Resource) name() string { return r.GroupResource().String() }
+
+// check returns an error if the options cannot be used.
+func (o *Options) check() error {
+	switch {
+	case o.Upstream == nil:
+		return errors.New("Options.Upstream is nil")
+	case o.Serving == nil:
+		return errors.New("Options.Serving is nil")
+	case o.MaxStaleness < 0:
+		return fmt.Errorf("Options.MaxStaleness is %v, less than 0", o.MaxStaleness)
+	case o.MinWatchTimeout < 0 || o.MinWatchTimeout%time.Second != 0:
+		return fmt.Errorf("Options.MinWatchTimeout is %v, not a whole number of seconds from 0", o.MinWatchTimeout)
+	case o.MinWatchTimeout > maxWatchTimeout:
+		return fmt.Errorf("Options.MinWatchTimeout is %v, more than %v", o.MinWatchTimeout, maxWatchTimeout)
+	case o.MaxRequestsInFlight < 0:
+		return fmt.Errorf("Options.MaxRequestsInFlight is %d, less than 0", o.MaxRequestsInFlight)
+	}
+	var problems []string
+	for _, err := range validate(o) {
+		problems = append(problems, err.Error())
+	}
+	if problems != nil {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// maxWatchTimeout can be doubled and held in an int of 32 bits, in seconds.
+const maxWatchTimeout = 365 * 24 * time.Hour
+
+// validate returns the errors of the options of k8s.io/apiserver.
+func validate(o *Options) []error {
+	all := o.Serving.Validate()
+	if o.Authentication != nil {
+		all = append(all, o.Authentication.Validate()...)
+	}
+	if o.Authorization != nil {
+		all = append(all, o.Authorization.Validate()...)
+	}
+	return all
+}

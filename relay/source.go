@@ -1,0 +1,58 @@
+package relay
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// builtIn reports whether client-go has a Go type for the objects.
+func (r *Resource) builtIn() bool { return scheme.Scheme.Recognizes(r.GroupVersion().WithKind(r.Kind)) }
+
+// newObject returns an empty object.
+func (r *Resource) newObject() runtime.Object {
+	kind := r.GroupVersion().WithKind(r.Kind)
+	if obj, err := scheme.Scheme.New(kind); err == nil {
+		return obj
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	return obj
+}
+
+// source returns what the informer lists and watches. Built-in types come as protobuf.
+func (r *Resource) source(upstream *rest.Config) (cache.ListerWatcher, error) {
+	if !r.builtIn() {
+		client, err := dynamic.NewForConfig(upstream)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.name(), err)
+		}
+		return informer.ListWatch(client.Resource(r.GroupVersionResource)), nil
+	}
+	config := rest.CopyConfig(upstream)
+	version := r.GroupVersion()
+	config.GroupVersion = &version
+	config.APIPath = "/apis"
+	if r.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.name(), err)
+	}
+	return cache.NewListWatchFromClient(client, r.Resource, "", fields.Everything()), nil
+}
