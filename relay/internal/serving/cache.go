@@ -21,16 +21,18 @@ import (
 // kube-apiserver uses a cacher.CacheDelegator here, which asks the storage about all that the cacher
 // does not have. This storage has nothing more. Without a delegator, three things are gone, too: the
 // goroutine that compares the cacher with the storage every five minutes (DetectCacheInconsistency),
-// a GET without a resourceVersion that reaches the storage, and lists of the storage while the cacher
-// is not ready. Versions and continue tokens that are older than the newest are answered with the
+// a GET without a resourceVersion that reaches the storage, and lists of the storage while the
+// cacher is not ready. Versions and continue tokens that are older than the newest are answered with the
 // cacher's snapshots (ListFromCacheSnapshot, on by default), or with 410 when these are gone.
 type watchCache struct {
 	storage.Interface
 	cacher *cacher.Cacher
+	ahead  *ahead
+	probe  string // the key of no object
 	stop   context.CancelFunc
 }
 
-// newWatchCache returns the cache of a resource, which begins to list the storage at once. The
+// newWatchCache returns the cache of a resource, which begins to watch the storage at once. The
 // caller must call close.
 func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -59,7 +61,9 @@ func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
 		stop()
 		return nil, err
 	}
-	return &watchCache{Interface: source, cacher: c, stop: stop}, nil
+	return &watchCache{
+		Interface: source, cacher: c, ahead: newAhead(r.Reached), probe: r.prefix() + "/-/-", stop: stop,
+	}, nil
 }
 
 // index makes the cacher wake only watchers of a value of the field, and lists by value short.
@@ -83,11 +87,12 @@ func (c *watchCache) close() {
 
 // Get implements storage.Interface.
 func (c *watchCache) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	// Before its first list, the cacher would say that no object exists.
+	// Before its first state, the cacher would say that no object exists.
 	if !c.cacher.Ready() {
 		return apierrors.NewTooManyRequests("the relay has no state yet", 1)
 	}
-	return c.cacher.Get(ctx, key, opts, out) // "" is 0 here: the state that the cacher has
+	// "" is 0 here: the state that the cacher has.
+	return c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.Get(ctx, key, opts, out))
 }
 
 // GetList implements storage.Interface.
@@ -99,18 +104,26 @@ func (c *watchCache) GetList(ctx context.Context, key string, opts storage.ListO
 	if _, _, err := storage.ValidateListOptions(key, c.Versioner(), opts); err != nil {
 		return err
 	}
-	return c.cacher.GetList(ctx, key, opts, out)
+	return c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.GetList(ctx, key, opts, out))
 }
 
 // Watch implements storage.Interface.
 func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	// The cacher would send the error of a version that it does not get as the watch's first event.
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents && opts.ResourceVersion != "" {
+		none := &metav1.PartialObjectMetadata{}
+		read := storage.GetOptions{IgnoreNotFound: true, ResourceVersion: opts.ResourceVersion}
+		if err := c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.Get(ctx, c.probe, read, none)); err != nil {
+			return nil, err
+		}
+	}
 	return c.cacher.Watch(ctx, key, opts)
 }
 
-// ready returns an error until the cacher has listed the storage, and while it lists it again.
+// ready returns an error until the cacher has a state, and while it gets another one.
 func (c *watchCache) ready() error {
 	if !c.cacher.Ready() {
-		return errors.New("the watch cache lists its storage")
+		return errors.New("the watch cache waits for the state")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -127,5 +131,28 @@ func TestTheWellKnownFieldsAreFieldsOfTheirTypes(t *testing.T) {
 				t.Errorf("%s: %v", resource, err)
 			}
 		}
+	}
+}
+
+func TestTheConfiguredAuthenticationAndAuthorizationDecide(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		c.Generic.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			name := r.URL.Query().Get("as")
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, name != "", nil
+		})
+		c.Generic.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetUser().GetName() == "agent" && a.GetVerb() == "list" && a.GetResource() == "pods" && a.GetNamespace() == "default" {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		})
+	})
+	f.get(t, podPath, http.StatusUnauthorized)
+	f.get(t, podPath+"?as=agent", http.StatusOK)
+	for _, path := range []string{
+		podPath + "?as=other", podPath + "?as=agent&watch=true", podPath + "/a?as=agent", "/api/v1/pods?as=agent",
+		widgetsPath + "?as=agent", "/api/v1/watch/namespaces/default/pods?as=agent", "/metrics?as=agent", "/readyz?as=agent",
+	} {
+		f.get(t, path, http.StatusForbidden)
 	}
 }

@@ -5,7 +5,7 @@
 //	endpoints     GET, LIST and WATCH of each resource, and discovery: groups.go, endpoint.go
 //	encoding      JSON, YAML, protobuf, Table, metadata only: types.go, accept.go
 //	watch cache   all objects in memory, and the changes of the last minutes: cache.go
-//	storage       the caller's, which the watch cache lists once and then watches
+//	storage       the caller's, which the watch cache watches
 //
 // # Reads without a resourceVersion
 //

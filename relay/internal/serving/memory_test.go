@@ -2,13 +2,14 @@ package serving
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,9 +24,8 @@ type memory struct {
 	version uint64
 	objects map[string]runtime.Object
 	log     []change
-	oldest  uint64        // watches from before it get 410
 	changed chan struct{} // closed at the next change
-	lists   int
+	reads   int
 }
 
 type change struct {
@@ -35,7 +35,7 @@ type change struct {
 
 // newMemory returns a storage whose versions begin after version.
 func newMemory(version uint64) *memory {
-	return &memory{version: version, oldest: version, objects: map[string]runtime.Object{}, changed: make(chan struct{})}
+	return &memory{version: version, objects: map[string]runtime.Object{}, changed: make(chan struct{})}
 }
 
 // set adds or updates an object, and returns it with its version.
@@ -77,12 +77,11 @@ func (m *memory) remove(t testing.TB, key string) {
 	m.publish(watch.Event{Type: watch.Deleted, Object: obj})
 }
 
-// relist ends all watches as if their version were gone, so that the state is listed again.
+// relist ends all watches as if their version were gone, so that the state is read again.
 func (m *memory) relist() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.version++
-	m.oldest = m.version
 	m.log = nil
 	m.publish(watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("gone").ErrStatus})
 }
@@ -93,11 +92,11 @@ func (m *memory) publish(event watch.Event) {
 	m.changed = make(chan struct{})
 }
 
-// listed returns how often the state was listed.
-func (m *memory) listed() int {
+// read returns how often the state was read.
+func (m *memory) read() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lists
+	return m.reads
 }
 
 func (m *memory) Versioner() storage.Versioner                        { return storage.APIObjectVersioner{} }
@@ -110,34 +109,22 @@ func (m *memory) GetCurrentResourceVersion(context.Context) (uint64, error) {
 	return m.version, nil
 }
 
-func (m *memory) GetList(_ context.Context, _ string, opts storage.ListOptions, out runtime.Object) error {
-	if opts.ResourceVersion != "" {
-		return fmt.Errorf("asked for version %q", opts.ResourceVersion)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lists++
-	var all []runtime.Object
-	for _, obj := range m.objects {
-		all = append(all, obj)
-	}
-	if err := meta.SetList(out, all); err != nil {
-		return err
-	}
-	return m.Versioner().UpdateList(out, m.version, "", nil)
+func (m *memory) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+	return errors.New("the storage cannot be listed")
 }
 
 func (m *memory) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
-	version, err := m.Versioner().ParseResourceVersion(opts.ResourceVersion)
-	if err != nil || opts.SendInitialEvents != nil {
-		return nil, fmt.Errorf("unexpected options %+v: %w", opts, err)
+	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+		return nil, errors.New("the storage sends no changes without the state")
 	}
+	state, version := m.state()
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
 	go func() {
 		defer close(events)
 		for {
 			next, changed := m.after(version)
+			next, state = append(state, next...), nil
 			for _, c := range next {
 				select {
 				case events <- c.event:
@@ -163,6 +150,21 @@ func (m *memory) Watch(ctx context.Context, _ string, opts storage.ListOptions) 
 	return w, nil
 }
 
+// state returns the objects and the bookmark for their end, as changes, and the version.
+func (m *memory) state() ([]change, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	var all []change
+	for _, obj := range m.objects {
+		all = append(all, change{m.version, watch.Event{Type: watch.Added, Object: obj}})
+	}
+	mark := &metav1.PartialObjectMetadata{}
+	mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	mark.ResourceVersion = strconv.FormatUint(m.version, 10)
+	return append(all, change{m.version, watch.Event{Type: watch.Bookmark, Object: mark}}), m.version
+}
+
 // after returns the changes after version, and a channel that is closed at the next change.
 func (m *memory) after(version uint64) ([]change, <-chan struct{}) {
 	m.mu.Lock()
@@ -173,9 +175,6 @@ func (m *memory) after(version uint64) ([]change, <-chan struct{}) {
 			next = append(next, c)
 		}
 	}
-	if version < m.oldest && len(next) == 0 {
-		next = []change{{m.version, watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("gone").ErrStatus}}}
-	}
 	return next, m.changed
 }
 
@@ -185,8 +184,8 @@ type silentStorage struct {
 	asked chan struct{}
 }
 
-func (s *silentStorage) GetList(ctx context.Context, _ string, _ storage.ListOptions, _ runtime.Object) error {
+func (s *silentStorage) Watch(ctx context.Context, _ string, _ storage.ListOptions) (watch.Interface, error) {
 	close(s.asked)
 	<-ctx.Done()
-	return ctx.Err()
+	return nil, ctx.Err()
 }

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,16 +34,24 @@ type Resource struct {
 	// *unstructured.Unstructured with apiVersion and kind if it does not. The server calls these
 	// methods alone:
 	//
-	//   - GetList with the prefix of all objects and no resourceVersion. It returns all of them as
-	//     of one version, and may block until it can or until ctx ends.
-	//   - Watch with the version of that list, or of a later event. It sends each change after that
-	//     version once, in the order of versions. It ends the watch if it cannot go on like that;
-	//     the server then lists again, and ends its clients' watches.
+	//   - Watch with SendInitialEvents. It may block until there is a state, or until ctx ends. It
+	//     sends the objects of one version as added, a bookmark of that version with the annotation
+	//     for the end of initial events, and each later change once, in the order of versions. If it
+	//     cannot go on like that, it sends an error of 410; the server then ends the watches of its
+	//     clients, and calls Watch again.
+	//   - GetList, only if Watch has failed. It may fail, too; Watch is then called again.
 	//   - GetCurrentResourceVersion, the version that a read without a resourceVersion waits for, up
-	//     to 3 s. The watch must send an event or a bookmark with that version, or a later one.
+	//     to 3 s. The watch must send an event or a bookmark of that version, or of a later one.
 	//   - RequestWatchProgress, up to ten times a second while a read waits. It may do nothing.
 	//   - Versioner, CompactRevision and EnableResourceSizeEstimation, which may do nothing.
 	Storage storage.Interface
+
+	// Reached reports whether the source of the storage has a version that the storage did not get
+	// within 3 s. Clients that want such a version are told to come back if Reached returns true or an
+	// error. If it returns false, they are told that the version is too large, and informers begin
+	// again with the state of the relay. Without Reached, they always do, and may go back in time
+	// when they come from a newer relay.
+	Reached func(ctx context.Context, version uint64) (bool, error)
 }
 
 var fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -176,7 +177,7 @@ func TestAServerThatStopsEndsItsWatches(t *testing.T) {
 }
 
 // A storage that never answers must not keep the server from stopping.
-func TestAServerStopsWhileItWaitsForItsStorage(t *testing.T) {
+func TestAServerWithoutAStateTellsClientsToComeBackAndStops(t *testing.T) {
 	f := &fixture{pods: newMemory(1), widgets: newMemory(1), gadgets: newMemory(1)}
 	config := f.config()
 	silent := &silentStorage{memory: newMemory(1), asked: make(chan struct{})}
@@ -188,6 +189,12 @@ func TestAServerStopsWhileItWaitsForItsStorage(t *testing.T) {
 	<-silent.asked
 	if err := server.Ready(); err == nil || !strings.Contains(err.Error(), "pods") {
 		t.Errorf("Ready: got %v", err)
+	}
+	listener := httptest.NewServer(server.Handler())
+	defer listener.Close()
+	f.url = listener.URL
+	for _, path := range []string{podPath, podPath + "/a", podPath + "?limit=1", podPath + "?watch=true"} {
+		f.get(t, path, http.StatusTooManyRequests)
 	}
 	server.Close()
 }

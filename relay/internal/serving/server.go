@@ -30,8 +30,8 @@ type Config struct {
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 	// RefuseConsistentReads has reads that ask for the newest state answered with 400 instead of
-	// the relay's state, see the package comment. kubectl asks in this way, and so do client-go's
-	// informers after a 410, which they then never overcome: the clients must be made for it.
+	// the relay's state, see the package comment. kubectl asks in this way. So do client-go's
+	// informers once an API server was restored from a backup, and they do not overcome the refusal.
 	RefuseConsistentReads bool
 }
 
@@ -66,7 +66,7 @@ type namedCache struct {
 	*watchCache
 }
 
-// New returns a server, and begins to list the storages. It does not block. It returns an error if
+// New returns a server, and begins to watch the storages. It does not block. It returns an error if
 // the configuration cannot be used.
 func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
@@ -162,8 +162,8 @@ func (s *Server) Run(ctx context.Context) error { return s.prepared.RunWithConte
 // Handler returns all of the server except its listener.
 func (s *Server) Handler() http.Handler { return s.generic.Handler }
 
-// Ready returns an error that names the resources whose objects have not been listed yet, or are
-// being listed again. It returns nil if there are none.
+// Ready returns an error that names the resources that have no state yet, or wait for another one.
+// It returns nil if there are none.
 func (s *Server) Ready() error {
 	var all []error
 	for _, cache := range s.caches {

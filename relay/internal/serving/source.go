@@ -9,7 +9,7 @@ import (
 )
 
 // source is the caller's storage as the cacher sees it. The cacher lists and watches with a ctx that
-// never ends, and waits for its list when it stops. Here the ctx ends with the cache.
+// never ends, and waits for both when it stops. Here the ctx ends with the cache.
 type source struct {
 	storage.Interface
 	ctx context.Context
@@ -24,7 +24,3 @@ func (s source) GetList(_ context.Context, key string, opts storage.ListOptions,
 func (s source) Watch(_ context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	return s.Interface.Watch(s.ctx, key, opts)
 }
-
-// IsWatchListSemanticsUnSupported has the cacher's reflector list and then watch, instead of asking
-// for a watch with initial events, which would save nothing within a process.
-func (source) IsWatchListSemanticsUnSupported() bool { return true }

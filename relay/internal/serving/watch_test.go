@@ -130,7 +130,7 @@ func TestAWatchFromAVersionThatIsGoneGets410(t *testing.T) {
 	expect(t, f.watchPods(t, metav1.ListOptions{ResourceVersion: "99"}), "ERROR 410", "end")
 }
 
-func TestAListOfTheStorageEndsTheWatches(t *testing.T) {
+func TestAStorageThatBeginsAgainEndsTheWatches(t *testing.T) {
 	f := serve(t)
 	f.pods.set(t, pod("a", "n1")) // 101
 	w := f.watchPods(t, metav1.ListOptions{ResourceVersion: "100"})
@@ -142,8 +142,8 @@ func TestAListOfTheStorageEndsTheWatches(t *testing.T) {
 	f.settle(t)
 	expect(t, f.watchPods(t, metav1.ListOptions{ResourceVersion: "102"}), "ADDED b 103")
 	expect(t, f.watchPods(t, metav1.ListOptions{ResourceVersion: "101"}), "ERROR 410")
-	if n := f.pods.listed(); n != 2 {
-		t.Errorf("the storage was listed %d times, want twice", n)
+	if n := f.pods.read(); n != 2 {
+		t.Errorf("the storage was read %d times, want twice", n)
 	}
 }
 

@@ -1,0 +1,65 @@
+package serving
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// answerLife is how long an answer of Resource.Reached counts. A fleet of clients that comes from a
+// newer relay asks about almost the same version at once.
+const answerLife = 10 * time.Second
+
+// ahead answers reads of versions that the relay does not have yet. The usual answer is 504 with the
+// cause ResourceVersionTooLarge, and makes client-go's informers read without a version. From an API
+// server they then get the newest state. From a relay that is late they would get an older state
+// than they have. So they are told to come back, with 429, if the source has the version. If it has
+// not, it was restored from a backup, and the usual answer makes the informers begin again.
+type ahead struct {
+	reached func(context.Context, uint64) (bool, error)
+	// turn lets one request ask, and guards the last answer.
+	turn    chan struct{}
+	version uint64
+	has     bool
+	until   time.Time
+}
+
+func newAhead(reached func(context.Context, uint64) (bool, error)) *ahead {
+	return &ahead{reached: reached, turn: make(chan struct{}, 1)}
+}
+
+// explain returns the answer to a read of a version that ended with err.
+func (a *ahead) explain(ctx context.Context, version string, err error) error {
+	if a.reached == nil || !storage.IsTooLargeResourceVersion(err) {
+		return err
+	}
+	wanted, parseErr := storage.APIObjectVersioner{}.ParseResourceVersion(version)
+	if parseErr != nil {
+		return err
+	}
+	// If the source cannot be asked, clients had better keep what they have.
+	if has, askErr := a.ask(ctx, wanted); askErr == nil && !has {
+		return err
+	}
+	return apierrors.NewTooManyRequests("the relay is behind version "+version, 1)
+}
+
+// ask reports whether the source has the version, from the last answer if possible.
+func (a *ahead) ask(ctx context.Context, version uint64) (bool, error) {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if time.Now().Before(a.until) && (a.has && version <= a.version || !a.has && version >= a.version) {
+		return a.has, nil
+	}
+	has, err := a.reached(ctx, version)
+	if err == nil {
+		a.version, a.has, a.until = version, has, time.Now().Add(answerLife)
+	}
+	return has, err
+}
