@@ -6,6 +6,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/customcacheinformer/informer/controllerruntime v0.0.0
+	github.com/customcacheinformer/informer/relay v0.0.0
 	github.com/customcacheinformer/informer/store/disk v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.0
 	go.etcd.io/etcd/server/v3 v3.7.0
@@ -149,5 +150,7 @@ replace github.com/customcacheinformer/informer/controllerruntime => ../controll
 replace github.com/customcacheinformer/informer/store/disk => ../store/disk
 
 replace github.com/customcacheinformer/informer/metrics/prometheus => ../metrics/prometheus
+
+replace github.com/customcacheinformer/informer/relay => ../relay
 
 replace github.com/customcacheinformer/informer/examples => ../examples

@@ -1,0 +1,125 @@
+package relay_test
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// front stands before the API server, or before a relay. It keeps its address when the server behind
+// it changes, counts the requests for objects, and can be silent.
+type front struct {
+	*httptest.Server
+	backend atomic.Pointer[httputil.ReverseProxy]
+	away    atomic.Bool
+	sent    atomic.Int64 // bytes of answers
+
+	mu       sync.Mutex
+	requests []string
+}
+
+func newFront(t *testing.T, to *rest.Config) *front {
+	t.Helper()
+	f := &front{}
+	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	f.EnableHTTP2 = true
+	f.Config.ErrorLog = log.New(io.Discard, "", 0)
+	f.StartTLS()
+	t.Cleanup(f.Close)
+	f.to(t, to)
+	return f
+}
+
+// to has the front send requests to another server from now on.
+func (f *front) to(t *testing.T, config *rest.Config) {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.backend.Store(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // a watch is passed on event by event
+		ErrorLog:      log.New(io.Discard, "", 0),
+	})
+}
+
+// cut breaks all connections.
+func (f *front) cut() { f.CloseClientConnections() }
+
+func (f *front) serve(w http.ResponseWriter, r *http.Request) {
+	if f.away.Load() {
+		http.Error(w, "away", http.StatusServiceUnavailable)
+		return
+	}
+	f.note(r)
+	defer func() {
+		if v := recover(); v != nil && v != http.ErrAbortHandler {
+			panic(v)
+		}
+	}()
+	f.backend.Load().ServeHTTP(&counted{w, &f.sent}, r)
+}
+
+// note keeps a request for objects as text, such as "leases: list" or "leases: watch".
+func (f *front) note(r *http.Request) {
+	parts := strings.Split(r.URL.Path, "/")
+	query := r.URL.Query()
+	what := "list"
+	switch {
+	case !slices.Contains([]string{"leases", "pods", "widgets", "configmaps"}, parts[len(parts)-1]):
+		return
+	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
+		what = "stream"
+	case query.Get("watch") != "":
+		what = "watch"
+	case query.Get("limit") == "1":
+		what = "probe"
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, parts[len(parts)-1]+": "+what)
+}
+
+// asked returns the requests for objects after the first n.
+func (f *front) asked(n int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.requests[n:])
+}
+
+// config returns a client configuration for the front.
+func (f *front) config() *rest.Config {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
+	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca, NextProtos: []string{"h2"}}}
+}
+
+type counted struct {
+	http.ResponseWriter
+	sent *atomic.Int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+

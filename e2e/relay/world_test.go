@@ -1,0 +1,169 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/relay"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// patience only detects a hang.
+const patience = 3 * time.Minute
+
+var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+
+// world is an API server that serves Leases, with a front.
+type world struct {
+	*testing.T
+	server *apiserver.Server
+	front  *front
+	leases coordinationclient.LeaseInterface // the API server's, without the front
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	server, err := apiserver.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	if _, err := server.Install(t.Context(), apiserver.Kind{GroupVersionKind: leaseKind}); err != nil {
+		t.Fatal(err)
+	}
+	return &world{t, server, newFront(t, server.Config()), leasesOf(t, server.Config())}
+}
+
+// leasesOf returns a client for the Leases of a server. The API server of the tests has them as JSON.
+func leasesOf(t testing.TB, config *rest.Config) coordinationclient.LeaseInterface {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.ContentType = "application/json"
+	client, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Leases("default")
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// await waits until is returns true.
+func (w *world) await(what string, is func() bool) {
+	w.Helper()
+	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			w.Fatal(what)
+		}
+	}
+}
+
+// create creates Leases with names l0, l1 and so on.
+func (w *world) create(n int) {
+	w.Helper()
+	for i := range n {
+		_, err := w.leases.Create(w.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: fmt.Sprint("l", i), Labels: map[string]string{"half": fmt.Sprint(i % 2)},
+		}}, metav1.CreateOptions{})
+		w.ok(err)
+	}
+}
+
+// relayed is a relay of this process.
+type relayed struct {
+	*relay.Relay
+	config *rest.Config
+	stop   func() // returns when Run has returned
+}
+
+// relay starts a relay that reads from a server, and waits until it is ready. With a directory, it
+// keeps its objects there. change may change the options, and may be nil.
+func (w *world) relay(upstream *rest.Config, dir string, change func(*relay.Options)) *relayed {
+	w.Helper()
+	r := w.start(upstream, dir, change)
+	w.await("the relay does not become ready", func() bool { return r.Ready() == nil })
+	return r
+}
+
+func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Options)) *relayed {
+	w.Helper()
+	resource := relay.Resource{GroupVersionResource: leaseKind.GroupVersion().WithResource("leases"), Kind: "Lease", Namespaced: true}
+	closeStore := func() error { return nil }
+	if dir != "" {
+		store, err := disk.Open(filepath.Join(dir, "leases.db"), &coordinationv1.Lease{}, disk.Options{})
+		w.ok(err)
+		resource.Store, closeStore = store, store.Close
+	}
+	opts := relay.Options{Upstream: upstream, Resources: []relay.Resource{resource}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.ok(err)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	w.ok(err)
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	w.ok(err)
+	opts.Serving = (&genericoptions.SecureServingOptions{
+		Listener: listener, BindAddress: net.ParseIP("127.0.0.1"), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: serving},
+	}).WithLoopback()
+	if change != nil {
+		change(&opts)
+	}
+	r, err := relay.New(opts)
+	w.ok(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run of the relay: %v", err)
+		}
+		w.ok(closeStore())
+	})
+	w.Cleanup(stop)
+	return &relayed{r, &rest.Config{
+		Host: "https://" + listener.Addr().String(), QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
+	}, stop}
+}
+
+// agent is an informer on a relay.
+type agent struct {
+	*informer.CustomCacheInformer[*coordinationv1.Lease]
+	stop func()
+}
+
+// agent starts an informer that reads from a server.
+func (w *world) agent(config *rest.Config, name string) *agent {
+	w.Helper()
+	inf, err := informer.New(leasesOf(w, config), informer.Options[*coordinationv1.Lease]{
+		Name: name, ErrorHandler: func(_ context.Context, err error) { w.Logf("%s: %v", name, err) },
+	})
+	w.ok(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }()
+	stop := sync.OnceFunc(func() { cancel(); <-done })
+	w.Cleanup(stop)
+	return &agent{inf, stop}
+}
