@@ -22,7 +22,9 @@
 //
 //  1. Versions are those of the API server. An agent may go from one relay to another, or to the API
 //     server and back, and watch on from the version that it has. A relay that no longer has the
-//     changes after that version answers 410, and the agent lists at the relay.
+//     changes after that version answers 410, and the agent lists at the relay. A relay that does not
+//     have the version yet answers 429, and the agent tries again. Only if the API server does not
+//     have the version either, because it was restored from a backup, does the agent begin again.
 //  2. Agents get every change in the order of the versions, as from the API server. When the informer
 //     must list again, the changes in between are not known. Then the relay ends all watches, and the
 //     agents read again, from the relay.

@@ -87,6 +87,10 @@ func (r *Relay) add(resource *Resource, opts *Options) (serving.Resource, error)
 	if err != nil {
 		return none, err
 	}
+	reached, err := resource.reached(opts.Upstream)
+	if err != nil {
+		return none, err
+	}
 	from, err := feed.New(inf, resource.newObject)
 	if err != nil {
 		return none, err
@@ -95,7 +99,7 @@ func (r *Relay) add(resource *Resource, opts *Options) (serving.Resource, error)
 	return serving.Resource{
 		GroupVersionResource: resource.GroupVersionResource,
 		Kind:                 resource.Kind, Singular: resource.Singular, ShortNames: resource.ShortNames, Namespaced: resource.Namespaced,
-		Fields: resource.Fields, Index: resource.Index, Storage: from,
+		Fields: resource.Fields, Index: resource.Index, Storage: from, Reached: reached,
 	}, r.group.Add(inf)
 }
 

@@ -82,14 +82,16 @@ func (f *Feed) begin(inherited bool) (*session, error) {
 }
 
 // Watch returns the state of the source as added objects, a bookmark with the annotation for its
-// end, and then all changes. It blocks until the informer has synced. Only such a watch is answered: a
-// watch that begins at a version gets an error that says that the version has expired.
-func (f *Feed) Watch(_ context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
+// end, and then all changes. It blocks until the informer has synced, or ctx ends. Only such a watch
+// is answered: a watch that begins at a version gets an error that says that the version has expired.
+func (f *Feed) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
 		return nil, expired("the relay has no changes after version " + opts.ResourceVersion)
 	}
 	select {
 	case <-f.inf.Synced():
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	case <-f.closed.Done():
 		return nil, errClosed
 	}

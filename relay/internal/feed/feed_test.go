@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -359,6 +360,26 @@ func TestOnlyAWatchFromTheBeginningIsAnswered(t *testing.T) {
 		f.Close()
 		if _, err := f.open(); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("a watch after Close: %v", err)
+		}
+	})
+}
+
+func TestAWatchThatWaitsForTheSyncEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, err := informer.NewFrom(newSource("a"), informer.Options[informer.AnyObject]{Queue: informer.QueueRealFIFO})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := feed.New(inf, func() runtime.Object { return &corev1.ConfigMap{} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Minute, cancel)
+		yes := true
+		if _, err := f.Watch(ctx, "/", storage.ListOptions{SendInitialEvents: &yes}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the end of the context", err)
 		}
 	})
 }

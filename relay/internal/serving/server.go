@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
 // Config says what a [Server] serves, and to whom.
@@ -113,6 +115,8 @@ func (c *Config) validate() error {
 		return errors.New("relay: Generic is required")
 	case c.Generic.SecureServing == nil && c.Generic.ExternalAddress == "":
 		return errors.New("relay: SecureServing is required, or ExternalAddress for a server that does not run")
+	case !utilfeature.DefaultFeatureGate.Enabled(features.WatchList):
+		return errors.New("relay: the feature gate WatchList is off, and the watch cache is filled by it")
 	case len(c.Resources) == 0:
 		return errors.New("relay: there is no resource to serve")
 	}
