@@ -22,17 +22,17 @@ type cluster struct {
 	ctx    context.Context // ends with the test, or when patience is over
 }
 
-// newCluster returns the shared API server. With -short it skips the test.
-func newCluster(t *testing.T) *cluster {
+func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs a whole kube-apiserver: make test-long")
 	}
-	return clusterOf(t, shared)
 }
 
-func clusterOf(t *testing.T, server *kubeapiserver.Server) *cluster {
+// newCluster returns the cluster of a server. With -short, it skips the test instead.
+func newCluster(t *testing.T, server *kubeapiserver.Server) *cluster {
 	t.Helper()
+	skipIfShort(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	c := &cluster{T: t, Server: server, ctx: ctx}

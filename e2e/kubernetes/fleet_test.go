@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -42,7 +42,7 @@ type replica struct {
 	inf    *informer.CustomCacheInformer[*corev1.ConfigMap]
 	client kubernetes.Interface
 	calls  *calls
-	stop   func() error // waits for the end
+	stop   func() // waits for the end
 }
 
 func newFleet(c *cluster, divided bool) *fleet {
@@ -52,8 +52,8 @@ func newFleet(c *cluster, divided bool) *fleet {
 	c.ok(err)
 	f.config = config
 	user := rbacv1.Subject{Kind: rbacv1.UserKind, Name: f.leases}
-	c.grant(f.leases, user, "coordination.k8s.io", "leases", "get", "list", "watch", "create", "update", "delete")
-	c.grantEverywhere(user, "", "configmaps", "get", "list", "watch", "update")
+	c.grant(f.leases, user, may("coordination.k8s.io", "leases", "get", "list", "watch", "create", "update", "delete"))
+	c.grantEverywhere(user, may("", "configmaps", "list", "watch", "update"))
 	for range 12 {
 		namespace := c.namespace()
 		f.namespaces = append(f.namespaces, namespace)
@@ -68,7 +68,8 @@ func newFleet(c *cluster, divided bool) *fleet {
 	return f
 }
 
-// start starts a replica, and stops it at the end of the test.
+// start starts a replica, which runs until stop is called or the test ends. It returns when the replica
+// has joined the others.
 func (f *fleet) start(name string) *replica {
 	f.Helper()
 	r := &replica{name: name, client: f.clientset(rest.CopyConfig(f.config)), calls: f.calls}
@@ -83,19 +84,7 @@ func (f *fleet) start(name string) *replica {
 	f.ok(err)
 	group := &informer.Group{}
 	f.ok(errors.Join(group.Add(r.inf), group.Add(controller), group.Add(r.set)))
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { err = group.Run(ctx) })
-	r.stop = sync.OnceValue(func() error {
-		cancel()
-		running.Wait()
-		return err
-	})
-	f.Cleanup(func() {
-		if err := r.stop(); err != nil {
-			f.Errorf("replica %s: %v", name, err)
-		}
-	})
+	r.stop = informertest.Run(f.T, group)
 	return r
 }
 
@@ -130,57 +119,4 @@ func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (time
 	obj.Data[done] = obj.Data[wanted]
 	_, err = r.client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, obj, metav1.UpdateOptions{})
 	return 0, err
-}
-
-// calls has the calls of reconcile of all replicas.
-type calls struct {
-	mu       sync.Mutex                      // protects the rest
-	under    map[types.NamespacedName]string // the replica of the call that is under way
-	last     map[types.NamespacedName]string // the replica of the last call
-	gone     map[types.NamespacedName]bool   // keys of calls that found no object
-	count    map[string]int                  // by replica
-	overlaps []string
-}
-
-func newCalls() *calls {
-	return &calls{
-		under: map[types.NamespacedName]string{}, last: map[types.NamespacedName]string{},
-		gone: map[types.NamespacedName]bool{}, count: map[string]int{},
-	}
-}
-
-// begin notes that a replica's call begins. The function that it returns notes the end.
-func (c *calls) begin(key types.NamespacedName, replica string) (end func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if other, busy := c.under[key]; busy {
-		c.overlaps = append(c.overlaps, fmt.Sprintf("%v: %s begins while %s is at work", key, replica, other))
-	}
-	c.under[key], c.last[key] = replica, replica
-	c.count[replica]++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.under, key)
-	}
-}
-
-func (c *calls) noteGone(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gone[key] = true
-}
-
-// of returns the number of calls of a replica.
-func (c *calls) of(replica string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.count[replica]
-}
-
-// foundGone reports whether a call has found no object for the key.
-func (c *calls) foundGone(key types.NamespacedName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone[key]
 }

@@ -13,8 +13,8 @@ import (
 
 // told is one event of an informer.
 type told struct {
-	what     string
-	old, new *corev1.Pod // of a delete, old is set
+	what          string
+	before, after *corev1.Pod // a delete has before, an add has after
 }
 
 // ledger has all events of an informer, by the name of the Pod. It is a watcher of this library's
@@ -49,7 +49,7 @@ func (l *ledger) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			pod := obj.(*corev1.Pod)
-			l.note(pod.Name, told{what: "added", new: pod})
+			l.note(pod.Name, told{what: "added", after: pod})
 		},
 		UpdateFunc: func(before, after any) {
 			pod := after.(*corev1.Pod)
@@ -58,11 +58,11 @@ func (l *ledger) handler() cache.ResourceEventHandler {
 		DeleteFunc: func(obj any) {
 			if unknown, is := obj.(cache.DeletedFinalStateUnknown); is {
 				pod := unknown.Obj.(*corev1.Pod)
-				l.note(pod.Name, told{what: "deleted (unknown)", old: pod})
+				l.note(pod.Name, told{what: "deleted (unknown)", before: pod})
 				return
 			}
 			pod := obj.(*corev1.Pod)
-			l.note(pod.Name, told{what: "deleted", old: pod})
+			l.note(pod.Name, told{what: "deleted", before: pod})
 		},
 	}
 }
@@ -78,7 +78,7 @@ func (l *ledger) has(last map[string]string) bool {
 			return false
 		}
 		got := ""
-		if pod := events[len(events)-1].new; pod != nil {
+		if pod := events[len(events)-1].after; pod != nil {
 			got = pod.ResourceVersion
 		}
 		if got != version {

@@ -15,7 +15,7 @@ import (
 )
 
 // patience limits every wait. It is long because machines may be busy.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // selects is the flag of an API server that selects the objects of a replica, see docs/sharding.md.
 const selects = "--feature-gates=ShardedListAndWatch=true"

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -25,13 +26,13 @@ const watchFor int64 = 2
 // TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain has a user who may read ConfigMaps in two
 // namespaces, and not in a third.
 func TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, shared)
 	kept, revoked, hidden := c.namespace(), c.namespace(), c.namespace()
 	config, err := c.User("reader-of-" + revoked)
 	c.ok(err)
 	reader := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "reader-of-" + revoked}
-	c.grant(kept, reader, "", "configmaps", "list", "watch")
-	role := c.grant(revoked, reader, "", "configmaps", "list", "watch")
+	c.grant(kept, reader, may("", "configmaps", "list", "watch"))
+	role := c.grant(revoked, reader, may("", "configmaps", "list", "watch"))
 	for _, namespace := range []string{kept, revoked, hidden} {
 		c.put(namespace, "settings", "1")
 		c.put(namespace, "removed", "1")
@@ -50,8 +51,8 @@ func TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain(t *test
 		ErrorHandler: failures.add,
 		Backoff:      &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 10, Factor: 2},
 		TweakListOptions: func(opts *metav1.ListOptions) {
-			if seconds := watchFor; opts.Watch {
-				opts.TimeoutSeconds = &seconds
+			if opts.AllowWatchBookmarks { // which lists do not ask for
+				opts.TimeoutSeconds = ptr.To(watchFor)
 			}
 		},
 	})

@@ -13,7 +13,7 @@ import (
 
 // TestAnInformerOfANodeIsToldOfPodsThatAreBoundToIt has an informer with the field selector of a kubelet.
 func TestAnInformerOfANodeIsToldOfPodsThatAreBoundToIt(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, shared)
 	namespace := c.namespace()
 	pods := c.client.CoreV1().Pods(namespace)
 	for _, name := range []string{"early", "here", "elsewhere", "waiting"} {
@@ -44,11 +44,11 @@ func TestAnInformerOfANodeIsToldOfPodsThatAreBoundToIt(t *testing.T) {
 	bind("elsewhere", "other-node")
 	bind("here", node)
 	events.Expect(t, "added "+namespace+"/here")
-	// A Pod on a node is deleted in two steps: its kubelet ends it, and then deletes it for good.
+	// A Pod on a node is deleted twice: its kubelet ends it, and then deletes it without a grace period.
 	c.ok(pods.Delete(c.ctx, "early", metav1.DeleteOptions{}))
 	events.Expect(t, "updated "+namespace+"/early")
 	c.ok(pods.Delete(c.ctx, "early", *metav1.NewDeleteOptions(0)))
-	events.Expect(t, "deleted "+namespace+"/early")
+	events.Expect(t, "updated "+namespace+"/early", "deleted "+namespace+"/early")
 	bind("waiting", node)
 	events.Expect(t, "added "+namespace+"/waiting")
 	events.ExpectNone(t)

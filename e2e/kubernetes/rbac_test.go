@@ -5,13 +5,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// grant gives a subject the right to these verbs on a resource in a namespace, and returns the name of
-// the Role and the RoleBinding.
-func (c *cluster) grant(namespace string, to rbacv1.Subject, group, resource string, verbs ...string) string {
+// may returns the right to these verbs on a resource.
+func may(group, resource string, verbs ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}}
+}
+
+// grant gives a subject rights in a namespace, and returns the name of the Role and the RoleBinding.
+func (c *cluster) grant(namespace string, to rbacv1.Subject, rights []rbacv1.PolicyRule) string {
 	c.Helper()
 	role, err := c.client.RbacV1().Roles(namespace).Create(c.ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}},
+		Rules:      rights,
 	}, metav1.CreateOptions{})
 	c.ok(err)
 	c.bind(namespace, role.Name, to)
@@ -30,13 +34,12 @@ func (c *cluster) bind(namespace, role string, to rbacv1.Subject) {
 	c.ok(err)
 }
 
-// grantEverywhere gives a subject the right to these verbs on a resource in all namespaces, until the end
-// of the test.
-func (c *cluster) grantEverywhere(to rbacv1.Subject, group, resource string, verbs ...string) {
+// grantEverywhere gives a subject rights in all namespaces.
+func (c *cluster) grantEverywhere(to rbacv1.Subject, rights []rbacv1.PolicyRule) {
 	c.Helper()
 	role, err := c.client.RbacV1().ClusterRoles().Create(c.ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}},
+		Rules:      rights,
 	}, metav1.CreateOptions{})
 	c.ok(err)
 	to.APIGroup = rbacv1.GroupName

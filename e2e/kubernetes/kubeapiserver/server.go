@@ -41,7 +41,7 @@ type Server struct {
 	dir       string
 	authority *authority
 	config    *rest.Config
-	process   *process.Process // nil before it has started
+	process   *process.Process
 
 	stop    sync.Once
 	stopErr error
@@ -58,7 +58,12 @@ func (p *Program) Start(ctx context.Context, flags ...string) (*Server, error) {
 	}
 	s := &Server{dir: dir}
 	if err := s.start(ctx, p.file, flags); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting kube-apiserver: %w", err), s.Stop())
+		err = fmt.Errorf("starting kube-apiserver: %w", err)
+		if s.process != nil {
+			s.process.Kill()
+			err = fmt.Errorf("%w\n%s", err, s.process.Log)
+		}
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
 }
@@ -68,14 +73,17 @@ func (s *Server) start(ctx context.Context, file string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	// The process has a copy. When the process ends, connections are refused only if this one is closed.
-	defer func() { _ = listener.Close() }()
+	defer func() { _ = listener.Close() }() // if the process does not start
 	credentials, err := s.newCredentials(listener.Addr().String())
 	if err != nil {
 		return err
 	}
 	args := slices.Concat([]string{s.dir}, fixedFlags, credentials, flags)
 	if err := s.run(exec.Command(file, args...), listener.(*net.TCPListener)); err != nil {
+		return err
+	}
+	// The process has a copy. When the process ends, connections break only if this one is closed.
+	if err := listener.Close(); err != nil {
 		return err
 	}
 	return s.awaitReady(ctx)
@@ -114,7 +122,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-s.process.Ended():
 			return false, errors.New("the process has ended")
@@ -122,10 +130,6 @@ func (s *Server) awaitReady(ctx context.Context) error {
 			return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, s.process.Log)
-	}
-	return nil
 }
 
 // Config returns a new client configuration of an administrator, without a rate limit. It has a bearer
@@ -137,20 +141,13 @@ func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 // ended before. Further calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() {
-		s.stopErr = errors.Join(s.end(), os.RemoveAll(s.dir))
+		select {
+		case <-s.process.Ended():
+			s.stopErr = fmt.Errorf("kube-apiserver has ended before Stop:\n%s", s.process.Log)
+		default:
+			s.process.Kill()
+		}
+		s.stopErr = errors.Join(s.stopErr, os.RemoveAll(s.dir))
 	})
 	return s.stopErr
-}
-
-func (s *Server) end() error {
-	if s.process == nil {
-		return nil
-	}
-	select {
-	case <-s.process.Ended():
-		return fmt.Errorf("kube-apiserver has ended before Stop:\n%s", s.process.Log)
-	default:
-		s.process.Kill()
-		return nil
-	}
 }
