@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain(t *test
 	c.ok(c.client.RbacV1().RoleBindings(revoked).Delete(c.ctx, role, metav1.DeleteOptions{}))
 	c.await("Health names the namespace", func() bool { return apierrors.IsForbidden(failing()) })
 	if !failures.name(revoked) || failures.name(kept) {
-		t.Errorf("reported: %v", failures.all)
+		t.Errorf("reported: %v", failures)
 	}
 	for _, namespace := range []string{revoked, kept, hidden} {
 		c.put(namespace, "settings", "2")
@@ -125,6 +126,12 @@ func (f *failures) add(_ context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, err)
+}
+
+func (f *failures) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprint(f.all)
 }
 
 // name reports whether an error says that a namespace may not be read.
