@@ -1,14 +1,9 @@
 package apiserver
 
 import (
-	"context"
-	"fmt"
 	"net"
-	"net/url"
-	"path/filepath"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
@@ -23,36 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
 )
-
-// startEtcd starts a single-member etcd that keeps its data and its socket in
-// dir, and blocks until it serves.
-func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
-	socket := []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "etcd.sock")}}
-	config := embed.NewConfig()
-	config.Dir = filepath.Join(dir, "etcd")
-	config.ListenClientUrls, config.AdvertiseClientUrls = socket, socket
-	// etcd requires a peer address even for a member without peers.
-	config.ListenPeerUrls, config.AdvertisePeerUrls = nil, socket
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	config.EnableGRPCGateway = false
-	// The data does not outlive the process, so there is no point in waiting for the disk.
-	config.UnsafeNoFsync = true
-	config.LogLevel = etcdLogLevel()
-
-	etcd, err := embed.StartEtcd(config)
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
-	}
-	select {
-	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
-	case err = <-etcd.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	etcd.Close()
-	return nil, fmt.Errorf("etcd: %w", err)
-}
 
 // newServer assembles the API server from its parts. Its command line options cannot be used:
 // they insist on a whole cluster for authentication, authorization and admission. The server

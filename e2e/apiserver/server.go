@@ -54,6 +54,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/e2e/internal/etcd"
 )
 
 // Server is a running API server. Its methods may be called concurrently.
@@ -134,7 +136,7 @@ func (s *Server) start(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	if s.storage == "" {
-		if s.etcd, err = startEtcd(ctx, dir); err != nil {
+		if s.etcd, err = etcd.Start(ctx, dir, etcdLogLevel()); err != nil {
 			return err
 		}
 		s.onStop(s.etcd.Close)
