@@ -1,12 +1,15 @@
 package serving
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
 // settle returns when the server has the state of Pods that the storage has now. A list without a
@@ -189,5 +192,48 @@ func TestNoReadReachesTheStorage(t *testing.T) {
 	f.get(t, "/api/v1/namespaces/default/pods/%2e%2e%2fa", http.StatusNotFound)
 	if n := f.pods.read(); n != 1 {
 		t.Errorf("the storage was read %d times, want once", n)
+	}
+}
+
+func TestAListByTheIndexedFieldReadsOnlyTheObjectsWithThatValue(t *testing.T) {
+	const fetched = `apiserver_cache_list_fetched_objects_total{group="example.com",index="f:spec.color",resource="widgets"} `
+	f := serve(t)
+	for i := range 20 {
+		f.widgets.set(t, widget(fmt.Sprint("w", i), fmt.Sprint("color", i/2), 1))
+	}
+	before := metric(t, f, fetched)
+	list, err := f.dynamic(t).Resource(widgetResource).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.color=color3,spec.size=1"})
+	if err != nil || names(list) != "w6 w7" {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	if n := metric(t, f, fetched) - before; n != 2 {
+		t.Errorf("%d objects were read, want 2", n)
+	}
+}
+
+// metric returns the value of the metric whose line begins so, or 0.
+func metric(t testing.TB, f *fixture, line string) int {
+	t.Helper()
+	_, after, found := strings.Cut(f.get(t, "/metrics", http.StatusOK), line)
+	if !found {
+		return 0
+	}
+	value, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheWatchCacheWakesWatchersByTheIndexedField(t *testing.T) {
+	fields, err := newFields([]string{"spec.nodeName"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config cacher.Config
+	index(&config, fields[0])
+	if value := config.IndexerFuncs["spec.nodeName"](pod("a", "n1")); value != "n1" {
+		t.Errorf("the value is %q, want n1", value)
 	}
 }
