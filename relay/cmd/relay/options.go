@@ -121,9 +121,13 @@ func (o *options) run(ctx context.Context) (err error) {
 			return openErr
 		}
 	}
+	metrics := newMetrics()
+	o.relay.Observer = metrics.informers.Observer()
 	r, err := relay.New(o.relay)
 	if err != nil {
 		return err
 	}
+	metrics.health = r.Health
+	metrics.serve(o.relay.MaxStaleness)
 	return r.Run(ctx)
 }
