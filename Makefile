@@ -1,11 +1,11 @@
 # All targets need only Go and make. The tests in a browser also need Chromium, which
 # make browser installs.
 
-MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry examples e2e e2e/kubernetes bench
+MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay examples e2e e2e/kubernetes bench
 # The modules of make test. The other one builds kube-apiserver, which takes ten minutes.
 QUICK := $(filter-out e2e/kubernetes,$(MODULES))
 # The modules that users import. Each has its own tags.
-PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry
+PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay
 # The platforms on which the published modules are checked.
 PLATFORMS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINT    := bin/golangci-lint

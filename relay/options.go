@@ -46,7 +46,7 @@ type Options struct {
 	// as long. In whole seconds. Defaults to 30 minutes.
 	MinWatchTimeout time.Duration
 	// MaxRequestsInFlight is how many requests other than watches may be under way. More are answered
-	// with 429. Defaults to 400.
+	// with 429. Defaults to 400. At most 1,048,576.
 	MaxRequestsInFlight int
 	// RefuseConsistentReads has reads with resourceVersion="" answered with 400. By default they are
 	// answered with the state of the relay. Clients that list in this way, such as kubectl and
@@ -91,8 +91,10 @@ func KubernetesFields(resource schema.GroupResource) (fields []string, index str
 	return serving.WellKnownFields(resource)
 }
 
-// name returns the name of the informer, such as "leases.coordination.k8s.io".
-func (r *Resource) name() string { return r.GroupResource().String() }
+// name returns the name of the informer, such as "leases.v1.coordination.k8s.io".
+func (r *Resource) name() string {
+	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
+}
 
 // check returns an error if the options cannot be used.
 func (o *Options) check() error {
@@ -109,6 +111,16 @@ func (o *Options) check() error {
 		return fmt.Errorf("Options.MinWatchTimeout is %v, more than %v", o.MinWatchTimeout, maxWatchTimeout)
 	case o.MaxRequestsInFlight < 0:
 		return fmt.Errorf("Options.MaxRequestsInFlight is %d, less than 0", o.MaxRequestsInFlight)
+	case o.MaxRequestsInFlight > maxRequests:
+		return fmt.Errorf("Options.MaxRequestsInFlight is %d, more than %d", o.MaxRequestsInFlight, maxRequests)
+	}
+	seen := map[string]bool{}
+	for i := range o.Resources {
+		name := o.Resources[i].name()
+		if seen[name] {
+			return fmt.Errorf("Options.Resources has %s twice", name)
+		}
+		seen[name] = true
 	}
 	var problems []string
 	for _, err := range validate(o) {
@@ -119,6 +131,9 @@ func (o *Options) check() error {
 	}
 	return nil
 }
+
+// maxRequests is the largest MaxRequestsInFlight. The server reserves memory for that many.
+const maxRequests = 1 << 20
 
 // maxWatchTimeout can be doubled and held in an int of 32 bits, in seconds.
 const maxWatchTimeout = 365 * 24 * time.Hour

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -20,10 +21,10 @@ import (
 // Relay is a read-only API server. New makes one.
 type Relay struct {
 	maxStaleness time.Duration
-	group        informer.Group
+	informers    []*informer.CustomCacheInformer[informer.AnyObject]
 	feeds        []*feed.Feed
 	server       *serving.Server
-	run          sync.Once
+	run          atomic.Bool
 }
 
 // New returns a Relay. It begins to listen, and makes no request for objects before Run. It may ask the
@@ -49,7 +50,6 @@ func newRelay(opts Options) (*Relay, error) {
 	if r.maxStaleness == 0 {
 		r.maxStaleness = DefaultMaxStaleness
 	}
-	r.group.Observer = opts.Observer
 	config := serving.Config{AllowSecrets: opts.AllowSecrets, RefuseConsistentReads: opts.RefuseConsistentReads}
 	for i := range opts.Resources {
 		served, err := r.add(&opts.Resources[i], &opts)
@@ -78,7 +78,7 @@ func (r *Relay) add(resource *Resource, opts *Options) (serving.Resource, error)
 		return none, err
 	}
 	options := informer.Options[informer.AnyObject]{
-		Name: resource.name(), Queue: informer.QueueRealFIFO, Transform: resource.Transform,
+		Name: resource.name(), Queue: informer.QueueRealFIFO, Transform: resource.Transform, Observer: opts.Observer,
 	}
 	if resource.Store != nil {
 		options.Store = resource.Store
@@ -95,12 +95,12 @@ func (r *Relay) add(resource *Resource, opts *Options) (serving.Resource, error)
 	if err != nil {
 		return none, err
 	}
-	r.feeds = append(r.feeds, from)
+	r.informers, r.feeds = append(r.informers, inf), append(r.feeds, from)
 	return serving.Resource{
 		GroupVersionResource: resource.GroupVersionResource,
 		Kind:                 resource.Kind, Singular: resource.Singular, ShortNames: resource.ShortNames, Namespaced: resource.Namespaced,
 		Fields: resource.Fields, Index: resource.Index, Storage: from, Reached: reached,
-	}, r.group.Add(inf)
+	}, nil
 }
 
 // generic returns the configuration of the generic API server.
@@ -134,31 +134,35 @@ func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 // returned, except those of k8s.io/apiserver that end by themselves. It returns nil if ctx has ended,
 // and an error if the relay cannot go on. A second Run returns an error.
 func (r *Relay) Run(ctx context.Context) error {
-	err := informer.ErrAlreadyRun
-	r.run.Do(func() { err = r.runOnce(ctx) })
-	if err != nil {
+	if r.run.Swap(true) {
+		return fmt.Errorf("relay: %w", informer.ErrAlreadyRun)
+	}
+	if err := r.serve(ctx); err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
 	return nil
 }
 
-func (r *Relay) runOnce(ctx context.Context) error {
+func (r *Relay) serve(ctx context.Context) error {
 	serve, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	// The informers outlive the server, so that agents get the last changes.
 	read, stopReading := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReading()
-	var informers sync.WaitGroup
-	var failed error
-	informers.Go(func() {
-		defer stopServing()
-		failed = r.group.Run(read)
-	})
+	var reading sync.WaitGroup
+	failures := make([]error, len(r.informers))
+	for i, inf := range r.informers {
+		reading.Go(func() {
+			if failures[i] = inf.Run(read); failures[i] != nil {
+				stopServing()
+			}
+		})
+	}
 	err := r.server.Run(serve)
 	r.close()
 	stopReading()
-	informers.Wait()
-	return errors.Join(err, failed)
+	reading.Wait()
+	return errors.Join(append(failures, err)...)
 }
 
 // close ends the feeds.
@@ -176,18 +180,26 @@ func (r *Relay) Ready() error { return errors.Join(r.server.Ready(), r.fresh()) 
 // fresh returns an error that names the resources of which the API server has been silent for too long.
 func (r *Relay) fresh() error {
 	var late []error
-	for name, h := range r.group.Health() {
+	for _, inf := range r.informers {
+		h := inf.Health()
 		switch silent := time.Since(h.LastContact); {
 		case h.LastContact.IsZero():
-			late = append(late, fmt.Errorf("%s: the API server has not answered yet", name))
+			late = append(late, fmt.Errorf("%s: the API server has not answered yet", h.Name))
 		case silent > r.maxStaleness:
-			late = append(late, fmt.Errorf("%s: the API server has been silent for %v", name, silent.Round(time.Second)))
+			late = append(late, fmt.Errorf("%s: the API server has been silent for %v", h.Name, silent.Round(time.Second)))
 		}
 	}
 	return errors.Join(late...)
 }
 
 // Health returns how the informer of each resource is doing, by names such as
-// "leases.coordination.k8s.io". It does not block. It feeds the metrics of module metrics/prometheus
+// "leases.v1.coordination.k8s.io". It does not block. It feeds the metrics of module metrics/prometheus
 // and the page of package debug.
-func (r *Relay) Health() map[string]informer.Health { return r.group.Health() }
+func (r *Relay) Health() map[string]informer.Health {
+	all := map[string]informer.Health{}
+	for _, inf := range r.informers {
+		h := inf.Health()
+		all[h.Name] = h
+	}
+	return all
+}

@@ -1,0 +1,100 @@
+package relay_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/extremes"
+	"github.com/customcacheinformer/informer/relay"
+)
+
+func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
+	for want, change := range map[string]func(*relay.Options){
+		"Options.Upstream is nil": func(o *relay.Options) { o.Upstream = nil },
+		"Options.Serving is nil":  func(o *relay.Options) { o.Serving = nil },
+		"no resource":             func(o *relay.Options) { o.Resources = nil },
+		"Options.Resources has leases.v1.coordination.k8s.io twice": func(o *relay.Options) { o.Resources = append(o.Resources, leases()) },
+		"Secrets are not served":                                    func(o *relay.Options) { o.Resources = []relay.Resource{secrets()} },
+		"Kind are required":                                         func(o *relay.Options) { o.Resources[0].Kind = "" },
+		"Options.MaxStaleness is -1ns":                              func(o *relay.Options) { o.MaxStaleness = -1 },
+		"Options.MinWatchTimeout is 1ms, not a whole number":        func(o *relay.Options) { o.MinWatchTimeout = time.Millisecond },
+		"none of Fields":                                            func(o *relay.Options) { o.Resources[0].Index = "spec.holderIdentity" },
+	} {
+		opts := options(t)
+		change(&opts)
+		if _, err := relay.New(opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+func secrets() relay.Resource {
+	return relay.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", Namespaced: true}
+}
+
+// A store is claimed by the informer that runs over it.
+func TestARelayWhoseStoreIsTakenEnds(t *testing.T) {
+	store := informertest.NewDurable()
+	first, second := options(t), options(t)
+	first.Resources[0].Store, second.Resources[0].Store = store, store
+	one, err := relay.New(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := relay.New(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	ctx := t.Context()
+	go func() { done <- one.Run(ctx) }()
+	go func() { done <- other.Run(ctx) }()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "the same Options.Store") {
+		t.Errorf("got %v, want an error about the store", err)
+	}
+	t.Cleanup(func() { // t's ctx has ended
+		if err := <-done; err != nil {
+			t.Errorf("the first relay: %v", err)
+		}
+	})
+}
+
+func TestARelayRunsOnce(t *testing.T) {
+	r, err := relay.New(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx := t.Context()
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for !r.Health()["leases.v1.coordination.k8s.io"].Started {
+		time.Sleep(time.Millisecond) // the API server does not answer, so nothing else tells that Run has begun
+	}
+	if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("the second Run: %v", err)
+	}
+}
+
+func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
+	try := func(t *testing.T, changed relay.Options) error {
+		opts := options(t)
+		opts.MaxStaleness, opts.MinWatchTimeout, opts.MaxRequestsInFlight = changed.MaxStaleness, changed.MinWatchTimeout, changed.MaxRequestsInFlight
+		return runBriefly(t, opts)
+	}
+	extremes.Run(t, extremes.Table{
+		Trials: map[string]extremes.Trial{
+			"relay.Options.MaxStaleness":        extremes.Field("-1 min", nil, try),
+			"relay.Options.MinWatchTimeout":     extremes.Field("max -1 min", nil, try),
+			"relay.Options.MaxRequestsInFlight": extremes.Field("max -1 min", nil, try),
+		},
+	}, ".")
+}
