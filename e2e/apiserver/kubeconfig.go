@@ -12,7 +12,7 @@ func WriteKubeconfig(config *rest.Config, file string) error {
 	const name = "apiserver"
 	written := clientcmdapi.NewConfig()
 	written.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	written.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	written.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
 	written.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	written.CurrentContext = name
 	return clientcmd.WriteToFile(*written, file)

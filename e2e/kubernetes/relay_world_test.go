@@ -36,6 +36,10 @@ func (c *cluster) relayOf(resources ...string) *rest.Config {
 	identity, err := c.User("relay")
 	c.ok(err)
 	c.permitRelay()
+	c.await("the relay has its rights", func() bool {
+		_, err := typed(c.T, identity).CoreV1().ConfigMaps("kube-system").Get(c.ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+		return err == nil
+	})
 	file := filepath.Join(c.TempDir(), "kubeconfig")
 	c.ok(apiserver.WriteKubeconfig(identity, file))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

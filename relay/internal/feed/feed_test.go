@@ -335,9 +335,18 @@ func TestAStateThatTheServerHasLostIsNotServed(t *testing.T) {
 func TestOnlyAWatchFromTheBeginningIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource("a")
-		f := relay(t, src, informer.Options[informer.AnyObject]{})
 		ctx := context.Background()
-		if _, err := f.GetCurrentResourceVersion(ctx); !apierrors.IsTooManyRequests(err) {
+		still, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Queue: informer.QueueRealFIFO})
+		if err != nil {
+			t.Fatal(err)
+		}
+		early, err := feed.New(still, func() runtime.Object { return &corev1.ConfigMap{} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer early.Close()
+		f := relay(t, src, informer.Options[informer.AnyObject]{})
+		if _, err := early.GetCurrentResourceVersion(ctx); !apierrors.IsTooManyRequests(err) {
 			t.Errorf("the version before the sync: %v, want a request to try later", err)
 		}
 		<-f.inf.Synced()
