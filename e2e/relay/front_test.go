@@ -122,4 +122,3 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
