@@ -24,6 +24,7 @@ type front struct {
 	backend atomic.Pointer[httputil.ReverseProxy]
 	away    atomic.Bool
 	sent    atomic.Int64 // bytes of answers
+	late    sync.RWMutex // while it is locked, watches bring nothing
 
 	mu       sync.Mutex
 	requests []string
@@ -74,27 +75,32 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 			panic(v)
 		}
 	}()
-	f.backend.Load().ServeHTTP(&counted{w, &f.sent}, r)
+	f.backend.Load().ServeHTTP(&counted{w, f, r.URL.Query().Get("watch") != ""}, r)
 }
 
 // note keeps a request for objects as text, such as "leases: list" or "leases: watch".
 func (f *front) note(r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/")
-	query := r.URL.Query()
-	what := "list"
-	switch {
-	case !slices.Contains([]string{"leases", "pods", "widgets", "configmaps"}, parts[len(parts)-1]):
+	if !slices.Contains([]string{"leases", "pods", "widgets", "configmaps"}, parts[len(parts)-1]) {
 		return
-	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
-		what = "stream"
-	case query.Get("watch") != "":
-		what = "watch"
-	case query.Get("limit") == "1":
-		what = "probe"
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests = append(f.requests, parts[len(parts)-1]+": "+what)
+	f.requests = append(f.requests, parts[len(parts)-1]+": "+kindOf(r.URL.Query()))
+}
+
+// kindOf returns "list", "stream" (a watch that begins with the state), "watch" or "probe".
+func kindOf(query url.Values) string {
+	switch {
+	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
+		return "stream"
+	case query.Get("watch") != "":
+		return "watch"
+	case query.Get("limit") == "1":
+		return "probe"
+	default:
+		return "list"
+	}
 }
 
 // asked returns the requests for objects after the first n.
@@ -112,12 +118,17 @@ func (f *front) config() *rest.Config {
 
 type counted struct {
 	http.ResponseWriter
-	sent *atomic.Int64
+	front *front
+	watch bool
 }
 
 func (c *counted) Write(p []byte) (int, error) {
+	if c.watch {
+		c.front.late.RLock()
+		defer c.front.late.RUnlock()
+	}
 	n, err := c.ResponseWriter.Write(p)
-	c.sent.Add(int64(n))
+	c.front.sent.Add(int64(n))
 	return n, err
 }
 

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"log"
 	"os"
 	"testing"
 
@@ -12,6 +13,12 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetOutput(os.Stderr)
+	if text := os.Getenv(processVariable); text != "" {
+		if err := serveProcess(text); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	os.Exit(apiserver.ExitCode(m.Run(), goleakIgnored()...))
 }
 

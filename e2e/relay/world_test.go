@@ -32,6 +32,7 @@ var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "
 // world is an API server that serves Leases, with a front.
 type world struct {
 	*testing.T
+	dir    string // of etcd's files
 	server *apiserver.Server
 	front  *front
 	leases coordinationclient.LeaseInterface // the API server's, without the front
@@ -39,15 +40,22 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	server, err := apiserver.Start(t.Context())
-	if err != nil {
+	w := &world{T: t, dir: t.TempDir()}
+	w.serve()
+	t.Cleanup(func() { w.server.Stop() })
+	if _, err := w.server.Install(t.Context(), apiserver.Kind{GroupVersionKind: leaseKind}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Stop)
-	if _, err := server.Install(t.Context(), apiserver.Kind{GroupVersionKind: leaseKind}); err != nil {
-		t.Fatal(err)
-	}
-	return &world{t, server, newFront(t, server.Config()), leasesOf(t, server.Config())}
+	w.front = newFront(t, w.server.Config())
+	return w
+}
+
+// serve starts an API server over the files of dir.
+func (w *world) serve() {
+	w.Helper()
+	server, err := apiserver.StartIn(w.Context(), w.dir)
+	w.ok(err)
+	w.server, w.leases = server, leasesOf(w, server.Config())
 }
 
 // leasesOf returns a client for the Leases of a server. The API server of the tests has them as JSON.
@@ -108,23 +116,15 @@ func (w *world) relay(upstream *rest.Config, dir string, change func(*relay.Opti
 
 func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Options)) *relayed {
 	w.Helper()
-	resource := relay.Resource{GroupVersionResource: leaseKind.GroupVersion().WithResource("leases"), Kind: "Lease", Namespaced: true}
-	closeStore := func() error { return nil }
-	if dir != "" {
-		store, err := disk.Open(filepath.Join(dir, "leases.db"), &coordinationv1.Lease{}, disk.Options{})
-		w.ok(err)
-		resource.Store, closeStore = store, store.Close
-	}
+	resource, closeStore, err := leaseResource(dir)
+	w.ok(err)
 	opts := relay.Options{Upstream: upstream, Resources: []relay.Resource{resource}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.ok(err)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	w.ok(err)
-	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	opts.Serving, err = servingOn(listener, certificate, key)
 	w.ok(err)
-	opts.Serving = (&genericoptions.SecureServingOptions{
-		Listener: listener, BindAddress: net.ParseIP("127.0.0.1"), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: serving},
-	}).WithLoopback()
 	if change != nil {
 		change(&opts)
 	}
@@ -145,6 +145,32 @@ func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Opti
 		Host: "https://" + listener.Addr().String(), QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
 	}, stop}
+}
+
+// leaseResource returns the Leases, with a store in a directory unless that is "", and the function that
+// closes the store.
+func leaseResource(dir string) (relay.Resource, func() error, error) {
+	resource := relay.Resource{GroupVersionResource: leaseKind.GroupVersion().WithResource("leases"), Kind: "Lease", Namespaced: true}
+	if dir == "" {
+		return resource, func() error { return nil }, nil
+	}
+	store, err := disk.Open(filepath.Join(dir, "leases.db"), &coordinationv1.Lease{}, disk.Options{})
+	if err != nil {
+		return resource, nil, err
+	}
+	resource.Store = store
+	return resource, store.Close, nil
+}
+
+// servingOn returns the options of a relay that has the certificate and is reached through listener.
+func servingOn(listener net.Listener, certificate, key []byte) (*genericoptions.SecureServingOptionsWithLoopback, error) {
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	return (&genericoptions.SecureServingOptions{
+		Listener: listener, BindAddress: net.ParseIP("127.0.0.1"), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: serving},
+	}).WithLoopback(), nil
 }
 
 // agent is an informer on a relay.

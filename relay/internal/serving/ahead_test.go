@@ -68,3 +68,16 @@ func TestAnAnswerOfTheSourceCountsForVersionsThatFollowFromIt(t *testing.T) {
 		t.Errorf("got %v while another request asks, want the end of the request", err)
 	}
 }
+
+func TestAWatchFromAVersionThatTheSourceHasLostExpires(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 6 s: make test-long")
+	}
+	f := serve(t, func(c *Config) {
+		c.Resources[0].Reached = func(_ context.Context, version uint64) (bool, error) { return version < 900, nil }
+	})
+	f.pods.set(t, pod("a", "n1"))
+	f.get(t, podPath+"?watch=true&resourceVersion=900", http.StatusGone)
+	// A relay that is only late lets the watch begin.
+	f.get(t, podPath+"?watch=true&timeoutSeconds=4&resourceVersion=800", http.StatusOK)
+}

@@ -109,15 +109,26 @@ func (c *watchCache) GetList(ctx context.Context, key string, opts storage.ListO
 
 // Watch implements storage.Interface.
 func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	// The cacher would send the error of a version that it does not get as the watch's first event.
-	if opts.SendInitialEvents != nil && *opts.SendInitialEvents && opts.ResourceVersion != "" {
-		none := &metav1.PartialObjectMetadata{}
-		read := storage.GetOptions{IgnoreNotFound: true, ResourceVersion: opts.ResourceVersion}
-		if err := c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.Get(ctx, c.probe, read, none)); err != nil {
-			return nil, err
-		}
+	err := c.awaitVersion(ctx, opts.ResourceVersion)
+	switch initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents; {
+	case initial && err != nil:
+		// The cacher would send the error as the watch's first event.
+		return nil, err
+	case storage.IsTooLargeResourceVersion(err):
+		// The cacher would be silent until the source has made as many changes as it has lost.
+		return nil, apierrors.NewResourceExpired("the API server does not have version " + opts.ResourceVersion + ", and may have been restored from a backup")
 	}
 	return c.cacher.Watch(ctx, key, opts)
+}
+
+// awaitVersion waits up to 3 s for a version, and returns the answer to a read of that version if the
+// cacher does not have it then.
+func (c *watchCache) awaitVersion(ctx context.Context, version string) error {
+	if version == "" || version == "0" {
+		return nil
+	}
+	read := storage.GetOptions{IgnoreNotFound: true, ResourceVersion: version}
+	return c.ahead.explain(ctx, version, c.cacher.Get(ctx, c.probe, read, &metav1.PartialObjectMetadata{}))
 }
 
 // ready returns an error until the cacher has a state, and while it gets another one.

@@ -1,0 +1,69 @@
+package relay_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+)
+
+// The API server is away for 20 s, which stand for ten minutes: the relay is the same after any
+// time for which the API server keeps the changes.
+func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
+	away := 20 * time.Second
+	if testing.Short() {
+		away = 5 * time.Second
+	}
+	w := newWorld(t)
+	w.create(20)
+	h := w.history()
+	network, err := apiserver.NewProxy(w.front.config())
+	w.ok(err)
+	t.Cleanup(network.Close)
+	r := w.relay(network.Config(), t.TempDir(), nil)
+	all := w.fleet(10, r.config)
+	all.await(w)
+	before := time.Now()
+
+	network.Refuse()
+	for i := range 20 {
+		w.ok(w.set(t.Context(), fmt.Sprint("l", 5+i), "meanwhile"))
+	}
+	w.ok(w.leases.Delete(t.Context(), "l1", metav1.DeleteOptions{}))
+	leases := leasesOf(t, r.config)
+	for begun := time.Now(); time.Since(begun) < away; pass(t.Context(), time.Second) {
+		list, err := leases.List(t.Context(), metav1.ListOptions{})
+		w.ok(err)
+		if len(list.Items) != 20 {
+			t.Fatalf("the relay lists %d objects while the API server is away, want 20", len(list.Items))
+		}
+	}
+	watch, err := leases.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	w.ok(err)
+	for range 20 {
+		if e := <-watch.ResultChan(); e.Type != "ADDED" {
+			t.Fatalf("a new watch brings %v while the API server is away", e)
+		}
+	}
+	w.ok(network.Allow())
+	last := all.await(w)
+	watch.Stop()
+	w.await("the history lacks the last change", func() bool { return h.newest() >= last })
+	for i, n := range all {
+		if err := h.check(n.record()); err != nil {
+			t.Errorf("agent %d: %v", i, err)
+		}
+		if again := n.requests.since(before); len(again) > 0 {
+			t.Errorf("agent %d made requests: %v", i, kinds(again))
+		}
+	}
+	asked := w.front.asked(0)
+	t.Logf("the API server was asked for %v", asked)
+	if slices.ContainsFunc(asked[1:], readsAll) {
+		t.Errorf("the API server was asked for %v, want the state once", asked)
+	}
+}

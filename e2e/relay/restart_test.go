@@ -1,0 +1,68 @@
+package relay_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestAFleetMissesNothingWhileItsRelayIsKilledAndUpgraded(t *testing.T) {
+	agents := 1000
+	if testing.Short() {
+		agents = 100
+	}
+	asked := restartRelay(t, agents, t.TempDir())
+	if again := asked[1:]; slices.ContainsFunc(again, readsAll) {
+		t.Errorf("after the first start, the API server was asked for %v, want probes and watches alone", again)
+	}
+}
+
+func TestARelayWithoutAStoreListsWhenItIsRestarted(t *testing.T) {
+	asked := restartRelay(t, 20, "")
+	if again := asked[1:]; !slices.ContainsFunc(again, readsAll) {
+		t.Errorf("after the first start, the API server was asked for %v, want the state again", again)
+	}
+}
+
+// readsAll reports whether a request asks for the whole state.
+func readsAll(asked string) bool { return asked == "leases: stream" || asked == "leases: list" }
+
+// restartRelay kills a relay, and stops and starts it, while objects change. It checks all that the
+// agents are told, and returns the requests of the relay.
+func restartRelay(t *testing.T, agents int, dir string) []string {
+	const objects = 50
+	w := newWorld(t)
+	w.create(objects)
+	h := w.history()
+	r := w.separate(dir)
+	all := w.fleet(agents, r.config)
+	all.await(w)
+	stop := w.write(rand.New(rand.NewPCG(1, 2)), objects, 200*time.Millisecond)
+	for _, by := range []struct {
+		name string
+		end  func()
+	}{{"SIGKILL", r.kill}, {"SIGTERM", r.terminate}} {
+		begun, before := time.Now(), len(w.front.asked(0))
+		by.end()
+		ended := time.Since(begun).Round(time.Millisecond)
+		r.start()
+		ready := time.Since(begun).Round(time.Millisecond)
+		all.await(w)
+		t.Logf("%s: ended after %v, ready again after %v, upstream was asked for %v", by.name, ended, ready, w.front.asked(before))
+		t.Logf("%s: %s", by.name, all.returned(begun))
+	}
+	stop()
+	last := all.await(w)
+	w.await("the history lacks the last change", func() bool { return h.newest() >= last })
+	lists := 0
+	for i, n := range all {
+		record := n.record()
+		lists += len(record) - 1
+		if err := h.check(record); err != nil {
+			t.Errorf("agent %d: %v", i, err)
+		}
+	}
+	t.Logf("%d changes, each checked at %d agents, which listed %d times after their start", len(h.changes), agents, lists)
+	return w.front.asked(0)
+}
