@@ -110,6 +110,15 @@ bench-operator: ## compare the example operator with one on controller-runtime; 
 bench-shards: ## measure a controller over 1 to 8 replicas; writes e2e/shards/costs/RESULTS.md; takes 10 minutes
 	cd e2e && go run ./shards/costs -write shards/costs/RESULTS.md
 
+.PHONY: bench-relay
+bench-relay: ## measure watchers on the API server and on a relay; writes e2e/relay/costs/RESULTS.md; takes 10 minutes
+	cd e2e && go run ./relay/costs -write relay/costs/RESULTS.md
+
+# Needs no C library, so that the program can be the only file of a container image.
+.PHONY: relay
+relay: ## build the relay as one static program, bin/relay
+	cd relay && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/relay ./cmd/relay
+
 .PHONY: stress
 stress: ## run the root module's tests 100 times each on one processor, on all, and on eight
 	@set -e; for p in 1 "" 8; do echo "== GOMAXPROCS=$$p"; \

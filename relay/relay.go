@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	clientfeatures "k8s.io/client-go/features"
@@ -109,6 +110,7 @@ func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 	if err := opts.Serving.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, err
 	}
+	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
 	if opts.Authentication != nil {
 		if err := opts.Authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
 			return nil, err

@@ -1,0 +1,219 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/relay"
+)
+
+// serves fails the test unless the relay still serves a list of all Leases.
+func (w *world) serves(config *rest.Config, leases int) {
+	w.Helper()
+	list, err := leasesOf(w, config).List(w.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	w.ok(err)
+	if len(list.Items) != leases {
+		w.Errorf("the relay lists %d Leases, want %d", len(list.Items), leases)
+	}
+}
+
+func TestTricksWithRequestsAreAnsweredAndOnlyReadsAreServed(t *testing.T) {
+	w := newWorld(t)
+	w.create(3)
+	r := w.relay(w.front.config(), "", nil)
+	one := leasesPath + "/l0"
+	for _, trick := range []struct {
+		text string
+		code int
+	}{
+		{request("GET", leasesPath), 200},
+		{request("HEAD", leasesPath), 405},
+		{request("POST", leasesPath), 405},
+		{request("PUT", one), 405},
+		{request("PATCH", one), 405},
+		{request("DELETE", one), 405},
+		{request("DELETE", leasesPath), 405},
+		{request("OPTIONS", leasesPath), 405},
+		{request("TRACE", leasesPath), 405},
+		{request("BREW", leasesPath), 405},
+		{request("CONNECT", "relay:443"), 404},
+		// An override of the method is no method.
+		{request("GET", one, "X-HTTP-Method-Override: DELETE"), 200},
+
+		{request("GET", leasesPath+"/../leases"), 404},
+		{request("GET", leasesPath+"/.."), 400},
+		{request("GET", leasesPath+"/%2e%2e"), 400},
+		{request("GET", leasesPath+"/%2e%2e%2fsecrets"), 404},
+		{request("GET", leasesPath+"/l0%00"), 404},
+		{request("GET", "//apis//coordination.k8s.io/v1/leases"), 404},
+		{request("GET", leasesPath+"/"), 200},
+		{request("GET", "https://elsewhere"+leasesPath), 200},
+		{request("GET", one+"?watch=true&timeoutSeconds=1"), 200},
+		{request("GET", "/apis/coordination.k8s.io/v1/watch/namespaces/default/leases?timeoutSeconds=1"), 200},
+		{request("GET", one+"/status"), 404},
+		{request("GET", one+"/scale"), 404},
+		{request("GET", "/api/v1/secrets"), 404},
+		{request("GET", "/api/v1/namespaces/default/secrets/s"), 404},
+		{request("GET", "/api/v1/nodes/n/proxy/secrets"), 404},
+		{request("GET", "/debug/pprof/"), 404},
+		{request("PUT", "/debug/flags/v"), 404},
+
+		{request("GET", leasesPath, "Content-Length: 5") + "hello", 200},
+		{strings.ReplaceAll(request("GET", leasesPath), "HTTP/1.1", "HTTP/1.0"), 200},
+		{strings.ReplaceAll(request("GET", leasesPath), "Host: relay\r\n", ""), 400},
+		{request("GET", leasesPath, "Content-Length: 5", "Content-Length: 6") + "hello", 400},
+		{request("GET", leasesPath, "X-Large: "+strings.Repeat("x", 2<<20)), 431},
+		{request("GET", leasesPath, "Accept: application/x-unknown"), 406},
+		{request("GET", leasesPath, "Upgrade: websocket", "Connection: Upgrade"), 200},
+		{"nothing of HTTP\r\n\r\n", 400},
+	} {
+		if a := w.send(r.config, trick.text); a.code != trick.code {
+			line, _, _ := strings.Cut(trick.text, "\r\n")
+			t.Errorf("%s: got %d, want %d: %.300s", line, a.code, trick.code, a.body)
+		}
+	}
+	w.serves(r.config, 3)
+}
+
+func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.create(4)
+	r := w.relay(w.front.config(), "", nil)
+	for what, query := range map[string]struct {
+		text   string
+		code   int
+		leases int
+	}{
+		"2 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<20) + ")", 431, 0},
+		"1 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<19) + ")", 200, 2},
+		"500 kB that are no labels":  {"labelSelector=" + strings.Repeat("(", 500_000), 400, 0},
+		"a field that is not served": {"fieldSelector=spec.holderIdentity%3Dme", 400, 0},
+		"such a field in a watch":    {"watch=true&fieldSelector=spec.holderIdentity%3Dme", 400, 0},
+		"a negative limit is none":   {"limit=-1", 200, 4},
+		"a continue token of nobody": {"limit=1&continue=bm90aGluZw", 400, 0},
+		"a version that is none":     {"resourceVersion=new", 400, 0},
+	} {
+		a := w.send(r.config, request("GET", leasesPath+"?"+query.text))
+		if got := strings.Count(a.body, `"uid"`); a.code != query.code || got != query.leases {
+			t.Errorf("%s: got %d with %d Leases, want %d with %d: %.300s", what, a.code, got, query.code, query.leases, a.body)
+		}
+	}
+	// client-go uses HTTP/2, which has another way to refuse large headers.
+	if _, err := leasesOf(t, r.config).List(t.Context(), metav1.ListOptions{LabelSelector: "half in (0" + strings.Repeat(",v", 1<<20) + ")"}); err == nil {
+		t.Error("2 MB of labels over HTTP/2 are no error")
+	}
+	w.serves(r.config, 4)
+}
+
+func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	r := w.relay(w.front.config(), "", nil)
+	other := w.agent(r.config, "other")
+	slow := w.open(r.config)
+
+	// More than the buffers of both sockets and of the watch hold.
+	const changes, size = 150, 200_000
+	for i := range changes {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"change":"%d","text":"%s"}}}`, i, strings.Repeat("x", size))
+		_, err := w.leases.Patch(t.Context(), "l0", types.MergePatchType, patch, metav1.PatchOptions{})
+		w.ok(err)
+	}
+	w.await("the other watcher misses a change", func() bool {
+		lease, found, err := other.Get(types.NamespacedName{Namespace: "default", Name: "l0"})
+		return err == nil && found && lease.Annotations["change"] == fmt.Sprint(changes-1)
+	})
+	w.await("the watcher that does not read is not ended", func() bool {
+		return strings.Contains(w.metrics(r.config), `apiserver_terminated_watchers_total{group="coordination.k8s.io",resource="leases"} 1`)
+	})
+	// Its stream ends when it has read the events that were on their way.
+	read, err := io.ReadAll(slow.Body)
+	w.ok(err)
+	if got := strings.Count(string(read), `"type":"MODIFIED"`); got == 0 || got >= changes {
+		t.Errorf("the watcher that was ended got %d of %d changes", got, changes)
+	}
+	w.serves(r.config, 1)
+}
+
+// metrics returns the metrics of a server.
+func (w *world) metrics(config *rest.Config) string {
+	w.Helper()
+	a := w.send(config, request("GET", "/metrics"))
+	if a.code != http.StatusOK {
+		w.Fatalf("the metrics are answered with %d", a.code)
+	}
+	return a.body
+}
+
+func TestThousandsOfConnectionsAreServed(t *testing.T) {
+	connections := 2000
+	if testing.Short() {
+		connections = 200
+	}
+	w := newWorld(t)
+	w.create(1)
+	r := w.relay(w.front.config(), "", nil)
+	busy := 0
+	for range connections {
+		switch a := w.open(r.config); a.StatusCode {
+		case http.StatusOK:
+		case http.StatusTooManyRequests:
+			busy++
+		default:
+			t.Fatalf("a watch is answered with %s", a.Status)
+		}
+	}
+	t.Logf("%d of %d watches were answered with 429", busy, connections)
+	w.serves(r.config, 1)
+	w.await("the watches are not counted", func() bool {
+		return strings.Contains(w.metrics(r.config), fmt.Sprintf("} %d\n", connections-busy))
+	})
+	if asked := w.front.asked(0); len(asked) != 1 {
+		t.Errorf("the API server was asked for %v, want one stream", asked)
+	}
+}
+
+func TestListsBeyondTheLimitGet429WhileWatchesGoOn(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	r := w.relay(w.front.config(), "", func(opts *relay.Options) { opts.MaxRequestsInFlight = 1 })
+	client := leasesOf(t, r.config)
+	now, err := client.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	w.ok(err)
+	// A list that asks for a version of the future takes three seconds.
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan struct{})
+	go func() {
+		defer close(held)
+		for ctx.Err() == nil {
+			_, _ = ask(ctx, r.config, request("GET", leasesPath+"?resourceVersion=1000000000"))
+		}
+	}()
+	defer func() { cancel(); <-held }()
+	w.await("no list gets 429", func() bool {
+		a := w.send(r.config, request("GET", leasesPath))
+		return a.code == http.StatusTooManyRequests && a.header.Get("Retry-After") != ""
+	})
+	watching, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+	w.ok(err)
+	defer watching.Stop()
+	w.ok(w.leases.Delete(t.Context(), "l0", metav1.DeleteOptions{}))
+	select {
+	case e := <-watching.ResultChan():
+		if e.Type != watch.Deleted {
+			t.Errorf("got %s, want %s", e.Type, watch.Deleted)
+		}
+	case <-time.After(patience):
+		t.Error("the watch got nothing")
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/relay"
+	"github.com/customcacheinformer/informer/store/disk"
+)
+
+// figures are what a server says of its process.
+type figures struct {
+	CPU              float64 // seconds since its start
+	Memory, Resident float64 // live heap and stacks; and what it has of the system
+	Watches          int     // of Pods, that clients have open
+	Received         int64   // bytes, from the API server
+}
+
+func (a address) String() string {
+	text, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // it has only strings and numbers
+	}
+	return string(text)
+}
+
+// serveAPI is an API server until the standard input ends.
+func serveAPI(string) error {
+	server, err := apiserver.StartWithPods(context.Background())
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	config := server.Config()
+	if err := json.NewEncoder(os.Stdout).Encode(address{Host: config.Host, Token: config.BearerToken, CA: config.CAData}); err != nil {
+		return err
+	}
+	return answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
+}
+
+// serveRelay is a relay of Pods, with a file, until the standard input ends. Everybody may read.
+func serveRelay(upstream string) (err error) {
+	var from address
+	if err := json.Unmarshal([]byte(upstream), &from); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "relay-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	store, err := disk.Open(filepath.Join(dir, "pods.db"), &corev1.Pod{}, disk.Options{Durability: disk.SurviveProcess})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	pods := relay.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", Namespaced: true, Store: store,
+	}
+	pods.Fields, pods.Index = relay.KubernetesFields(pods.GroupResource())
+	received := &count{}
+	serving, at, err := servingOptions()
+	if err != nil {
+		return err
+	}
+	r, err := relay.New(relay.Options{Upstream: from.config(received), Resources: []relay.Resource{pods}, Serving: serving})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	if err := poll(ctx, func() (bool, error) { return r.Ready() == nil, nil }); err != nil {
+		return fmt.Errorf("%w: %w", err, r.Ready())
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(at); err != nil {
+		return err
+	}
+	return answer(func(question string) (figures, error) {
+		f, err := figuresOf(question == "heap")
+		f.Received = received.Load()
+		return f, err
+	})
+}
+
+// servingOptions returns options for a port of this machine, and how to reach it.
+func servingOptions() (*genericoptions.SecureServingOptionsWithLoopback, address, error) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return nil, address{}, err
+	}
+	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
+	if err != nil {
+		return nil, address{}, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, address{}, err
+	}
+	return (&genericoptions.SecureServingOptions{
+		Listener: listener, BindAddress: net.IPv4(127, 0, 0, 1), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: own},
+	}).WithLoopback(), address{Host: "https://" + listener.Addr().String(), CA: certificate}, nil
+}
+
+// figuresOf returns the figures of this process. Those of the heap need collections.
+func figuresOf(heap bool) (f figures, err error) {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return f, err
+	}
+	f.CPU = float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
+	if f.Resident, err = resident(); err != nil {
+		return f, err
+	}
+	if f.Watches, err = watches(); err != nil || !heap {
+		return f, err
+	}
+	runtime.GC()
+	runtime.GC() // what pools held at the first
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		f.Memory += float64(s.Value.Uint64())
+	}
+	return f, nil
+}
+
+// resident returns the memory that the process has of the system, in bytes.
+func resident() (float64, error) {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	var total, pages int
+	if _, err := fmt.Fscan(bytes.NewReader(text), &total, &pages); err != nil {
+		return 0, err
+	}
+	return float64(pages * os.Getpagesize()), nil
+}
+
+// watches returns how many watches of Pods clients have open at the server of this process.
+func watches() (sum int, err error) {
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		return 0, err
+	}
+	for _, family := range families {
+		if family.GetName() != "apiserver_longrunning_requests" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			if labels["verb"] == "WATCH" && labels["resource"] == "pods" {
+				sum += int(metric.GetGauge().GetValue())
+			}
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,98 @@
+package relay_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/relay"
+)
+
+// reviews is an API server that answers every SubjectAccessReview with no.
+type reviews struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []authorizationv1.SubjectAccessReviewSpec
+}
+
+func newReviews(t *testing.T) *reviews {
+	r := &reviews{}
+	r.Server = httptest.NewTLSServer(http.HandlerFunc(r.review))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *reviews) review(w http.ResponseWriter, request *http.Request) {
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	r.asked = append(r.asked, review.Spec)
+	r.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // its status allows nothing
+}
+
+// kubeconfig returns a file that says how to reach the server.
+func (r *reviews) kubeconfig(t *testing.T) string {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
+	config := &rest.Config{Host: r.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	if err := apiserver.WriteKubeconfig(config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	for name, authenticates := range map[string]bool{"without authentication": false, "with authentication": true} {
+		t.Run(name, func(t *testing.T) {
+			reviews := newReviews(t)
+			file := reviews.kubeconfig(t)
+			w := &world{t, w.server, w.front, w.leases}
+			r := w.relay(w.front.config(), "", func(opts *relay.Options) {
+				opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
+				opts.Authorization.RemoteKubeConfigFile = file
+				if authenticates {
+					opts.Authentication = genericoptions.NewDelegatingAuthenticationOptions()
+					opts.Authentication.RemoteKubeConfigFile = file
+					opts.Authentication.SkipInClusterLookup = true
+				}
+			})
+			for _, headers := range [][]string{
+				nil,
+				{"X-Remote-User: admin", "X-Remote-Group: system:masters"},
+				{"X-Remote-User: system:apiserver", "X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: all"},
+				{"Impersonate-User: admin", "Impersonate-Group: system:masters"},
+				{"X-Forwarded-User: admin", "X-Forwarded-For: 127.0.0.1"},
+			} {
+				if a := w.send(r.config, request("GET", leasesPath, headers...)); a.code != http.StatusForbidden {
+					t.Errorf("%q: got %d, want 403: %.300s", headers, a.code, a.body)
+				}
+			}
+			reviews.mu.Lock()
+			defer reviews.mu.Unlock()
+			for _, spec := range reviews.asked {
+				if spec.User != "system:anonymous" {
+					t.Errorf("the API server was asked whether %q of %q may %+v", spec.User, spec.Groups, spec.ResourceAttributes)
+				}
+			}
+			if len(reviews.asked) == 0 {
+				t.Error("the API server was not asked")
+			}
+		})
+	}
+}
