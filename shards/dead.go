@@ -19,6 +19,7 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	}
 	seen.asking = true
 	lease := seen.lease.DeepCopy()
+	s.mark(lease, seen.id)
 	annotate(lease, endedAnnotation, "true")
 	s.running.Go(func() {
 		ctx, cancel := s.request()

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // dropLocked removes a holding from its session.
@@ -30,12 +29,9 @@ func (s *Set) release(h *holding) {
 	if h.session.expired() {
 		return
 	}
-	last, deletes := past{seen: map[string]Versions{}}, map[string][]string{}
+	last, deletes := past{seen: map[string]Versions{}}, s.waiting(h.bucket)
 	for _, w := range s.joined() {
 		last.seen[w.name] = w.Seen()
-		if keys := w.Deletes(h.bucket); len(keys) > 0 {
-			deletes[w.name] = keys
-		}
 	}
 	if h.known == nil { // no call was made, and the caches may be older than those of the last holder
 		last = h.before
@@ -48,6 +44,7 @@ func (s *Set) release(h *holding) {
 		case <-time.After(retryAfter):
 		}
 	}
+	s.tellUntil(h.session, h.bucket, h.session.expired) // if the Lease had no room for all
 }
 
 // letGo writes the Lease of a bucket that this replica has no longer. It reports whether the bucket
@@ -58,32 +55,38 @@ func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims [
 		s.mu.Unlock()
 		return true
 	}
-	if known := s.view.buckets[h.bucket].lease; known != nil && isNewer(known, h.lease) {
+	if known := s.view.buckets[h.bucket].lease; known != nil && isOther(known, h.lease) {
+		if holderOf(known) != h.session.id { // somebody has changed it
+			s.dropLocked(h)
+			s.poke()
+			s.mu.Unlock()
+			return true
+		}
 		h.lease = known // another replica has added deletes
 	}
 	lease := h.lease.DeepCopy()
 	s.mu.Unlock()
-	lease.Spec.HolderIdentity = ptr.To("")
+	s.mark(lease, "")
 	last.write(lease)
 	annotate(lease, claimsAnnotation, format(claims))
-	annotate(lease, deletesAnnotation, s.fitting(h.bucket, union(deletes, deletesIn(lease))))
+	written := addDeletes(lease, deletes)
 	ctx, cancel := s.request()
 	defer cancel()
-	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	after, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	if err == nil {
 		for _, w := range s.joined() {
-			w.ForgetKeys(deletes[w.name]) // the Lease has them
+			w.ForgetKeys(written[w.name]) // the Lease has them
 		}
 	}
 	if apierrors.IsConflict(err) {
-		written, err = s.leases.Get(ctx, lease.Name, metav1.GetOptions{})
+		after, err = s.leases.Get(ctx, lease.Name, metav1.GetOptions{})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
-		s.view.note(written, false, time.Now())
-		if holderOf(written) == h.session.id { // the change of another replica came first
+		s.view.note(after, false, time.Now())
+		if holderOf(after) == h.session.id { // the change of another replica came first
 			return false
 		}
 		s.counts.released++

@@ -72,7 +72,7 @@ func New(leases Leases, opts Options) (*Set, error) {
 	}
 	s.view = newView(&s.opts)
 	s.Adopt(nil, nil)
-	s.watched, err = informer.NewFrom(informer.ListWatch(labelled{leases, setLabel + "=" + opts.Name}), informer.Options[*coordinationv1.Lease]{
+	s.watched, err = informer.NewFrom(informer.ListWatch(s.labelled()), informer.Options[*coordinationv1.Lease]{
 		Name: opts.Name + " (Leases)", WatchList: informer.WatchListOff, // they are few
 		Backoff:      opts.backoff(),
 		ErrorHandler: func(ctx context.Context, err error) { s.handle(ctx, err) },
@@ -87,7 +87,9 @@ func New(leases Leases, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// labelled asks for the Leases of one set.
+// labelled returns a client that lists and watches the Leases of the set alone.
+func (s *Set) labelled() labelled { return labelled{s.leases, setLabel + "=" + s.opts.Name} }
+
 type labelled struct {
 	Leases
 	selector string
@@ -231,7 +233,7 @@ func (s *Set) participate(ctx context.Context) error {
 	if err := s.await(ctx); err != nil {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
 	}
-	for ctx.Err() == nil {
+	for s.agree(ctx) == nil && ctx.Err() == nil {
 		n, err := s.newSession(ctx)
 		if err == nil {
 			s.hold(ctx, n)
@@ -257,9 +259,6 @@ func (s *Set) await(ctx context.Context) error {
 		if err := s.opts.refuses(lease); err != nil {
 			return err
 		}
-	}
-	if err := s.agree(ctx); err != nil {
-		return err
 	}
 	for _, w := range s.joined() {
 		if err := w.WaitForSync(ctx); err != nil {
@@ -346,13 +345,16 @@ func (s *Set) WaitForSync(ctx context.Context) error {
 func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
 	deleted := e.Type == informer.EventDeleted
 	s.mu.Lock()
+	if e.Type == informer.EventUpdated && !isNewer(e.New, e.Old) { // the server was restored from a backup
+		s.view.restored(e.New)
+	}
 	seen := s.view.note(e.Object(), deleted, time.Now())
 	ours := seen != nil && s.session != nil && seen.id == s.session.id
+	if ours {
+		s.session.heedLocked(e.Object(), deleted)
+	}
 	s.poke()
 	s.mu.Unlock()
-	if deleted && e.Old.Name == rangesName(s.opts.Name) {
-		s.restoreRanges()
-	}
 	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
 		s.learn(parse[[]claim](e.New.Annotations[claimsAnnotation]))
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/customcacheinformer/informer/shards"
 )
 
 func TestReplicasShareTheBuckets(t *testing.T) {
@@ -52,5 +54,25 @@ func TestAReplicaThatDiesIsReplaced(t *testing.T) {
 		w.settled(16 * time.Second)
 		w.balanced(b)
 		b.stop()
+	})
+}
+
+// The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
+// wait until the replica lets go of the bucket, if it should not have it.
+func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 100)
+		a := w.start("a")
+		w.settled(10 * time.Second)
+		b := w.start("b", func(_ *shards.Options, r *replica) { r.link.loses.Store(true) })
+		time.Sleep(100 * time.Millisecond)
+		c := w.start("c")
+		time.Sleep(100 * time.Millisecond)
+		b.link.loses.Store(false)
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		for _, r := range []*replica{a, b, c} {
+			r.stop()
+		}
 	})
 }

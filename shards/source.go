@@ -86,7 +86,8 @@ type source struct {
 type part struct {
 	source   *source
 	buckets  Buckets
-	selector string // for the API server; "" if nothing can be selected
+	ranges   *ranges // nil if they are not known, and there are no buckets
+	selector string  // for the API server; "" if nothing can be selected
 	begun    time.Time
 	changed  chan struct{}
 	turning  *time.Timer // closes changed; nil if it is not due
@@ -112,14 +113,16 @@ func (s *source) Part() informer.Part {
 	}
 	s.current = p
 	s.applied = s.applied.Intersection(p.buckets)
-	if len(p.buckets) > 0 {
-		p.selector = s.set.ranges.Load().selector(p.buckets)
+	if p.ranges = s.set.ranges.Load(); len(p.buckets) > 0 {
+		p.selector = p.ranges.selector(p.buckets)
 	}
 	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
 }
 
 // has reports whether the object with a key is in the part.
-func (p *part) has(key string) bool { return p.buckets.Has(p.source.set.Bucket(key)) }
+func (p *part) has(key string) bool {
+	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.bucket(namespaceOf(key)))
+}
 
 // arrived notes that the informer has the objects of a part.
 func (s *source) arrived(p *part) {
@@ -197,6 +200,14 @@ func (s *source) over(p *part) {
 	if p == s.current && !p.buckets.Equal(s.wanted) && !channel.Closed(p.changed) {
 		close(p.changed)
 	}
+}
+
+// recut has the informer list again, because the buckets have other namespaces.
+func (s *source) recut() {
+	s.mu.Lock()
+	s.applied = nil
+	s.mu.Unlock()
+	s.renew(time.Now())
 }
 
 // renew ends the part, unless it has begun after a time.

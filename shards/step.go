@@ -31,6 +31,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	s.forgetOldLocked()
 	s.view.forget(now)
 	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
+	s.keepRangesLocked(now)
 	sessions, holders := s.planLocked(n, now)
 	var weights []int
 	if r := s.ranges.Load(); r != nil {
@@ -42,7 +43,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 		switch {
 		case h != nil:
 			s.checkLocked(h, wanted[b] == n.id && !n.leaving)
-		case wanted[b] == n.id && !n.leaving:
+		case holders[b] == n.id || wanted[b] == n.id && !n.leaving:
 			s.wantLocked(n, b, now)
 		}
 	}
@@ -56,7 +57,9 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	return time.Hour, false
 }
 
-// planLocked returns the sessions that may have buckets, and who has each bucket.
+// planLocked returns the sessions that may have buckets, and who has each bucket. This replica may have
+// one that it does not know to have, because the answer to its request was lost. All others wait until
+// it lets go of the bucket, so it takes the bucket in any case.
 func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string) {
 	for id, seen := range s.view.sessions {
 		if id != n.id && seen.mayTake(&s.opts, now) {
@@ -70,7 +73,7 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 		switch holder := s.view.holder(b, now); {
 		case n.holdings[b] != nil:
 			holders = append(holders, n.id)
-		case holder == nil || holder.id == n.id:
+		case holder == nil:
 			holders = append(holders, "")
 		default:
 			holders = append(holders, holder.id)
@@ -88,15 +91,20 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	switch {
 	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
 		s.restoreLocked(h)
-	case seen.lease != nil && isNewer(seen.lease, h.lease) && holderOf(seen.lease) != h.session.id:
+	case seen.lease != nil && isOther(seen.lease, h.lease) && holderOf(seen.lease) != h.session.id:
 		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
+		seen.retry = time.Now().Add(retryAfter)
 		h.cancel(ErrSessionLost)
 		h.begin(releasing)
 		s.dropLocked(h)
 	case !wanted:
 		h.begin(releasing)
 		s.running.Go(func() { s.release(h) })
-	case seen.lease != nil && isNewer(seen.lease, h.lease):
+	case seen.lease != nil && isOther(seen.lease, h.lease):
+		if !s.isMarked(seen.lease, h.session.id) || tokenOf(seen.lease) != h.token {
+			s.mendLocked(h)
+			return
+		}
 		h.lease = seen.lease // another replica has added deletes
 		s.deletes = append(s.deletes, deletesIn(h.lease))
 	default:

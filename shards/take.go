@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
@@ -21,11 +20,11 @@ import (
 func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *sessionLease) {
 	isNew := lease == nil
 	if isNew {
-		lease = s.opts.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
+		lease = s.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
 		transitions = max(transitions, firstToken(time.Now()))
 	} else {
 		lease = lease.DeepCopy()
-		lease.Spec.HolderIdentity = ptr.To(h.session.id)
+		s.mark(lease, h.session.id)
 	}
 	s.own(lease, transitions)
 	if died != nil {
@@ -38,6 +37,9 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 		lease, err = s.leases.Create(ctx, lease, metav1.CreateOptions{})
 	} else {
 		lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if isOutdated(err) {
+		s.reread(ctx, h.bucket)
 	}
 	if !s.took(h, lease, err) {
 		return
@@ -137,7 +139,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	if err != nil {
 		s.dropLocked(h)
 		s.view.buckets[h.bucket].retry = time.Now().Add(retryAfter)
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if !isOutdated(err) {
 			s.later(fmt.Errorf("taking bucket %d: %w", h.bucket, err))
 		}
 		return false
