@@ -20,15 +20,20 @@ func isOutdated(err error) bool {
 
 // reread reads the Lease of a bucket. No replica is told of the changes of a Lease without the label.
 func (s *Set) reread(ctx context.Context, bucket int) {
+	s.mu.Lock()
+	before := s.view.buckets[bucket].lease
+	s.mu.Unlock()
 	lease, err := s.leases.Get(ctx, bucketName(s.opts.Name, bucket), metav1.GetOptions{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil && s.view.buckets[bucket].lease == before {
+		s.view.restored(lease) // if it is older, so is the state of the server
+	}
 	switch {
 	case err == nil:
-		s.view.restored(lease) // a watch may have shown a later state, but then the next request is refused
 		s.view.note(lease, false, time.Now())
-	case apierrors.IsNotFound(err) && s.view.buckets[bucket].lease != nil:
-		s.view.note(s.view.buckets[bucket].lease, true, time.Now())
+	case apierrors.IsNotFound(err) && before != nil:
+		s.view.note(before, true, time.Now())
 	}
 	s.poke()
 }

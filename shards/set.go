@@ -266,8 +266,8 @@ func (s *Set) await(ctx context.Context) error {
 		}
 	}
 	for n, src := range s.sources {
-		if !src.isRead() {
-			return fmt.Errorf("no informer that has started reads source %d of Source", n+1)
+		if err := src.isRead(); err != nil {
+			return fmt.Errorf("source %d of Source: %w", n+1, err)
 		}
 	}
 	return nil

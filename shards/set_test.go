@@ -57,6 +57,20 @@ func TestAReplicaThatDiesIsReplaced(t *testing.T) {
 	})
 }
 
+// Answers to requests and events of the Leases come in any order.
+func TestReplicasThatStartTogetherShareTheBuckets(t *testing.T) {
+	for range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 32)
+			a, b := w.start("a"), w.start("b")
+			w.settled(10 * time.Second)
+			w.balanced(a, b)
+			a.stop()
+			b.stop()
+		})
+	}
+}
+
 // The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
 // wait until the replica lets go of the bucket, if it should not have it.
 func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
