@@ -130,6 +130,10 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if created.ResourceVersion == "" {
+		s.discard(created)
+		return nil, errVersionless
+	}
 	var sent time.Time
 	if err = s.fits(ctx, created); err == nil {
 		lease, sent = created.DeepCopy(), time.Now()
@@ -153,6 +157,10 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	s.view.note(lease, false, time.Now())
 	return n, nil
 }
+
+// errVersionless is the error for a fake clientset of client-go.
+var errVersionless = errors.New("the Leases have no resourceVersions, so that two replicas may take one bucket: " +
+	"in tests, have an informertest.Source serve the Leases of a fake clientset")
 
 // fits returns an error if a replica that may work has other buckets. It is called when the Lease of a
 // new session is there. So of two replicas that begin at the same time, one at least finds the Lease

@@ -26,6 +26,7 @@ type Set struct {
 	leases  Leases
 	view    view
 	watched *informer.CustomCacheInformer[*coordinationv1.Lease]
+	started chan struct{} // closed when Run is called
 	synced  chan struct{} // closed when the replica has joined for the first time
 	stopped chan struct{} // closed when Run has returned
 	wake    chan struct{} // gets a token when step has something to do
@@ -67,7 +68,7 @@ func New(leases Leases, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("shards: New: %w", err)
 	}
 	s := &Set{
-		opts: opts, leases: leases, synced: make(chan struct{}), stopped: make(chan struct{}),
+		opts: opts, leases: leases, started: make(chan struct{}), synced: make(chan struct{}), stopped: make(chan struct{}),
 		wake: make(chan struct{}, 1), filling: make(chan struct{}, 1), old: map[*session]bool{},
 	}
 	s.view = newView(&s.opts)
@@ -225,8 +226,15 @@ func (s *Set) begin(ctx context.Context) error {
 		return fmt.Errorf("shards: set %s: no worker has joined, such as a controller with enqueue.Options.Shards", s.opts.Name)
 	}
 	s.ctx = ctx
+	close(s.started)
 	return nil
 }
+
+// Name returns Options.Name. It does not block.
+func (s *Set) Name() string { return s.opts.Name }
+
+// Started returns a channel that is closed when Run is called. It does not block.
+func (s *Set) Started() <-chan struct{} { return s.started }
 
 // participate has one session after another until ctx ends.
 func (s *Set) participate(ctx context.Context) error {
