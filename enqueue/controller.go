@@ -160,8 +160,8 @@ func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *in
 	}
 }
 
-// Run waits until the informers of the sources have synced, and those of Options.Reads, and the
-// controller is elected. Then it calls reconcile for each key in the queue, with Options.Workers
+// Run waits until the informers of the sources have synced, and those of Options.Reads, the set of
+// Options.Shards has started, and the controller is elected. Then it calls reconcile for each key in the queue, with Options.Workers
 // goroutines, until ctx ends, and returns when every call has returned. It does not wait for
 // other informers, or for other watchers.
 //
@@ -249,6 +249,13 @@ func (c *Controller[K]) await(ctx context.Context) error {
 			return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, err)
 		}
 	}
+	if c.shard != nil {
+		select {
+		case <-c.opts.Shards.Started():
+		case <-ctx.Done():
+			return c.syncError(ctx.Err())
+		}
+	}
 	return nil
 }
 
@@ -302,6 +309,12 @@ func (c *Controller[K]) late() (late []string, reason error) {
 	}
 	if len(late) == 0 && read < len(c.opts.Reads) {
 		late = append(late, fmt.Sprintf("Options.Reads[%d] (%T)", read, c.opts.Reads[read]))
+	}
+	if s := c.opts.Shards; s != nil && !channel.Closed(s.Started()) {
+		late = append(late, "Run of set "+s.Name())
+		if begun && reason == nil {
+			reason = fmt.Errorf("set %s has not started: add it to the group, or call its Run", s.Name())
+		}
 	}
 	return late, reason
 }
@@ -400,8 +413,8 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 	report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
 }
 
-// WaitForSync blocks until everything that reconcile reads has synced. It does not wait for the
-// election. It returns an error if ctx or the controller ends first. It may be called before Run.
+// WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards has
+// started. It does not wait for the election. It returns an error if ctx or the controller ends first. It may be called before Run.
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
 		return nil // even if ctx has ended

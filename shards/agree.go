@@ -21,7 +21,7 @@ func (s *Set) agree(ctx context.Context) error {
 	for {
 		r, err := s.readOrCut(ctx)
 		if err == nil {
-			s.ranges.Store(r)
+			s.divideBy(r)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -36,6 +36,18 @@ func (s *Set) agree(ctx context.Context) error {
 	}
 }
 
+// divideBy sets the ranges. There is no session. A replica that was cut off for long may find others than
+// it had, if the Leases of the set were deleted meanwhile.
+func (s *Set) divideBy(r *ranges) {
+	if s.rangesKey() == r.key {
+		return
+	}
+	s.ranges.Store(r)
+	for _, src := range s.sources {
+		src.recut()
+	}
+}
+
 // readOrCut returns the ranges in the Lease, and creates the Lease if there is none.
 func (s *Set) readOrCut(ctx context.Context) (*ranges, error) {
 	name := rangesName(s.opts.Name)
@@ -43,11 +55,8 @@ func (s *Set) readOrCut(ctx context.Context) (*ranges, error) {
 	if !apierrors.IsNotFound(err) {
 		return s.rangesIn(lease, err)
 	}
-	for _, other := range s.watched.All() {
-		if _, is := bucketOf(s.opts.Name, other); is && holderOf(other) != "" {
-			// The replica that has the bucket knows the ranges, and writes them again.
-			return nil, fmt.Errorf("the Lease %s is missing, but a replica has the bucket of the Lease %s", name, other.Name)
-		}
+	if bucket, held := s.anyHeld(); held {
+		return nil, fmt.Errorf("the Lease %s is missing, and a replica that works has bucket %d: it creates the Lease again", name, bucket)
 	}
 	weights := map[string]int{}
 	for _, src := range s.sources {
@@ -55,11 +64,35 @@ func (s *Set) readOrCut(ctx context.Context) (*ranges, error) {
 			return nil, err
 		}
 	}
-	err = s.writeRanges(ctx, cut(weights, s.opts.Buckets))
+	err = s.createRanges(ctx, format(cut(weights, s.opts.Buckets)))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	return s.rangesIn(s.leases.Get(ctx, name, metav1.GetOptions{})) // another replica may have been first
+}
+
+// anyHeld returns a bucket that a replica has that may work. Such a replica knows the ranges.
+func (s *Set) anyHeld() (bucket int, held bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lease := range s.watched.All() {
+		s.view.note(lease, false, now)
+	}
+	for b := range s.view.buckets {
+		if holder := s.view.holder(b, now); holder != nil && holder.mayWork(&s.opts, now) {
+			return b, true
+		}
+	}
+	return 0, false
+}
+
+// rangesKey returns the key of this replica's ranges, "" if there are none.
+func (s *Set) rangesKey() string {
+	if r := s.ranges.Load(); r != nil {
+		return r.key
+	}
+	return ""
 }
 
 // rangesIn reads the ranges from their Lease.
@@ -77,25 +110,61 @@ func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*ranges, error) 
 	return r, nil
 }
 
-func (s *Set) writeRanges(ctx context.Context, r *ranges) error {
-	lease := s.opts.newLease(rangesName(s.opts.Name), "")
-	annotate(lease, rangesAnnotation, format(r))
+func (s *Set) createRanges(ctx context.Context, text string) error {
+	lease := s.newLease(rangesName(s.opts.Name), "")
+	annotate(lease, rangesAnnotation, text)
 	_, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
 	return err
 }
 
-// restoreRanges creates the Lease of the ranges, because somebody has deleted it. A replica that starts
-// would cut other ranges.
-func (s *Set) restoreRanges() {
-	r := s.ranges.Load()
-	if r == nil {
+// keepRangesLocked writes the Lease of the ranges again if somebody has deleted or changed it. A replica
+// that starts would divide by other ranges.
+func (s *Set) keepRangesLocked(now time.Time) {
+	if !s.opts.ByNamespace || now.Before(s.view.rangesRetry) {
 		return
 	}
+	r := s.ranges.Load()
+	if lease := s.view.ranges; lease != nil && s.hasRanges(lease, r) {
+		return
+	}
+	s.view.rangesRetry = now.Add(retryAfter)
 	s.running.Go(func() {
 		ctx, cancel := s.request()
 		defer cancel()
-		if err := s.writeRanges(ctx, r); err != nil && !apierrors.IsAlreadyExists(err) {
-			s.report(fmt.Errorf("creating the Lease %s again: %w", rangesName(s.opts.Name), err))
+		if err := s.restoreRanges(ctx, r); err != nil {
+			s.report(fmt.Errorf("writing the Lease %s again: %w", rangesName(s.opts.Name), err))
 		}
 	})
+}
+
+// restoreRanges writes the Lease of the ranges, unless it is as it should be.
+func (s *Set) restoreRanges(ctx context.Context, r *ranges) error {
+	name := rangesName(s.opts.Name)
+	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		err = s.createRanges(ctx, r.text)
+	case err != nil:
+	case s.hasRanges(lease, r):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.view.note(lease, false, time.Now())
+		return nil
+	default:
+		s.mark(lease, "")
+		annotate(lease, rangesAnnotation, r.text)
+		_, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	switch {
+	case err == nil:
+		s.report(fmt.Errorf("somebody has changed or deleted the Lease %s, and this replica has written it again", name))
+	case isOutdated(err):
+		return nil // another replica was first
+	}
+	return err
+}
+
+// hasRanges reports whether a Lease is the one that has these ranges.
+func (s *Set) hasRanges(lease *coordinationv1.Lease, r *ranges) bool {
+	return s.isMarked(lease, "") && lease.Annotations[rangesAnnotation] == r.text
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -90,7 +89,7 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 		if h.phase == open && isNewer(written, h.lease) {
 			h.lease = written
 		}
-	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+	case !isOutdated(err):
 		s.later(fmt.Errorf("removing handled deletes from the Lease of bucket %d: %w", h.bucket, err))
 	}
 }
@@ -117,33 +116,68 @@ func (s *Set) learn(claims []claim) {
 }
 
 // tellAll tells the holders of all buckets of the deletes that this replica still keeps, before it
-// leaves. It might be the last that knows of them.
+// leaves. It might be the last that knows of them. It gives up after LeaseDuration, because there may be
+// no holder any more that makes room in its Lease.
 func (s *Set) tellAll(n *session) {
+	until := time.Now().Add(s.opts.LeaseDuration)
+	over := func() bool { return n.expired() || !time.Now().Before(until) }
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
-		deletes := map[string][]string{}
-		for _, w := range s.joined() {
-			if keys := w.Deletes(b); len(keys) > 0 {
-				deletes[w.name] = keys
+		if number(s.waiting(b)) == 0 {
+			continue
+		}
+		all.Go(func() {
+			if left := s.tellUntil(n, b, over); left > 0 {
+				s.report(fmt.Errorf("leaving: bucket %d: %w: %d keys", b, ErrDropped, left))
 			}
-		}
-		if len(deletes) > 0 {
-			all.Go(func() {
-				for !s.tell(b, deletes) && !n.expired() {
-					select {
-					case <-n.ended:
-					case <-time.After(retryAfter):
-					}
-				}
-			})
-		}
+		})
 	}
 	all.Wait()
 }
 
-// tell adds keys of deletes to the Lease of a bucket that this replica does not have. It reports
-// whether nothing is left to tell.
+// tellUntil tells the holder of a bucket of all deletes that this replica keeps. It ends with the session
+// and when over returns true, and returns how many it has not told.
+func (s *Set) tellUntil(n *session, bucket int, over func() bool) (left int) {
+	for {
+		deletes := s.waiting(bucket) // others may have handled some
+		if s.tell(bucket, deletes) {
+			return 0
+		}
+		if over() {
+			return number(deletes)
+		}
+		select {
+		case <-n.ended:
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+// waiting returns the keys of deletes in a bucket that this replica keeps, by worker.
+func (s *Set) waiting(bucket int) map[string][]string {
+	deletes := map[string][]string{}
+	for _, w := range s.joined() {
+		if keys := w.Deletes(bucket); len(keys) > 0 {
+			deletes[w.name] = keys
+		}
+	}
+	return deletes
+}
+
+// number returns how many keys there are.
+func number(deletes map[string][]string) (n int) {
+	for _, keys := range deletes {
+		n += len(keys)
+	}
+	return n
+}
+
+// tell adds keys of deletes to the Lease of a bucket that this replica does not have, as many as it has
+// room for. It reports whether nothing is left to tell.
 func (s *Set) tell(bucket int, deletes map[string][]string) bool {
+	if number(deletes) == 0 {
+		return true
+	}
 	s.mu.Lock()
 	lease := s.view.buckets[bucket].lease
 	ours := s.session != nil && s.session.holdings[bucket] != nil
@@ -152,19 +186,21 @@ func (s *Set) tell(bucket int, deletes map[string][]string) bool {
 		return ours
 	}
 	lease = lease.DeepCopy()
-	text := format(union(deletes, deletesIn(lease)))
-	if len(text) > maxDeletes {
+	told := addDeletes(lease, deletes)
+	if number(told) == 0 {
 		return false // the holder handles those that are there, and then there is room
 	}
-	annotate(lease, deletesAnnotation, text)
 	ctx, cancel := s.request()
 	defer cancel()
 	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	if isOutdated(err) {
+		s.reread(ctx, bucket)
+	}
 	s.mu.Lock()
 	switch {
 	case err == nil:
 		s.view.note(written, false, time.Now())
-	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+	case !isOutdated(err):
 		s.later(fmt.Errorf("telling the holder of bucket %d of deletes: %w", bucket, err))
 	}
 	workers := s.workers
@@ -173,27 +209,30 @@ func (s *Set) tell(bucket int, deletes map[string][]string) bool {
 		return false
 	}
 	for _, w := range workers {
-		w.ForgetKeys(deletes[w.name])
+		w.ForgetKeys(told[w.name])
 	}
-	return true
+	return number(told) == number(deletes)
 }
 
-// fitting returns the deletes of a bucket as the text of an annotation. Keys for which there is no
-// room are reported and left out.
-func (s *Set) fitting(bucket int, deletes map[string][]string) string {
-	if len(deletes) == 0 {
-		return ""
-	}
-	text, dropped := format(deletes), 0
-	for len(text) > maxDeletes {
-		for name, keys := range deletes {
-			deletes[name] = keys[:len(keys)/2]
-			dropped += len(keys) - len(keys)/2
+// addDeletes adds keys of deletes to the Lease of a bucket. It returns those for which there is room.
+func addDeletes(lease *coordinationv1.Lease, deletes map[string][]string) (added map[string][]string) {
+	there := deletesIn(lease)
+	for ; number(deletes) > 0; deletes = half(deletes) {
+		if text := format(union(deletes, there)); len(text) <= maxDeletes {
+			annotate(lease, deletesAnnotation, text)
+			return deletes
 		}
-		text = format(deletes)
 	}
-	if dropped > 0 {
-		s.report(fmt.Errorf("bucket %d: %w: %d keys", bucket, ErrDropped, dropped))
+	return nil
+}
+
+// half returns the first half of the keys of each worker.
+func half(deletes map[string][]string) map[string][]string {
+	some := map[string][]string{}
+	for name, keys := range deletes {
+		if n := len(keys) / 2; n > 0 {
+			some[name] = keys[:n]
+		}
 	}
-	return text
+	return some
 }

@@ -1,15 +1,13 @@
 package shards
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/kubernetes/fake"
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 func TestTheDeletesOfTwoReplicasAreJoined(t *testing.T) {
@@ -23,37 +21,30 @@ func TestTheDeletesOfTwoReplicasAreJoined(t *testing.T) {
 	}
 }
 
-// A Lease has room for a limited number of keys. The ErrorHandler is told how many are left out.
-func TestDeletesForWhichALeaseHasNoRoomAreReported(t *testing.T) {
-	var reports []error
-	s, err := New(fake.NewClientset().CoordinationV1().Leases("default"), Options{
-		Name: "test", ErrorHandler: func(_ context.Context, err error) { reports = append(reports, err) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.ctx = t.Context()
+// A Lease has room for a limited number of keys.
+func TestALeaseTakesAsManyDeletesAsItHasRoomFor(t *testing.T) {
+	lease := &coordinationv1.Lease{}
 	few := map[string][]string{"a": {"default/x"}}
-	if text := s.fitting(1, few); text != format(few) || len(reports) != 0 {
-		t.Errorf("one key: %s, reported: %v", text, reports)
+	if added := addDeletes(lease, few); number(added) != 1 || lease.Annotations[deletesAnnotation] != format(few) {
+		t.Errorf("of one key, %v is added: %v", added, lease.Annotations)
 	}
-	if text := s.fitting(1, nil); text != "" {
-		t.Errorf("no key: %q", text)
+	if added := addDeletes(lease, nil); number(added) != 0 || lease.Annotations[deletesAnnotation] != format(few) {
+		t.Errorf("of none, %v is added: %v", added, lease.Annotations)
 	}
 	var keys []string
 	for n := range 10_000 {
 		keys = append(keys, fmt.Sprintf("%s/%05d", strings.Repeat("n", 57), n))
 	}
-	text := s.fitting(7, map[string][]string{"a": slices.Clone(keys), "b": slices.Clone(keys[:100])})
-	left := parse[map[string][]string](text)
-	if len(text) > maxDeletes || len(left["a"]) < 2000 {
-		t.Errorf("%d keys are left, in %d bytes", len(left["a"]), len(text))
+	added := addDeletes(lease, map[string][]string{"a": keys, "b": keys[:100]})
+	there := deletesIn(lease)
+	if size := len(lease.Annotations[deletesAnnotation]); size > maxDeletes || len(added["a"]) < 2000 || number(there) != number(added)+1 {
+		t.Errorf("%d keys are added, and %d are there, in %d bytes", number(added), number(there), size)
 	}
-	want := fmt.Sprintf("shards: set test: bucket 7: %v: %d keys", ErrDropped, len(keys)+100-len(left["a"])-len(left["b"]))
-	if len(reports) != 1 || !errors.Is(reports[0], ErrDropped) || reports[0].Error() != want {
-		t.Errorf("reported: %v, want %s", reports, want)
+	if !slices.Contains(there["a"], "default/x") {
+		t.Error("a key that was there is lost")
 	}
-	if text := s.fitting(7, map[string][]string{"a": {strings.Repeat("n", maxDeletes)}}); len(text) > maxDeletes || len(reports) != 2 {
-		t.Errorf("one huge key: %d bytes, reported: %v", len(text), reports)
+	before := lease.Annotations[deletesAnnotation]
+	if added := addDeletes(lease, map[string][]string{"c": {strings.Repeat("n", maxDeletes)}}); number(added) != 0 || lease.Annotations[deletesAnnotation] != before {
+		t.Errorf("%d keys are added for which there is no room", number(added))
 	}
 }

@@ -3,6 +3,7 @@ package shards_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
@@ -102,6 +104,72 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 			t.Errorf("when the set has joined, Ready returned %v", err)
 		}
 		stopSet()
+	})
+}
+
+// Otherwise nothing would say why the controller makes no call.
+func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		set, err := shards.New(w.client.CoordinationV1().Leases("default"), options("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := enqueue.NewController(nothing, enqueue.Options{Name: "objects", Shards: set}, enqueue.For(inf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group informer.Group
+		if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
+			t.Fatal(err)
+		}
+		defer running(t, &group)()
+		time.Sleep(time.Minute)
+		const want = "controller objects: has not synced: set test has not started: add it to the group, or call its Run"
+		if err := group.Ready(); err == nil || err.Error() != want {
+			t.Errorf("Ready returned %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var late *informer.SyncError
+		if err := c.WaitForSync(short); !errors.As(err, &late) || !slices.Contains(late.Late, "Run of set test") {
+			t.Errorf("WaitForSync returned %v", err)
+		}
+		if err := group.Add(set); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := group.Ready(); err != nil {
+			t.Errorf("when the set runs, Ready returned %v", err)
+		}
+	})
+}
+
+// client-go's fakes accept each update, whatever came before it.
+func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs []error
+		opts := options("a")
+		opts.ErrorHandler = func(_ context.Context, err error) { errs = append(errs, err) }
+		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Join("worker", newCaller(set, 0)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := set.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if len(errs) == 0 || !strings.Contains(errs[0].Error(), "informertest.Source") {
+			t.Errorf("reported are %v", errs)
+		}
 	})
 }
 

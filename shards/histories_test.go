@@ -142,6 +142,12 @@ func (h *history) step() {
 			r.link.cut()
 			h.cut[r] = true
 		}
+	case what < 9:
+		r := h.pick()
+		h.say("%s gets no answers", r.name)
+		r.link.loses.Store(true)
+		time.Sleep(time.Duration(h.random.IntN(2000)) * time.Millisecond)
+		r.link.loses.Store(false)
 	default:
 	}
 	time.Sleep(time.Duration(h.random.IntN(20_000)) * time.Millisecond)

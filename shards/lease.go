@@ -14,14 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// The label and the annotations of the Leases. Every Lease has the label and the number of buckets.
-// The Lease of a session may have the next three, and that of a bucket the last two. Both may have
-// the two in between.
+// The label and the annotations of the Leases. Every Lease has those of the first group that it needs. The
+// Lease of a session may have the next three, and that of a bucket the last two. Both may have the two in
+// between.
 const (
 	setLabel          = prefix + "set"
 	bucketsAnnotation = prefix + "buckets"
 	byAnnotation      = prefix + "by"     // byNamespace, or missing
 	rangesAnnotation  = prefix + "ranges" // of the Lease that has the ranges of namespaces
+	cutAnnotation     = prefix + "cut"    // the key of the holder's ranges
 
 	holdsAnnotation = prefix + "holds" // the buckets that the session has
 	idleAnnotation  = prefix + "idle"  // the session takes no buckets, because it has just begun, or ends
@@ -55,6 +56,9 @@ type sessionLease struct {
 // sessionName returns the name of the Lease of a session. nonce is the part of its id that is new.
 func sessionName(set, nonce string) string { return set + "-session-" + nonce }
 
+// nonceOf returns the part of a session's id that is new.
+func nonceOf(id string) string { return id[strings.LastIndex(id, "_")+1:] }
+
 // bucketName returns the name of the Lease of a bucket.
 func bucketName(set string, bucket int) string { return set + "-bucket-" + strconv.Itoa(bucket) }
 
@@ -72,19 +76,44 @@ func bucketOf(set string, lease *coordinationv1.Lease) (bucket int, ok bool) {
 func rangesName(set string) string { return set + "-ranges" }
 
 // newLease returns a Lease of the set.
-func (o *Options) newLease(name, holder string) *coordinationv1.Lease {
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Labels:      map[string]string{setLabel: o.Name},
-			Annotations: map[string]string{bucketsAnnotation: strconv.Itoa(o.Buckets)},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
-	}
-	if o.ByNamespace {
-		lease.Annotations[byAnnotation] = byNamespace
-	}
+func (s *Set) newLease(name, holder string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.mark(lease, holder)
 	return lease
+}
+
+// mark writes into a Lease the parts by which replicas know it, also where somebody has changed them.
+func (s *Set) mark(lease *coordinationv1.Lease, holder string) {
+	lease.Labels = maps.Clone(lease.Labels)
+	if lease.Labels == nil {
+		lease.Labels = map[string]string{}
+	}
+	lease.Labels[setLabel] = s.opts.Name
+	by := ""
+	if s.opts.ByNamespace {
+		by = byNamespace
+	}
+	annotate(lease, bucketsAnnotation, strconv.Itoa(s.opts.Buckets))
+	annotate(lease, byAnnotation, by)
+	annotate(lease, cutAnnotation, s.rangesKey())
+	lease.Spec.HolderIdentity = &holder
+}
+
+// isMarked reports whether a Lease has the parts that mark writes.
+func (s *Set) isMarked(lease *coordinationv1.Lease, holder string) bool {
+	return lease.Labels[setLabel] == s.opts.Name && s.differs(lease) == nil && holderOf(lease) == holder
+}
+
+// differs returns an error if a Lease says that its holder has other buckets than this replica. Two
+// replicas could then work on one key.
+func (s *Set) differs(lease *coordinationv1.Lease) error {
+	if err := s.opts.refuses(lease); err != nil {
+		return err
+	}
+	if holderOf(lease) != "" && lease.Annotations[cutAnnotation] != s.rangesKey() {
+		return fmt.Errorf("the Lease %s is of a replica with other ranges of namespaces", lease.Name)
+	}
+	return nil
 }
 
 // readSession reads the Lease of a session. A part that cannot be read counts as missing: the

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/sharding"
 )
@@ -19,6 +20,9 @@ type ranges struct {
 	Starts []uint64 `json:"starts"`
 	// Weights has the millionths of all objects that each bucket had when the ranges were cut.
 	Weights []int `json:"weights"`
+
+	text string // from which they were read
+	key  string // other ranges have another one
 }
 
 // cut returns ranges that divide namespaces with these weights as evenly as it can. Even ranges would
@@ -134,5 +138,6 @@ func parseRanges(text string, buckets int) (*ranges, error) {
 	case slices.Min(r.Weights) < 0:
 		return nil, errors.New("a weight is less than 0")
 	}
+	r.text, r.key = text, strconv.FormatUint(hash(text), 16)
 	return r, nil
 }

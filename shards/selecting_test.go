@@ -16,11 +16,11 @@ import (
 	"github.com/customcacheinformer/informer/shards"
 )
 
-// selecting is an API server that understands shardSelector, or another version of it.
+// selecting is an API server that understands shardSelector.
 type selecting struct {
 	configMaps
-	refusesAll bool
-	asked      atomic.Int64 // requests with a selector that the server understands
+	refusal error        // the answer to all requests with a selector that the server understands, or nil
+	asked   atomic.Int64 // such requests
 }
 
 // serves has a replica that starts read from the server.
@@ -37,10 +37,13 @@ func (s *selecting) filter(opts metav1.ListOptions) (func(runtime.Object) bool, 
 		return func(runtime.Object) bool { return true }, nil
 	}
 	ranges := shardRange.FindAllStringSubmatch(opts.ShardSelector, -1)
-	if s.refusesAll || shardRange.ReplaceAllString(opts.ShardSelector, "") != "" {
+	if shardRange.ReplaceAllString(opts.ShardSelector, "") != "" {
 		return nil, errors.New("invalid shard selector: " + opts.ShardSelector)
 	}
 	s.asked.Add(1)
+	if s.refusal != nil {
+		return nil, s.refusal
+	}
 	return func(obj runtime.Object) bool {
 		cm, ok := obj.(*corev1.ConfigMap)
 		if !ok || cm.Name == "" { // a bookmark

@@ -31,8 +31,10 @@ type session struct {
 	timer  *time.Timer  // ends the session at the deadline
 	limit  atomic.Int64 // the deadline, as the time since begun
 	ended  chan struct{}
+	first  *coordinationv1.Lease // as it was when the session began
+	hurry  chan struct{}         // gets a token when somebody has changed the Lease
 
-	// Only the goroutine that renews uses these.
+	// Only the goroutine that renews uses this.
 	lease *coordinationv1.Lease // as it was last written
 
 	// The set's lock protects the rest.
@@ -118,26 +120,35 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	_, _ = rand.Read(random)
 	nonce := hex.EncodeToString(random)
 	id := s.opts.Identity + "_" + nonce
-	lease := s.opts.newLease(sessionName(s.opts.Name, nonce), id)
-	sent := time.Now()
-	s.stamp(lease, sent)
+	lease := s.newLease(sessionName(s.opts.Name, nonce), id)
+	s.stamp(lease, time.Now())
 	lease.Spec.AcquireTime = lease.Spec.RenewTime
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
-	annotate(lease, idleAnnotation, "true")
-	lease, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
+	annotate(lease, idleAnnotation, idleText(true))
+	created, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	sent = time.Now()
-	annotate(lease, idleAnnotation, "")
-	if lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+	if created.ResourceVersion == "" {
+		s.discard(created)
+		return nil, errVersionless
+	}
+	var sent time.Time
+	if err = s.fits(ctx, created); err == nil {
+		lease, sent = created.DeepCopy(), time.Now()
+		s.stamp(lease, sent)
+		annotate(lease, idleAnnotation, idleText(false))
+		lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		s.discard(created)
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := &session{
-		set: s, id: id, begun: sent, lease: lease, ended: make(chan struct{}),
+		set: s, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
 		holdings: map[int]*holding{}, fresh: Buckets{},
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
@@ -145,6 +156,46 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	s.session = n
 	s.view.note(lease, false, time.Now())
 	return n, nil
+}
+
+// errVersionless is the error for a fake clientset of client-go.
+var errVersionless = errors.New("the Leases have no resourceVersions, so that two replicas may take one bucket: " +
+	"in tests, have an informertest.Source serve the Leases of a fake clientset")
+
+// fits returns an error if a replica that may work has other buckets. It is called when the Lease of a
+// new session is there. So of two replicas that begin at the same time, one at least finds the Lease
+// of the other.
+func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
+	all, err := s.labelled().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all.Items {
+		s.view.note(&all.Items[i], false, now)
+	}
+	for i := range all.Items {
+		lease := &all.Items[i]
+		if holder := s.view.session(holderOf(lease), now); lease.UID == own.UID || holder == nil || !holder.mayWork(&s.opts, now) {
+			continue
+		}
+		if err := s.differs(lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard deletes the Lease of a session that has not begun.
+func (s *Set) discard(lease *coordinationv1.Lease) {
+	ctx, cancel := s.request()
+	defer cancel()
+	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.report(fmt.Errorf("deleting the Lease %s of a session that has not begun: %w", lease.Name, err))
+	}
 }
 
 // stamp writes the time of a renewal into a Lease, for people: no replica reads it.
@@ -157,15 +208,21 @@ func (s *Set) stamp(lease *coordinationv1.Lease, now time.Time) {
 func (s *session) renew(leave <-chan struct{}) {
 	pause := time.NewTimer(s.set.opts.RenewEvery)
 	defer pause.Stop()
+	begun := time.Now() // of the last write
 	for {
 		select {
 		case <-s.ended:
 			return
 		case <-leave:
 			leave = nil // at once, so that the others take over
+		case <-s.hurry:
+			if wait := retryAfter - time.Since(begun); wait > 0 { // in case that it is changed again and again
+				pause.Reset(wait)
+				continue
+			}
 		case <-pause.C:
 		}
-		begun := time.Now()
+		begun = time.Now()
 		if s.write() {
 			pause.Reset(max(0, s.set.opts.RenewEvery-time.Since(begun)))
 		} else {
@@ -209,6 +266,7 @@ func (s *Set) renewed(n *session, sent time.Time) bool {
 // next returns the Lease to write.
 func (s *session) next() *coordinationv1.Lease {
 	lease := s.lease.DeepCopy()
+	s.set.mark(lease, s.id)
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	holds := Buckets{}
@@ -224,11 +282,36 @@ func (s *session) next() *coordinationv1.Lease {
 	if s.seen != nil {
 		annotate(lease, seenAnnotation, format(s.seen))
 	}
-	if s.leaving {
-		annotate(lease, idleAnnotation, "true")
-	}
+	annotate(lease, idleAnnotation, idleText(s.leaving))
 	return lease
 }
+
+// idleText returns the value of idleAnnotation.
+func idleText(idle bool) string {
+	if idle {
+		return "true"
+	}
+	return ""
+}
+
+// heedLocked looks at the Lease of the session as it was seen. If another replica has ended it, calls
+// must end at once. If somebody has changed or deleted it, it is written again at once, because other
+// replicas count the session as dead otherwise.
+func (s *session) heedLocked(lease *coordinationv1.Lease, deleted bool) {
+	if lease.UID == s.first.UID && !isNewer(lease, s.first) {
+		return // the Lease was still idle
+	}
+	switch now := readSession(lease); {
+	case deleted || lease.UID != s.first.UID:
+		token(s.hurry)
+	case now.ended:
+		s.endLocked(errEnded)
+	case now.idle && !s.leaving, now.duration != s.set.opts.LeaseDuration, !s.set.isMarked(lease, s.id):
+		token(s.hurry)
+	}
+}
+
+var errEnded = errors.New("another replica has ended it")
 
 // reread reads the Lease after a conflict. Unless another replica has ended the session, the next
 // write begins from the present state.
@@ -238,7 +321,7 @@ func (s *session) reread(ctx context.Context, conflict error) {
 	case err != nil:
 		s.set.report(fmt.Errorf("renewing the session: %w", conflict))
 	case lease.UID != s.lease.UID || readSession(lease).ended:
-		s.lose(errors.New("another replica has ended it"))
+		s.lose(errEnded)
 	default:
 		s.lease = lease
 	}

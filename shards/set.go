@@ -26,6 +26,7 @@ type Set struct {
 	leases  Leases
 	view    view
 	watched *informer.CustomCacheInformer[*coordinationv1.Lease]
+	started chan struct{} // closed when Run is called
 	synced  chan struct{} // closed when the replica has joined for the first time
 	stopped chan struct{} // closed when Run has returned
 	wake    chan struct{} // gets a token when step has something to do
@@ -67,12 +68,12 @@ func New(leases Leases, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("shards: New: %w", err)
 	}
 	s := &Set{
-		opts: opts, leases: leases, synced: make(chan struct{}), stopped: make(chan struct{}),
+		opts: opts, leases: leases, started: make(chan struct{}), synced: make(chan struct{}), stopped: make(chan struct{}),
 		wake: make(chan struct{}, 1), filling: make(chan struct{}, 1), old: map[*session]bool{},
 	}
 	s.view = newView(&s.opts)
 	s.Adopt(nil, nil)
-	s.watched, err = informer.NewFrom(informer.ListWatch(labelled{leases, setLabel + "=" + opts.Name}), informer.Options[*coordinationv1.Lease]{
+	s.watched, err = informer.NewFrom(informer.ListWatch(s.labelled()), informer.Options[*coordinationv1.Lease]{
 		Name: opts.Name + " (Leases)", WatchList: informer.WatchListOff, // they are few
 		Backoff:      opts.backoff(),
 		ErrorHandler: func(ctx context.Context, err error) { s.handle(ctx, err) },
@@ -87,7 +88,9 @@ func New(leases Leases, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// labelled asks for the Leases of one set.
+// labelled returns a client that lists and watches the Leases of the set alone.
+func (s *Set) labelled() labelled { return labelled{s.leases, setLabel + "=" + s.opts.Name} }
+
 type labelled struct {
 	Leases
 	selector string
@@ -223,15 +226,22 @@ func (s *Set) begin(ctx context.Context) error {
 		return fmt.Errorf("shards: set %s: no worker has joined, such as a controller with enqueue.Options.Shards", s.opts.Name)
 	}
 	s.ctx = ctx
+	close(s.started)
 	return nil
 }
+
+// Name returns Options.Name. It does not block.
+func (s *Set) Name() string { return s.opts.Name }
+
+// Started returns a channel that is closed when Run is called. It does not block.
+func (s *Set) Started() <-chan struct{} { return s.started }
 
 // participate has one session after another until ctx ends.
 func (s *Set) participate(ctx context.Context) error {
 	if err := s.await(ctx); err != nil {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
 	}
-	for ctx.Err() == nil {
+	for s.agree(ctx) == nil && ctx.Err() == nil {
 		n, err := s.newSession(ctx)
 		if err == nil {
 			s.hold(ctx, n)
@@ -258,17 +268,14 @@ func (s *Set) await(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.agree(ctx); err != nil {
-		return err
-	}
 	for _, w := range s.joined() {
 		if err := w.WaitForSync(ctx); err != nil {
 			return fmt.Errorf("worker %s: %w", w.name, err)
 		}
 	}
 	for n, src := range s.sources {
-		if !src.isRead() {
-			return fmt.Errorf("no informer that has started reads source %d of Source", n+1)
+		if err := src.isRead(); err != nil {
+			return fmt.Errorf("source %d of Source: %w", n+1, err)
 		}
 	}
 	return nil
@@ -346,13 +353,16 @@ func (s *Set) WaitForSync(ctx context.Context) error {
 func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
 	deleted := e.Type == informer.EventDeleted
 	s.mu.Lock()
+	if e.Type == informer.EventUpdated && !isNewer(e.New, e.Old) { // the server was restored from a backup
+		s.view.restored(e.New)
+	}
 	seen := s.view.note(e.Object(), deleted, time.Now())
 	ours := seen != nil && s.session != nil && seen.id == s.session.id
+	if ours {
+		s.session.heedLocked(e.Object(), deleted)
+	}
 	s.poke()
 	s.mu.Unlock()
-	if deleted && e.Old.Name == rangesName(s.opts.Name) {
-		s.restoreRanges()
-	}
 	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
 		s.learn(parse[[]claim](e.New.Annotations[claimsAnnotation]))
 	}

@@ -1,9 +1,17 @@
 package shards_test
 
 import (
+	"errors"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/customcacheinformer/informer/shards"
 )
 
 func TestReplicasShareTheBuckets(t *testing.T) {
@@ -52,5 +60,90 @@ func TestAReplicaThatDiesIsReplaced(t *testing.T) {
 		w.settled(16 * time.Second)
 		w.balanced(b)
 		b.stop()
+	})
+}
+
+// Answers to requests and events of the Leases come in any order.
+func TestReplicasThatStartTogetherShareTheBuckets(t *testing.T) {
+	for range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 32)
+			a, b := w.start("a"), w.start("b")
+			w.settled(10 * time.Second)
+			w.balanced(a, b)
+			a.stop()
+			b.stop()
+		})
+	}
+}
+
+// The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
+// wait until the replica lets go of the bucket, if it should not have it.
+func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 100)
+		a := w.start("a")
+		w.settled(10 * time.Second)
+		b := w.start("b", func(_ *shards.Options, r *replica) { r.link.loses.Store(true) })
+		time.Sleep(100 * time.Millisecond)
+		c := w.start("c")
+		time.Sleep(100 * time.Millisecond)
+		b.link.loses.Store(false)
+		w.settled(time.Minute)
+		w.balanced(a, b, c)
+		for _, r := range []*replica{a, b, c} {
+			r.stop()
+		}
+	})
+}
+
+// A replica may be stopped at any moment of its start. It leaves nothing that others wait for.
+func TestAReplicaThatIsStoppedWhileItJoinsLeavesNothing(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 0)
+			w.divided = random.IntN(2) == 0
+			w.writeAll("1")
+			a := w.start("a")
+			w.settled(10 * time.Second)
+			lag := time.Duration(random.IntN(3)) * 300 * time.Millisecond
+			b := w.start("b", func(_ *shards.Options, r *replica) { r.link.lag.Store(int64(lag)) })
+			time.Sleep(time.Duration(random.Int64N(int64(3*lag) + 1)))
+			begun := time.Now()
+			b.stop()
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("with writes that take %v, b stops after %v", lag, took)
+			}
+			w.settled(time.Second)
+			w.balanced(a)
+			time.Sleep(time.Minute)
+			for _, lease := range w.leases.Objects() {
+				if strings.Contains(lease.Name, "-session-") && !strings.HasPrefix(*lease.Spec.HolderIdentity, "a_") {
+					t.Errorf("the Lease %s is left", lease.Name)
+				}
+			}
+			a.stop()
+		})
+	}
+}
+
+// A replica without the right to update Leases must not leave one more of them each time that it tries.
+func TestSessionsThatCannotBeginLeaveNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("forbidden")
+		})
+		a := w.start("a")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if left := w.leases.Objects(); len(left) > 1 {
+			t.Errorf("there are %d Leases", len(left))
+		}
+		if errs := a.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: joining: forbidden") {
+			t.Errorf("a reports %v", errs)
+		}
+		a.stop()
 	})
 }

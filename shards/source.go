@@ -2,16 +2,12 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
@@ -77,23 +73,10 @@ type source struct {
 	mu       sync.Mutex    // protects the rest
 	wanted   Buckets       // those that the replica has
 	current  *part         // nil before the first
+	shared   bool          // more than one informer reads the source
 	applied  Buckets       // those whose objects the informer has
 	moved    chan struct{} // closed when applied has changed
 	selector string        // one of the values of ShardsHealth.Selector
-}
-
-// part delivers the objects in some buckets.
-type part struct {
-	source   *source
-	buckets  Buckets
-	selector string // for the API server; "" if nothing can be selected
-	begun    time.Time
-	changed  chan struct{}
-	turning  *time.Timer // closes changed; nil if it is not due
-	due      time.Time
-
-	mu      sync.Mutex // protects the rest
-	refused bool       // the server has refused the selector
 }
 
 // These are the values of ShardsHealth.Selector.
@@ -107,19 +90,19 @@ func (s *source) Part() informer.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &part{source: s, buckets: maps.Clone(s.wanted), begun: time.Now(), changed: make(chan struct{})}
-	if s.current != nil && s.current.turning != nil {
-		s.current.turning.Stop()
+	if last := s.current; last != nil {
+		s.shared = s.shared || !channel.Closed(last.changed)
+		if last.turning != nil {
+			last.turning.Stop()
+		}
 	}
 	s.current = p
 	s.applied = s.applied.Intersection(p.buckets)
-	if len(p.buckets) > 0 {
-		p.selector = s.set.ranges.Load().selector(p.buckets)
+	if p.ranges = s.set.ranges.Load(); len(p.buckets) > 0 {
+		p.selector = p.ranges.selector(p.buckets)
 	}
 	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
 }
-
-// has reports whether the object with a key is in the part.
-func (p *part) has(key string) bool { return p.buckets.Has(p.source.set.Bucket(key)) }
 
 // arrived notes that the informer has the objects of a part.
 func (s *source) arrived(p *part) {
@@ -133,11 +116,17 @@ func (s *source) arrived(p *part) {
 	s.moved = make(chan struct{})
 }
 
-// isRead reports whether an informer reads the source.
-func (s *source) isRead() bool {
+// isRead returns an error unless one informer reads the source.
+func (s *source) isRead() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.current != nil
+	switch {
+	case s.current == nil:
+		return errors.New("no informer that has started reads it")
+	case s.shared:
+		return errors.New("two informers read it")
+	}
+	return nil
 }
 
 // await blocks until the informer has had the objects of a bucket once since the replica has it.
@@ -199,6 +188,14 @@ func (s *source) over(p *part) {
 	}
 }
 
+// recut has the informer list again, because the buckets have other namespaces.
+func (s *source) recut() {
+	s.mu.Lock()
+	s.applied = nil
+	s.mu.Unlock()
+	s.renew(time.Now())
+}
+
 // renew ends the part, unless it has begun after a time.
 func (s *source) renew(after time.Time) {
 	s.mu.Lock()
@@ -206,83 +203,6 @@ func (s *source) renew(after time.Time) {
 	if p := s.current; p != nil && !p.begun.After(after) && !channel.Closed(p.changed) {
 		close(p.changed)
 	}
-}
-
-// IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first
-// state.
-func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
-
-// List and Watch exist for readers of the older interface.
-func (p *part) List(opts metav1.ListOptions) (runtime.Object, error) {
-	return p.ListWithContext(context.Background(), opts)
-}
-
-func (p *part) Watch(opts metav1.ListOptions) (watch.Interface, error) {
-	return p.WatchWithContext(context.Background(), opts)
-}
-
-// ListWithContext lists the objects in the part, and others if the server does not select.
-func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if opts.Continue == "" {
-		p.probe(ctx)
-	}
-	list, err := p.source.all.ListWithContext(ctx, p.narrow(opts))
-	if p.refuses(err) {
-		return p.source.all.ListWithContext(ctx, p.narrow(opts))
-	}
-	return list, err
-}
-
-// WatchWithContext does so for a watch.
-func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	p.probe(ctx) // also without a list: another API server may answer now
-	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
-	if p.refuses(err) {
-		return p.source.all.WatchWithContext(ctx, p.narrow(opts))
-	}
-	return w, err
-}
-
-// narrow has a request ask for the objects of the part.
-func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case len(p.buckets) == 0 || p.selector == "":
-		opts.FieldSelector = nobody
-	case !p.refused && len(p.buckets) < p.source.set.opts.Buckets:
-		opts.ShardSelector = p.selector
-	}
-	return opts
-}
-
-// refuses notes whether an error says that the server does not understand the selector, such as one
-// of another version of that API.
-func (p *part) refuses(err error) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.refused || !isBadSelector(err) {
-		return false
-	}
-	p.refused = true
-	p.source.found(selectorIgnored)
-	return true
-}
-
-// probe finds out whether the server selects, because a server that does not answers as if nothing
-// was asked. A server that does refuses "?". The answer has no objects.
-func (p *part) probe(ctx context.Context) {
-	opts := metav1.ListOptions{Limit: 1, FieldSelector: nobody, ShardSelector: "?"}
-	switch _, err := p.source.all.ListWithContext(ctx, opts); {
-	case err == nil:
-		p.source.found(selectorIgnored)
-	case isBadSelector(err):
-		p.source.found(selectorServed)
-	}
-}
-
-func isBadSelector(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "invalid shard selector")
 }
 
 func (s *source) found(selector string) {
@@ -313,30 +233,5 @@ func (s *Set) tellSourcesLocked() {
 	}
 	for _, src := range s.sources {
 		src.want(buckets)
-	}
-}
-
-// count adds the number of objects in each namespace. It reads them in pages, so that it never holds
-// many.
-func (s *source) count(ctx context.Context, weights map[string]int) error {
-	opts := metav1.ListOptions{Limit: 500}
-	for {
-		list, err := s.all.ListWithContext(ctx, opts)
-		if err != nil {
-			return fmt.Errorf("counting the objects of each namespace: %w", err)
-		}
-		_ = meta.EachListItem(list, func(obj runtime.Object) error {
-			if m, err := meta.Accessor(obj); err == nil {
-				weights[m.GetNamespace()]++
-			}
-			return nil
-		})
-		m, err := meta.ListAccessor(list)
-		if err != nil {
-			return fmt.Errorf("counting the objects of each namespace: %w", err)
-		}
-		if opts.Continue = m.GetContinue(); opts.Continue == "" {
-			return nil
-		}
 	}
 }

@@ -1,17 +1,22 @@
 package shards_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
@@ -137,20 +142,38 @@ func TestABucketThatComesBackSoonDoesNotWaitForAnEvent(t *testing.T) {
 	}
 }
 
+// An API server may understand another version of the selector, and a proxy before it may take no long
+// requests.
 func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
-	for name, refusesAll := range map[string]bool{"served": false, "ignored": true} {
+	answer := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "too long", 0, true)
+	}
+	for name, refusal := range map[string]error{
+		"served":  nil,
+		"ignored": errors.New("invalid shard selector: no such function"),
+		"414":     answer(http.StatusRequestURITooLong),
+		"431":     answer(http.StatusRequestHeaderFieldsTooLarge),
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newDividedWorld(t, 100)
-				server := &selecting{refusesAll: refusesAll}
+				server := &selecting{refusal: refusal}
 				a, b := w.start("a", server.serves), w.start("b")
 				w.settled(time.Minute)
 				w.apart(a, b)
-				if got := a.set.Health().Shards.Selector; got != name {
-					t.Errorf("the selector is %q", got)
+				want := "ignored"
+				if refusal == nil {
+					want = "served"
 				}
-				if asked := server.asked.Load() > 0; asked == refusesAll {
-					t.Errorf("%d requests had a selector", server.asked.Load())
+				for _, when := range []string{"at first", "after the next watch"} {
+					if got := a.set.Health().Shards.Selector; got != want {
+						t.Errorf("%s, the selector is %q", when, got)
+					}
+					w.objects.Disconnect()
+					time.Sleep(time.Minute)
+				}
+				if server.asked.Load() == 0 {
+					t.Error("no request had a selector")
 				}
 				a.stop()
 				b.stop()
@@ -188,9 +211,74 @@ func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
 		w := newDividedWorld(t, 1)
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra = true })
 		time.Sleep(time.Second)
-		r.reports("no informer that has started reads source 2 of Source")
+		r.reports("source 2 of Source: no informer that has started reads it")
 		r.kill()
 		r.ended()
+	})
+}
+
+func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 1)
+		opts := options("a")
+		opts.ByNamespace = true
+		set, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := set.Source(w.objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group informer.Group
+		for _, name := range []string{"one", "two"} {
+			inf, err := informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := enqueue.NewController(nothing, enqueue.Options{Name: name + " keys", Shards: set}, enqueue.For(inf))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := group.Add(set); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := group.Run(ctx); err == nil || !strings.Contains(err.Error(), "source 1 of Source: two informers read it") {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// An informer that reads a source of a set has no objects while the replica has no buckets.
+func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 10)
+		opts := options("a")
+		opts.ByNamespace = true
+		set, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := set.Source(w.objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inf, err := informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		w.writeAll("2")
+		time.Sleep(time.Minute)
+		if h := inf.Health(); h.Objects != 0 || h.Foreign != 0 {
+			t.Errorf("it has %d objects, and has dropped %d", h.Objects, h.Foreign)
+		}
 	})
 }
 

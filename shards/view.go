@@ -14,6 +14,9 @@ type view struct {
 	opts     *Options
 	sessions map[string]*seenSession // by id
 	buckets  []seenBucket
+
+	ranges      *coordinationv1.Lease // that has the ranges of namespaces; nil if it is not there
+	rangesRetry time.Time             // no request for it before
 }
 
 // seenSession is a session that this process knows of.
@@ -42,12 +45,19 @@ func newView(opts *Options) view {
 // session, if it is that of one.
 func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *seenSession {
 	if b, ok := bucketOf(v.opts.Name, lease); ok {
-		if b < len(v.buckets) && v.opts.refuses(lease) == nil {
+		if b < len(v.buckets) {
 			v.buckets[b].note(lease, deleted)
 		}
 		return nil
 	}
-	id := holderOf(lease)
+	if lease.Name == rangesName(v.opts.Name) {
+		v.ranges = lease
+		if deleted {
+			v.ranges = nil
+		}
+		return nil
+	}
+	id := v.sessionOf(lease)
 	if id == "" {
 		return nil
 	}
@@ -61,8 +71,32 @@ func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *s
 		s.lease, s.at = nil, now
 	case s.lease == nil || isNewer(lease, s.lease):
 		s.sessionLease, s.lease, s.at = readSession(lease), lease, now
+		s.id = id
 	}
 	return s
+}
+
+// restored forgets the state of a Lease, because the API server has gone back to an older one.
+func (v *view) restored(lease *coordinationv1.Lease) {
+	if b, ok := bucketOf(v.opts.Name, lease); ok && b < len(v.buckets) {
+		v.buckets[b].lease = nil
+	} else if s := v.sessions[v.sessionOf(lease)]; s != nil {
+		s.lease = nil
+	}
+}
+
+// sessionOf returns the id of the session that has a Lease, also if somebody has changed its holder. It
+// is "" if that is not known.
+func (v *view) sessionOf(lease *coordinationv1.Lease) string {
+	if id := holderOf(lease); lease.Name == sessionName(v.opts.Name, nonceOf(id)) {
+		return id
+	}
+	for id := range v.sessions {
+		if lease.Name == sessionName(v.opts.Name, nonceOf(id)) {
+			return id
+		}
+	}
+	return ""
 }
 
 func (b *seenBucket) note(lease *coordinationv1.Lease, deleted bool) {
@@ -82,6 +116,11 @@ func isNewer(a, b *coordinationv1.Lease) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0
+}
+
+// isOther reports whether a and b are not the same state of a Lease.
+func isOther(a, b *coordinationv1.Lease) bool {
+	return a.UID != b.UID || a.ResourceVersion != b.ResourceVersion
 }
 
 // end returns when the session is dead unless it is renewed. A session whose Lease somebody has
@@ -104,14 +143,22 @@ func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.idle && s.mayWork(opts, now)
 }
 
-// holder returns the session that has a bucket, and nil if nobody has it. If the Lease names a
-// session that was never seen, the session counts as seen now.
+// holder returns the session that has a bucket, and nil if nobody has it.
 func (v *view) holder(bucket int, now time.Time) *seenSession {
 	b := &v.buckets[bucket]
 	id := holderOf(b.lease)
 	if b.lease == nil {
 		id = b.last
 	}
+	if s := v.session(id, now); s != nil && !s.ended {
+		return s
+	}
+	return nil
+}
+
+// session returns the session with an id, and nil for "". A session that was never seen counts as seen
+// now.
+func (v *view) session(id string, now time.Time) *seenSession {
 	if id == "" {
 		return nil
 	}
@@ -119,9 +166,6 @@ func (v *view) holder(bucket int, now time.Time) *seenSession {
 	if s == nil {
 		s = &seenSession{sessionLease: sessionLease{id: id}, at: now}
 		v.sessions[id] = s
-	}
-	if s.ended {
-		return nil
 	}
 	return s
 }
@@ -200,5 +244,6 @@ func (v *view) next(now time.Time) (at time.Time) {
 	for b := range v.buckets {
 		sooner(v.buckets[b].retry)
 	}
+	sooner(v.rangesRetry)
 	return at
 }

@@ -100,7 +100,8 @@ type link struct {
 	world   *world
 	writes  atomic.Int64
 
-	lag atomic.Int64 // how long each write of a Lease takes: half of it passes before it is done
+	lag   atomic.Int64 // how long each write of a Lease takes: half of it passes before it is done
+	loses atomic.Bool  // the answers of writes of Leases of buckets
 
 	mu      sync.Mutex
 	isCut   bool // from everything
@@ -183,6 +184,9 @@ func (l *link) write(ctx context.Context, request func() (*coordinationv1.Lease,
 		l.world.mu.Lock()
 		l.world.traceLocked(lease.Name, "%s, %v", *lease.Spec.HolderIdentity, lease.Annotations)
 		l.world.mu.Unlock()
+	}
+	if err == nil && l.loses.Load() && strings.Contains(lease.Name, "-bucket-") {
+		return nil, errCut
 	}
 	if late := l.pass(ctx, time.Duration(l.lag.Load())/2); late != nil {
 		return nil, late

@@ -1,0 +1,209 @@
+package shards_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/customcacheinformer/informer/shards"
+)
+
+const rangesAnnotation = annotationPrefix + "ranges"
+
+// ranges returns the ranges in their Lease, "" if it is missing.
+func (w *world) ranges() string {
+	lease, err := w.client.CoordinationV1().Leases("default").Get(w.t.Context(), "test-ranges", metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return lease.Annotations[rangesAnnotation]
+}
+
+// deleteLeases deletes the Leases whose names have a part.
+func (w *world) deleteLeases(part string) {
+	w.t.Helper()
+	for _, lease := range w.leases.Objects() {
+		if strings.Contains(lease.Name, part) {
+			if err := w.client.CoordinationV1().Leases("default").Delete(w.t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
+// writeAll changes 64 objects.
+func (w *world) writeAll(value string) {
+	for n := range 64 {
+		w.write(n, value)
+	}
+}
+
+// skew has most objects in one namespace, so that ranges that are cut afterwards are others.
+func (w *world) skew() {
+	for n := range 200 {
+		w.write(n*20+7, "1")
+	}
+}
+
+// A replica that starts must not divide by ranges that somebody has written into the Lease: others work
+// by the ranges that they know.
+func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 64)
+		a, b := w.start("a", calls(time.Second, false)), w.start("b", calls(time.Second, false))
+		w.settled(time.Minute)
+		before := w.ranges()
+		a.link.lag.Store(int64(time.Second)) // so that another replica can read what is wrong
+		b.link.lag.Store(int64(time.Second))
+		w.edit("-ranges", func(l *coordinationv1.Lease) {
+			l.Annotations[rangesAnnotation] = `{"starts":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"weights":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}`
+		})
+		c := w.start("c", calls(time.Second, false))
+		w.writeAll("2")
+		w.settled(time.Minute)
+		if w.ranges() != before {
+			t.Errorf("the ranges are %s, and were %s", w.ranges(), before)
+		}
+		w.balanced(a, b, c)
+		w.apart(a, b, c)
+		if errs := slices.Concat(a.took(), b.took()); len(errs) == 0 || !strings.Contains(errs[0].Error(), "somebody has changed or deleted the Lease test-ranges") {
+			t.Errorf("reported are %v", errs)
+		}
+		for _, r := range []*replica{a, b, c} {
+			r.stop()
+		}
+	})
+}
+
+// A replica tries again if it cannot create the Lease of the ranges at first.
+func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 64)
+		refused := false
+		w.client.PrependReactor("create", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease)
+			return refused && lease.Name == "test-ranges", nil, errors.New("refused")
+		})
+		a := w.start("a")
+		w.settled(time.Minute)
+		before := w.ranges()
+		refused = true
+		w.deleteLeases("-ranges")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		refused = false
+		w.settled(2 * time.Second)
+		if after := w.ranges(); after != before || after == "" {
+			t.Errorf("the ranges are %q, and were %q", after, before)
+		}
+		a.stop()
+	})
+}
+
+// If nobody is left that knows the ranges, others are cut when the last session is over.
+func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 64)
+		a := w.start("a")
+		w.settled(time.Minute)
+		before := w.ranges()
+		a.crash()
+		w.deleteLeases("-ranges")
+		w.skew()
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		if w.ranges() != "" {
+			t.Error("ranges are cut while a replica may work")
+		}
+		w.settled(time.Minute)
+		if after := w.ranges(); after == "" || after == before {
+			t.Errorf("the ranges are %q, and were %q", after, before)
+		}
+		w.balanced(b)
+		b.stop()
+		a.ended()
+	})
+}
+
+// A replica was cut off while all others were stopped, the Leases of the set deleted, and others started.
+// When it is back, it divides as they do.
+func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 64)
+		a := w.start("a", calls(time.Second, false))
+		w.settled(time.Minute)
+		before := w.ranges()
+		a.link.cut()
+		time.Sleep(time.Minute)
+		w.deleteLeases("")
+		w.skew()
+		b := w.start("b", calls(time.Second, false))
+		w.settled(3 * time.Minute)
+		if w.ranges() == before {
+			t.Fatal("the ranges are the same")
+		}
+		a.link.heal()
+		w.writeAll("2")
+		w.settled(2 * time.Minute)
+		w.balanced(a, b)
+		w.apart(a, b)
+		a.stop()
+		b.stop()
+	})
+}
+
+// The same with another number of buckets. The replica does not work until it is started again.
+func TestAReplicaThatIsBackDoesNotJoinASetWithMoreBuckets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a := w.start("a", calls(time.Second, false))
+		w.settled(time.Minute)
+		a.link.cut()
+		time.Sleep(time.Minute)
+		w.deleteLeases("")
+		b := w.start("b", calls(time.Second, false), func(opts *shards.Options, _ *replica) { opts.Buckets = 32 })
+		w.settled(2 * time.Minute)
+		a.link.heal()
+		w.writeAll("2")
+		w.settled(2 * time.Minute)
+		if a.owned() != 0 || b.owned() != 32 {
+			t.Errorf("a has %d buckets, b %d of 32", a.owned(), b.owned())
+		}
+		errs := a.took()
+		if len(errs) == 0 || !strings.Contains(errs[len(errs)-1].Error(), `joining: the Lease test-`) {
+			t.Errorf("a reports %v", errs)
+		}
+		if left := w.leases.Objects(); len(left) != 33 {
+			t.Errorf("there are %d Leases", len(left))
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// Of two replicas that start at the same time, before there is any Lease, no two work with different
+// numbers of buckets.
+func TestReplicasThatStartTogetherDoNotWorkWithDifferentNumbersOfBuckets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a := w.start("a", calls(time.Second, false))
+		b := w.start("b", calls(time.Second, false), func(opts *shards.Options, _ *replica) { opts.Buckets = 32 })
+		time.Sleep(time.Minute)
+		w.settled(0)
+		if a.owned() > 0 && b.owned() > 0 {
+			t.Errorf("a has %d of 16 buckets, b %d of 32", a.owned(), b.owned())
+		}
+		for _, r := range []*replica{a, b} {
+			r.kill()
+			r.ended()
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package shards
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// endSessionLocked ends the session of another replica that has not renewed it for as long as it may
+// last. That is a change of its Lease: if a renewal that this replica has not seen came first, the
+// change is refused, and if it comes later, the renewal is refused.
+func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
+	if seen.asking || now.Before(seen.retry) {
+		return
+	}
+	seen.asking = true
+	lease := seen.lease.DeepCopy()
+	s.mark(lease, seen.id)
+	annotate(lease, endedAnnotation, "true")
+	s.running.Go(func() {
+		ctx, cancel := s.request()
+		defer cancel()
+		ended, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		seen.asking = false
+		seen.retry = time.Now().Add(retryAfter)
+		switch {
+		case err == nil:
+			s.view.note(ended, false, time.Now())
+		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+			s.later(fmt.Errorf("ending the session %s: %w", seen.id, err))
+		}
+		s.poke()
+	})
+}
+
+// cleanLocked deletes the Leases of sessions that have ended and have no bucket, and ends those that
+// died without one.
+func (s *Set) cleanLocked(now time.Time) {
+	var named []string
+	for b := range s.view.buckets {
+		named = append(named, holderOf(s.view.buckets[b].lease))
+	}
+	for _, seen := range s.view.sessions {
+		switch {
+		case seen.lease == nil || seen.asking || now.Before(seen.retry) || s.session != nil && seen.id == s.session.id:
+		case !seen.mayWork(&s.opts, now) && !seen.ended:
+			s.endSessionLocked(seen, now)
+		case seen.ended && !slices.Contains(named, seen.id):
+			seen.asking = true
+			lease := seen.lease
+			s.running.Go(func() { s.deleteSession(seen, lease) })
+		}
+	}
+}
+
+func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
+	ctx, cancel := s.request()
+	defer cancel()
+	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen.asking, seen.retry = false, time.Now().Add(s.opts.RenewEvery)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		s.later(fmt.Errorf("deleting the session %s, which has ended: %w", seen.id, err))
+	}
+}
+
+// forgetOldLocked forgets lost sessions whose calls have returned. Their buckets need not wait until
+// the sessions would have ended by themselves.
+func (s *Set) forgetOldLocked() {
+	for old := range s.old {
+		busy := false
+		for _, h := range old.holdings {
+			busy = busy || h.calls > 0
+		}
+		if busy {
+			continue
+		}
+		delete(s.old, old)
+		if seen := s.view.sessions[old.id]; seen != nil {
+			seen.at = time.Time{}
+		}
+	}
+}

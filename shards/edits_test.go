@@ -1,0 +1,170 @@
+package shards_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards"
+)
+
+const annotationPrefix = "shards.customcacheinformer.github.io/"
+
+// edits are changes that a person may make of a Lease.
+var edits = map[string]func(*coordinationv1.Lease){
+	"the label is removed":      func(l *coordinationv1.Lease) { delete(l.Labels, annotationPrefix+"set") },
+	"another set":               func(l *coordinationv1.Lease) { l.Labels[annotationPrefix+"set"] = "other" },
+	"no annotations":            func(l *coordinationv1.Lease) { l.Annotations = nil },
+	"another number of buckets": func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"buckets"] = "7" },
+	"no holder":                 func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
+	"an unknown holder":         func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("somebody") },
+	"no spec":                   func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} },
+	"a duration of a second":    func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(1)) },
+	"a duration of an hour":     func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(3600)) },
+	"a lower token":             func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(1)) },
+	"another renewal":           func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(time.Unix(0, 0))) },
+	"it has ended":              func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"ended"] = "true" },
+	"it is idle":                func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"idle"] = "true" },
+	"it has all buckets":        func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"holds"] = "0-15" },
+	"nonsense in all annotations": func(l *coordinationv1.Lease) {
+		for _, name := range []string{"holds", "seen", "handled", "deletes", "died", "buckets", "by", "ranges"} {
+			l.Annotations[annotationPrefix+name] = "{nonsense"
+		}
+	},
+}
+
+// edit changes each Lease whose name has a part.
+func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
+	w.t.Helper()
+	leases, edited := w.client.CoordinationV1().Leases("default"), 0
+	for _, lease := range w.leases.Objects() {
+		if !strings.Contains(lease.Name, part) {
+			continue
+		}
+		for {
+			fresh, err := leases.Get(w.t.Context(), lease.Name, metav1.GetOptions{})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			change(fresh)
+			if _, err := leases.Update(w.t.Context(), fresh, metav1.UpdateOptions{}); err == nil {
+				edited++
+				break
+			}
+		}
+	}
+	if edited == 0 {
+		w.t.Fatalf("no Lease has a name with %q", part)
+	}
+}
+
+// A replica mends a Lease that somebody has changed, or begins a new session. Then all goes on.
+func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
+	for _, part := range []string{"-session-", "-bucket-"} {
+		for _, what := range slices.Sorted(maps.Keys(edits)) {
+			for _, divided := range []bool{false, true} {
+				t.Run(fmt.Sprint(part, what, divided), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, 0)
+						w.divided = divided
+						for n := range 64 {
+							w.write(n, "1")
+						}
+						a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
+						w.settled(20 * time.Second)
+						w.balanced(a, b)
+						w.edit(part, edits[what])
+						w.settled(90 * time.Second)
+						w.balanced(a, b)
+						for n := range 64 {
+							w.write(n, "2")
+						}
+						c := w.start("c", calls(100*time.Millisecond, false))
+						w.settled(time.Minute)
+						w.balanced(a, b, c)
+						before := a.link.writes.Load() + b.link.writes.Load() + c.link.writes.Load()
+						reports := len(a.took()) + len(b.took()) + len(c.took())
+						w.settled(time.Minute)
+						if n := a.link.writes.Load() + b.link.writes.Load() + c.link.writes.Load() - before; n > 40 {
+							t.Errorf("the replicas make %d writes in a minute", n)
+						}
+						if n := len(a.took()) + len(b.took()) + len(c.took()) - reports; n > 0 {
+							t.Errorf("the replicas report %d errors in a minute: %v", n, a.took())
+						}
+						for _, r := range []*replica{a, b, c} {
+							r.stop()
+						}
+						time.Sleep(time.Minute)
+						if left := w.leases.Objects(); len(left) > 17 {
+							t.Errorf("%d Leases are left", len(left))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A replica does not wait for its next renewal to learn that its session is over.
+func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.start("a")
+		w.settled(time.Second)
+		ctx, done, ok := a.set.Enter(t.Context(), w.bucket(name(0)))
+		if !ok {
+			t.Fatal("the call cannot begin")
+		}
+		defer done()
+		w.edit("-session-", edits["it has ended"])
+		time.Sleep(10 * time.Millisecond)
+		if !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+			t.Errorf("the call goes on: %v", context.Cause(ctx))
+		}
+		w.settled(time.Minute)
+		w.balanced(a)
+		a.stop()
+	})
+}
+
+// etcd is restored from a backup: the versions of the Leases go back, and so do the Leases.
+func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a, b := w.start("a"), w.start("b")
+		w.settled(10 * time.Second)
+		backup := w.leases.ResourceVersion()
+		c := w.start("c") // the backup does not know it
+		w.settled(30 * time.Minute)
+		w.leases.Down()
+		if err := w.leases.Restore(backup); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.leases.Up()
+		w.settled(2 * time.Minute)
+		w.balanced(a, b, c)
+		d := w.start("d")
+		w.writeAll("2")
+		w.settled(time.Minute)
+		w.balanced(a, b, c, d)
+		a.crash()
+		w.settled(time.Minute)
+		w.balanced(b, c, d)
+		b.stop()
+		c.stop()
+		w.settled(time.Minute)
+		w.balanced(d)
+		d.stop()
+		a.ended()
+	})
+}

@@ -1,0 +1,128 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// part delivers the objects in some buckets.
+type part struct {
+	source   *source
+	buckets  Buckets
+	ranges   *ranges // nil if they are not known, and there are no buckets
+	selector string  // for the API server; "" if nothing can be selected
+	begun    time.Time
+	changed  chan struct{}
+	turning  *time.Timer // closes changed; nil if it is not due
+	due      time.Time
+
+	mu      sync.Mutex // protects the rest
+	refused bool       // the server has refused the selector
+}
+
+// has reports whether the object with a key is in the part.
+func (p *part) has(key string) bool {
+	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.bucket(namespaceOf(key)))
+}
+
+// IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first
+// state.
+func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
+
+// List and Watch exist for readers of the older interface.
+func (p *part) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return p.ListWithContext(context.Background(), opts)
+}
+
+func (p *part) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return p.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext lists the objects in the part, and others if the server does not select.
+func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if opts.Continue == "" {
+		p.probe(ctx)
+	}
+	list, err := p.source.all.ListWithContext(ctx, p.narrow(opts))
+	if p.refuses(err) {
+		return p.source.all.ListWithContext(ctx, p.narrow(opts))
+	}
+	return list, err
+}
+
+// WatchWithContext does so for a watch.
+func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	p.probe(ctx) // also without a list: another API server may answer now
+	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
+	if p.refuses(err) {
+		return p.source.all.WatchWithContext(ctx, p.narrow(opts))
+	}
+	return w, err
+}
+
+// narrow has a request ask for the objects of the part.
+func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.buckets) == 0 || p.selector == "":
+		opts.FieldSelector = nobody
+	case !p.refused && len(p.buckets) < p.source.set.opts.Buckets:
+		opts.ShardSelector = p.selector
+	}
+	return opts
+}
+
+// refuses notes whether an error says that the server does not understand the selector, such as one
+// of another version of that API, or that something on the way takes no request with so long a
+// selector: it may have 90 bytes for each bucket.
+func (p *part) refuses(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused || !isBadSelector(err) && !isTooLong(err) {
+		return false
+	}
+	p.refused = true
+	p.source.found(selectorIgnored)
+	return true
+}
+
+// probe finds out whether the server selects, because a server that does not answers as if nothing
+// was asked. A server that does refuses "?". The answer has no objects.
+func (p *part) probe(ctx context.Context) {
+	p.mu.Lock()
+	refused := p.refused
+	p.mu.Unlock()
+	if refused {
+		return // a server that selects does not select for this part
+	}
+	opts := metav1.ListOptions{Limit: 1, FieldSelector: nobody, ShardSelector: "?"}
+	switch _, err := p.source.all.ListWithContext(ctx, opts); {
+	case err == nil:
+		p.source.found(selectorIgnored)
+	case isBadSelector(err):
+		p.source.found(selectorServed)
+	}
+}
+
+func isBadSelector(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "invalid shard selector")
+}
+
+func isTooLong(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code == http.StatusRequestURITooLong || code == http.StatusRequestHeaderFieldsTooLarge
+}

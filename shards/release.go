@@ -1,0 +1,101 @@
+package shards
+
+import (
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// dropLocked removes a holding from its session.
+func (s *Set) dropLocked(h *holding) {
+	h.cancel(nil)
+	if h.session.holdings[h.bucket] == h {
+		delete(h.session.holdings, h.bucket)
+		h.session.fresh.Delete(h.bucket)
+		s.tellSourcesLocked()
+	}
+}
+
+// release waits until no call for a key of the bucket is under way, and lets go of the bucket.
+func (s *Set) release(h *holding) {
+	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(ErrDrained) })
+	defer late.Stop()
+	select {
+	case <-h.idle: // however long it takes
+	case <-h.session.ended:
+	}
+	if h.session.expired() {
+		return
+	}
+	last, deletes := past{seen: map[string]Versions{}}, s.waiting(h.bucket)
+	for _, w := range s.joined() {
+		last.seen[w.name] = w.Seen()
+	}
+	if h.known == nil { // no call was made, and the caches may be older than those of the last holder
+		last = h.before
+	}
+	claims := s.claims([]*holding{h}, retryAfter)
+	for !s.letGo(h, last, deletes, claims) {
+		select {
+		case <-h.session.ended:
+			return
+		case <-time.After(retryAfter):
+		}
+	}
+	s.tellUntil(h.session, h.bucket, h.session.expired) // if the Lease had no room for all
+}
+
+// letGo writes the Lease of a bucket that this replica has no longer. It reports whether the bucket
+// is not this replica's any more.
+func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims []claim) bool {
+	s.mu.Lock()
+	if h.session.lost {
+		s.mu.Unlock()
+		return true
+	}
+	if known := s.view.buckets[h.bucket].lease; known != nil && isOther(known, h.lease) {
+		if holderOf(known) != h.session.id { // somebody has changed it
+			s.dropLocked(h)
+			s.poke()
+			s.mu.Unlock()
+			return true
+		}
+		h.lease = known // another replica has added deletes
+	}
+	lease := h.lease.DeepCopy()
+	s.mu.Unlock()
+	s.mark(lease, "")
+	last.write(lease)
+	annotate(lease, claimsAnnotation, format(claims))
+	written := addDeletes(lease, deletes)
+	ctx, cancel := s.request()
+	defer cancel()
+	after, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	if err == nil {
+		for _, w := range s.joined() {
+			w.ForgetKeys(written[w.name]) // the Lease has them
+		}
+	}
+	if apierrors.IsConflict(err) {
+		after, err = s.leases.Get(ctx, lease.Name, metav1.GetOptions{})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.view.note(after, false, time.Now())
+		if holderOf(after) == h.session.id { // the change of another replica came first
+			return false
+		}
+		s.counts.released++
+	case apierrors.IsNotFound(err): // somebody has deleted it, and anyone may take it
+	default:
+		s.later(fmt.Errorf("letting go of bucket %d: %w", h.bucket, err))
+		return false
+	}
+	s.dropLocked(h)
+	s.poke()
+	return true
+}

@@ -1,0 +1,141 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// step looks at the Leases and starts the requests that bring the set closer to the plan. It returns
+// how long the result holds if nothing happens, and whether the session has left the set.
+func (s *Set) step(n *session) (next time.Duration, left bool) {
+	s.mu.Lock()
+	next, left = s.stepLocked(n, time.Now())
+	reports, deletes := s.reports, s.deletes
+	s.reports, s.deletes = nil, nil
+	s.mu.Unlock()
+	for _, err := range reports {
+		s.report(err)
+	}
+	for _, keys := range deletes {
+		s.handleDeletes(keys) // before the next step, which may find that they are handled
+	}
+	return next, left
+}
+
+func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bool) {
+	if n.lost {
+		s.forgetOldLocked()
+		return time.Hour, false
+	}
+	s.forgetOldLocked()
+	s.view.forget(now)
+	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
+	s.keepRangesLocked(now)
+	sessions, holders := s.planLocked(n, now)
+	var weights []int
+	if r := s.ranges.Load(); r != nil {
+		weights = r.Weights
+	}
+	wanted := assign(sessions, holders, weights)
+	for b := range wanted {
+		h := n.holdings[b]
+		switch {
+		case h != nil:
+			s.checkLocked(h, wanted[b] == n.id && !n.leaving)
+		case holders[b] == n.id || wanted[b] == n.id && !n.leaving:
+			s.wantLocked(n, b, now)
+		}
+	}
+	s.cleanLocked(now)
+	if n.leaving && len(n.holdings) == 0 {
+		return 0, true
+	}
+	if at := s.view.next(now); !at.IsZero() {
+		return at.Sub(now), false
+	}
+	return time.Hour, false
+}
+
+// planLocked returns the sessions that may have buckets, and who has each bucket. This replica may have
+// one that it does not know to have, because the answer to its request was lost. All others wait until
+// it lets go of the bucket, so it takes the bucket in any case.
+func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string) {
+	for id, seen := range s.view.sessions {
+		if id != n.id && seen.mayTake(&s.opts, now) {
+			sessions = append(sessions, id)
+		}
+	}
+	if !n.leaving {
+		sessions = append(sessions, n.id)
+	}
+	for b := range s.view.buckets {
+		switch holder := s.view.holder(b, now); {
+		case n.holdings[b] != nil:
+			holders = append(holders, n.id)
+		case holder == nil:
+			holders = append(holders, "")
+		default:
+			holders = append(holders, holder.id)
+		}
+	}
+	return sessions, holders
+}
+
+// checkLocked looks at a bucket that this replica has. wanted says that it should stay.
+func (s *Set) checkLocked(h *holding, wanted bool) {
+	if h.phase == taking || h.phase == releasing {
+		return
+	}
+	seen := &s.view.buckets[h.bucket]
+	switch {
+	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
+		s.restoreLocked(h)
+	case seen.lease != nil && isOther(seen.lease, h.lease) && holderOf(seen.lease) != h.session.id:
+		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
+		seen.retry = time.Now().Add(retryAfter)
+		h.cancel(ErrSessionLost)
+		h.begin(releasing)
+		s.dropLocked(h)
+	case !wanted:
+		h.begin(releasing)
+		s.running.Go(func() { s.release(h) })
+	case seen.lease != nil && isOther(seen.lease, h.lease):
+		if !s.isMarked(seen.lease, h.session.id) || tokenOf(seen.lease) != h.token {
+			s.mendLocked(h)
+			return
+		}
+		h.lease = seen.lease // another replica has added deletes
+		s.deletes = append(s.deletes, deletesIn(h.lease))
+	default:
+		s.lightenLocked(h)
+	}
+}
+
+// wantLocked starts to take a bucket, if nobody else has it.
+func (s *Set) wantLocked(n *session, b int, now time.Time) {
+	seen := &s.view.buckets[b]
+	if now.Before(seen.retry) {
+		return
+	}
+	holder := s.view.holder(b, now)
+	switch {
+	case holder != nil && holder.id != n.id && holder.mayWork(&s.opts, now):
+		return // it lets go of the bucket, or its session ends
+	case holder != nil && holder.id != n.id && holder.lease != nil:
+		s.endSessionLocked(holder, now)
+		return
+	case seen.lease == nil && holder == nil && s.view.claimed(b, now):
+		return
+	}
+	h := &holding{session: n, bucket: b, since: now, idle: make(chan struct{})}
+	h.ctx, h.cancel = context.WithCancelCause(n.ctx)
+	n.holdings[b] = h
+	lease, token, died := seen.lease, seen.token+1, s.view.died(b)
+	s.running.Go(func() { s.take(h, lease, token, died) })
+}
+
+// request returns the ctx of a request.
+func (s *Set) request() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(s.ctx), s.opts.RenewEvery)
+}

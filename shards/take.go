@@ -1,0 +1,157 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// take writes the Lease of a bucket for this replica. lease is its last state, or nil if there is
+// none. died is the session that had the bucket and has not let go of it, or nil. The Lease then says
+// so: this replica may die, too, before it has caught up.
+func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *sessionLease) {
+	isNew := lease == nil
+	if isNew {
+		lease = s.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
+		transitions = max(transitions, firstToken(time.Now()))
+	} else {
+		lease = lease.DeepCopy()
+		s.mark(lease, h.session.id)
+	}
+	s.own(lease, transitions)
+	if died != nil {
+		past{latest(pastIn(lease).seen, died.seen), true}.write(lease)
+	}
+	ctx, cancel := s.request()
+	defer cancel()
+	var err error
+	if isNew {
+		lease, err = s.leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if isOutdated(err) {
+		s.reread(ctx, h.bucket)
+	}
+	if !s.took(h, lease, err) {
+		return
+	}
+	if err := s.catchUp(h); err != nil {
+		if h.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
+			s.report(fmt.Errorf("catching up with the last holder of bucket %d: %w", h.bucket, err))
+		}
+		return // the worker has stopped
+	}
+	known := map[string]Versions{}
+	for _, w := range s.joined() {
+		known[w.name] = w.Known()
+	}
+	s.handleDeletes(deletesIn(lease))
+	s.opened(h, known)
+}
+
+// opened notes that the caches are new enough for calls. known is how new they are.
+func (s *Set) opened(h *holding, known map[string]Versions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.session.lost || h.phase != catching {
+		return
+	}
+	h.known = known
+	h.begin(open)
+	h.session.fresh.Insert(h.bucket)
+	token(s.filling)
+}
+
+// catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the
+// last holder. If it has died, it has said only from time to time what it had seen. It had no call
+// after its session, and Margin later everything that it had seen has come to watches that are open.
+func (s *Set) catchUp(h *holding) error {
+	for _, src := range s.sources {
+		if err := src.await(h.ctx, h.bucket); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	late := time.AfterFunc(slack, func() {
+		for _, src := range s.sources {
+			src.renew(begun)
+		}
+	})
+	defer late.Stop()
+	for _, w := range s.joined() {
+		err := w.CatchUp(h.ctx, h.before.seen[w.name])
+		if err == nil && h.before.died {
+			err = w.Fresh(h.ctx, s.opts.Margin)
+		}
+		if err != nil {
+			return fmt.Errorf("worker %s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+// latest returns the later of the versions of each source.
+func latest(a, b map[string]Versions) map[string]Versions {
+	all := map[string]Versions{}
+	for _, seen := range []map[string]Versions{a, b} {
+		for name, versions := range seen {
+			if all[name] == nil {
+				all[name] = Versions{}
+			}
+			for source, version := range versions {
+				order, err := resourceversion.CompareResourceVersion(all[name][source], version)
+				if err != nil || order < 0 {
+					all[name][source] = version
+				}
+			}
+		}
+	}
+	return all
+}
+
+// firstToken returns the token of a Lease that is made now. It is the number of seconds since the
+// year 2000, so that tokens go on rising if somebody deletes the Leases, such as to change the number
+// of buckets: a bucket does not change hands once a second for years.
+func firstToken(now time.Time) int32 {
+	return int32(max(1, min(now.Unix()-946684800, math.MaxInt32/2)))
+}
+
+// own writes the token of a bucket and the time into its Lease.
+func (s *Set) own(lease *coordinationv1.Lease, token int32) {
+	lease.Spec.LeaseTransitions = &token
+	lease.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Now()))
+}
+
+// took notes the result of taking a bucket. It reports whether the replica has it.
+func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.poke()
+	if err != nil {
+		s.dropLocked(h)
+		s.view.buckets[h.bucket].retry = time.Now().Add(retryAfter)
+		if !isOutdated(err) {
+			s.later(fmt.Errorf("taking bucket %d: %w", h.bucket, err))
+		}
+		return false
+	}
+	s.view.note(lease, false, time.Now())
+	if h.session.lost {
+		return false
+	}
+	s.counts.taken++
+	h.lease, h.token = lease, tokenOf(lease)
+	h.before = pastIn(lease)
+	h.begin(catching)
+	s.tellSourcesLocked()
+	return true
+}

@@ -1,0 +1,99 @@
+package shards_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/shards"
+)
+
+// oneBucket has the set of a replica have one bucket. Each call takes a time.
+func oneBucket(call time.Duration) func(*shards.Options, *replica) {
+	return func(opts *shards.Options, r *replica) { opts.Buckets, r.slow = 1, call }
+}
+
+// long returns the key of an object with a long name, so that the keys of 1,500 deletes do not fit into a
+// Lease.
+func long(n int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: fmt.Sprint(strings.Repeat("x", 230), "-", n)}
+}
+
+const many = 1500
+
+// writeMany writes so many objects with long names.
+func (w *world) writeMany() {
+	for n := range many {
+		w.objects.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: long(n).Namespace, Name: long(n).Name}})
+	}
+}
+
+// deleteMany deletes them.
+func (w *world) deleteMany() {
+	w.t.Helper()
+	for n := range many {
+		if _, err := w.objects.Delete(long(n)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A replica that leaves passes on all deletes that it has not handled, also if they do not fit into a Lease at
+// once.
+func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		w.writeMany()
+		a := w.start("a", oneBucket(0))
+		w.settled(time.Minute)
+		a.slow = time.Hour
+		w.deleteMany()
+		time.Sleep(time.Second)
+		b := w.start("b", oneBucket(time.Millisecond)) // it is not told of the deletes
+		time.Sleep(time.Minute)
+		a.stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.mu.Lock()
+		if len(w.deleted) != many {
+			t.Errorf("%d of %d deletes are reconciled", len(w.deleted), many)
+		}
+		w.mu.Unlock()
+		if errs := a.took(); len(errs) > 0 {
+			t.Errorf("a reports %v", errs)
+		}
+		b.stop()
+	})
+}
+
+// If nobody makes room for them, the replica leaves after LeaseDuration, and says how many it has dropped.
+func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		w.writeMany()
+		a := w.start("a", oneBucket(0))
+		w.settled(time.Minute)
+		a.slow = time.Hour
+		b := w.start("b", oneBucket(0)) // it has no bucket, and is told of the deletes
+		time.Sleep(time.Minute)
+		w.deleteMany()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		b.stop()
+		if took := time.Since(begun); took < 10*time.Second || took > 20*time.Second {
+			t.Errorf("b leaves after %v", took)
+		}
+		if errs := b.took(); len(errs) != 1 || !errors.Is(errs[0], shards.ErrDropped) || !strings.Contains(errs[0].Error(), " keys") {
+			t.Errorf("b reports %v", errs)
+		}
+		a.crash()
+		a.ended()
+	})
+}
