@@ -36,45 +36,45 @@ func TestTricksWithRequestsAreAnsweredAndOnlyReadsAreServed(t *testing.T) {
 		text string
 		code int
 	}{
-		{request("GET", leasesPath), 200},
-		{request("HEAD", leasesPath), 405},
-		{request("POST", leasesPath), 405},
-		{request("PUT", one), 405},
-		{request("PATCH", one), 405},
-		{request("DELETE", one), 405},
-		{request("DELETE", leasesPath), 405},
-		{request("OPTIONS", leasesPath), 405},
-		{request("TRACE", leasesPath), 405},
-		{request("BREW", leasesPath), 405},
-		{request("CONNECT", "relay:443"), 404},
+		{rawRequest("GET", leasesPath), 200},
+		{rawRequest("HEAD", leasesPath), 405},
+		{rawRequest("POST", leasesPath), 405},
+		{rawRequest("PUT", one), 405},
+		{rawRequest("PATCH", one), 405},
+		{rawRequest("DELETE", one), 405},
+		{rawRequest("DELETE", leasesPath), 405},
+		{rawRequest("OPTIONS", leasesPath), 405},
+		{rawRequest("TRACE", leasesPath), 405},
+		{rawRequest("BREW", leasesPath), 405},
+		{rawRequest("CONNECT", "relay:443"), 404},
 		// An override of the method is no method.
-		{request("GET", one, "X-HTTP-Method-Override: DELETE"), 200},
+		{rawRequest("GET", one, "X-HTTP-Method-Override: DELETE"), 200},
 
-		{request("GET", leasesPath+"/../leases"), 404},
-		{request("GET", leasesPath+"/.."), 400},
-		{request("GET", leasesPath+"/%2e%2e"), 400},
-		{request("GET", leasesPath+"/%2e%2e%2fsecrets"), 404},
-		{request("GET", leasesPath+"/l0%00"), 404},
-		{request("GET", "//apis//coordination.k8s.io/v1/leases"), 404},
-		{request("GET", leasesPath+"/"), 200},
-		{request("GET", "https://elsewhere"+leasesPath), 200},
-		{request("GET", one+"?watch=true&timeoutSeconds=1"), 200},
-		{request("GET", "/apis/coordination.k8s.io/v1/watch/namespaces/default/leases?timeoutSeconds=1"), 200},
-		{request("GET", one+"/status"), 404},
-		{request("GET", one+"/scale"), 404},
-		{request("GET", "/api/v1/secrets"), 404},
-		{request("GET", "/api/v1/namespaces/default/secrets/s"), 404},
-		{request("GET", "/api/v1/nodes/n/proxy/secrets"), 404},
-		{request("GET", "/debug/pprof/"), 404},
-		{request("PUT", "/debug/flags/v"), 404},
+		{rawRequest("GET", leasesPath+"/../leases"), 404},
+		{rawRequest("GET", leasesPath+"/.."), 400},
+		{rawRequest("GET", leasesPath+"/%2e%2e"), 400},
+		{rawRequest("GET", leasesPath+"/%2e%2e%2fsecrets"), 404},
+		{rawRequest("GET", leasesPath+"/l0%00"), 404},
+		{rawRequest("GET", "//apis//coordination.k8s.io/v1/leases"), 404},
+		{rawRequest("GET", leasesPath+"/"), 200},
+		{rawRequest("GET", "https://elsewhere"+leasesPath), 200},
+		{rawRequest("GET", one+"?watch=true&timeoutSeconds=1"), 200},
+		{rawRequest("GET", "/apis/coordination.k8s.io/v1/watch/namespaces/default/leases?timeoutSeconds=1"), 200},
+		{rawRequest("GET", one+"/status"), 404},
+		{rawRequest("GET", one+"/scale"), 404},
+		{rawRequest("GET", "/api/v1/secrets"), 404},
+		{rawRequest("GET", "/api/v1/namespaces/default/secrets/s"), 404},
+		{rawRequest("GET", "/api/v1/nodes/n/proxy/secrets"), 404},
+		{rawRequest("GET", "/debug/pprof/"), 404},
+		{rawRequest("PUT", "/debug/flags/v"), 404},
 
-		{request("GET", leasesPath, "Content-Length: 5") + "hello", 200},
-		{strings.ReplaceAll(request("GET", leasesPath), "HTTP/1.1", "HTTP/1.0"), 200},
-		{strings.ReplaceAll(request("GET", leasesPath), "Host: relay\r\n", ""), 400},
-		{request("GET", leasesPath, "Content-Length: 5", "Content-Length: 6") + "hello", 400},
-		{request("GET", leasesPath, "X-Large: "+strings.Repeat("x", 2<<20)), 431},
-		{request("GET", leasesPath, "Accept: application/x-unknown"), 406},
-		{request("GET", leasesPath, "Upgrade: websocket", "Connection: Upgrade"), 200},
+		{rawRequest("GET", leasesPath, "Content-Length: 5") + "hello", 200},
+		{strings.ReplaceAll(rawRequest("GET", leasesPath), "HTTP/1.1", "HTTP/1.0"), 200},
+		{strings.ReplaceAll(rawRequest("GET", leasesPath), "Host: relay\r\n", ""), 400},
+		{rawRequest("GET", leasesPath, "Content-Length: 5", "Content-Length: 6") + "hello", 400},
+		{rawRequest("GET", leasesPath, "X-Large: "+strings.Repeat("x", 2<<20)), 431},
+		{rawRequest("GET", leasesPath, "Accept: application/x-unknown"), 406},
+		{rawRequest("GET", leasesPath, "Upgrade: websocket", "Connection: Upgrade"), 200},
 		{"nothing of HTTP\r\n\r\n", 400},
 	} {
 		if a := w.send(r.config, trick.text); a.code != trick.code {
@@ -103,7 +103,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 		"a continue token of nobody": {"limit=1&continue=bm90aGluZw", 400, 0},
 		"a version that is none":     {"resourceVersion=new", 400, 0},
 	} {
-		a := w.send(r.config, request("GET", leasesPath+"?"+query.text))
+		a := w.send(r.config, rawRequest("GET", leasesPath+"?"+query.text))
 		if got := strings.Count(a.body, `"uid"`); a.code != query.code || got != query.leases {
 			t.Errorf("%s: got %d with %d Leases, want %d with %d: %.300s", what, a.code, got, query.code, query.leases, a.body)
 		}
@@ -148,7 +148,7 @@ func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 // metrics returns the metrics of a server.
 func (w *world) metrics(config *rest.Config) string {
 	w.Helper()
-	a := w.send(config, request("GET", "/metrics"))
+	a := w.send(config, rawRequest("GET", "/metrics"))
 	if a.code != http.StatusOK {
 		w.Fatalf("the metrics are answered with %d", a.code)
 	}
@@ -196,12 +196,12 @@ func TestListsBeyondTheLimitGet429WhileWatchesGoOn(t *testing.T) {
 	go func() {
 		defer close(held)
 		for ctx.Err() == nil {
-			_, _ = ask(ctx, r.config, request("GET", leasesPath+"?resourceVersion=1000000000"))
+			_, _ = ask(ctx, r.config, rawRequest("GET", leasesPath+"?resourceVersion=1000000000"))
 		}
 	}()
 	defer func() { cancel(); <-held }()
 	w.await("no list gets 429", func() bool {
-		a := w.send(r.config, request("GET", leasesPath))
+		a := w.send(r.config, rawRequest("GET", leasesPath))
 		return a.code == http.StatusTooManyRequests && a.header.Get("Retry-After") != ""
 	})
 	watching, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: now.ResourceVersion})

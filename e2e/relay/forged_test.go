@@ -62,7 +62,7 @@ func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reviews := newReviews(t)
 			file := reviews.kubeconfig(t)
-			w := &world{t, w.server, w.front, w.leases}
+			w := &world{T: t, server: w.server, front: w.front, leases: w.leases}
 			r := w.relay(w.front.config(), "", func(opts *relay.Options) {
 				opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
 				opts.Authorization.RemoteKubeConfigFile = file

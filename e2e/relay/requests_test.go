@@ -70,15 +70,15 @@ func (w *world) open(config *rest.Config) *http.Response {
 	conn, err := connect(w.Context(), config)
 	w.ok(err)
 	w.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, request("GET", leasesPath+"?watch=true&resourceVersion=0"))
+	_, err = io.WriteString(conn, rawRequest("GET", leasesPath+"?watch=true&resourceVersion=0"))
 	w.ok(err)
 	a, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	w.ok(err)
 	return a
 }
 
-// request returns the text of a request that closes its connection.
-func request(method, path string, more ...string) string {
+// rawRequest returns the text of a request that closes its connection.
+func rawRequest(method, path string, more ...string) string {
 	lines := append([]string{method + " " + path + " HTTP/1.1", "Host: relay", "Connection: close"}, more...)
 	return strings.Join(lines, "\r\n") + "\r\n\r\n"
 }
