@@ -79,7 +79,7 @@ func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
 				{"Impersonate-User: admin", "Impersonate-Group: system:masters"},
 				{"X-Forwarded-User: admin", "X-Forwarded-For: 127.0.0.1"},
 			} {
-				if a := w.send(r.config, request("GET", leasesPath, headers...)); a.code != http.StatusForbidden {
+				if a := w.send(r.config, rawRequest("GET", leasesPath, headers...)); a.code != http.StatusForbidden {
 					t.Errorf("%q: got %d, want 403: %.300s", headers, a.code, a.body)
 				}
 			}
