@@ -14,8 +14,8 @@ import (
 // This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
 // carries their keys until the holder has handled them.
 
-// ErrDropped is wrapped by the error that reports that keys of deletes are dropped, because the Lease
-// of a bucket has no room for them.
+// ErrDropped is wrapped by the error that reports that a replica has left without passing on all keys of
+// deletes, because the Lease of a bucket has no room for them.
 var ErrDropped = errors.New("too many deletes are not handled")
 
 // deletesIn returns the keys of deletes in the Lease of a bucket, by worker.

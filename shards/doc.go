@@ -32,7 +32,8 @@
 //     old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
 //  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
 //     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.
-//     With Set.Source only one replica is told.
+//     Of an informer with a source of Set.Source, only one replica is told, or none if the namespace
+//     changes hands at that moment.
 //
 // Clocks need not agree: no replica compares its own with a time that another has written. They must
 // run at about the same speed.
@@ -47,8 +48,18 @@
 // deletes that are not handled. The session's Lease says which deletes are handled, so that the other
 // replicas, which are told of every delete as well, forget them.
 //
-// Do not delete the Leases of a set while it runs. Its replicas make them again. But a replica that
-// starts at that moment may take a bucket that another has had for less than RenewEvery.
+// With Options.ByNamespace, one more Lease has the ranges of namespaces. Every Lease says how its replica
+// divides: a replica that divides in another way does not join.
+//
+// Do not change or delete the Leases of a set while it runs. Its replicas write them again, and report
+// that. But a replica that starts at that moment may take a bucket that another has had for less than
+// RenewEvery, and a bucket whose holder somebody has removed is free at once.
+//
+// # Tests
+//
+// The Leases of client-go's fake clientsets have no versions, so that nothing keeps two replicas from
+// taking one bucket, and the set does not join. A Source of package informertest can serve the Leases of
+// a fake clientset, see the example of [New].
 //
 // # Logging
 //

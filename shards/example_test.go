@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/shards"
 )
 
-// runShared, database and putShared are quoted in docs/sharding.md.
+// docs/sharding.md quotes functions and types of this file.
 
 // runShared runs one replica of a program that handles ConfigMaps, until ctx ends. All replicas
 // divide the ConfigMaps, because their sets have the same name and the same namespace.

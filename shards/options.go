@@ -80,8 +80,8 @@ type Options struct {
 	// only. The keys must be NamespacedNames, or texts such as "default/shop". The first replica
 	// cuts the ranges, so that each has about as many of the objects that the sources deliver, and
 	// writes them into a Lease. Namespaces that are made later may change that; to cut again, stop
-	// all replicas and delete the Leases of the set. Without it, the keys of each namespace are spread
-	// over all buckets, and every replica caches all objects.
+	// all replicas and delete the Leases of the set. All replicas need the same. Defaults to false:
+	// the keys of each namespace are spread over all buckets, and every replica caches all objects.
 	ByNamespace bool
 
 	// LeaseDuration is how long a replica that has not renewed its session keeps its buckets: the
@@ -95,8 +95,8 @@ type Options struct {
 
 	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session
 	// cancels its calls. Calls must heed their ctx within that time; clocks may run at speeds that
-	// differ by Margin in a LeaseDuration. It is from 100 ms to a minute. Defaults to 2 s. RenewEvery and Margin must together be
-	// less than LeaseDuration.
+	// differ by Margin in a LeaseDuration. It is from 100 ms to a minute. RenewEvery and Margin must
+	// together be less than LeaseDuration. Defaults to 2 s.
 	Margin time.Duration
 
 	// DrainTimeout is how long a bucket that moves to another replica waits for calls that are

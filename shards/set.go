@@ -184,8 +184,9 @@ func token(ch chan struct{}) {
 // left, or when the session could not be renewed any more.
 //
 // A session that is lost is followed by a new one. Run returns an error if there is no worker, if one
-// stops before it could begin, or if the Leases have another number of buckets. It returns an error
-// that wraps informer.ErrAlreadyRun at once if it was called before.
+// stops before it could begin, if a source of Source is not read by one informer, or if the Leases are
+// those of replicas with another number of buckets or another ByNamespace. It returns an error that
+// wraps informer.ErrAlreadyRun at once if it was called before.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err

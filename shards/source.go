@@ -31,7 +31,7 @@ const (
 	nobody = "metadata.name=-"
 )
 
-// Source returns a source for [informer.NewDivided] that delivers the objects in the buckets of this
+// Source returns a source for one [informer.NewDivided] that delivers the objects in the buckets of this
 // replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
 // then holds the objects of the replica's namespaces and no others, and asks the API server for no
 // others where the server can select them. The set must have Options.ByNamespace, and

@@ -24,12 +24,12 @@ type Range struct {
 // keys out of it. A controller of package enqueue has one. Before each call for a key, it asks the
 // set with [Set.Enter].
 //
-// Every replica is told of every delete, because nothing is left to read of a deleted object. A
-// worker keeps the keys of deletes, also of buckets that other replicas have, until it has handled
+// Every replica whose caches have all objects is told of every delete. Nothing is left to read of a
+// deleted object, so a worker keeps the keys of deletes, also of buckets that other replicas have, until it has handled
 // them, or until the set says that another replica has.
 //
-// The set calls the methods from its own goroutines, several at once, and holds no lock then. Methods with a ctx may block
-// until it ends; the others do not block.
+// The set calls the methods from its own goroutines, several at once, and holds no lock then. Methods
+// with a ctx may block until it ends; the others do not block.
 type Worker interface {
 	// WaitForSync blocks until the worker could begin. The replica joins the set when all of its
 	// workers can.
