@@ -30,7 +30,8 @@ func (r *Resource) reached(upstream *rest.Config) (func(context.Context, uint64)
 			Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)).
 			Param("limit", "1").
 			Do(ctx).Error()
-		if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		// 410 is the answer of another relay, whose API server does not have the version.
+		if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || apierrors.IsResourceExpired(err) {
 			return false, nil
 		}
 		return err == nil, err

@@ -24,6 +24,9 @@ func TestTheAPIServerIsAskedOnceWhetherItHasAVersion(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}`))
+		case "10": // a relay whose API server does not have the version
+			w.WriteHeader(http.StatusGone)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`))
 		default:
 			_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`))
 		}
@@ -40,6 +43,7 @@ func TestTheAPIServerIsAskedOnceWhetherItHasAVersion(t *testing.T) {
 		{schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "ws"}, 7, true, false, "/apis/g/v1/ws?limit=1&resourceVersion=7&resourceVersionMatch=NotOlderThan"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 8, false, false, ""},
 		{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 9, false, true, ""},
+		{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 10, false, false, ""},
 	} {
 		asked = nil
 		r := Resource{GroupVersionResource: test.resource}

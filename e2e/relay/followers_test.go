@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,10 +71,11 @@ func (w *world) truth() contents {
 // awaitEqual waits until the followers have the contents of the API server, which nobody changes.
 func (w *world) awaitEqual(all []follower) {
 	w.Helper()
-	want := w.truth()
+	begun, want := time.Now(), w.truth()
 	for _, f := range all {
 		w.await(f.name+" does not become equal to the API server", func() bool {
 			return maps.Equal(contentsOf(f.list()), want)
 		})
+		w.Logf("%s is equal to the API server after %v", f.name, time.Since(begun).Round(time.Millisecond))
 	}
 }

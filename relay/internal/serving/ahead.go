@@ -16,7 +16,8 @@ const answerLife = 10 * time.Second
 // cause ResourceVersionTooLarge, and makes client-go's informers read without a version. From an API
 // server they then get the newest state. From a relay that is late they would get an older state
 // than they have. So they are told to come back, with 429, if the source has the version. If it has
-// not, it was restored from a backup, and the usual answer makes the informers begin again.
+// not, it was restored from a backup, and 410 makes the clients begin again at once. client-go would
+// make the same request up to ten times after the usual answer.
 type ahead struct {
 	reached func(context.Context, uint64) (bool, error)
 	// turn lets one request ask, and guards the last answer.
@@ -41,7 +42,7 @@ func (a *ahead) explain(ctx context.Context, version string, err error) error {
 	}
 	// If the source cannot be asked, clients had better keep what they have.
 	if has, askErr := a.ask(ctx, wanted); askErr == nil && !has {
-		return err
+		return apierrors.NewResourceExpired("the API server does not have version " + version + ", and may have been restored from a backup")
 	}
 	return apierrors.NewTooManyRequests("the relay is behind version "+version, 1)
 }

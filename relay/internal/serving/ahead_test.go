@@ -40,8 +40,8 @@ func TestAReadOfAVersionThatTheSourceHasIsToldToComeBack(t *testing.T) {
 		t.Errorf("the source was asked %d times, want once", n)
 	}
 	f.get(t, podPath+"?resourceVersion=888", http.StatusTooManyRequests)
-	body := f.get(t, podPath+"?resourceVersion=900", http.StatusGatewayTimeout)
-	if !strings.Contains(body, string(metav1.CauseTypeResourceVersionTooLarge)) {
+	body := f.get(t, podPath+"?resourceVersion=900", http.StatusGone)
+	if !strings.Contains(body, string(metav1.StatusReasonExpired)) {
 		t.Error(body)
 	}
 }

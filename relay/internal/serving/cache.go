@@ -114,9 +114,9 @@ func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 	case initial && err != nil:
 		// The cacher would send the error as the watch's first event.
 		return nil, err
-	case storage.IsTooLargeResourceVersion(err):
+	case apierrors.IsResourceExpired(err):
 		// The cacher would be silent until the source has made as many changes as it has lost.
-		return nil, apierrors.NewResourceExpired("the API server does not have version " + opts.ResourceVersion + ", and may have been restored from a backup")
+		return nil, err
 	}
 	return c.cacher.Watch(ctx, key, opts)
 }

@@ -48,9 +48,9 @@ type Resource struct {
 
 	// Reached reports whether the source of the storage has a version that the storage did not get
 	// within 3 s. Clients that want such a version are told to come back if Reached returns true or an
-	// error. If it returns false, they are told that the version is too large, and informers begin
-	// again with the state of the relay. Without Reached, they always do, and may go back in time
-	// when they come from a newer relay.
+	// error. If it returns false, they are told with 410 that the version is gone, and begin again
+	// with the state of the relay. Without Reached, they are told that the version is too large, and
+	// informers may go back in time when they come from a newer relay.
 	Reached func(ctx context.Context, version uint64) (bool, error)
 }
 
