@@ -24,7 +24,7 @@ func connect(ctx context.Context, config *rest.Config) (*tls.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*tls.Conn), conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*tls.Conn), conn.SetDeadline(time.Now().Add(5 * patience)) // some are read last
 }
 
 // answer is the answer to a request.
