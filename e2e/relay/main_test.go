@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
@@ -19,8 +18,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(apiserver.ExitCode(m.Run(), goleakIgnored()...))
+	os.Exit(apiserver.ExitCode(m.Run()))
 }
-
-// goleakIgnored names goroutines of k8s.io/apiserver that outlive a server, and end by themselves.
-func goleakIgnored() []goleak.Option { return nil }

@@ -1,16 +1,21 @@
 package relay_test
 
 import (
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 )
 
+// fleetSize is how many agents a relay has when it is killed. A thousand take both processors of a small
+// machine for some minutes: make relay-fleet.
+var fleetSize = flag.Int("relay-agents", 300, "how many agents the relay has that is killed and upgraded")
+
 func TestAFleetMissesNothingWhileItsRelayIsKilledAndUpgraded(t *testing.T) {
-	agents := 1000
+	agents := *fleetSize
 	if testing.Short() {
-		agents = 100
+		agents = 50
 	}
 	asked := restartRelay(t, agents, t.TempDir())
 	if again := asked[1:]; slices.ContainsFunc(again, readsAll) {

@@ -25,7 +25,7 @@ import (
 )
 
 // patience only detects a hang.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 

@@ -47,6 +47,9 @@ func NewGenericConfig() *genericapiserver.Config {
 	config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.ShutdownWatchTerminationGracePeriod = 10 * time.Second
+	// A server that stops closes the connections of clients that ask again, with 429, so that they go
+	// to another one. Otherwise a fleet keeps its connections, gets 503, and the end takes a minute.
+	config.ShutdownSendRetryAfter = true
 	config.EnableProfiling = false
 	config.StorageObjectCountTracker = nil
 	// The other default check tells whether the log is flushed, with a goroutine that never ends.
