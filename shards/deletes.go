@@ -116,18 +116,16 @@ func (s *Set) learn(claims []claim) {
 }
 
 // tellAll tells the holders of all buckets of the deletes that this replica still keeps, before it
-// leaves. It might be the last that knows of them. It gives up after LeaseDuration, because there may be
-// no holder any more that makes room in its Lease.
+// leaves. It might be the last that knows of them. It gives up if a Lease has had no room for
+// LeaseDuration, because there may be no holder any more that makes room.
 func (s *Set) tellAll(n *session) {
-	until := time.Now().Add(s.opts.LeaseDuration)
-	over := func() bool { return n.expired() || !time.Now().Before(until) }
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
 		if number(s.waiting(b)) == 0 {
 			continue
 		}
 		all.Go(func() {
-			if left := s.tellUntil(n, b, over); left > 0 {
+			if left := s.tellOn(n, b, s.opts.LeaseDuration); left > 0 {
 				s.report(fmt.Errorf("leaving: bucket %d: %w: %d keys", b, ErrDropped, left))
 			}
 		})
@@ -135,15 +133,20 @@ func (s *Set) tellAll(n *session) {
 	all.Wait()
 }
 
-// tellUntil tells the holder of a bucket of all deletes that this replica keeps. It ends with the session
-// and when over returns true, and returns how many it has not told.
-func (s *Set) tellUntil(n *session, bucket int, over func() bool) (left int) {
+// tellOn tells the holder of a bucket of all deletes that this replica keeps. It ends with the session,
+// and when the Lease of the bucket has had no room for some time. It returns how many deletes it has not
+// told.
+func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) {
+	full := time.Now() // since when the Lease has no room
 	for {
 		deletes := s.waiting(bucket) // others may have handled some
-		if s.tell(bucket, deletes) {
+		switch done, room := s.tell(bucket, deletes); {
+		case done:
 			return 0
+		case room:
+			full = time.Now()
 		}
-		if over() {
+		if n.expired() || time.Since(full) >= patience {
 			return number(deletes)
 		}
 		select {
@@ -173,22 +176,22 @@ func number(deletes map[string][]string) (n int) {
 }
 
 // tell adds keys of deletes to the Lease of a bucket that this replica does not have, as many as it has
-// room for. It reports whether nothing is left to tell.
-func (s *Set) tell(bucket int, deletes map[string][]string) bool {
+// room for. It reports whether nothing is left to tell, and whether the Lease had room.
+func (s *Set) tell(bucket int, deletes map[string][]string) (done, room bool) {
 	if number(deletes) == 0 {
-		return true
+		return true, true
 	}
 	s.mu.Lock()
 	lease := s.view.buckets[bucket].lease
 	ours := s.session != nil && s.session.holdings[bucket] != nil
 	s.mu.Unlock()
 	if lease == nil || ours {
-		return ours
+		return ours, false
 	}
 	lease = lease.DeepCopy()
 	told := addDeletes(lease, deletes)
 	if number(told) == 0 {
-		return false // the holder handles those that are there, and then there is room
+		return false, false // the holder handles those that are there, and then there is room
 	}
 	ctx, cancel := s.request()
 	defer cancel()
@@ -206,12 +209,12 @@ func (s *Set) tell(bucket int, deletes map[string][]string) bool {
 	workers := s.workers
 	s.mu.Unlock()
 	if err != nil {
-		return false
+		return false, true
 	}
 	for _, w := range workers {
 		w.ForgetKeys(told[w.name])
 	}
-	return number(told) == number(deletes)
+	return number(told) == number(deletes), true
 }
 
 // addDeletes adds keys of deletes to the Lease of a bucket. It returns those for which there is room.

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +45,7 @@ func (s *Set) release(h *holding) {
 		case <-time.After(retryAfter):
 		}
 	}
-	s.tellUntil(h.session, h.bucket, h.session.expired) // if the Lease had no room for all
+	s.tellOn(h.session, h.bucket, math.MaxInt64) // if the Lease had no room for all
 }
 
 // letGo writes the Lease of a bucket that this replica has no longer. It reports whether the bucket

@@ -72,6 +72,33 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 	})
 }
 
+// The plan knows how many objects each bucket had when the ranges were cut.
+func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 0)
+		const large, total = 400, 400 + 19*30 // namespace 7 has 41 %
+		for space := range 20 {
+			for n := range map[bool]int{true: large, false: 30}[space == 7] {
+				w.write(20*n+space, "1")
+			}
+		}
+		var all []*replica
+		for _, name := range []string{"a", "b", "c", "d"} {
+			all = append(all, w.start(name))
+			w.settled(time.Minute)
+			w.balanced(all...)
+			for _, r := range all {
+				if n := r.cache.Health().Objects; n > max(large, total/len(all)*5/4) {
+					t.Errorf("of %d replicas, %s has %d of %d objects", len(all), r.name, n, total)
+				}
+			}
+		}
+		for _, r := range all {
+			r.stop()
+		}
+	})
+}
+
 // A bucket that comes back before its objects have left costs no list.
 func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

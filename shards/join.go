@@ -1,0 +1,115 @@
+package shards
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// newSession begins a session: it creates its Lease, and then says in it that the session may have
+// buckets. If the first request is slow, so that its answer comes too late or never, no other replica
+// leaves buckets to a session that nobody knows to have.
+func (s *Set) newSession(ctx context.Context) (*session, error) {
+	random := make([]byte, 5)
+	_, _ = rand.Read(random)
+	nonce := hex.EncodeToString(random)
+	id := s.opts.Identity + "_" + nonce
+	created, err := s.createSession(ctx, nonce, id)
+	if err != nil {
+		return nil, err
+	}
+	lease, sent, err := s.beginSession(ctx, created)
+	if err != nil {
+		s.discard(created)
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &session{
+		set: s, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
+		holdings: map[int]*holding{}, fresh: Buckets{},
+	}
+	n.ctx, n.cancel = context.WithCancelCause(context.Background())
+	n.limitLocked(sent)
+	s.session = n
+	s.view.note(lease, false, time.Now())
+	return n, nil
+}
+
+// errVersionless is the error for a fake clientset of client-go.
+var errVersionless = errors.New("the Leases have no resourceVersions, so that two replicas may take one bucket: " +
+	"in tests, have an informertest.Source serve the Leases of a fake clientset")
+
+// createSession creates the Lease of a session that takes no buckets yet.
+func (s *Set) createSession(ctx context.Context, nonce, id string) (*coordinationv1.Lease, error) {
+	lease := s.newLease(sessionName(s.opts.Name, nonce), id)
+	s.stamp(lease, time.Now())
+	lease.Spec.AcquireTime = lease.Spec.RenewTime
+	annotate(lease, idleAnnotation, idleText(true))
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
+	defer cancel()
+	return s.leases.Create(ctx, lease, metav1.CreateOptions{})
+}
+
+// beginSession says in the Lease of a session that it may have buckets from now on, if it may. It returns
+// when the request was sent.
+func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (lease *coordinationv1.Lease, sent time.Time, err error) {
+	if created.ResourceVersion == "" {
+		return nil, sent, errVersionless
+	}
+	if err := s.fits(ctx, created); err != nil {
+		return nil, sent, err
+	}
+	lease, sent = created.DeepCopy(), time.Now()
+	s.stamp(lease, sent)
+	annotate(lease, idleAnnotation, idleText(false))
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
+	defer cancel()
+	lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return lease, sent, err
+}
+
+// fits returns an error if a replica that may work has other buckets. It is called when the Lease of a
+// new session is there. So of two replicas that begin at the same time, one at least finds the Lease
+// of the other.
+func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
+	defer cancel()
+	all, err := s.labelled().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all.Items {
+		s.view.note(&all.Items[i], false, now)
+	}
+	for i := range all.Items {
+		lease := &all.Items[i]
+		if holder := s.view.session(holderOf(lease), now); lease.UID == own.UID || holder == nil || !holder.mayWork(&s.opts, now) {
+			continue
+		}
+		if err := s.differs(lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard deletes the Lease of a session that has not begun.
+func (s *Set) discard(lease *coordinationv1.Lease) {
+	ctx, cancel := s.request()
+	defer cancel()
+	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.report(fmt.Errorf("deleting the Lease %s of a session that has not begun: %w", lease.Name, err))
+	}
+}
