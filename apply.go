@@ -296,7 +296,8 @@ func (a *applier[T]) noteVersion() {
 	at := a.place
 	ceased := a.toldAt.exact && !at.exact
 	a.toldAt = at
-	if !a.followed.Load() || !ceased && !(a.bookmark && at.exact) {
+	reached := a.bookmark && at.exact
+	if !a.followed.Load() || !ceased && !reached {
 		return
 	}
 	a.processor.begun.Add(1)

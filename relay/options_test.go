@@ -96,5 +96,12 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			"relay.Options.MinWatchTimeout":     extremes.Field("max -1 min", nil, try),
 			"relay.Options.MaxRequestsInFlight": extremes.Field("max -1 min", nil, try),
 		},
+		Untried: map[string]string{
+			"relay.Discover(upstream)":     "client-go checks its own configuration",
+			"relay.Options.Upstream":       "client-go checks its own configuration",
+			"relay.Options.Serving":        "k8s.io/apiserver checks its own options",
+			"relay.Options.Authentication": "k8s.io/apiserver checks its own options",
+			"relay.Options.Authorization":  "k8s.io/apiserver checks its own options",
+		},
 	}, ".")
 }

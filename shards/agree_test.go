@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,19 +88,19 @@ func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 64)
-		refused := false
+		var refused atomic.Bool
 		w.client.PrependReactor("create", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease)
-			return refused && lease.Name == "test-ranges", nil, errors.New("refused")
+			return refused.Load() && lease.Name == "test-ranges", nil, errors.New("refused")
 		})
 		a := w.start("a")
 		w.settled(time.Minute)
 		before := w.ranges()
-		refused = true
+		refused.Store(true)
 		w.deleteLeases("-ranges")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		refused = false
+		refused.Store(false)
 		w.settled(2 * time.Second)
 		if after := w.ranges(); after != before || after == "" {
 			t.Errorf("the ranges are %q, and were %q", after, before)

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 )
 
-const relayAlertsFile = "../../relay/deploy/alerts.yaml"
+const relayAlertsFile = "../../relay/alerts.yaml"
 
 // TestARelayThatHearsNothingFiresItsAlert plays a relay and a program beside it, whose informers
 // both hear nothing for a while. Only the relay has a limit.

@@ -126,7 +126,7 @@ func (f *followed) storm(steps int) {
 		case n < 9:
 			f.Apply(object(name, fmt.Sprint(f.rnd.Int())))
 		case n < 14:
-			_, _ = f.source.Delete(keyOf(name))
+			_, _ = f.Delete(keyOf(name))
 		case n == 14:
 			f.Bookmark()
 		case n == 15:

@@ -11,7 +11,7 @@ import (
 )
 
 // metrics are those of the informers, beside k8s.io/apiserver's own, and the limit that the alert in
-// deploy/alerts.yaml compares the informers' last contact with.
+// alerts.yaml compares the informers' last contact with.
 type metrics struct {
 	informers *prometheus.Metrics
 	health    func() map[string]informer.Health // of the relay; nil before it is made

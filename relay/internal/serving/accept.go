@@ -25,10 +25,10 @@ func withoutProtobuf(next http.Handler, custom map[schema.GroupVersionResource]b
 		}
 		accepts := r.Header.Get("Accept")
 		kept := removeProtobuf(accepts)
-		switch {
-		case kept == accepts:
+		switch kept {
+		case accepts:
 			next.ServeHTTP(w, r)
-		case kept == "":
+		case "":
 			err := negotiation.NewNotAcceptableError([]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML})
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
 		default:

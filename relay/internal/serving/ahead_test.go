@@ -20,12 +20,10 @@ func TestAReadOfAVersionThatTheSourceHasIsToldToComeBack(t *testing.T) {
 	f := serve(t, func(c *Config) {
 		c.Resources[0].Reached = func(_ context.Context, version uint64) (bool, error) {
 			asked.Add(1)
-			switch {
-			case version == 888:
+			if version == 888 {
 				return false, errors.New("away")
-			default:
-				return version < 900, nil
 			}
+			return version < 900, nil
 		}
 	})
 	f.pods.set(t, pod("a", "n1"))

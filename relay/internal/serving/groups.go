@@ -69,7 +69,7 @@ func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]re
 		Serializer:                 i.serializer,
 		ParameterCodec:             runtime.NewParameterCodec(scheme),
 		Typer:                      scheme,
-		Creater:                    scheme,
+		Creater:                    scheme, //nolint:misspell // the field's name
 		Convertor:                  convertor,
 		UnsafeConvertor:            convertor,
 		ConvertabilityChecker:      scheme,

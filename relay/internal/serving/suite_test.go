@@ -115,7 +115,7 @@ func (f *fixture) request(t testing.TB, method, path, accept string) (code int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	all, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
