@@ -157,6 +157,7 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 	health := joined(informer.ShardsHealth{
 		Replica: "replica-0", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, Draining: 2, DrainingFor: 90 * time.Second,
 		Unowned: 5, UnownedFor: 12 * time.Second, Taken: 1200, Released: 1179, LostSessions: 7, LostCalls: 6,
+		Selector: "ignored",
 	})
 	health.SourceError = errors.New("Leases are forbidden")
 	shown := page(t, divided(health))
@@ -164,7 +165,7 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 		"<dt>This replica</dt><dd><bdi>replica-0</bdi></dd>", "<dt>Replicas</dt><dd>3</dd>", "<dt>Buckets here</dt><dd>21 of 64</dd>",
 		"<dt>Buckets without owner</dt><dd>5, the first for 12 s</dd>", "<dt>Waiting for the caches</dt><dd>4</dd>",
 		"<dt>Draining</dt><dd>2, the first for 1 min 30 s</dd>", "<dt>Taken</dt><dd>1200</dd>", "<dt>Released</dt><dd>1179</dd>",
-		"<dt>Lost sessions</dt><dd>7</dd>", "<dt>Calls of lost sessions</dt><dd>6</dd>", `<p class="error"><bdi>Leases are forbidden</bdi></p>`,
+		"<dt>Selection by the API server</dt><dd>ignored</dd>", "<dt>Lost sessions</dt><dd>7</dd>", "<dt>Calls of lost sessions</dt><dd>6</dd>", `<p class="error"><bdi>Leases are forbidden</bdi></p>`,
 		"0 of 0 informers, 0 of 0 watchers and 1 of 1 set need attention.",
 	} {
 		if !strings.Contains(shown, want) {
@@ -176,8 +177,9 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 			t.Errorf("the page shows %q for a set", without)
 		}
 	}
-	if idle := page(t, divided(joined(informer.ShardsHealth{}))); !strings.Contains(idle, "<dt>Draining</dt><dd>0</dd>") || strings.Contains(idle, "Calls of lost sessions") {
-		t.Error("the page of an idle set shows for how long nothing drains, or calls that there are not")
+	if idle := page(t, divided(joined(informer.ShardsHealth{}))); !strings.Contains(idle, "<dt>Draining</dt><dd>0</dd>") ||
+		strings.Contains(idle, "Calls of lost sessions") || strings.Contains(idle, "Selection by the API server") {
+		t.Error("the page of an idle set shows for how long nothing drains, calls that there are not, or a selection without sources")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -52,6 +53,93 @@ func (w *world) skew() {
 	for n := range 200 {
 		w.write(n*20+7, "1")
 	}
+}
+
+// Replicas that start at the same time come to the same ranges, also if counting fails at first. A
+// Lease of the ranges that somebody deletes is made again.
+func TestReplicasAgreeOnTheRanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 100)
+		w.objects.Fail(informertest.VerbList, errors.New("not now"), 5)
+		var all []*replica
+		for _, name := range []string{"a", "b", "c"} {
+			all = append(all, w.start(name))
+		}
+		w.settled(2 * time.Minute)
+		w.balanced(all...)
+		w.apart(all...)
+		leases := w.client.CoordinationV1().Leases("default")
+		before, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leases.Delete(t.Context(), "test-ranges", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		after, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := after.Annotations[rangesAnnotation], before.Annotations[rangesAnnotation]; got != want || want == "" {
+			t.Errorf("the ranges were %s, and are %s", want, got)
+		}
+		for _, r := range all {
+			r.stop()
+		}
+	})
+}
+
+func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 10)
+		a := w.start("a")
+		w.settled(time.Second)
+		w.divided = false
+		b := w.start("b")
+		time.Sleep(time.Second)
+		b.reports(`divides by "namespace", Options.ByNamespace is false`)
+		b.kill()
+		b.ended()
+		w.divided = true
+		a.stop()
+	})
+}
+
+// A Lease that cannot be read is reported, and read again until it can be.
+func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 10)
+		leases := w.client.CoordinationV1().Leases("default")
+		a := w.start("a")
+		w.settled(time.Second)
+		a.stop()
+		lease, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := lease.Annotations[rangesAnnotation]
+		lease.Annotations[rangesAnnotation] = "nonsense"
+		if lease, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if b.owned() != 0 {
+			t.Errorf("b has %d buckets", b.owned())
+		}
+		if errs := b.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: the ranges of namespaces: the Lease test-ranges: it has no ranges") {
+			t.Errorf("b reports %v", errs)
+		}
+		lease.Annotations[rangesAnnotation] = good
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settled(10 * time.Second)
+		w.balanced(b)
+		b.stop()
+	})
 }
 
 // A replica that starts must not divide by ranges that somebody has written into the Lease: others work

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
@@ -76,9 +75,9 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 0)
-		const large, total = 400, 400 + 19*30 // namespace 7 has 41 %
+		const large, total = 400, 400 + 19*30 // namespace 19 has 41 %
 		for space := range 20 {
-			for n := range map[bool]int{true: large, false: 30}[space == 7] {
+			for n := range map[bool]int{true: large, false: 30}[space == 19] {
 				w.write(20*n+space, "1")
 			}
 		}
@@ -88,7 +87,7 @@ func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
 			w.settled(time.Minute)
 			w.balanced(all...)
 			for _, r := range all {
-				if n := r.cache.Health().Objects; n > max(large, total/len(all)*5/4) {
+				if n := r.cache.Health().Objects; n > max(large, total/len(all))*6/5 {
 					t.Errorf("of %d replicas, %s has %d of %d objects", len(all), r.name, n, total)
 				}
 			}
@@ -306,95 +305,6 @@ func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
 		if h := inf.Health(); h.Objects != 0 || h.Foreign != 0 {
 			t.Errorf("it has %d objects, and has dropped %d", h.Objects, h.Foreign)
 		}
-	})
-}
-
-// Replicas that start at the same time come to the same ranges, also if counting fails at first. A
-// Lease of the ranges that somebody deletes is made again.
-func TestReplicasAgreeOnTheRanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 100)
-		w.objects.Fail(informertest.VerbList, errors.New("not now"), 5)
-		var all []*replica
-		for _, name := range []string{"a", "b", "c"} {
-			all = append(all, w.start(name))
-		}
-		w.settled(2 * time.Minute)
-		w.balanced(all...)
-		w.apart(all...)
-		leases := w.client.CoordinationV1().Leases("default")
-		before, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := leases.Delete(t.Context(), "test-ranges", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		after, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		const ranges = "shards.customcacheinformer.github.io/ranges"
-		if got, want := after.Annotations[ranges], before.Annotations[ranges]; got != want || want == "" {
-			t.Errorf("the ranges were %s, and are %s", want, got)
-		}
-		for _, r := range all {
-			r.stop()
-		}
-	})
-}
-
-func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 10)
-		a := w.start("a")
-		w.settled(time.Second)
-		w.divided = false
-		b := w.start("b")
-		time.Sleep(time.Second)
-		b.reports(`divides by "namespace", Options.ByNamespace is false`)
-		b.kill()
-		b.ended()
-		w.divided = true
-		a.stop()
-	})
-}
-
-// A Lease that cannot be read is reported, and read again until it can be.
-func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 10)
-		leases := w.client.CoordinationV1().Leases("default")
-		a := w.start("a")
-		w.settled(time.Second)
-		a.stop()
-		lease, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		const ranges = "shards.customcacheinformer.github.io/ranges"
-		good := lease.Annotations[ranges]
-		lease.Annotations[ranges] = "nonsense"
-		if lease, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b := w.start("b")
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if b.owned() != 0 {
-			t.Errorf("b has %d buckets", b.owned())
-		}
-		if errs := b.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: the ranges of namespaces: the Lease test-ranges: it has no ranges") {
-			t.Errorf("b reports %v", errs)
-		}
-		lease.Annotations[ranges] = good
-		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		w.settled(10 * time.Second)
-		w.balanced(b)
-		b.stop()
 	})
 }
 

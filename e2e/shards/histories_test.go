@@ -1,6 +1,7 @@
 package shards_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -214,4 +215,14 @@ func (w *world) judge(v verdict, stale, afterFailover []string, rough bool) {
 	if faults := w.owners.faults; len(faults) > 0 {
 		w.Errorf("%d faults of the Leases: %q", len(faults), faults[:min(5, len(faults))])
 	}
+}
+
+// percentiles describes durations.
+func percentiles(all []time.Duration) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	all = slices.SortedFunc(slices.Values(all), cmp.Compare)
+	at := func(percent int) time.Duration { return all[(len(all)-1)*percent/100].Round(time.Millisecond) }
+	return fmt.Sprintf("%d, p50 %v, p99 %v", len(all), at(50), at(99))
 }

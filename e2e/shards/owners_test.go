@@ -1,7 +1,6 @@
 package shards_test
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -394,14 +393,4 @@ func (o *owners) failedOver(bucket int, token int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buckets[bucket].failures[token]
-}
-
-// percentiles describes durations.
-func percentiles(all []time.Duration) string {
-	if len(all) == 0 {
-		return "none"
-	}
-	all = slices.SortedFunc(slices.Values(all), cmp.Compare)
-	at := func(percent int) time.Duration { return all[(len(all)-1)*percent/100].Round(time.Millisecond) }
-	return fmt.Sprintf("%d, p50 %v, p99 %v", len(all), at(50), at(99))
 }

@@ -2,17 +2,12 @@ package shards_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
-	"github.com/customcacheinformer/informer/e2e/internal/process"
 )
 
 // world is an API server, the replicas, those who write objects, and those who watch all that.
@@ -54,16 +48,6 @@ type world struct {
 
 	mu  sync.Mutex
 	log strings.Builder
-}
-
-// remote is a replica as the test sees it.
-type remote struct {
-	*process.Process
-	name            string
-	cmd             *exec.Cmd
-	in              io.WriteCloser
-	leases, objects *apiserver.Proxy
-	able            bool // not stopped, and not cut off
 }
 
 // resources are the custom resources of a world.
@@ -239,144 +223,6 @@ func (w *world) await(late string, there func() bool) {
 			}
 		}
 	}
-}
-
-// start starts a replica.
-func (w *world) start() *remote {
-	w.Helper()
-	w.started++
-	r := &remote{name: fmt.Sprint("r", w.started), able: true}
-	var err error
-	r.leases, err = apiserver.NewProxy(w.front.config())
-	w.ok(err)
-	r.objects, err = apiserver.NewProxy(w.front.config())
-	w.ok(err)
-	s := w.common
-	s.Name = r.name
-	s.Leases = address{Host: r.leases.Config().Host, CA: r.leases.Config().CAData}
-	s.Objects = address{Host: r.objects.Config().Host, CA: r.objects.Config().CAData}
-	text, err := json.Marshal(s)
-	w.ok(err)
-	program, err := os.Executable()
-	w.ok(err)
-	r.cmd = exec.Command(program)
-	r.cmd.Env = append(os.Environ(), replicaVariable+"="+string(text))
-	r.in, err = r.cmd.StdinPipe()
-	w.ok(err)
-	r.Process, err = process.Start(r.cmd)
-	w.ok(err)
-	w.replicas[r.name] = r
-	w.owners.set(r.name, true)
-	w.note("%s: started", r.name)
-	return r
-}
-
-// terminate asks the process to end, and does not wait.
-func (r *remote) terminate() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
-
-// end ends the process of a replica, and what belongs to it.
-func (r *remote) end() {
-	r.Kill()
-	_ = r.in.Close()
-	r.leases.Close()
-	r.objects.Close()
-}
-
-// gone forgets a replica that does not run any more.
-func (w *world) gone(r *remote) {
-	w.Helper()
-	w.owners.set(r.name, false)
-	r.end()
-	calls := w.recorder.killed(r.name)
-	w.note("%s: has ended, with %d calls open", r.name, calls)
-	if text := r.Log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
-		w.Errorf("%s says:\n%s", r.name, text)
-	}
-	w.note("%s said:\n%s", r.name, r.Log)
-	delete(w.replicas, r.name)
-}
-
-// leave has a replica end by SIGTERM.
-func (w *world) leave(r *remote) {
-	w.Helper()
-	w.note("%s: SIGTERM", r.name)
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	w.ok(r.Stop(ctx))
-	if w.recorder.killed(r.name) > 0 {
-		w.Errorf("%s has ended while calls were under way", r.name)
-	}
-	w.gone(r)
-}
-
-// kill ends a replica by SIGKILL.
-func (w *world) kill(r *remote) {
-	w.note("%s: SIGKILL", r.name)
-	r.Kill()
-	w.recorder.crashed(r.name)
-	w.gone(r)
-}
-
-// suspend stops the process of a replica during a call.
-func (w *world) suspend(r *remote) {
-	w.order(r, order{For: lease})
-	w.suspended++
-	w.ok(r.cmd.Process.Signal(syscall.SIGSTOP))
-	stat := fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid)
-	w.await("the process does not stop", func() bool {
-		text, err := os.ReadFile(stat)
-		w.ok(err)
-		_, state, _ := strings.Cut(string(text), ") ")
-		return strings.HasPrefix(state, "T")
-	})
-	r.able = false
-	w.owners.set(r.name, false)
-	w.note("%s: SIGSTOP, with %d calls", r.name, w.recorder.stopped(r.name))
-}
-
-func (w *world) resume(r *remote) {
-	w.note("%s: SIGCONT", r.name)
-	w.recorder.resumes(r.name)
-	w.ok(r.cmd.Process.Signal(syscall.SIGCONT))
-	r.able = true
-	w.owners.set(r.name, true)
-}
-
-// cut cuts a replica off from the API server, or from the Leases alone: then events still lead to keys,
-// on which it must not work.
-func (w *world) cut(r *remote) {
-	all := w.random.IntN(2) == 0
-	w.note("%s: cut off; from the objects, too: %v", r.name, all)
-	r.able = false
-	w.owners.set(r.name, false)
-	r.leases.Refuse()
-	if all {
-		r.objects.Refuse()
-	}
-}
-
-func (w *world) heal(r *remote) {
-	w.note("%s: not cut off any more", r.name)
-	w.ok(r.leases.Allow())
-	w.ok(r.objects.Allow())
-	r.able = true
-	w.owners.set(r.name, true)
-}
-
-// silence makes the open connections of a replica to the API server carry nothing any more. It can
-// open others, so it counts as able as long as it renews its session.
-func (w *world) silence(r *remote) {
-	w.note("%s: silence", r.name)
-	r.able = false
-	r.leases.Silence()
-	r.objects.Silence()
-}
-
-func (w *world) endSilence(r *remote) {
-	w.note("%s: no silence any more", r.name)
-	r.leases.Cut()
-	r.objects.Cut()
-	r.able = true
 }
 
 // able returns the names of the replicas that could work.

@@ -1,0 +1,35 @@
+package shards
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A list that was under way when the replica got a bucket lacks the objects of the bucket.
+func TestAnEarlierPartDoesNotCountForThePresentOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := &Set{}
+		set.opts.Buckets = 2
+		set.ranges.Store(cut(nil, 2))
+		src := &source{set: set, moved: make(chan struct{})}
+		first := src.Part()
+		src.want(Buckets{1: {}})
+		time.Sleep(gather)
+		synctest.Wait()
+		select {
+		case <-first.Changed:
+		default:
+			t.Fatal("the first part goes on")
+		}
+		second := src.Part()
+		first.Applied()
+		if src.applied.Has(1) {
+			t.Error("the list of the first part counts for the second one")
+		}
+		second.Applied()
+		if !src.applied.Has(1) {
+			t.Error("the list of the second part does not count")
+		}
+	})
+}
