@@ -28,7 +28,7 @@ func TestARelayIsNotReadyWhileTheAPIServerIsSilent(t *testing.T) {
 	before := time.Now()
 
 	network.Silence()
-	const name = "leases.coordination.k8s.io"
+	const name = "leases.v1.coordination.k8s.io"
 	w.await("the relay stays ready", func() bool {
 		err := r.Ready()
 		return err != nil && strings.Contains(err.Error(), name+": the API server has been silent for")
