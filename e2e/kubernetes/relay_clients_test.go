@@ -55,7 +55,10 @@ func TestUnmodifiedClientsOfPodsWorkAtTheRelay(t *testing.T) {
 	c.ok(err)
 	done := make(chan error, 1)
 	go func() { done <- ours.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		c.ok(<-done)
+	}()
 
 	events := c.kubectl(address, "get", "pods", "-n", namespace, "--watch", "-o", "name")
 	c.ok(c.client.CoreV1().Pods(namespace).Delete(c.ctx, "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))

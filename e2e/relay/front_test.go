@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -71,7 +72,8 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	f.note(r)
 	defer func() {
-		if v := recover(); v != nil && v != http.ErrAbortHandler {
+		v := recover()
+		if err, _ := v.(error); v != nil && !errors.Is(err, http.ErrAbortHandler) {
 			panic(v)
 		}
 	}()

@@ -40,7 +40,7 @@ func ask(ctx context.Context, config *rest.Config, text string) (a answer, err e
 	if err != nil {
 		return a, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	// A server may refuse a request before it has read all of it. The answer can be read anyway.
 	_, _ = io.WriteString(conn, text)
 	method, _, _ := strings.Cut(text, " ")
@@ -48,7 +48,7 @@ func ask(ctx context.Context, config *rest.Config, text string) (a answer, err e
 	if err != nil {
 		return a, err
 	}
-	defer got.Body.Close()
+	defer func() { _ = got.Body.Close() }()
 	body, err := io.ReadAll(got.Body)
 	if got.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
 		err = nil // the server resets the connection when it has not read all

@@ -189,7 +189,12 @@ func (w *world) agent(config *rest.Config, name string) *agent {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- inf.Run(ctx) }()
-	stop := sync.OnceFunc(func() { cancel(); <-done })
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run of %s: %v", name, err)
+		}
+	})
 	w.Cleanup(stop)
 	return &agent{inf, stop}
 }
