@@ -184,7 +184,7 @@ func token(ch chan struct{}) {
 // left, or when the session could not be renewed any more.
 //
 // A session that is lost is followed by a new one. Run returns an error if there is no worker, if one
-// stops before it could begin, if a source of Source is not read by one informer, or if the Leases are
+// cannot begin, if a source of Source is not read by one informer, or if the Leases are
 // those of replicas with another number of buckets or another ByNamespace. It returns an error that
 // wraps informer.ErrAlreadyRun at once if it was called before.
 func (s *Set) Run(ctx context.Context) error {
@@ -210,7 +210,8 @@ func (s *Set) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if err := s.participate(working); err != nil && ctx.Err() == nil {
+	// A worker that has stopped says itself why. A group stops its controllers before its sets.
+	if err := s.participate(working); err != nil && working.Err() == nil {
 		return err
 	}
 	<-ctx.Done()
