@@ -122,6 +122,9 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 }
 
 func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute: make test-long")
+	}
 	w := newWorld(t)
 	w.create(1)
 	r := w.relay(w.front.config(), "", nil)

@@ -10,6 +10,9 @@ import (
 )
 
 func TestAgentsConvergeWhenTheAPIServerIsRestored(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s: make test-long")
+	}
 	w := newWorld(t)
 	w.create(20)
 	etcd, backup := filepath.Join(w.dir, "etcd"), filepath.Join(t.TempDir(), "etcd")

@@ -114,6 +114,9 @@ func TestAnAgentThatIsTooOldListsAtTheRelay(t *testing.T) {
 }
 
 func TestARelayThatIsBehindIsNotReadAsIfItWereNot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute: make test-long")
+	}
 	w := newWorld(t)
 	w.create(5)
 	first, second := w.chain()

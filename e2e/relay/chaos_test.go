@@ -13,7 +13,7 @@ var seed = flag.Int64("relay-seed", 0, "seed of the chaos; 0 for a new one each 
 func TestInformersBehindARelayAreEqualToTheAPIServerAfterChaos(t *testing.T) {
 	lasts := 2 * time.Minute
 	if testing.Short() {
-		lasts = 15 * time.Second
+		lasts = 5 * time.Second
 	}
 	if *seed == 0 {
 		*seed = time.Now().UnixNano()

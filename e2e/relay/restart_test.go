@@ -24,6 +24,9 @@ func TestAFleetMissesNothingWhileItsRelayIsKilledAndUpgraded(t *testing.T) {
 }
 
 func TestARelayWithoutAStoreListsWhenItIsRestarted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s: make test-long")
+	}
 	asked := restartRelay(t, 20, "")
 	if again := asked[1:]; !slices.ContainsFunc(again, readsAll) {
 		t.Errorf("after the first start, the API server was asked for %v, want the state again", again)
