@@ -35,7 +35,7 @@ type Options struct {
 	Authentication *genericserver.DelegatingAuthenticationOptions
 	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. A
 	// permission that is revoked ends at the latest when the answer of the review has left the cache
-	// (AllowCacheTTL), and the watch that is open then has ended (MinWatchTimeout). Without it,
+	// (AllowCacheTTL), and the watch that is open then has ended (twice MinWatchTimeout). Without it,
 	// everybody who reaches the relay may read everything that it serves.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
@@ -43,7 +43,7 @@ type Options struct {
 	// to DefaultMaxStaleness.
 	MaxStaleness time.Duration
 	// MinWatchTimeout is how long a watch lasts for which the client asks no timeout, up to twice
-	// as long. In whole seconds. Defaults to 30 minutes.
+	// as long. No watch lasts longer than twice this time. In whole seconds. Defaults to 30 minutes.
 	MinWatchTimeout time.Duration
 	// MaxRequestsInFlight is how many requests other than watches may be under way. More are answered
 	// with 429. Defaults to 400. At most 1,048,576.

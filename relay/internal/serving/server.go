@@ -86,7 +86,8 @@ func New(config Config) (*Server, error) {
 	generic := config.Generic
 	generic.AddReadyzChecks(healthz.NamedCheck("watch-caches", func(*http.Request) error { return s.Ready() }))
 	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withoutProtobuf(handler, types.custom, encodings), c)
+		handler = withLongestWatch(withoutProtobuf(handler, types.custom, encodings), 2*c.MinRequestTimeout)
+		return genericapiserver.DefaultBuildHandlerChain(handler, c)
 	}
 	s.generic, err = generic.Complete(nil).New("relay", genericapiserver.NewEmptyDelegate())
 	if err != nil {
