@@ -21,6 +21,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -84,7 +85,7 @@ func (w *world) liveOnDisk(path string) *diskLife {
 	begun := time.Now()
 	var err error
 	l.store, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
-		Identity: disk.Identity{Cluster: "e2e", Resource: w.gvr.String(), Namespace: namespace},
+		Identity: store.Identity{Cluster: "e2e", Resource: w.gvr.String(), Namespace: namespace},
 	})
 	if err != nil {
 		w.t.Fatal(err)

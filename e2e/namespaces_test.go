@@ -24,6 +24,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -130,7 +131,7 @@ type namespacedLife struct {
 func (w *namespaced) live() *namespacedLife {
 	w.t.Helper()
 	store, err := disk.Open(w.path, &unstructured.Unstructured{}, disk.Options{
-		Identity: disk.Identity{Cluster: "e2e", Resource: w.gvr.String(), Namespace: strings.Join(someNamespaces, ",")},
+		Identity: store.Identity{Cluster: "e2e", Resource: w.gvr.String(), Namespace: strings.Join(someNamespaces, ",")},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -64,3 +65,19 @@ func ExampleNewProjection() {
 	// updated old: web 0 data
 	// stored: web 0 data
 }
+
+func ExampleClusterUID() {
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "kube-system", UID: "2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7",
+	}})
+	cluster, err := store.ClusterUID(context.Background(), client.CoreV1().Namespaces())
+	if err != nil {
+		panic(err) // it says which permission is missing
+	}
+	fmt.Println(store.Identity{Cluster: cluster, Resource: "pods"}.Cluster)
+	// Output: 2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7
+}
+
+// A program that is restarted gets the objects of the file, and the deletes that happened
+// while it was down. It does not list the source: it asks for one object, to see whether the server
+// has gone back in time, and watches.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -77,19 +78,19 @@ func (w *world) followMetadata(s scope) {
 // TestAProcessThatIsKilledMissesNothing covers that.
 func (w *world) followFile(s scope) {
 	path := filepath.Join(w.t.TempDir(), "objects.db")
-	var store *disk.Store
+	var file *disk.Store
 	f := w.follow(s, options{})
 	f.open = func() cache.Store {
 		var err error
-		store, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
-			Identity:     disk.Identity{Resource: s.resource.String()},
+		file, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
+			Identity:     store.Identity{Resource: s.resource.String()},
 			ErrorHandler: func(err error) { f.fail(err) },
 		})
 		w.do("opening the store", err)
-		return store
+		return file
 	}
 	f.ended = func() {
-		if err := store.Close(); err != nil {
+		if err := file.Close(); err != nil {
 			f.fail(err)
 		}
 	}

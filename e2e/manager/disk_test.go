@@ -14,6 +14,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -28,7 +29,7 @@ type files struct {
 func (f *files) options(example runtime.Object) (informer.Options[informer.AnyObject], error) {
 	kind := reflect.TypeOf(example).Elem().Name()
 	store, err := disk.Open(filepath.Join(f.dir, kind+".db"), example, disk.Options{
-		Identity: disk.Identity{Cluster: "e2e", Resource: kind},
+		Identity: store.Identity{Cluster: "e2e", Resource: kind},
 	})
 	if err != nil {
 		return informer.Options[informer.AnyObject]{}, err

@@ -3,103 +3,21 @@ package disk_test
 import (
 	"errors"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// odd returns objects that an encoding may change.
-func odd() map[string]runtime.Object {
-	bare := newConfigMap("default", "bare").(*corev1.ConfigMap)
-	bare.TypeMeta = metav1.TypeMeta{}
-	binary := newConfigMap("default", "binary").(*corev1.ConfigMap)
-	binary.BinaryData = map[string][]byte{"empty": {}, "zeros": {0, 0}, "high": {255}}
-	binary.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"<":{}}}`)}}
-	kindless := newConfigMap("default", "kindless").(*corev1.ConfigMap)
-	kindless.TypeMeta = metav1.TypeMeta{APIVersion: "v1"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod"}}
-	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
-		Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
-	}}}
-	gadget := newGadget("default", "nested").(*Gadget)
-	gadget.Spec.Next = &GadgetSpec{Size: -1 << 63, Ratio: math.MaxFloat64, ByName: map[string]GadgetSpec{"": {}}}
-	gadget.Spec.Next.Template.Raw, gadget.Spec.Next.ByName[""] = []byte("null"), GadgetSpec{Template: runtime.RawExtension{Raw: []byte("[]")}}
-	gadget.Spec.Next.Template.Raw = []byte(`"a"`)
-	widget := newWidget("default", "numbers").(*unstructured.Unstructured)
-	widget.Object["numbers"] = []any{int64(math.MaxInt64), int64(math.MinInt64), int64(0), 0.0, 1e300, 5e-324, float64(1 << 60), -1.0, 100000.0}
-	widget.Object["texts"] = []any{"", "\x00", "\xff\xfe", "2026-03-29T01:59:59Z", "YWJj", strings.Repeat("ü", 70000)}
-	widget.Object[""] = map[string]any{"": nil}
-	return map[string]runtime.Object{
-		"a config map": newConfigMap("default", "a"), "without a kind": bare, "with a version alone": kindless,
-		"with binary data": binary, "with quantities": pod,
-		"a gadget": newGadget("default", "a"), "a gadget in a gadget": gadget,
-		"a widget": newWidget("default", "a"), "numbers and texts": widget,
-		"metadata": newMetadata("default", "a"),
-	}
-}
-
-func TestAnObjectComesBackAsItWas(t *testing.T) {
-	for name, want := range odd() {
-		t.Run(name, func(t *testing.T) {
-			key := []byte("default/a")
-			record, err := disk.Encode(key, want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := disk.Decode(key, record, want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range record {
-				record[i] = '*' // the buffer is reused for other records
-			}
-			if !reflect.DeepEqual(want, got) {
-				t.Errorf("(-stored +read):\n%s", cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })))
-			}
-		})
-	}
-}
-
-// Meta has the protobuf methods of its metadata, which leave out its other fields.
-type Meta struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              string `json:"spec"`
-}
-
-func (*Meta) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject returns a copy.
-func (m *Meta) DeepCopyObject() runtime.Object { c := *m; return &c }
-
-func TestAnObjectThatEmbedsProtobufMethodsIsKeptWhole(t *testing.T) {
-	var want runtime.Object = &Meta{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: "kept"}
-	if _, ok := want.(interface{ Marshal() ([]byte, error) }); !ok {
-		t.Fatal("it has no Marshal, so that there is nothing to test")
-	}
-	record, err := disk.Encode(nil, want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := disk.Decode(nil, record, want); err != nil || !reflect.DeepEqual(want, got) {
-		t.Errorf("read: %v, %v", got, err)
-	}
-}
-
 func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 	widget := func(field any) informer.AnyObject {
-		u := newWidget("default", "a").(*unstructured.Unstructured)
+		u := sample.Widget("default", "a").(*unstructured.Unstructured)
 		u.Object["field"] = field
 		return u
 	}
@@ -108,12 +26,12 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 		obj  any
 		want string
 	}{
-		"of another type":        {newConfigMap("default", "a"), "ConfigMap"},
+		"of another type":        {sample.ConfigMap("default", "a"), "ConfigMap"},
 		"nil":                    {nil, "nil"},
 		"a nil pointer":          {(*unstructured.Unstructured)(nil), "nil"},
-		"without a name":         {newWidget("default", ""), "name"},
-		"with too long a name":   {newWidget("default", strings.Repeat("n", disk.MaxKey)), "key"},
-		"with too long a UID":    {withUID(newWidget("default", "a"), strings.Repeat("u", 2000)), "UID"},
+		"without a name":         {sample.Widget("default", ""), "name"},
+		"with too long a name":   {sample.Widget("default", strings.Repeat("n", disk.MaxKey)), "key"},
+		"with too long a UID":    {withUID(sample.Widget("default", "a"), strings.Repeat("u", 2000)), "UID"},
 		"that is too large":      {widget(strings.Repeat("x", 33<<20)), "bytes"},
 		"that has no encoding":   {widget(math.NaN()), "NaN"},
 		"that cannot be indexed": {widget("unindexable"), fails.Error()},
@@ -129,7 +47,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 				}
 				return []string{field}, nil
 			}}})
-			good := newWidget("default", "good")
+			good := sample.Widget("default", "good")
 			if err := s.Apply(t.Context(), []cache.Transaction{adding(good)}, "1"); err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +70,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 		})
 	}
 	s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{})
-	err := s.Apply(t.Context(), []cache.Transaction{{Type: "Move", Object: newWidget("default", "a")}}, "")
+	err := s.Apply(t.Context(), []cache.Transaction{{Type: "Move", Object: sample.Widget("default", "a")}}, "")
 	if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), "Move") || !strings.Contains(err.Error(), "default/a") {
 		t.Errorf("a change of an unknown type: %v", err)
 	}
@@ -160,7 +78,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	examples := map[byte]runtime.Object{}
-	for _, obj := range odd() {
+	for _, obj := range sample.Odd() {
 		record, err := disk.Encode([]byte("default/a"), obj)
 		if err != nil {
 			f.Fatal(err)

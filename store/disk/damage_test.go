@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -21,7 +22,7 @@ import (
 func whole(t *testing.T, steps int) (file, before []byte) {
 	t.Helper()
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
 	h := newHistory()
 	for range steps {
 		before = readFile(t, path)
@@ -55,7 +56,7 @@ func reopened(t *testing.T, file []byte) (all []string, aside error) {
 	t.Helper()
 	path := newPath(t)
 	writeFile(t, path, file)
-	s, err := disk.Open(path, newConfigMap("", ""), disk.Options{
+	s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{
 		Durability: disk.SurviveProcess, Indexers: versionIndexer,
 		ErrorHandler: func(err error) { aside = errors.Join(aside, err) },
 	})
@@ -250,7 +251,7 @@ func TestAWrongKeyThatLeadsToAPageIsNoticed(t *testing.T) {
 func TestAPageThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
 	h, files := newHistory(), [][]byte{readFile(t, path)}
 	every := []int{0}
 	for range steps {
@@ -350,7 +351,7 @@ func TestATornWriteIsTheStateBefore(t *testing.T) {
 func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
 	h, random := newHistory(), rand.New(rand.NewPCG(7, 1))
 	n := often(40, 150)
 	for range n {
@@ -375,7 +376,7 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var reported []error
-	s := open(t, path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer, ErrorHandler: func(err error) { reported = append(reported, err) }})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer, ErrorHandler: func(err error) { reported = append(reported, err) }})
 	for _, name := range []string{"bad", "good"} {
 		if err := s.Add(newSized(name, 1, 100)); err != nil {
 			t.Fatal(err)
@@ -403,7 +404,7 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
+	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
 	var set *disk.SetAsideError
 	if len(reported) != 2 || !errors.As(reported[1], &set) || len(s.ListKeys()) != 0 {
 		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
@@ -415,7 +416,7 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	path := newPath(t)
 	var reported []error
 	report := func(err error) { reported = append(reported, err) }
-	s := open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: report})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: report})
 	h := newHistory()
 	for range 20 {
 		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
@@ -442,7 +443,7 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	// After such an error the file is not used again, even if it looks right.
 	file, _ := whole(t, 3)
 	writeFile(t, path, file)
-	s = open(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: report})
+	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: report})
 	if len(reported) != 2 || !errors.Is(reported[1], disk.ErrDamaged) || len(s.List()) != 0 {
 		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
 	}
@@ -452,17 +453,17 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s = open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s = open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("what took the damaged file's place is set aside too")
 	}
 	writeFile(t, path+".damaged", []byte("of a file that is gone"))
 	if err := errors.Join(s.Close(), os.Remove(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, path, newConfigMap("", ""), disk.Options{}).Close(); err != nil {
+	if err := open(t, path, sample.ConfigMap("", ""), disk.Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	open(t, path, newConfigMap("", ""), disk.Options{})
+	open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	entries, err := filepath.Glob(path + "*")
 	if err != nil || len(entries) != 3 { // with the lock file and the file set aside
 		t.Errorf("there is %v, %v", entries, err)

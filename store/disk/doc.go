@@ -2,10 +2,10 @@
 // indexes. With it, an operator that is restarted resumes from the file instead of listing
 // everything, misses no delete, and needs little memory, however many objects there are.
 //
-//	cluster, err := disk.ClusterUID(ctx, client.CoreV1().Namespaces())
+//	cluster, err := store.ClusterUID(ctx, client.CoreV1().Namespaces())
 //	…
 //	store, err := disk.Open("/var/cache/operator/pods.db", &corev1.Pod{}, disk.Options{
-//		Identity: disk.Identity{Cluster: cluster, Resource: "pods"},
+//		Identity: store.Identity{Cluster: cluster, Resource: "pods"},
 //	})
 //	…
 //	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Store: store})

@@ -17,16 +17,17 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
 func openPods(ctx context.Context, client kubernetes.Interface, path string) (*disk.Store, error) {
-	cluster, err := disk.ClusterUID(ctx, client.CoreV1().Namespaces())
+	cluster, err := store.ClusterUID(ctx, client.CoreV1().Namespaces())
 	if err != nil {
 		return nil, err
 	}
 	return disk.Open(path, &corev1.Pod{}, disk.Options{
-		Identity: disk.Identity{Cluster: cluster, Resource: "pods"},
+		Identity: store.Identity{Cluster: cluster, Resource: "pods"},
 	})
 }
 
@@ -37,7 +38,7 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	if !found || !strings.Contains(string(readFile(t, "example_test.go")), code) {
 		t.Errorf("this is not in this file:\n%s", code)
 	}
-	s, err := openPods(t.Context(), fake.NewClientset(system("1234")), newPath(t))
+	s, err := openPods(t.Context(), fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "1234"}}), newPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,21 +47,6 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	}
 }
 
-func ExampleClusterUID() {
-	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "kube-system", UID: "2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7",
-	}})
-	cluster, err := disk.ClusterUID(context.Background(), client.CoreV1().Namespaces())
-	if err != nil {
-		panic(err) // it says which permission is missing
-	}
-	fmt.Println(disk.Identity{Cluster: cluster, Resource: "pods"}.Cluster)
-	// Output: 2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7
-}
-
-// A program that is restarted gets the objects of the file, and the deletes that happened
-// while it was down. It does not list the source: it asks for one object, to see whether the server
-// has gone back in time, and watches.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -74,7 +60,7 @@ func Example() {
 
 	run := func(until string) {
 		store, err := disk.Open(filepath.Join(dir, "configmaps.db"), &corev1.ConfigMap{}, disk.Options{
-			Identity: disk.Identity{Cluster: "example", Resource: "configmaps"},
+			Identity: store.Identity{Cluster: "example", Resource: "configmaps"},
 		})
 		if err != nil {
 			panic(err)

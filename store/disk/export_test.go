@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/customcacheinformer/informer/store/codec"
 )
 
 // Names that the tests of package disk_test use.
@@ -20,12 +21,6 @@ func Put(key, payload []byte) []byte { return seal(key, payload) }
 
 // Remove is remove.
 var Remove = remove
-
-// Fingerprint is fingerprint.
-func Fingerprint(t reflect.Type) string { return fingerprint(t) }
-
-// OwnEncoding is ownEncoding.
-func OwnEncoding(t reflect.Type) string { return string(ownEncoding(t)) }
 
 // Check checks a file, whatever identity it has.
 func Check(file []byte) error { return check(bytes.NewReader(file), int64(len(file)), anything{}) }
@@ -45,17 +40,17 @@ func (anything) record([]string, []byte, []byte) error { return nil }
 
 // Encode returns a record of an object.
 func Encode(key []byte, obj runtime.Object) ([]byte, error) {
-	c, err := newCodec(obj)
+	c, err := codec.New(obj)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := c.encode(obj)
+	payload, err := c.Encode(obj)
 	return seal(key, payload), err
 }
 
 // Decode is the inverse of Encode, for objects of the example's type.
 func Decode(key, record []byte, example runtime.Object) (runtime.Object, error) {
-	c, err := newCodec(example)
+	c, err := codec.New(example)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +58,7 @@ func Decode(key, record []byte, example runtime.Object) (runtime.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	return c.decode(payload)
+	return c.Decode(payload)
 }
 
 // SetMaxFile changes the limit of the size of a file until restore is called.

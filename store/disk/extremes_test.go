@@ -5,23 +5,24 @@ import (
 	"testing"
 
 	"github.com/customcacheinformer/informer/internal/extremes"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
 func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 	extremes.Run(t, extremes.Table{Trials: map[string]extremes.Trial{
 		"disk.Options.Durability": extremes.Field("max -1 min", nil, func(t *testing.T, opts disk.Options) error {
-			s, err := tryOpen(t, newPath(t), newConfigMap("", ""), opts)
+			s, err := tryOpen(t, newPath(t), sample.ConfigMap("", ""), opts)
 			if err == nil {
-				err = s.Add(newConfigMap("a", "b"))
+				err = s.Add(sample.ConfigMap("a", "b"))
 			}
 			return err
 		}),
 		"disk.Store.Scan(limit)": extremes.Number("0 -1 min", func(t *testing.T, limit int) error {
-			s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
+			s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
 			all := make([]any, 2000) // so that Scan reads in several steps
 			for n := range all {
-				all[n] = newConfigMap("a", fmt.Sprint(n))
+				all[n] = sample.ConfigMap("a", fmt.Sprint(n))
 			}
 			if err := s.Replace(all, ""); err != nil {
 				t.Fatal(err)

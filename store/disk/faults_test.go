@@ -17,13 +17,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
 // Many pages become empty at once. In the same transaction, bbolt's cursors loop forever in
 // them.
 func TestReplaceOfManyByFew(t *testing.T) {
-	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
+	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
 	for _, objs := range [][]any{nil, {newSized("other", 2, 10)}, {newSized("zzz", 2, 10)}} {
 		var many []any
 		for n := range 300 {
@@ -43,7 +45,7 @@ func TestReplaceOfManyByFew(t *testing.T) {
 func TestAFileInUseIsNotSetAside(t *testing.T) {
 	path := newPath(t)
 	link := filepath.Join(t.TempDir(), "link.db")
-	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	if err := s.Add(newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func TestAFileInUseIsNotSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, link} {
-		if _, err := tryOpen(t, name, newConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) {
+		if _, err := tryOpen(t, name, sample.ConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) {
 			t.Errorf("Open of %s: %v, want that it is in use", name, err)
 		}
 	}
@@ -103,7 +105,7 @@ func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
 
 func TestAnIdentityThatIsNoTextIsRefused(t *testing.T) {
 	path := newPath(t)
-	_, err := disk.Open(path, newConfigMap("", ""), disk.Options{Identity: disk.Identity{Cluster: "\xffhash"}})
+	_, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Identity: store.Identity{Cluster: "\xffhash"}})
 	if err == nil || !strings.Contains(err.Error(), `Options.Identity.Cluster is "\xffhash"`) {
 		t.Errorf("Open: %v", err)
 	}
@@ -144,7 +146,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 	writeFile(t, users, []byte("mine"))
 	var aside []string
 	begin := func(version string) {
-		s, err := disk.Open(path, newConfigMap("", ""), disk.Options{Identity: disk.Identity{Version: version}, ErrorHandler: func(err error) {
+		s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Identity: store.Identity{Version: version}, ErrorHandler: func(err error) {
 			var set *disk.SetAsideError
 			if errors.As(err, &set) {
 				aside = append(aside, set.Aside)
@@ -181,7 +183,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 
 // While an index is being added, an error of its function does not make writes fail.
 func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
-	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
+	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
 	if err := s.Add(newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +211,7 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 
 func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	if err := errors.Join(s.Add(newSized("a", 1, 1)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +221,9 @@ func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 				t.Error("Open has not panicked")
 			}
 		}()
-		_, _ = disk.Open(path, newConfigMap("", ""), disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}})
+		_, _ = disk.Open(path, sample.ConfigMap("", ""), disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}})
 	}()
-	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("the object is gone")
 	}
 }

@@ -12,16 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-var thisIdentity = disk.Identity{Cluster: "this", Resource: "configmaps", Namespace: "default", Selector: "app=web", Version: "1"}
+var thisIdentity = store.Identity{Cluster: "this", Resource: "configmaps", Namespace: "default", Selector: "app=web", Version: "1"}
 
 // filledFile makes a file with an object and a bookmark.
 func filledFile(t *testing.T, opts disk.Options) (path string) {
 	t.Helper()
 	path = newPath(t)
-	s := open(t, path, newConfigMap("", ""), opts)
+	s := open(t, path, sample.ConfigMap("", ""), opts)
 	if err := s.Apply(t.Context(), []cache.Transaction{adding(newSized("a", 1, 10))}, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func filledFile(t *testing.T, opts disk.Options) (path string) {
 }
 
 // change returns a changed copy of thisIdentity.
-func change(f func(*disk.Identity)) disk.Identity {
+func change(f func(*store.Identity)) store.Identity {
 	i := thisIdentity
 	f(&i)
 	return i
@@ -41,14 +43,14 @@ func change(f func(*disk.Identity)) disk.Identity {
 func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 	for name, c := range map[string]struct {
 		example  runtime.Object
-		identity disk.Identity
+		identity store.Identity
 	}{
 		"type of the objects": {&corev1.Secret{}, thisIdentity},
-		"Identity.Cluster":    {&corev1.ConfigMap{}, change(func(i *disk.Identity) { i.Cluster = "that" })},
-		"Identity.Resource":   {&corev1.ConfigMap{}, change(func(i *disk.Identity) { i.Resource = "secrets" })},
-		"Identity.Namespace":  {&corev1.ConfigMap{}, change(func(i *disk.Identity) { i.Namespace = "" })},
-		"Identity.Selector":   {&corev1.ConfigMap{}, change(func(i *disk.Identity) { i.Selector = "app=db" })},
-		"Identity.Version":    {&corev1.ConfigMap{}, change(func(i *disk.Identity) { i.Version = "2" })},
+		"Identity.Cluster":    {&corev1.ConfigMap{}, change(func(i *store.Identity) { i.Cluster = "that" })},
+		"Identity.Resource":   {&corev1.ConfigMap{}, change(func(i *store.Identity) { i.Resource = "secrets" })},
+		"Identity.Namespace":  {&corev1.ConfigMap{}, change(func(i *store.Identity) { i.Namespace = "" })},
+		"Identity.Selector":   {&corev1.ConfigMap{}, change(func(i *store.Identity) { i.Selector = "app=db" })},
+		"Identity.Version":    {&corev1.ConfigMap{}, change(func(i *store.Identity) { i.Version = "2" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filledFile(t, disk.Options{Identity: thisIdentity})
@@ -154,13 +156,13 @@ func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
 		return about.Put(key, disk.Put(key, []byte("another boot of the machine")))
 	}
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), opts)
+	s := open(t, path, sample.ConfigMap("", ""), opts)
 	if err := s.Add(newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	for name, next := range map[string]disk.Options{"the same": opts, "the other": {}} {
 		copied := crashed(t, path)
-		if s := open(t, copied, newConfigMap("", ""), next); len(s.List()) != 1 {
+		if s := open(t, copied, sample.ConfigMap("", ""), next); len(s.List()) != 1 {
 			t.Errorf("%s durability: after a crash of the process, the file is not used", name)
 		} else if err := s.Close(); err != nil {
 			t.Error(err)
@@ -225,9 +227,9 @@ func TestWhatIsNotTheFilesFaultLeavesItAlone(t *testing.T) {
 
 func TestAFileIsOpenOnce(t *testing.T) {
 	path := newPath(t)
-	first := open(t, path, newConfigMap("", ""), disk.Options{})
+	first := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	for range 3 {
-		if _, err := tryOpen(t, path, newConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
+		if _, err := tryOpen(t, path, sample.ConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
 			t.Fatalf("a second Open: %v, want that %s is in use", err, path)
 		}
 	}
@@ -237,7 +239,7 @@ func TestAFileIsOpenOnce(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("what the first has stored is not there")
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -30,7 +31,7 @@ func TestAFullDiskIsAnErrorAndHeals(t *testing.T) {
 	for name, durability := range map[string]disk.Durability{"power loss": disk.SurvivePowerLoss, "process": disk.SurviveProcess} {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
-			s := open(t, path, newConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
+			s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
 			h, failed := newHistory(), 0
 			size := int64(20 * disk.PageSize)
 			steps := 30
@@ -69,7 +70,7 @@ func TestAFullDiskIsAnErrorAndHeals(t *testing.T) {
 			if failed == 0 {
 				t.Error("the disk was never full")
 			}
-			copied := open(t, crashed(t, path), newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+			copied := open(t, crashed(t, path), sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
 			if now := contents(t, copied); !slices.Equal(h.contents(), now) {
 				t.Errorf("opened after it was full: %s", cut(cmp.Diff(h.contents(), now)))
 			}
@@ -84,13 +85,13 @@ func TestNoFileIsBegunOnAFullDisk(t *testing.T) {
 	path := newPath(t)
 	for _, size := range []int64{0, 100, disk.PageSize, 5 * disk.PageSize} {
 		unlimit := limitFiles(t, size)
-		_, err := tryOpen(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: func(error) {}})
+		_, err := tryOpen(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(error) {}})
 		unlimit()
 		if err == nil || errors.Is(err, disk.ErrDamaged) {
 			t.Errorf("with room for %d bytes: %v, want the error of the operating system", size, err)
 		}
 	}
-	if _, err := tryOpen(t, path, newConfigMap("", ""), disk.Options{ErrorHandler: func(error) {}}); err != nil {
+	if _, err := tryOpen(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(error) {}}); err != nil {
 		t.Errorf("when there is room: %v", err)
 	}
 }
@@ -100,7 +101,7 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 		return
 	}
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	src := informertest.NewSource[*corev1.ConfigMap]()
 	failures := make(chan error, 1000)
 	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
@@ -121,7 +122,7 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlimit := limitFiles(t, info.Size())
-	large := newConfigMap("default", "large").(*corev1.ConfigMap)
+	large := sample.ConfigMap("default", "large").(*corev1.ConfigMap)
 	large.Data["more"] = strings.Repeat("x", 1<<20)
 	src.Apply(large)
 	src.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "small"}})

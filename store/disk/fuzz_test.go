@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -24,7 +25,7 @@ import (
 func smallFile(f *testing.F) []byte {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "objects.db")
-	s, err := disk.Open(path, newConfigMap("", ""), disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess})
+	s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func FuzzOpen(f *testing.F) {
 				aside = set
 			}
 		}}
-		s, err := disk.Open(path, newConfigMap("", ""), opts)
+		s, err := disk.Open(path, sample.ConfigMap("", ""), opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +113,7 @@ func FuzzOpen(f *testing.F) {
 		if all := contents(t, s); aside != nil && len(all) > 1 {
 			t.Errorf("in the place of what was set aside is %v", all)
 		}
-		obj := newConfigMap("default", "another")
+		obj := sample.ConfigMap("default", "another")
 		if err := s.Add(obj); err != nil {
 			if errors.Is(err, disk.ErrDamaged) && reseal {
 				return // noticed later, but just as well
@@ -138,9 +139,9 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 		for range c.depth {
 			in = map[string]any{"x": in}
 		}
-		obj := newWidget("default", "deep").(*unstructured.Unstructured)
+		obj := sample.Widget("default", "deep").(*unstructured.Unstructured)
 		obj.Object["spec"] = in
-		if err := s.Add(newWidget("default", "another")); err != nil {
+		if err := s.Add(sample.Widget("default", "another")); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Add(obj); (err != nil) != c.refused || c.refused && !errors.Is(err, informer.ErrPermanent) {
@@ -155,12 +156,12 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 // No two objects share a record, whatever characters their names have.
 func TestOddKeysAreAllKept(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
 	names := []string{"a", "a\x00", "a\x00b", "\x00", "\xff", "\xff\xff", "\xff\xfe", "../../etc/passwd", "\u202egnp.exe", "a b\r\n", strings.Repeat("n", 10_000)}
 	n := 0
 	for _, namespace := range []string{"", "default", "a\x00", "\xff", "a/b"} {
 		for i, name := range names {
-			obj := newConfigMap(namespace, name)
+			obj := sample.ConfigMap(namespace, name)
 			obj.SetUID(types.UID(name[:1]))
 			obj.SetResourceVersion(strconv.Itoa(i))
 			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, strconv.Itoa(n)); err != nil {

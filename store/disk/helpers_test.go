@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -75,7 +76,7 @@ func contents(t *testing.T, s *disk.Store) (all []string) {
 
 // newSized returns a config map with size bytes of data.
 func newSized(name string, version, size int) informer.AnyObject {
-	obj := newConfigMap("default", name).(*corev1.ConfigMap)
+	obj := sample.ConfigMap("default", name).(*corev1.ConfigMap)
 	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("uid-%s-%d", name, version)), strconv.Itoa(version)
 	obj.Data = map[string]string{"of": fmt.Sprintf("<%s in version %d>", name, version), "more": strings.Repeat(name, size/len(name))}
 	return obj

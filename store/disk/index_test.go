@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -39,7 +40,7 @@ func byValues(field string) cache.IndexFunc {
 }
 
 func indexed(random *rand.Rand, version int) *corev1.ConfigMap {
-	obj := newConfigMap("default", fmt.Sprintf("o-%d", random.IntN(30))).(*corev1.ConfigMap)
+	obj := sample.ConfigMap("default", fmt.Sprintf("o-%d", random.IntN(30))).(*corev1.ConfigMap)
 	if random.IntN(3) == 0 {
 		obj.Namespace = ""
 	}

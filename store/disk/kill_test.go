@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -86,7 +87,7 @@ func writeUntilKilled(args []string) {
 		n = append(n, i)
 	}
 	h, last, after := at(n[1]), n[1]+n[2], time.Duration(n[3])
-	s, err := disk.Open(args[0], newConfigMap("", ""), disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer})
+	s, err := disk.Open(args[0], sample.ConfigMap("", ""), disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 					}
 				}
 				wait(t, cmd)
-				s := open(t, path, newConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
+				s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
 				now := contents(t, s)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
@@ -161,7 +162,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 
 // holdUntilKilled is a process that has a file open.
 func holdUntilKilled(args []string) {
-	s, err := disk.Open(args[0], newConfigMap("", ""), disk.Options{})
+	s, err := disk.Open(args[0], sample.ConfigMap("", ""), disk.Options{})
 	if err == nil {
 		err = s.Add(newSized("a", 1, 1))
 	}
@@ -178,14 +179,14 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 	if !out.Scan() {
 		t.Fatal("the other process has not opened the file")
 	}
-	if _, err := tryOpen(t, path, newConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
+	if _, err := tryOpen(t, path, sample.ConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
 		t.Errorf("Open: %v, want that it is in use", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, cmd)
-	if s := open(t, path, newConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("what the other process has stored is not there")
 	}
 }
@@ -195,7 +196,7 @@ func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
 	path, opened := newPath(t), make(chan error, 1)
 	go func() {
 		for range often(300, 300) {
-			s, err := disk.Open(path, newConfigMap("", ""), disk.Options{})
+			s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{})
 			if err == nil {
 				err = s.Close()
 			}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -117,7 +118,7 @@ func TestAFileOfSeveralGigabytesIsSetAsideOn32BitAndUsedOn64(t *testing.T) {
 
 func TestAFileLargerThanTheLimitIsSetAside(t *testing.T) {
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	if err := errors.Join(s.Add(newSized("a", 1, 1<<20)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestAFileDoesNotGrowBeyondTheLimit(t *testing.T) {
 	const limit = 1 << 20
 	defer disk.SetMaxFile(limit)()
 	path := newPath(t)
-	s := open(t, path, newConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
 	n, err := 0, error(nil)
 	for ; err == nil && n < 100; n++ {
 		err = s.Add(newSized(strconv.Itoa(n), 1, limit/32))

@@ -14,6 +14,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/codec"
 )
 
 // format is the version of the buckets and records. It increases when they change.
@@ -38,14 +41,16 @@ type label struct {
 	Type     string // type of the objects
 	Fields   string // fingerprint of the type
 	Encoding string
-	Identity Identity
+	Identity store.Identity
 }
 
+// field is a field of a label.
+type field struct{ name, value string }
+
 func (s *Store) label() label {
-	of := s.codec.of.Elem()
 	return label{
-		Format: format, Type: of.PkgPath() + "." + of.Name(), Fields: fingerprint(of),
-		Encoding: s.codec.encoding.String(), Identity: s.opts.Identity,
+		Format: format, Type: s.codec.TypeName(), Fields: s.codec.Fingerprint(),
+		Encoding: s.codec.Encoding(), Identity: s.opts.Identity,
 	}
 }
 
@@ -61,12 +66,17 @@ func (l label) difference(other label) error {
 }
 
 func (l label) fields() []field {
-	return append([]field{
+	return []field{
 		{"format", fmt.Sprint(l.Format)},
 		{"type of the objects", l.Type},
 		{"fields of the objects", l.Fields},
 		{"encoding", l.Encoding},
-	}, l.Identity.fields()...)
+		{"Identity.Cluster", l.Identity.Cluster},
+		{"Identity.Resource", l.Identity.Resource},
+		{"Identity.Namespace", l.Identity.Namespace},
+		{"Identity.Selector", l.Identity.Selector},
+		{"Identity.Version", l.Identity.Version},
+	}
 }
 
 // openFile opens the file. If the file cannot be used, it sets the file aside and opens a new
@@ -157,7 +167,7 @@ const (
 // inspection is a visitor that finds out whether an undamaged file can be used.
 type inspection struct {
 	want    label
-	codec   codec
+	codec   codec.Codec
 	found   map[string]bool // names of buckets, and keys of the about bucket
 	objects int             // number of objects so far
 }
@@ -193,10 +203,10 @@ func (i *inspection) record(path []string, key, payload []byte) error {
 		err = i.about(key, payload)
 	case objectsBucket:
 		if i.objects++; i.objects <= firstDecoded || i.objects%everyDecoded == 0 {
-			_, err = i.codec.decodeRecord(key, payload)
+			_, err = decodeRecord(i.codec, key, payload)
 		}
 	case tombstonesBucket:
-		_, err = i.codec.decodeRecord(buried(key), payload)
+		_, err = decodeRecord(i.codec, buried(key), payload)
 	}
 	return err
 }

@@ -3,42 +3,12 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/store"
 )
-
-// Identity says which objects a file holds. A file with another Identity is set aside. All
-// fields are compared literally; leave a field that does not apply empty. The type of the
-// objects, down to the fields of its structs, is compared too, and need not be named here.
-type Identity struct {
-	// Cluster identifies the cluster. Use [ClusterUID], which stays the same when the address
-	// of the API server changes.
-	Cluster string `json:",omitempty"`
-	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com".
-	Resource string `json:",omitempty"`
-	// Namespace is the listed namespace, "" for all.
-	Namespace string `json:",omitempty"`
-	// Selector restricts the list: by labels, fields, or both, in any notation.
-	Selector string `json:",omitempty"`
-	// Version is the version of the program's processing of the objects: change it when a
-	// Transform, an index function or a method such as UnmarshalJSON changes.
-	Version string `json:",omitempty"`
-}
-
-// field is a field of an Identity or of a label.
-type field struct{ name, value string }
-
-func (i Identity) fields() []field {
-	return []field{
-		{"Identity.Cluster", i.Cluster},
-		{"Identity.Resource", i.Resource},
-		{"Identity.Namespace", i.Namespace},
-		{"Identity.Selector", i.Selector},
-		{"Identity.Version", i.Version},
-	}
-}
 
 // Durability says which failures the data of a Store survives.
 type Durability int
@@ -62,7 +32,7 @@ const (
 type Options struct {
 	// Identity says which objects the file holds. Set it, or a file of another cluster goes
 	// unnoticed. Defaults to an Identity with nothing but the type of the objects.
-	Identity Identity
+	Identity store.Identity
 
 	// Durability says which failures the data survives. Defaults to SurvivePowerLoss.
 	Durability Durability
@@ -88,10 +58,8 @@ func (o Options) check() error {
 	if o.Durability < SurvivePowerLoss || o.Durability > SurviveProcess {
 		return fmt.Errorf("Options.Durability is %d, which is no Durability", o.Durability)
 	}
-	for _, f := range o.Identity.fields() {
-		if !utf8.ValidString(f.value) { // the JSON in which it is stored would change it
-			return fmt.Errorf("Options.%s is %q, which is no UTF-8", f.name, f.value)
-		}
+	if err := o.Identity.Validate(); err != nil {
+		return fmt.Errorf("Options.%w", err)
 	}
 	return checkIndexers(o.Indexers)
 }

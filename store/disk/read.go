@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/customcacheinformer/informer/store/codec"
 )
 
 // The limits of one read transaction. It copies the records, and ends before they are decoded,
@@ -125,9 +127,18 @@ func (s *Store) read(ctx context.Context, r recordRange, at []byte, limit int) (
 // decode returns the object of a record. If it cannot be decoded, it never will be, so the next
 // Open sets the file aside.
 func (s *Store) decode(i item) (any, error) {
-	obj, err := s.codec.decodeRecord(i.key, i.payload)
+	obj, err := decodeRecord(s.codec, i.key, i.payload)
 	if err != nil {
 		return nil, errors.Join(err, s.markDamaged(err))
+	}
+	return obj, nil
+}
+
+// decodeRecord returns the object of a record. Its error has the object's key.
+func decodeRecord(c codec.Codec, key, payload []byte) (any, error) {
+	obj, err := c.Decode(payload)
+	if err != nil {
+		return nil, damage("the record of %q cannot be decoded: %w", key, err)
 	}
 	return obj, nil
 }

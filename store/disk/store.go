@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store/codec"
 )
 
 var (
@@ -37,7 +38,7 @@ var (
 type Store struct {
 	path  string
 	opts  Options
-	codec codec
+	codec codec.Codec
 	lock  *os.File
 	db    *bbolt.DB
 	file  *os.File // the file of db, in case db cannot be closed any more
@@ -83,12 +84,12 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	codec, err := newCodec(example)
+	of, err := codec.New(example)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		path: path, opts: opts.withDefaults(), codec: codec,
+		path: path, opts: opts.withDefaults(), codec: of,
 		writer: make(chan struct{}, 1), closing: make(chan struct{}), dormant: map[string]bool{},
 	}
 	s.close = sync.OnceValue(s.closeAll)
@@ -114,7 +115,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 }
 
 // ObjectType returns the type of the example that was given to [Open].
-func (s *Store) ObjectType() reflect.Type { return s.codec.of }
+func (s *Store) ObjectType() reflect.Type { return s.codec.Type() }
 
 // Close closes the file. It waits for the calls that are under way. Later calls return
 // ErrClosed; those that return no error, such as List, return nothing. A second Close returns

@@ -6,77 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 	"github.com/customcacheinformer/informer/store/storetest"
 )
-
-// Gadget is a custom resource with a Go type, which has only a JSON form.
-type Gadget struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              GadgetSpec `json:"spec"`
-}
-
-// GadgetSpec has fields that are hard to encode as JSON.
-type GadgetSpec struct {
-	Size     int64                 `json:"size"`
-	Ratio    float64               `json:"ratio"`
-	Nil      []string              `json:"nil"`
-	Empty    []string              `json:"empty"`
-	Text     string                `json:"text"`
-	Data     []byte                `json:"data,omitempty"`
-	Template runtime.RawExtension  `json:"template"`
-	Next     *GadgetSpec           `json:"next,omitempty"`
-	ByName   map[string]GadgetSpec `json:"byName,omitempty"`
-}
-
-// DeepCopyObject returns a copy.
-func (g *Gadget) DeepCopyObject() runtime.Object {
-	next := *g
-	g.DeepCopyInto(&next.ObjectMeta)
-	return &next
-}
-
-func newConfigMap(namespace, name string) informer.AnyObject {
-	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Data:       map[string]string{"name": name},
-	}
-}
-
-func newGadget(namespace, name string) informer.AnyObject {
-	return &Gadget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Gadget"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       GadgetSpec{Size: 1<<62 + 1, Ratio: 1, Empty: []string{}, Text: "<&>\u2028", Data: []byte{0, 255}, Template: runtime.RawExtension{Raw: []byte(`{"a":"<&>","b":1.0}`)}},
-	}
-}
-
-func newWidget(namespace, name string) informer.AnyObject {
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget",
-		"spec": map[string]any{"int": int64(1<<62 + 1), "float": 1.0, "small": 0.1, "null": nil, "yes": true,
-			"text": "<&>\u2028", "none": []any{}, "empty": map[string]any{}, "list": []any{int64(-1), "a", map[string]any{"b": 2.5}}},
-	}}
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return u
-}
-
-func newMetadata(namespace, name string) informer.AnyObject {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-	}
-}
 
 // open opens a store. The end of the test closes it.
 func open(t *testing.T, path string, example runtime.Object, opts disk.Options) *disk.Store {
@@ -124,7 +61,7 @@ func crashed(t *testing.T, path string) string {
 
 func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 	for name, object := range map[string]func(namespace, name string) informer.AnyObject{
-		"protobuf": newConfigMap, "JSON": newGadget, "CBOR": newWidget, "metadata": newMetadata,
+		"protobuf": sample.ConfigMap, "JSON": sample.NewGadget, "CBOR": sample.Widget, "metadata": sample.Metadata,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +88,7 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 
 func TestAClosedStoreSaysSo(t *testing.T) {
 	var reported []error
-	s := open(t, newPath(t), newConfigMap("", ""), disk.Options{
+	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		ErrorHandler: func(err error) { reported = append(reported, err) },
 	})
@@ -166,7 +103,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	_, _, get := s.GetByKey("a")
 	_, byIndex := s.ByIndex(cache.NamespaceIndex, "a")
 	for op, err := range map[string]error{
-		"Apply": s.Apply(t.Context(), nil, "1"), "Forget": s.Forget(t.Context(), nil), "Add": s.Add(newConfigMap("a", "b")),
+		"Apply": s.Apply(t.Context(), nil, "1"), "Forget": s.Forget(t.Context(), nil), "Add": s.Add(sample.ConfigMap("a", "b")),
 		"Resume": resume, "Scan": scan, "Tombstones": tombstones, "GetByKey": get, "ByIndex": byIndex,
 		"AddIndexers": s.AddIndexers(cache.Indexers{"a": cache.MetaNamespaceIndexFunc}),
 	} {

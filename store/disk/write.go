@@ -61,9 +61,9 @@ func removing(obj any) (change, error) {
 // encode returns the parts of an object that are stored. All of its errors are permanent. It
 // returns the key, if there is one, also with an error.
 func (s *Store) encode(obj any) (key []byte, uid types.UID, payload []byte, err error) {
-	if payload, err = s.codec.encode(obj); err == nil {
+	if payload, err = s.codec.Encode(obj); err == nil {
 		// An object that cannot be decoded again would be an error at every start from now on.
-		_, err = s.codec.decode(payload)
+		_, err = s.codec.Decode(payload)
 	}
 	if object, wrong := meta.Accessor(obj); wrong == nil && !isNil(obj) {
 		key, uid = []byte(cache.MetaObjectToName(object).String()), object.GetUID()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/customcacheinformer/informer/relay"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -29,7 +30,7 @@ func openStores(ctx context.Context, dir string, opts *relay.Options) (stores, e
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := disk.ClusterUID(ctx, client.CoreV1().Namespaces())
+	cluster, err := store.ClusterUID(ctx, client.CoreV1().Namespaces())
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: the files are of one cluster: %w", err)
 	}
@@ -38,7 +39,7 @@ func openStores(ctx context.Context, dir string, opts *relay.Options) (stores, e
 		r := &opts.Resources[i]
 		name := r.Resource + "." + r.Version + "." + r.Group
 		store, err := disk.Open(filepath.Join(dir, name+".db"), example(r), disk.Options{
-			Identity: disk.Identity{Cluster: cluster, Resource: name},
+			Identity: store.Identity{Cluster: cluster, Resource: name},
 			// A file that the machine's end has spoiled costs one list, and waiting for the disk costs
 			// every agent some milliseconds for each change.
 			Durability: disk.SurviveProcess,

@@ -1,4 +1,4 @@
-package disk
+package store
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // began as a copy of this one, such as from a backup of etcd.
 // client is a client for namespaces, such as that of a clientset:
 //
-//	cluster, err := disk.ClusterUID(ctx, clientset.CoreV1().Namespaces())
+//	cluster, err := store.ClusterUID(ctx, clientset.CoreV1().Namespaces())
 //
 // ClusterUID blocks for one GET of client, which ends with ctx at the latest. It does not try
 // again. The program needs the verb get on that namespace, by a ClusterRole with the resource
@@ -23,25 +23,25 @@ import (
 //
 // It returns an error if client is nil, if the GET fails, or if the namespace has no UID, as with
 // a fake clientset whose namespace was made without one. The error wraps that of the GET, and says
-// how to go on if the GET is forbidden or finds nothing. Open no file after an error: an empty
+// how to go on if the GET is forbidden or finds nothing. Open no store after an error: an empty
 // Identity.Cluster is another cluster.
 func ClusterUID(ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Namespace, error)
 }) (string, error) {
 	if client == nil {
-		return "", errors.New("disk: ClusterUID: the client is nil")
+		return "", errors.New("store: ClusterUID: the client is nil")
 	}
 	const advice = "or choose a name of the cluster yourself for Identity.Cluster"
 	namespace, err := client.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("disk: ClusterUID: %w: allow get on namespaces with resourceNames: [%s] in a ClusterRole, %s", err, metav1.NamespaceSystem, advice)
+		return "", fmt.Errorf("store: ClusterUID: %w: allow get on namespaces with resourceNames: [%s] in a ClusterRole, %s", err, metav1.NamespaceSystem, advice)
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("disk: ClusterUID: %w: create the namespace, %s", err, advice)
+		return "", fmt.Errorf("store: ClusterUID: %w: create the namespace, %s", err, advice)
 	case err != nil:
-		return "", fmt.Errorf("disk: ClusterUID: %w", err)
+		return "", fmt.Errorf("store: ClusterUID: %w", err)
 	case namespace.UID == "":
-		return "", fmt.Errorf("disk: ClusterUID: the namespace %s has no UID: give it one, as this is a fake, %s", metav1.NamespaceSystem, advice)
+		return "", fmt.Errorf("store: ClusterUID: the namespace %s has no UID: give it one, as this is a fake, %s", metav1.NamespaceSystem, advice)
 	}
 	return string(namespace.UID), nil
 }

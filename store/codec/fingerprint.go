@@ -1,4 +1,4 @@
-package disk
+package codec
 
 import (
 	"crypto/sha256"

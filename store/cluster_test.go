@@ -1,4 +1,4 @@
-package disk_test
+package store_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/customcacheinformer/informer/store/disk"
+	"github.com/customcacheinformer/informer/store"
 )
 
 // system returns a namespace kube-system with that UID.
@@ -25,7 +25,7 @@ func system(uid types.UID) *corev1.Namespace {
 func TestTheUIDOfAClusterIsThatOfKubeSystem(t *testing.T) {
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "other"}}
 	client := fake.NewClientset(other, system("1234"))
-	if uid, err := disk.ClusterUID(t.Context(), client.CoreV1().Namespaces()); uid != "1234" || err != nil {
+	if uid, err := store.ClusterUID(t.Context(), client.CoreV1().Namespaces()); uid != "1234" || err != nil {
 		t.Errorf("%q, %v", uid, err)
 	}
 	if n := len(client.Actions()); n != 1 {
@@ -52,10 +52,10 @@ func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
 		},
 		"not found": {fake.NewClientset(), apierrors.IsNotFound, []string{"create the namespace", "Identity.Cluster"}},
 		"no UID":    {fake.NewClientset(system("")), func(error) bool { return true }, []string{"has no UID", "Identity.Cluster"}},
-		"a failure": {failing(down), func(err error) bool { return errors.Is(err, down) }, []string{"disk: ClusterUID: connection refused"}},
+		"a failure": {failing(down), func(err error) bool { return errors.Is(err, down) }, []string{"store: ClusterUID: connection refused"}},
 		"ctx's end": {failing(context.Canceled), func(err error) bool { return errors.Is(err, context.Canceled) }, nil},
 	} {
-		uid, err := disk.ClusterUID(t.Context(), c.client.CoreV1().Namespaces())
+		uid, err := store.ClusterUID(t.Context(), c.client.CoreV1().Namespaces())
 		if err == nil || uid != "" || !c.is(err) {
 			t.Errorf("%s: %q, %v", name, uid, err)
 			continue
@@ -66,7 +66,7 @@ func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := disk.ClusterUID(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+	if _, err := store.ClusterUID(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("no client: %v", err)
 	}
 }

@@ -1,20 +1,14 @@
-package disk_test
+package codec_test
 
 import (
-	"errors"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/store/disk"
+	"github.com/customcacheinformer/informer/store/codec"
 )
 
 // Types with names, as fields of others.
@@ -146,7 +140,7 @@ func TestATypeThatHasChangedHasAnotherFingerprint(t *testing.T) {
 				return fields(wrap(was), wrap(is), wrap(t))
 			},
 		} {
-			if disk.Fingerprint(in(was)) == disk.Fingerprint(in(is)) {
+			if codec.Fingerprint(in(was)) == codec.Fingerprint(in(is)) {
 				t.Errorf("%s, %s: %v and %v have the same fingerprint", name, where, in(was), in(is))
 			}
 		}
@@ -178,7 +172,7 @@ func TestATypeAlwaysHasTheSameFingerprint(t *testing.T) {
 		same[name+", before"], same[name+", after"] = [2]reflect.Type{pair[0], pair[0]}, [2]reflect.Type{pair[1], pair[1]}
 	}
 	for name, pair := range same {
-		if disk.Fingerprint(pair[0]) != disk.Fingerprint(pair[1]) {
+		if codec.Fingerprint(pair[0]) != codec.Fingerprint(pair[1]) {
 			t.Errorf("%s: %v and %v have different fingerprints", name, pair[0], pair[1])
 		}
 	}
@@ -210,60 +204,10 @@ func TestTheFingerprintOfATypeIncludesHowItEncodesItself(t *testing.T) {
 		reflect.TypeFor[methodless](), reflect.TypeFor[marshaled](), reflect.TypeFor[byPointer](), reflect.TypeFor[unmarshaled](),
 		reflect.TypeFor[textual](), reflect.TypeFor[untextual](), reflect.TypeFor[omitted](), reflect.TypeFor[metav1.Time](),
 	} {
-		own := disk.OwnEncoding(typ)
+		own := codec.OwnEncoding(typ)
 		if other := seen[own]; other != nil {
 			t.Errorf("%v and %v have the same: %s", typ, other, own)
 		}
 		seen[own] = typ
-	}
-}
-
-// ported is the part of two versions of a type that stays the same. It has the methods that a
-// type declared by a function cannot have.
-type ported struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Names             []string
-	Numbers           []int32
-}
-
-func (*ported) DeepCopyObject() runtime.Object { panic("not called") }
-
-func TestAFileOfATypeThatHasChangedIsSetAside(t *testing.T) {
-	before := func() runtime.Object {
-		type service struct {
-			ported
-			Ports []string
-		}
-		return &service{ported{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, []string{"http"}}
-	}()
-	after := func() runtime.Object {
-		type service struct {
-			ported
-			Ports []int32 // of a type that the description of the struct has already had
-		}
-		return &service{}
-	}()
-	path := newPath(t)
-	s := open(t, path, before, disk.Options{})
-	if err := errors.Join(s.Add(before), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	wantAside(t, path, after, disk.Options{}, "fields of the objects")
-}
-
-func TestAnInformerDoesNotTakeAStoreOfAnotherType(t *testing.T) {
-	store, err := disk.Open(filepath.Join(t.TempDir(), "pods.db"), &corev1.Pod{}, disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
-	_, err = informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Store: store})
-	if err != nil {
-		t.Errorf("of Pods: %v", err)
-	}
-	_, err = informer.NewFrom(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{Store: store})
-	if err == nil || !strings.Contains(err.Error(), "Options.Store is a store of *v1.Pod") {
-		t.Errorf("of ConfigMaps: %v", err)
 	}
 }
