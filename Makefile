@@ -1,11 +1,11 @@
-# All targets need only Go and make. The tests in a browser also need Chromium, which
-# make browser installs.
+# All targets need only Go and make. The tests in a browser also need Chromium, which make browser
+# installs, and those of store/valkey need a server, which make valkey installs.
 
-MODULES := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay examples e2e e2e/kubernetes bench
+MODULES := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples e2e e2e/kubernetes bench
 # The modules of make test. The other one builds kube-apiserver, which takes ten minutes.
 QUICK := $(filter-out e2e/kubernetes,$(MODULES))
 # The modules that users import. Each has its own tags.
-PUBLISHED := . controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay
+PUBLISHED := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay
 # The platforms on which the published modules are checked.
 PLATFORMS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINT    := bin/golangci-lint
@@ -27,11 +27,13 @@ test: ## run the quick tests under the race detector; takes about 5 minutes
 	cd tools && GOWORK=off go test -short -timeout=60m $(TESTFLAGS) ./...
 
 # Searches the packages in which -short makes a difference. The suite of storetest is such a
-# difference in the packages that run it.
+# difference in the packages that run it. The histories of e2e/shards have Leases of three seconds, so
+# they do not share the machine with other packages.
+LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
 .PHONY: test-long
-test-long: ## run all tests that "make test" skips or shortens, at full length; takes about 20 minutes, and 10 more the first time, to build kube-apiserver
-	go test -race -timeout=60m $(TESTFLAGS) $$(grep -rlE --include='*.go' --exclude-dir=tools \
-		'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u)
+test-long: ## run all tests that "make test" skips or shortens, at full length; takes about 25 minutes, and 10 more the first time, to build kube-apiserver
+	go test -race -timeout=60m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
+	go test -race -timeout=60m $(TESTFLAGS) ./e2e/shards
 
 # Go has no race detector for 386.
 .PHONY: test-386
@@ -81,6 +83,11 @@ example-shards: ## run replicas of the example operator that divide the work, an
 browser: ## install Chromium from Debian's packages; the tests of the page need it
 	@command -v chromium >/dev/null || { sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends chromium; }
+
+.PHONY: valkey
+valkey: ## install a Redis server from Debian's packages, unless there is one or Valkey's; the tests of store/valkey need it
+	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || { sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
+		$$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends redis-server; }
 
 .PHONY: page
 page: browser ## take the screenshot of the page for the README

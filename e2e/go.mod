@@ -34,6 +34,7 @@ require (
 	github.com/customcacheinformer/informer v0.0.0
 	github.com/customcacheinformer/informer/examples v0.0.0
 	github.com/customcacheinformer/informer/metrics/prometheus v0.0.0
+	github.com/customcacheinformer/informer/store/valkey v0.0.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
@@ -91,6 +92,7 @@ require (
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/tmc/grpc-websocket-proxy v0.0.0-20220101234140-673ab2c3ae75 // indirect
+	github.com/valkey-io/valkey-go v1.0.79
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xiang90/probing v0.0.0-20221125231312-a49e3df8f510 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
@@ -154,3 +156,5 @@ replace github.com/customcacheinformer/informer/metrics/prometheus => ../metrics
 replace github.com/customcacheinformer/informer/relay => ../relay
 
 replace github.com/customcacheinformer/informer/examples => ../examples
+
+replace github.com/customcacheinformer/informer/store/valkey => ../store/valkey

@@ -1,0 +1,134 @@
+package valkey
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Resume returns the bookmark, "" for none.
+func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) {
+	fields, err := s.about(ctx, "bookmark")
+	if err != nil {
+		return "", fmt.Errorf("valkey: resume: %w", err)
+	}
+	return fields[0], nil
+}
+
+// Apply makes changes in their order, keeps tombstones and sets the bookmark, in one step: the server
+// does all of it or nothing. If the bookmarks are versions of the API server, the same step adds the
+// changes to the log, from which a [Source] reads them. Changes of more than 32 MiB together are
+// refused with an error that wraps ErrPermanent, so that an informer makes them in parts. After other
+// errors, except ErrFenced and ErrLost, the changes may or may not have been made; the call may be
+// repeated. If ctx ends, Apply waits for a second more at most.
+func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	b, size := batch{bookmark: bookmark}, 0
+	for _, change := range changes {
+		c, err := s.changeOf(change)
+		if err != nil {
+			return fmt.Errorf("valkey: apply: %s of %q: %w", change.Type, c.key, err)
+		}
+		b.changes = append(b.changes, c)
+		if size += len(c.payload); size > maxBytes {
+			return fmt.Errorf("valkey: apply: %d changes are more than %d bytes: %w", len(changes), maxBytes, informer.ErrPermanent)
+		}
+	}
+	if err := s.write(ctx, b); err != nil {
+		return fmt.Errorf("valkey: apply: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) changeOf(c cache.Transaction) (change, error) {
+	switch c.Type {
+	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
+		return s.storing(c.Object)
+	case cache.TransactionTypeDelete:
+		return s.burying(c.Object)
+	}
+	unknown, _ := removing(c.Object)
+	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
+}
+
+// Tombstones returns all tombstones, in any order.
+func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
+	objs, err := s.tombstones(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("valkey: tombstones: %w", err)
+	}
+	return objs, nil
+}
+
+func (s *Store) tombstones(ctx context.Context) (objs []any, err error) {
+	seen := map[string]bool{} // a scan may return one twice
+	for cursor := uint64(0); ; {
+		page, err := s.scanTombstones(ctx, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; i+1 < len(page.Elements); i += 2 {
+			name := page.Elements[i]
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			obj, err := s.decode(name, page.Elements[i+1])
+			if err != nil {
+				return nil, fmt.Errorf("tombstone %w", err)
+			}
+			objs = append(objs, obj)
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			_, err := s.about(ctx) // nothing was missing meanwhile
+			return objs, err
+		}
+	}
+}
+
+func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageObjects).Build()).AsScanEntry()
+}
+
+// Forget removes tombstones, by key and UID, in one step.
+func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
+	b := batch{keeps: true}
+	for key, uids := range tombstones {
+		for _, uid := range uids {
+			b.forget = append(b.forget, tombstone(key, uid))
+		}
+	}
+	if err := s.write(ctx, b); err != nil {
+		return fmt.Errorf("valkey: forget: %w", err)
+	}
+	return nil
+}
+
+// about returns fields of the store. With no names, it only says whether the store is whole and this
+// one still its writer.
+func (s *Store) about(ctx context.Context, names ...string) ([]string, error) {
+	reply, err := s.read(ctx, aboutScript, names...)
+	if err != nil {
+		return nil, err
+	}
+	return reply.AsStrSlice()
+}
+
+// read runs a script that reads for the writer.
+func (s *Store) read(ctx context.Context, script *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
+	if err := s.Err(); err != nil {
+		return valkey.ValkeyMessage{}, err
+	}
+	reply, err := read(ctx, s.client, s.place, script, append([]string{s.session, s.confirmed()}, args...)...)
+	return reply, s.judge(err)
+}
+
+// confirmed returns the number of the last write that the server must have.
+func (s *Store) confirmed() string { return strconv.FormatInt(s.written.Load(), 10) }

@@ -1,0 +1,57 @@
+package valkey
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+var (
+	// ErrFenced indicates that another Store has been opened since, with the same token or a higher
+	// one, or that a Store with a higher token writes. The call has had no effect, and no call of
+	// this Store will have one any more.
+	ErrFenced = errors.New("another writer has taken over")
+
+	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied
+	// it, it has evicted keys, or another server has taken over that was behind. The call has had no
+	// effect, and no call of this Store will have one any more. The next Open goes on with what the
+	// server has: it keeps an older state, and begins an empty one if a part is missing.
+	ErrLost = errors.New("the server has lost a part of the store")
+)
+
+// MissingError says that Open has found a store of which the server did not have all parts, and has
+// begun an empty one in its place. It is reported to Options.ErrorHandler, never returned.
+type MissingError struct {
+	Store string // the prefix of the keys
+	Part  string // the part that was missing
+}
+
+// Error returns a message with the store and the part.
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("valkey: %s: the server does not have all %s, and an empty store takes its place", e.Store, e.Part)
+}
+
+// The words with which the scripts' errors begin.
+const (
+	fencedCode = "FENCED "
+	lostCode   = "LOST "
+	otherCode  = "OTHER "
+)
+
+// explain returns an error that wraps ErrFenced or ErrLost if a script has said so, and err otherwise.
+func explain(err error) error {
+	reply, ok := valkey.IsValkeyErr(err)
+	if !ok {
+		return err
+	}
+	text := reply.Error()
+	if of, fenced := strings.CutPrefix(text, fencedCode); fenced {
+		return fmt.Errorf("%w: %s", ErrFenced, of)
+	}
+	if of, lost := strings.CutPrefix(text, lostCode); lost {
+		return fmt.Errorf("%w: %s", ErrLost, of)
+	}
+	return err
+}

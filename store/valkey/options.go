@@ -1,0 +1,73 @@
+package valkey
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unicode/utf8"
+
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/store"
+)
+
+// Options configures a [Store]. The zero value is ready to use.
+type Options struct {
+	// Identity says which objects the store has. A store with another Identity, or of another type
+	// of objects, has other keys on the server. Set it, or the stores of two clusters are one.
+	// Defaults to an Identity with nothing but the type of the objects.
+	Identity store.Identity
+
+	// Token says which writer is the newer one: a Store takes over from those with the same token
+	// or a lower one, and Open refuses a lower token than the server knows. Take it from the Lease
+	// that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults to 0:
+	// then the Store that was opened last writes.
+	Token int64
+
+	// Writer names this process in errors and in the Status. Defaults to the name of the host.
+	Writer string
+
+	// Log is about how many changes the server keeps for readers that lose their connection. A
+	// reader that has missed more lists again. Each takes as much memory as its object. Defaults
+	// to 100,000. The largest value is 1e9.
+	Log int
+
+	// ErrorHandler is called with errors that no method can return: a *MissingError during Open, and
+	// read errors of List and ListKeys. It is called from the goroutine in which the error occurred,
+	// and must not call the store. Defaults to logging with klog.
+	ErrorHandler func(error)
+}
+
+const (
+	defaultLog = 100_000
+	maxLog     = 1_000_000_000
+	maxToken   = 1<<53 - 1 // the largest number that a script can tell from its neighbours
+)
+
+func (o Options) withDefaults() Options {
+	if o.Log == 0 {
+		o.Log = defaultLog
+	}
+	if o.Writer == "" {
+		o.Writer, _ = os.Hostname() // an unnamed writer is no reason not to write
+	}
+	if o.ErrorHandler == nil {
+		o.ErrorHandler = func(err error) { klog.Background().Error(err, "Valkey store") }
+	}
+	return o
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Token < 0 || o.Token > maxToken:
+		return fmt.Errorf("Options.Token is %d, want 0 to %d", o.Token, int64(maxToken))
+	case o.Log < 0 || o.Log > maxLog:
+		return fmt.Errorf("Options.Log is %d, want 0 to %d", o.Log, maxLog)
+	case !utf8.ValidString(o.Writer):
+		return errors.New("Options.Writer is no UTF-8")
+	}
+	if err := o.Identity.Validate(); err != nil {
+		return fmt.Errorf("Options.%w", err)
+	}
+	return nil
+}

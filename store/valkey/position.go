@@ -1,0 +1,87 @@
+package valkey
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// position is where a store is after a write.
+type position struct {
+	written  int64  // number of the write; each write has the next one
+	call     string // the write itself
+	bookmark string
+	version  uint64 // of the source, whose state the objects are; 0 if they are no state of it
+	highest  uint64 // version since the epoch began
+	epoch    string // changes when the versions begin again, so that a reader may go back
+	log      string // changes when the log begins again; "" if there is none
+	first    uint64 // version with which the log began
+	last     id     // every entry of the log is up to it, and every later one after it
+}
+
+// fields returns the fields that a write changes, each followed by its value.
+func (p position) fields() []string {
+	return []string{
+		"bookmark", p.bookmark, "version", versionText(p.version), "highest", versionText(p.highest),
+		"epoch", p.epoch, "log", p.log, "first", versionText(p.first), "last", p.last.String(),
+	}
+}
+
+// parsePosition returns the position that the script take has returned.
+func parsePosition(fields []string) (p position, err error) {
+	p = position{call: fields[1], bookmark: fields[2], epoch: fields[5], log: fields[6]}
+	if p.written, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
+		return position{}, fmt.Errorf("the number of the last write: %w", err)
+	}
+	p.version, p.highest = parseVersion(fields[3]), parseVersion(fields[4])
+	p.last, err = parseID(fields[7])
+	return p, err
+}
+
+// parseVersion returns a version of the source as a number, and 0 if it is none. The bookmark of an
+// informer over several namespaces is none.
+func parseVersion(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 63) // Kubernetes' versions have 63 bits
+	if err != nil || strconv.FormatUint(n, 10) != text {
+		return 0
+	}
+	return n
+}
+
+func versionText(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// id is that of an entry of the log. An added or changed object has its own version and the number
+// 0. A delete's version is not known to a store, so a delete has the version that the store had before it
+// and the next number. The log is in order, and a reader that goes on from a version gets every delete
+// after it, perhaps once more.
+type id struct{ version, n uint64 }
+
+func (i id) String() string {
+	return strconv.FormatUint(i.version, 10) + "-" + strconv.FormatUint(i.n, 10)
+}
+
+func (i id) after(j id) bool {
+	return i.version > j.version || i.version == j.version && i.n > j.n
+}
+
+func parseID(text string) (i id, err error) {
+	if text == "" {
+		return id{}, nil
+	}
+	version, n, found := strings.Cut(text, "-")
+	if !found {
+		return id{}, fmt.Errorf("%q is not the id of an entry", text)
+	}
+	if i.version, err = strconv.ParseUint(version, 10, 64); err == nil {
+		i.n, err = strconv.ParseUint(n, 10, 64)
+	}
+	if err != nil {
+		return id{}, fmt.Errorf("%q is not the id of an entry: %w", text, err)
+	}
+	return i, nil
+}

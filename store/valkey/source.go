@@ -1,0 +1,298 @@
+package valkey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/valkey-io/valkey-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/codec"
+)
+
+var _ cache.ListerWatcherWithContext = (*Source)(nil)
+
+// Source lists and watches the objects that a [Store] of another process keeps on the server, for
+// any number of informers without a connection to the API server:
+//
+//	source, err := valkey.NewSource(client, &corev1.Pod{}, identity)
+//	…
+//	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
+//
+// It is made by [NewSource], for one informer, and must not be copied. The informer gets every
+// change, in the order in which the API server made them, with the API server's versions. A delete has
+// the version of the change before it, since its own is not known.
+//
+// While the writer lists, and while the server does not have all of the store, a list gets the error
+// 503, and a watch tells nothing, so that the informer keeps what it has. The same holds while the
+// server has an older state than the informer, after another server has taken over that was behind.
+// After the writer has listed again, and if the server does not keep the changes any more that an
+// informer has missed, its watch ends with 410: it lists again, and finds what was deleted.
+type Source struct {
+	client valkey.Client
+	place  place
+	codec  codec.Codec
+
+	mu      sync.Mutex
+	epoch   string // of the last list
+	log     string // of the last list
+	reached uint64 // the highest version in that epoch that the informer has got
+}
+
+// NewSource returns a Source of the store of that identity. example is an object of the type that the
+// store has. NewSource does not block, and asks for nothing. The client belongs to the caller, who closes
+// it when no watch is open any more. NewSource returns an error if the client is nil, or if example or
+// identity could not be those of a store.
+func NewSource(client valkey.Client, example runtime.Object, identity store.Identity) (*Source, error) {
+	s, err := newSource(client, example, identity)
+	if err != nil {
+		return nil, fmt.Errorf("valkey: source: %w", err)
+	}
+	return s, nil
+}
+
+func newSource(client valkey.Client, example runtime.Object, identity store.Identity) (*Source, error) {
+	if client == nil {
+		return nil, errors.New("the client is nil")
+	}
+	if err := identity.Validate(); err != nil {
+		return nil, err
+	}
+	of, err := codec.New(example)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlace(of, identity)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{client: client, place: p, codec: of}, nil
+}
+
+// IsWatchListSemanticsUnSupported returns true: an informer lists before it watches.
+func (s *Source) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List is ListWithContext without a ctx.
+func (s *Source) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), opts)
+}
+
+// Watch is WatchWithContext without a ctx.
+func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext returns a *metav1.List of all objects at one version. It blocks until it has read
+// them page by page, and then the changes since the first page. A limit other than 1 has no effect, and
+// neither has the version in opts: the list is as new as the store. A limit of 1 asks for one object,
+// and with a version for 410 if a watch could not begin at it. Selectors are an error.
+func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	switch {
+	case opts.LabelSelector != "" || opts.FieldSelector != "":
+		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it lists all objects of the store")
+	case opts.Continue != "":
+		return nil, apierrors.NewResourceExpired("valkey: a Source lists all objects at once")
+	case opts.Limit == 1:
+		return s.probe(ctx, opts.ResourceVersion)
+	}
+	for range maxAttempts {
+		l, err := s.list(ctx)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		if l != nil {
+			return l.result(s), nil
+		}
+	}
+	return nil, unavailable(errors.New("the writer lists again and again"))
+}
+
+// maxAttempts is how often a list begins again because the log has.
+const maxAttempts = 3
+
+// unavailable returns an error that makes an informer keep what it has, and try again.
+func unavailable(err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return apierrors.NewServiceUnavailable("valkey: " + err.Error())
+}
+
+// errNotReady says that the objects are not a state that the source had.
+var errNotReady = errors.New("the writer has not listed yet")
+
+// probe answers a list of one object. Informers send it to find out whether they can go on from a version.
+func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
+	h, err := s.look(ctx, "", "0-0", 1)
+	if err == nil && version != "" && version != "0" {
+		err = h.holds(parseVersion(version))
+	}
+	if err == nil {
+		err = h.ready()
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: versionText(h.version)}}, nil
+}
+
+// listing is a list that is being read.
+type listing struct {
+	epoch, log string
+	version    uint64
+	pages      []extent
+	objects    map[string]runtime.Object
+	keys       []string // in order, also of objects that are deleted since
+}
+
+// extent says how new the objects up to a key are.
+type extent struct {
+	upTo string
+	as   id // of the last entry that they include
+}
+
+// list reads all objects. It returns nil if the log begins again meanwhile.
+func (s *Source) list(ctx context.Context) (*listing, error) {
+	l := &listing{objects: map[string]runtime.Object{}}
+	for after := ""; ; {
+		head, page, err := s.page(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		if len(l.pages) > 0 && (head.epoch != l.epoch || head.log != l.log) {
+			return nil, nil
+		}
+		l.epoch, l.log = head.epoch, head.log
+		if err := s.ahead(head); err != nil {
+			return nil, err
+		}
+		for i := 0; i < len(page); i += 2 {
+			after = page[i]
+			obj, err := s.decode(after, page[i+1])
+			if err != nil {
+				return nil, err
+			}
+			l.keys, l.objects[after] = append(l.keys, after), obj
+		}
+		l.pages = append(l.pages, extent{upTo: after, as: head.last})
+		if len(page) == 0 {
+			break
+		}
+	}
+	return s.catchUp(ctx, l)
+}
+
+// page reads a page of objects.
+func (s *Source) page(ctx context.Context, after string) (h head, page []string, err error) {
+	reply, err := read(ctx, s.client, s.place, pageScript, "", "0", after, strconv.Itoa(pageObjects), strconv.Itoa(pageBytes))
+	if err != nil {
+		return head{}, nil, err
+	}
+	if page, err = reply.AsStrSlice(); err != nil {
+		return head{}, nil, err
+	}
+	h = head{epoch: page[0], log: page[1], version: parseVersion(page[2])}
+	if h.last, err = parseID(page[3]); err != nil {
+		return head{}, nil, err
+	}
+	return h, page[pageHead:], h.ready()
+}
+
+// catchUp brings a list to one version: it makes the changes that are newer than the page to which an
+// object belongs. It returns nil if the log does not have all of them.
+func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
+	for at := l.pages[0].as; ; {
+		h, err := s.look(ctx, l.log, at.String(), pageEntries)
+		if err != nil {
+			return nil, err
+		}
+		if h.epoch != l.epoch || h.log != l.log || h.gone(at) {
+			return nil, nil
+		}
+		if err := h.ready(); err != nil {
+			return nil, err
+		}
+		for _, e := range h.entries {
+			if at = e.id; !l.has(e) {
+				if err := l.change(s, e); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if len(h.entries) < pageEntries {
+			l.version = h.version
+			return l, nil
+		}
+	}
+}
+
+// has reports whether the page of an object was read after an entry about it.
+func (l *listing) has(e entry) bool {
+	n, _ := slices.BinarySearchFunc(l.pages, e.key, func(x extent, key string) int {
+		if x.upTo < key {
+			return -1
+		}
+		return 1
+	})
+	// The last page is empty, and shows that no key comes after the page before it.
+	return !e.id.after(l.pages[min(n, len(l.pages)-1)].as)
+}
+
+func (l *listing) change(s *Source, e entry) error {
+	if e.kind == "delete" {
+		delete(l.objects, e.key)
+		return nil
+	}
+	obj, err := s.decode(e.key, e.object)
+	if err != nil {
+		return err
+	}
+	if _, known := l.objects[e.key]; !known {
+		l.keys = append(l.keys, e.key)
+	}
+	l.objects[e.key] = obj
+	return nil
+}
+
+// result returns the list, and notes that the informer gets it.
+func (l *listing) result(s *Source) runtime.Object {
+	slices.Sort(l.keys)
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: versionText(l.version)}}
+	for _, key := range slices.Compact(l.keys) {
+		if obj, ok := l.objects[key]; ok {
+			list.Items = append(list.Items, runtime.RawExtension{Object: obj})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch, s.log, s.reached = l.epoch, l.log, l.version
+	return list
+}
+
+// ahead returns an error if the informer has a later version than the server, in the same epoch. A
+// list would then tell deletes that did not happen.
+func (s *Source) ahead(h head) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.epoch == s.epoch && h.version < s.reached {
+		return fmt.Errorf("the server has version %d, and this informer had %d: the writer has to catch up", h.version, s.reached)
+	}
+	return nil
+}
+
+func (s *Source) decode(key, payload string) (runtime.Object, error) {
+	obj, err := s.codec.Decode([]byte(payload))
+	if err != nil {
+		return nil, fmt.Errorf("%q cannot be decoded: %w", key, err)
+	}
+	return obj, nil
+}

@@ -1,0 +1,164 @@
+package valkey
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store/codec"
+)
+
+var (
+	_ informer.Durable = (*Store)(nil)
+	_ informer.Typed   = (*Store)(nil)
+)
+
+// Store keeps objects of one type on a Valkey or Redis server, and is an informer.Durable. It is
+// made by [Open] and must not be copied. All methods may be called from any goroutine. It has no
+// goroutines of its own, and keeps no objects in memory: each call that returns objects decodes them,
+// so that they belong to the caller.
+//
+// Each method waits for the server. Those that read give up after 10 seconds for each request, and
+// those that write when the client does. A write that can never succeed is refused with an error that
+// wraps informer.ErrPermanent, and has no effect. That is a write of an object of another type,
+// without a name, or that takes more than 32 MiB, or that cannot be encoded or not be decoded again.
+// ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
+// errors are those of the client and of the server, such as a full memory; the call may be repeated.
+type Store struct {
+	client valkey.Client
+	place  place
+	opts   Options
+	codec  codec.Codec
+
+	session string // differs from that of every other Store
+	alive   context.Context
+	end     context.CancelCauseFunc
+
+	writer  chan struct{} // has a token during a write
+	written atomic.Int64  // number of the last write that was confirmed
+	at      position      // after it
+	// strays has the writes after that one of which it is not known whether they have happened, by
+	// their calls, and the position after each. At most one of them happens.
+	strays map[string]position
+}
+
+// Open returns the Store of that identity, and makes it the only one that can write. It takes the
+// store over from a Store with the same token or a lower one, in this process or another. example is
+// an object of the type to be stored, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The
+// client belongs to the caller, who closes it when the Store is not used any more. The server must
+// be Redis 7 or later, or Valkey.
+//
+// If the server does not have all parts of the store, Open begins an empty one, and reports a
+// *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx at the latest.
+// It returns an error that wraps ErrFenced if the server knows a higher token. It also returns an error
+// if the server may evict any key to make room (a maxmemory-policy that begins with allkeys-), provided
+// that the server tells its configuration.
+func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
+	s, err := open(ctx, client, example, opts)
+	if err != nil {
+		return nil, fmt.Errorf("valkey: open: %w", err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("the client is nil")
+	}
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	of, err := codec.New(example)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlace(of, opts.Identity)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: client, place: p, opts: opts.withDefaults(), codec: of,
+		session: rand.Text(), writer: make(chan struct{}, 1), strays: map[string]position{},
+	}
+	s.alive, s.end = context.WithCancelCause(context.Background())
+	if err := s.checkPolicy(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.take(ctx)
+}
+
+// checkPolicy returns an error if the server may evict any key. Other policies evict only keys that
+// expire, and those of a Store do not.
+func (s *Store) checkPolicy(ctx context.Context) error {
+	const name = "maxmemory-policy"
+	config, err := s.client.Do(ctx, s.client.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+	if _, refused := valkey.IsValkeyErr(err); refused {
+		return nil // a server that keeps its configuration to itself
+	}
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(config[name], "allkeys-") {
+		return fmt.Errorf("the server may evict any key (its %s is %s): set noeviction, or a policy that begins with volatile-", name, config[name])
+	}
+	return nil
+}
+
+// take makes this Store the writer.
+func (s *Store) take(ctx context.Context) error {
+	reply, err := run(ctx, s.client, s.place, takeScript,
+		s.session, strconv.FormatInt(s.opts.Token, 10), s.opts.Writer, rand.Text(), s.place.label)
+	if err != nil {
+		return err
+	}
+	fields, err := reply.AsStrSlice()
+	if err != nil {
+		return err
+	}
+	if missing := fields[0]; missing != "" {
+		s.opts.ErrorHandler(&MissingError{Store: s.place.prefix, Part: missing})
+	}
+	s.at, err = parsePosition(fields[1:])
+	s.written.Store(s.at.written)
+	return err
+}
+
+// ObjectType returns the type of the example that was given to [Open]. It does not block.
+func (s *Store) ObjectType() reflect.Type { return s.codec.Type() }
+
+// Run calls run, which is the Run of an informer over this Store, with a ctx that ends when the
+// Store can write no longer. It blocks until run returns. It returns the error of run, or an error that
+// wraps ErrFenced or ErrLost if that is why run has ended.
+func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(s.alive, cancel)
+	defer stop()
+	return errors.Join(run(ctx), s.Err())
+}
+
+// Err returns an error that wraps ErrFenced or ErrLost if the Store can write no longer, and nil
+// otherwise. It does not block, and does not ask the server.
+func (s *Store) Err() error {
+	if s.alive.Err() == nil {
+		return nil
+	}
+	return context.Cause(s.alive)
+}
+
+// judge ends the Store if an error says so, and returns the error.
+func (s *Store) judge(err error) error {
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrLost) {
+		s.end(fmt.Errorf("valkey: %s: %w", s.place.prefix, err))
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package valkey_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	client "github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/storetest"
+	"github.com/customcacheinformer/informer/store/valkey"
+	"github.com/customcacheinformer/informer/store/valkey/internal/server"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == roleFlag {
+		os.Exit(play(os.Args[2:]))
+	}
+	informertest.Main(m)
+}
+
+var identities atomic.Int64
+
+// newIdentity returns an identity that no other test has.
+func newIdentity() store.Identity {
+	return store.Identity{Cluster: fmt.Sprint(identities.Add(1)), Resource: "things"}
+}
+
+// open opens a store. The test fails if an error is reported and opts has no handler.
+func open(t *testing.T, c client.Client, example any, opts valkey.Options) *valkey.Store {
+	t.Helper()
+	if opts.ErrorHandler == nil {
+		opts.ErrorHandler = func(err error) { t.Errorf("reported: %v", err) }
+	}
+	s, err := valkey.Open(t.Context(), c, example.(runtime.Object), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
+	srv := server.Start(t)
+	for name, object := range map[string]func(namespace, name string) informer.AnyObject{
+		"protobuf": sample.ConfigMap, "JSON": sample.NewGadget, "CBOR": sample.Widget, "metadata": sample.Metadata,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, example, identity := srv.Client(), object("", ""), map[cache.Store]store.Identity{}
+			at := func(t *testing.T, id store.Identity) cache.Store {
+				s := open(t, c, example, valkey.Options{Identity: id})
+				identity[s] = id
+				return s
+			}
+			again := func(t *testing.T, s cache.Store) cache.Store { return at(t, identity[s]) }
+			storetest.Run(t, func(t *testing.T) cache.Store { return at(t, newIdentity()) }, storetest.Options{
+				Object: object, Reopen: again, Crash: again,
+			})
+		})
+	}
+}
+
+func adding(obj any) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+}
+
+func deleting(obj any) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+}
+
+func TestTheLaterStoreWrites(t *testing.T) {
+	srv := server.Start(t)
+	c, identity, example := srv.Client(), newIdentity(), sample.ConfigMap("", "")
+	old := open(t, c, example, valkey.Options{Identity: identity, Token: 3, Writer: "old"})
+	if err := old.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []int64{3, 4} {
+		young := open(t, c, example, valkey.Options{Identity: identity, Token: token, Writer: "young"})
+		err := old.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "6"))}, "6")
+		if !errors.Is(err, valkey.ErrFenced) || !errors.Is(old.Err(), valkey.ErrFenced) {
+			t.Fatalf("a write of the store before: %v, %v", err, old.Err())
+		}
+		if _, _, err := old.GetByKey("a/a"); !errors.Is(err, valkey.ErrFenced) {
+			t.Errorf("a read of the store before: %v", err)
+		}
+		if keys := young.ListKeys(); len(keys) != 1 {
+			t.Errorf("stored: %v", keys)
+		}
+		if rv, err := young.Resume(t.Context()); rv != "5" || err != nil {
+			t.Errorf("the bookmark is %q, %v", rv, err)
+		}
+		old = young
+	}
+	if _, err := valkey.Open(t.Context(), c, example.(runtime.Object), valkey.Options{Identity: identity, Token: 3}); !errors.Is(err, valkey.ErrFenced) {
+		t.Errorf("a store with a lower token: %v", err)
+	}
+}
+
+// at returns obj with that version.
+func at(obj informer.AnyObject, version string) informer.AnyObject {
+	obj.SetResourceVersion(version)
+	return obj
+}

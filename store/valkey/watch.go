@@ -1,0 +1,212 @@
+package valkey
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// WatchWithContext watches from the version in opts on, which must be one that a list or a watch has
+// had. It blocks for one request. The watch ends after opts.TimeoutSeconds (default: never), with ctx,
+// with an error of the server, and with the error 410 if the log does not have all changes any more. It
+// sends a bookmark, if opts allows bookmarks, when the store has reached a version without a change.
+func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if opts.LabelSelector != "" || opts.FieldSelector != "" {
+		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it watches all objects of the store")
+	}
+	if opts.SendInitialEvents != nil {
+		return nil, apierrors.NewBadRequest("valkey: a Source cannot send the initial state: list it")
+	}
+	version := parseVersion(opts.ResourceVersion)
+	if version == 0 {
+		return nil, apierrors.NewBadRequest("valkey: a watch needs the version of a list, not " + strconv.Quote(opts.ResourceVersion))
+	}
+	h, err := s.look(ctx, "", "0-0", 1)
+	if err == nil {
+		err = s.begins(h, version)
+	}
+	if err != nil {
+		return nil, later(err)
+	}
+	f := &follower{
+		source: s, log: h.log, at: id{version: version}, told: version,
+		bookmarks: opts.AllowWatchBookmarks, events: make(chan watch.Event),
+	}
+	if opts.TimeoutSeconds != nil {
+		f.ctx, f.cancel = context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second)
+	} else {
+		f.ctx, f.cancel = context.WithCancel(ctx)
+	}
+	f.running.Go(f.run)
+	return f, nil
+}
+
+// later returns an error that makes an informer watch again from where it is. After 503 it would list.
+func later(err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return apierrors.NewTooManyRequests("valkey: "+err.Error(), 1)
+}
+
+// begins returns an error unless a watch can begin at a version.
+func (s *Source) begins(h head, version uint64) error {
+	if err := h.ready(); err != nil {
+		return err
+	}
+	if err := s.ahead(h); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log != "" && h.log != s.log {
+		return expired("the writer has listed again")
+	}
+	if err := h.holds(version); err != nil {
+		return err
+	}
+	if s.log == "" { // an informer that goes on from a version that it had in another process
+		s.epoch, s.log, s.reached = h.epoch, h.log, version
+	}
+	return nil
+}
+
+// follower is a watch.
+type follower struct {
+	source    *Source
+	log       string
+	at        id     // of the last entry that was sent
+	told      uint64 // the version that the watcher has
+	bookmarks bool
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	events  chan watch.Event
+	running sync.WaitGroup
+}
+
+// ResultChan returns the channel of the events. It is closed when the watch has ended.
+func (f *follower) ResultChan() <-chan watch.Event { return f.events }
+
+// Stop ends the watch, and waits until it has ended.
+func (f *follower) Stop() {
+	f.cancel()
+	f.running.Wait()
+}
+
+// patienceForEntries is how long one request waits for entries. Then the follower looks whether the
+// log is still the same.
+const patienceForEntries = 2 * time.Second
+
+// run sends what the log has, until it cannot. An error of the server ends the watch: the next one
+// says what is wrong.
+func (f *follower) run() {
+	defer close(f.events)
+	defer f.cancel()
+	for {
+		h, err := f.source.look(f.ctx, f.log, f.at.String(), pageEntries)
+		if err != nil || !f.follow(h) {
+			return
+		}
+		if len(h.entries) < pageEntries && !f.wait() {
+			return
+		}
+	}
+}
+
+// follow sends the entries of a log. It returns false if the watch has ended.
+func (f *follower) follow(h head) bool {
+	switch {
+	case h.version == 0, h.log == f.log && h.version < f.told:
+		return true // the writer lists, or has to catch up
+	case h.log != f.log:
+		return f.expire("the writer has listed again")
+	case h.gone(f.at):
+		return f.expire("the log of the store does not have all changes any more")
+	}
+	for _, e := range h.entries {
+		if !f.tell(e) {
+			return false
+		}
+	}
+	if len(h.entries) < pageEntries && h.version > f.told {
+		return f.bookmark(h.version)
+	}
+	return true
+}
+
+func (f *follower) tell(e entry) bool {
+	obj, err := f.source.decode(e.key, e.object)
+	if err != nil {
+		return f.fail(apierrors.NewInternalError(err))
+	}
+	kind := watch.Modified
+	switch e.kind {
+	case "add":
+		kind = watch.Added
+	case "delete":
+		kind = watch.Deleted
+		obj.(metav1.Object).SetResourceVersion(versionText(e.id.version))
+	}
+	f.at = e.id
+	return f.send(watch.Event{Type: kind, Object: obj}, e.id.version)
+}
+
+func (f *follower) bookmark(version uint64) bool {
+	if !f.bookmarks {
+		return true
+	}
+	obj := reflect.New(f.source.codec.Type().Elem()).Interface().(runtime.Object)
+	obj.(metav1.Object).SetResourceVersion(versionText(version))
+	return f.send(watch.Event{Type: watch.Bookmark, Object: obj}, version)
+}
+
+func (f *follower) expire(reason string) bool { return f.fail(expired(reason)) }
+
+// fail sends an error and ends the watch.
+func (f *follower) fail(err *apierrors.StatusError) bool {
+	status := err.Status()
+	f.send(watch.Event{Type: watch.Error, Object: &status}, 0)
+	return false
+}
+
+// send sends an event that brings the watcher to a version. It returns false if the watch ends first.
+func (f *follower) send(e watch.Event, version uint64) bool {
+	select {
+	case f.events <- e:
+	case <-f.ctx.Done():
+		return false
+	}
+	if version > f.told {
+		f.told = version
+		f.source.reach(f.log, version)
+	}
+	return true
+}
+
+// reach notes that the informer has a version.
+func (s *Source) reach(log string, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log == log {
+		s.reached = max(s.reached, version)
+	}
+}
+
+// wait waits until the log may have more. It returns false if the watch has ended, or if the server
+// does not answer.
+func (f *follower) wait() bool {
+	client := f.source.client
+	err := client.Do(f.ctx, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
+		Streams().Key(f.source.place.log).Id(f.at.String()).Build()).Error()
+	return err == nil || valkey.IsValkeyNil(err)
+}

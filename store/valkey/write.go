@@ -1,0 +1,277 @@
+package valkey
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// The limits of one write. The server does nothing else meanwhile. An informer applies the halves of
+// a write that is refused for its size.
+const (
+	maxObject = 32 << 20
+	maxBytes  = 32 << 20
+	maxUID    = 1 << 10
+	maxKey    = 16 << 10
+)
+
+// change is a change of one object.
+type change struct {
+	key     string
+	uid     types.UID
+	version uint64 // of the object, 0 if it has none that is a number
+	payload string // the encoded object
+	remove  bool
+	bury    bool // keep the payload as a tombstone
+}
+
+// batch is what one write does.
+type batch struct {
+	changes  []change
+	clear    bool // remove all objects before
+	forget   []string
+	keeps    bool // the bookmark and the log stay
+	bookmark string
+}
+
+// storing returns the change that stores an object.
+func (s *Store) storing(obj any) (change, error) { return s.encode(obj) }
+
+// burying returns the change that turns an object into a tombstone.
+func (s *Store) burying(obj any) (change, error) {
+	c, err := s.encode(obj)
+	c.remove, c.bury = true, true
+	return c, err
+}
+
+// removing returns the change that removes the object with the key of obj.
+func removing(obj any) (change, error) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
+	}
+	return change{key: key, remove: true}, err
+}
+
+// encode returns the change that stores an object. All of its errors are permanent. The change has
+// the key of the object, if there is one, also with an error.
+func (s *Store) encode(obj any) (c change, err error) {
+	payload, err := s.codec.Encode(obj)
+	if err == nil {
+		// An object that cannot be decoded again would be an error at every start from now on.
+		_, err = s.codec.Decode(payload)
+	}
+	if object, wrong := meta.Accessor(obj); wrong == nil && !reflect.ValueOf(obj).IsNil() {
+		c = change{
+			key: cache.MetaObjectToName(object).String(), uid: object.GetUID(),
+			version: parseVersion(object.GetResourceVersion()), payload: string(payload),
+		}
+		if err == nil {
+			err = c.check(object.GetName())
+		}
+	} else if err == nil {
+		err = wrong
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
+	}
+	return c, err
+}
+
+func (c change) check(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it has no name")
+	case len(c.key) > maxKey:
+		return fmt.Errorf("its key has %d bytes, more than %d", len(c.key), maxKey)
+	case len(c.uid) > maxUID:
+		return fmt.Errorf("its UID has %d bytes, more than %d", len(c.uid), maxUID)
+	case len(c.payload) > maxObject:
+		return fmt.Errorf("it takes %d bytes, more than %d", len(c.payload), maxObject)
+	}
+	return nil
+}
+
+// tombstone returns the name of a tombstone, which is different for each key and UID.
+func tombstone(key string, uid types.UID) string {
+	return strconv.Itoa(len(key)) + ":" + key + string(uid)
+}
+
+// write makes the changes of a batch, all or none.
+func (s *Store) write(ctx context.Context, b batch) error {
+	select {
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		if err := errors.Join(ctx.Err(), s.Err()); err != nil {
+			return err
+		}
+		next, args := s.plan(b)
+		reply, err := s.send(ctx, args)
+		if err == nil {
+			_, err = reply.ToString()
+		}
+		if err == nil {
+			s.at, s.strays = next, map[string]position{}
+			s.written.Store(next.written)
+			return nil
+		}
+		if call, other := otherCall(err); other {
+			// An earlier call, of which the outcome was not known, has happened.
+			at, ours := s.strays[call]
+			if !ours {
+				return s.judge(fmt.Errorf("%w: the server has had a write of another process", ErrLost))
+			}
+			s.at, s.strays = at, map[string]position{}
+			continue
+		}
+		if _, refused := valkey.IsValkeyErr(err); !refused {
+			s.strays[next.call] = next
+		}
+		return s.judge(err)
+	}
+}
+
+// grace is how long a write goes on for its answer when its ctx has ended. Without it, hardly any write
+// under way would have a known outcome.
+const grace = time.Second
+
+// send runs the script that writes.
+func (s *Store) send(ctx context.Context, args []string) (valkey.ValkeyMessage, error) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	defer func() {
+		if cancel(); !stop() {
+			<-ended
+		}
+	}()
+	return run(late, s.client, s.place, applyScript, args...)
+}
+
+// otherCall returns the last write of the server if an error says that it is not the expected one.
+func otherCall(err error) (call string, other bool) {
+	reply, ok := valkey.IsValkeyErr(err)
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(reply.Error(), otherCode)
+}
+
+// plan returns the arguments of the script that makes the changes of a batch, and the position after
+// them. They depend on the batch and on the present position alone, so that a call that is repeated
+// is the same call.
+func (s *Store) plan(b batch) (next position, args []string) {
+	next = s.at
+	next.written++
+	var changes, ids []string
+	if !b.keeps {
+		next.bookmark = b.bookmark
+		var ok bool
+		if ids, ok = next.extend(b); !ok {
+			ids = make([]string, len(b.changes))
+			changes = next.restart(b, s.session)
+		}
+	}
+	if b.clear {
+		changes = append(changes, "clear")
+	}
+	for i, c := range b.changes {
+		switch {
+		case c.bury:
+			changes = append(changes, "bury", c.key, tombstone(c.key, c.uid), c.payload, ids[i])
+		case c.remove:
+			changes = append(changes, "remove", c.key)
+		default:
+			changes = append(changes, "put", c.key, c.payload, ids[i])
+		}
+	}
+	for _, name := range b.forget {
+		changes = append(changes, "forget", name)
+	}
+	fields := next.fields()
+	written := strconv.FormatInt(s.at.written, 10)
+	rest := append(append([]string{strconv.Itoa(s.opts.Log), strconv.Itoa(len(fields) / 2)}, fields...), changes...)
+	next.call = s.callOf(written, rest)
+	return next, append([]string{s.session, written, s.at.call, next.call}, rest...)
+}
+
+// callOf returns the name of the call with these arguments.
+func (s *Store) callOf(written string, args []string) string {
+	hash := sha256.New()
+	for _, arg := range append([]string{s.session, written}, args...) {
+		_ = binary.Write(hash, binary.BigEndian, uint64(len(arg))) // a hash takes everything
+		_, _ = io.WriteString(hash, arg)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// extend returns the ids of the entries that a batch adds to the log if it leads from one state of the
+// source to a later one. It reports false if the batch does not: during a list, objects come in the
+// order of their keys.
+func (p *position) extend(b batch) (ids []string, ok bool) {
+	version, next := parseVersion(b.bookmark), *p
+	if p.version == 0 || version < p.version || b.clear {
+		return nil, false
+	}
+	if next.last.version < p.version { // no entry may be before a version that a reader has
+		next.last = id{version: p.version}
+	}
+	for _, c := range b.changes {
+		switch {
+		case c.bury:
+			next.last.n++
+		case c.remove || c.version <= next.last.version || c.version > version:
+			return nil, false
+		default:
+			next.last = id{version: c.version}
+		}
+		ids = append(ids, next.last.String())
+	}
+	next.version, next.highest = version, max(next.highest, version)
+	*p = next
+	return ids, true
+}
+
+// restart ends the log, and begins another one if the objects are a state of the source after the batch.
+func (p *position) restart(b batch, session string) (args []string) {
+	if p.log != "" {
+		args = []string{"restart"}
+	}
+	p.version = parseVersion(b.bookmark)
+	p.log, p.first, p.last = "", 0, id{}
+	if p.version == 0 {
+		return args
+	}
+	name := session + "." + strconv.FormatInt(p.written, 10)
+	if p.version < p.highest {
+		p.epoch, p.highest = name, 0 // the source was restored from a backup
+	}
+	p.log, p.first, p.last, p.highest = name, p.version, id{version: p.version}, max(p.highest, p.version)
+	return args
+}
