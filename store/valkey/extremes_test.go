@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/customcacheinformer/informer/internal/extremes"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -19,6 +23,32 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			err = s.Add(sample.ConfigMap("a", "b"))
 		}
 		return err
+	}
+	identity := newIdentity()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	for _, o := range [][2]string{{"a", "5"}, {"b", "6"}} {
+		if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", o[0]), o[1]))}, o[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(t *testing.T, opts metav1.ListOptions) error {
+		list, err := newSource(t, srv.Client(), identity).ListWithContext(t.Context(), opts)
+		if err == nil && len(list.(*metav1.List).Items) != 2 {
+			t.Errorf("the list has %d objects, want 2", len(list.(*metav1.List).Items))
+		}
+		return err
+	}
+	watch := func(t *testing.T, opts metav1.ListOptions) error {
+		opts.ResourceVersion = "5"
+		w, err := newSource(t, srv.Client(), identity).WatchWithContext(t.Context(), opts)
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		if e, open := <-w.ResultChan(); !open || e.Type != "ADDED" {
+			return fmt.Errorf("the watch begins with %v, want an added object", e)
+		}
+		return nil
 	}
 	extremes.Run(t, extremes.Table{Trials: map[string]extremes.Trial{
 		"valkey.Options.Token": extremes.Field("max -1 min", nil, try),
@@ -38,5 +68,12 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			}
 			return err
 		}),
+		"valkey.Source.ListWithContext(opts).Limit":           extremes.Number("", func(t *testing.T, n int64) error { return list(t, metav1.ListOptions{Limit: n}) }),
+		"valkey.Source.ListWithContext(opts).TimeoutSeconds":  extremes.Number("", func(t *testing.T, n int64) error { return list(t, metav1.ListOptions{TimeoutSeconds: &n}) }),
+		"valkey.Source.WatchWithContext(opts).Limit":          extremes.Number("", func(t *testing.T, n int64) error { return watch(t, metav1.ListOptions{Limit: n}) }),
+		"valkey.Source.WatchWithContext(opts).TimeoutSeconds": extremes.Number("", func(t *testing.T, n int64) error { return watch(t, metav1.ListOptions{TimeoutSeconds: &n}) }),
+	}, Untried: map[string]string{
+		"valkey.Source.List(opts)":  "it is ListWithContext",
+		"valkey.Source.Watch(opts)": "it is WatchWithContext",
 	}}, "./...")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	runtimego "runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ type past struct {
 	at      map[uint64]state // of the present epoch, at each version that the store was told
 	now     state
 	version uint64
-	epochs  int
+	last    uint64 // the version after which nothing happens; 0 as long as something does
 }
 
 // writer writes a random history into a store, as an informer does.
@@ -52,6 +53,7 @@ type writer struct {
 	log      int
 	store    *valkey.Store
 	past     *past
+	failures int // of calls
 }
 
 func newWriter(t *testing.T, c client.Client, rng *rand.Rand, log int) *writer {
@@ -64,14 +66,33 @@ func newWriter(t *testing.T, c client.Client, rng *rand.Rand, log int) *writer {
 	return w
 }
 
+// reopen opens the store again, like the next process.
 func (w *writer) reopen() {
-	w.store = open(w.t, w.client, sample.ConfigMap("", ""), valkey.Options{Identity: w.identity, Log: w.log})
+	w.insist("open", func() (err error) {
+		w.store, err = valkey.Open(w.t.Context(), w.client, sample.ConfigMap("", "").(runtime.Object), valkey.Options{
+			Identity: w.identity, Log: w.log, ErrorHandler: func(err error) { w.t.Errorf("reported: %v", err) },
+		})
+		return err
+	})
 }
 
+// apply makes the same call until it succeeds, as an informer does.
 func (w *writer) apply(changes []cache.Transaction, bookmark string) {
-	w.t.Helper()
-	if err := w.store.Apply(w.t.Context(), changes, bookmark); err != nil {
-		w.t.Fatal(err)
+	w.insist("apply", func() error { return w.store.Apply(w.t.Context(), changes, bookmark) })
+}
+
+// insist repeats a call. If it can never succeed, the test fails, and the goroutine ends.
+func (w *writer) insist(op string, call func() error) {
+	for {
+		err := call()
+		if err == nil {
+			return
+		}
+		w.failures++
+		if errors.Is(err, valkey.ErrLost) || errors.Is(err, valkey.ErrFenced) || w.t.Context().Err() != nil {
+			w.t.Errorf("%s: %v", op, err)
+			runtimego.Goexit()
+		}
 	}
 }
 
@@ -106,6 +127,16 @@ func (w *writer) list() {
 	w.apply(nil, text(version))
 }
 
+// finish writes a last bookmark.
+func (w *writer) finish() {
+	w.past.mu.Lock()
+	w.past.version++
+	w.past.last = w.past.version
+	w.past.mu.Unlock()
+	w.reached(w.past.now, w.past.last)
+	w.apply(nil, text(w.past.last))
+}
+
 // reached notes that the store is told a version. It is noted before, because a reader may be fast.
 func (w *writer) reached(now state, version uint64) {
 	w.past.mu.Lock()
@@ -132,7 +163,7 @@ func (w *writer) step() {
 		w.list()
 	case n < 3: // the source is restored from a backup
 		w.past.mu.Lock()
-		w.past.version, w.past.at, w.past.epochs = w.past.version/2, map[uint64]state{}, w.past.epochs+1
+		w.past.version, w.past.at = w.past.version/2, map[uint64]state{}
 		for key := range w.past.now {
 			w.past.now[key] = text(w.past.version)
 		}
@@ -160,6 +191,16 @@ func (w *writer) step() {
 	}
 }
 
+// newSource returns a Source of ConfigMaps.
+func newSource(t *testing.T, c client.Client, identity store.Identity) *valkey.Source {
+	t.Helper()
+	source, err := valkey.NewSource(c, sample.ConfigMap("", "").(runtime.Object), identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
 func text(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // reader follows a store with a Source, and compares what it has with the past.
@@ -169,6 +210,9 @@ type reader struct {
 	rng    *rand.Rand
 	have   state
 	errs   []error
+
+	// arrived is closed when the reader has the last version.
+	arrived chan struct{}
 
 	lists, states, events, expired int
 }
@@ -277,13 +321,31 @@ func (r *reader) check(ctx context.Context, version string) {
 		return // of an epoch that is over
 	}
 	r.states++
+	if n == r.past.last {
+		select {
+		case <-r.arrived:
+		default:
+			close(r.arrived)
+		}
+	}
 	if !maps.Equal(want, r.have) {
 		r.fail(ctx, fmt.Errorf("at version %s the reader has %v, want %v", version, r.have, want))
 	}
 }
 
 func TestAReaderHasTheStateOfEachVersion(t *testing.T) {
-	srv := server.Start(t)
+	for name, trouble := range map[string]func(*server.Server, *server.Proxy){
+		"nothing happens":         nil,
+		"connections break":       func(_ *server.Server, p *server.Proxy) { p.Break() },
+		"the server is killed":    func(s *server.Server, _ *server.Proxy) { s.Kill(); s.Restart() },
+		"the server stops awhile": func(s *server.Server, _ *server.Proxy) { s.Pause(); time.Sleep(time.Second); s.Resume() },
+	} {
+		t.Run(name, func(t *testing.T) { followHistory(t, trouble) })
+	}
+}
+
+// followHistory has readers follow a random history. trouble is made again and again meanwhile.
+func followHistory(t *testing.T, trouble func(*server.Server, *server.Proxy)) {
 	n, number := *seed, *steps
 	if n == 0 {
 		n = uint64(time.Now().UnixNano())
@@ -292,26 +354,43 @@ func TestAReaderHasTheStateOfEachVersion(t *testing.T) {
 		number = 3000
 	}
 	if testing.Short() && *steps == 0 {
-		number = 600
+		number = 300
 	}
 	t.Logf("-seed %d -steps %d", n, number)
-	w := newWriter(t, srv.Client(), rand.New(rand.NewPCG(n, 1)), 200)
+	srv := server.Start(t)
+	proxy := server.NewProxy(t, srv)
+	rng := rand.New(rand.NewPCG(n, 0))
 	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
+	var running, writing sync.WaitGroup
+	w, written := newWriter(t, srv.ClientAt(proxy.Addr()), rand.New(rand.NewPCG(n, 1)), 200), make(chan struct{})
 	readers := make([]*reader, 4)
 	for i := range readers {
-		source, err := valkey.NewSource(srv.Client(), sample.ConfigMap("", "").(runtime.Object), w.identity)
-		if err != nil {
-			t.Fatal(err)
-		}
-		readers[i] = &reader{past: w.past, source: source, rng: rand.New(rand.NewPCG(n, uint64(i)+2))}
+		readers[i] = &reader{past: w.past, arrived: make(chan struct{}), source: newSource(t, srv.ClientAt(proxy.Addr()), w.identity), rng: rand.New(rand.NewPCG(n, uint64(i)+2))}
 		running.Go(func() { readers[i].run(ctx) })
 	}
-	for range number {
-		w.step()
+	writing.Go(func() {
+		defer close(written)
+		for range number {
+			w.step()
+		}
+		w.finish()
+	})
+	for made := 0; ; made++ {
+		select {
+		case <-written:
+			t.Logf("%d times of trouble, %d calls of the writer have failed", made, w.failures)
+		case <-time.After(time.Duration(rng.IntN(300)) * time.Millisecond):
+			if trouble != nil {
+				trouble(srv, proxy)
+			}
+			continue
+		}
+		break
 	}
-	w.list()
-	time.Sleep(100 * time.Millisecond)
+	for i, r := range readers {
+		<-r.arrived
+		t.Logf("reader %d: %d lists, %d events, %d states compared, %d times expired", i, r.lists, r.events, r.states, r.expired)
+	}
 	cancel()
 	running.Wait()
 	for i, r := range readers {
@@ -321,6 +400,5 @@ func TestAReaderHasTheStateOfEachVersion(t *testing.T) {
 		if r.states == 0 {
 			t.Errorf("reader %d has compared nothing", i)
 		}
-		t.Logf("reader %d: %d lists, %d events, %d states compared, %d times expired", i, r.lists, r.events, r.states, r.expired)
 	}
 }

@@ -3,6 +3,7 @@ package valkey
 import (
 	"context"
 	"errors"
+	"math"
 	"reflect"
 	"strconv"
 	"sync"
@@ -13,10 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 )
 
 // WatchWithContext watches from the version in opts on, which must be one that a list or a watch has
-// had. It blocks for one request. The watch ends after opts.TimeoutSeconds (default: never), with ctx,
+// had. It blocks for one request. The watch ends after opts.TimeoutSeconds (0 or less: never), with ctx,
 // with an error of the server, and with the error 410 if the log does not have all changes any more. It
 // sends a bookmark, if opts allows bookmarks, when the store has reached a version without a change.
 func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -41,14 +43,16 @@ func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		source: s, log: h.log, at: id{version: version}, told: version,
 		bookmarks: opts.AllowWatchBookmarks, events: make(chan watch.Event),
 	}
-	if opts.TimeoutSeconds != nil {
-		f.ctx, f.cancel = context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second)
-	} else {
-		f.ctx, f.cancel = context.WithCancel(ctx)
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	if seconds := ptr.Deref(opts.TimeoutSeconds, 0); seconds > 0 && seconds < int64(longest/time.Second) {
+		f.ctx, f.cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
 	}
 	f.running.Go(f.run)
 	return f, nil
 }
+
+// longest is the longest time that a timer can count.
+const longest time.Duration = math.MaxInt64
 
 // later returns an error that makes an informer watch again from where it is. After 503 it would list.
 func later(err error) error {

@@ -19,6 +19,9 @@ local function remove(key)
   stored = stored - redis.call('HDEL', objects, key)
   redis.call('ZREM', order, key)
 end
+-- A server whose memory is full refuses the first command that needs some, and lets all go through that
+-- come after another one. So this is the first one, unless the call only forgets.
+if ARGV[i] ~= 'forget' then redis.call('HSET', about, 'call', call) end
 -- Each change has the number of its arguments, which begin at i.
 local change = {
   put = function(i) -- key, object, id of the entry in the log

@@ -1,0 +1,233 @@
+package valkey_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/valkey"
+	"github.com/customcacheinformer/informer/store/valkey/internal/server"
+)
+
+// filled returns a store with two objects, a tombstone and a log.
+func filled(t *testing.T, srv *server.Server, identity store.Identity) *valkey.Store {
+	t.Helper()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	for i, changes := range [][]cache.Transaction{
+		{adding(at(sample.ConfigMap("a", "a"), "4"))},
+		{adding(at(sample.ConfigMap("a", "b"), "5")), adding(at(sample.ConfigMap("a", "c"), "6"))},
+		{deleting(at(sample.ConfigMap("a", "c"), "6"))},
+	} {
+		if err := s.Apply(t.Context(), changes, []string{"4", "6", "7"}[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// wantUnavailable fails the test unless a Source answers that it cannot answer now.
+func wantUnavailable(t *testing.T, source *valkey.Source) {
+	t.Helper()
+	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a list: %v, %v, want 503", list, err)
+	}
+	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a watch: %v, want 429", err)
+	}
+}
+
+func TestAPartThatIsMissingIsAnError(t *testing.T) {
+	srv := server.Start(t)
+	for _, part := range []string{"about", "objects", "keys", "tombstones", "log", "all"} {
+		t.Run(part, func(t *testing.T) {
+			for op, call := range map[string]func(*valkey.Store) error{
+				"Apply": func(s *valkey.Store) error {
+					return s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "d"), "8"))}, "8")
+				},
+				"Forget":     func(s *valkey.Store) error { return s.Forget(t.Context(), nil) },
+				"Add":        func(s *valkey.Store) error { return s.Add(sample.ConfigMap("a", "d")) },
+				"GetByKey":   func(s *valkey.Store) error { _, _, err := s.GetByKey("a/b"); return err },
+				"Scan":       func(s *valkey.Store) error { _, err := s.Scan(t.Context(), "", 10); return err },
+				"Resume":     func(s *valkey.Store) error { _, err := s.Resume(t.Context()); return err },
+				"Tombstones": func(s *valkey.Store) error { _, err := s.Tombstones(t.Context()); return err },
+			} {
+				srv.Do("FLUSHALL")
+				identity := newIdentity()
+				s, source := filled(t, srv, identity), newSource(t, srv.Client(), identity)
+				if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 2 {
+					t.Fatalf("a list: %v, %v", list, err)
+				}
+				lose(srv, part)
+				if err := call(s); !errors.Is(err, valkey.ErrLost) || !errors.Is(s.Err(), valkey.ErrLost) {
+					t.Errorf("%s: %v, %v, want %v", op, err, s.Err(), valkey.ErrLost)
+				}
+				wantUnavailable(t, source)
+
+				var reported []error
+				s = open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity, ErrorHandler: func(err error) { reported = append(reported, err) }})
+				wantUnavailable(t, source) // the store is empty, and nobody has listed
+				missing := (*valkey.MissingError)(nil)
+				if told := len(reported) == 1 && errors.As(reported[0], &missing); told != (part != "about" && part != "all") {
+					t.Errorf("reported: %v", reported)
+				} else if told && missing.Part != part {
+					t.Errorf("reported: %v, want %s", missing, part)
+				}
+				if rv, err := s.Resume(t.Context()); rv != "" || err != nil || len(s.List()) > 0 {
+					t.Errorf("the store begins with bookmark %q, %v, and %v", rv, err, s.List())
+				}
+				if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "4"))}, "9"); err != nil {
+					t.Fatal(err)
+				}
+				if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 1 {
+					t.Errorf("a list of the next writer's: %v, %v", list, err)
+				}
+			}
+		})
+	}
+}
+
+// lose removes a part of the only store on the server.
+func lose(srv *server.Server, part string) {
+	if part == "all" {
+		srv.Do("FLUSHALL")
+		return
+	}
+	for _, key := range strings.Fields(strings.Trim(srv.Do("KEYS", "*:"+part), "[]")) {
+		srv.Do("DEL", key)
+	}
+}
+
+func TestAFullMemoryIsReportedAndHeals(t *testing.T) {
+	srv := server.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", "noeviction")
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: newIdentity()})
+	big := func(name string) cache.Transaction {
+		obj := at(sample.ConfigMap("a", name), "5")
+		obj.SetAnnotations(map[string]string{"a": strings.Repeat("a", 1<<20)})
+		return adding(obj)
+	}
+	stored := 0
+	var full error
+	var batch []cache.Transaction
+	for n := 0; full == nil && n < 100; n++ {
+		// The delete comes first, because a server with a full memory removes before it refuses.
+		batch = []cache.Transaction{deleting(at(sample.ConfigMap("a", "none"), "1")), big("x" + text(uint64(n))), big("y" + text(uint64(n)))}
+		if full = s.Apply(t.Context(), batch, text(uint64(100+n))); full == nil {
+			stored += 2
+		}
+	}
+	if full == nil || !strings.Contains(full.Error(), "OOM") || s.Err() != nil {
+		t.Fatalf("%d objects of 1 MiB are stored in 20 MiB: %v, %v", stored, full, s.Err())
+	}
+	rv, err := s.Resume(t.Context())
+	if err != nil || len(s.ListKeys()) != stored || rv != text(uint64(99+stored/2)) {
+		t.Errorf("after a write that was refused: %d objects at %s, want %d, %v", len(s.ListKeys()), rv, stored, err)
+	}
+	srv.Do("CONFIG", "SET", "maxmemory", "0")
+	if err := s.Apply(t.Context(), batch, "200"); err != nil || len(s.ListKeys()) != stored+2 {
+		t.Errorf("with more memory: %v, %d objects", err, len(s.ListKeys()))
+	}
+}
+
+func TestAServerThatMayEvictAnyKeyIsRefused(t *testing.T) {
+	srv := server.Start(t, "--maxmemory-policy", "allkeys-lru")
+	try := func(c *server.Server) error {
+		_, err := valkey.Open(t.Context(), c.Client(), sample.ConfigMap("", "").(runtime.Object), valkey.Options{Identity: newIdentity()})
+		return err
+	}
+	if err := try(srv); err == nil || !strings.Contains(err.Error(), "allkeys-lru") {
+		t.Errorf("%v, want an error that names the policy", err)
+	}
+	srv.Do("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	if err := try(srv); err != nil {
+		t.Errorf("with a policy that evicts no key of a store: %v", err)
+	}
+	if err := try(server.Start(t, "--rename-command", "CONFIG", "")); err != nil {
+		t.Errorf("a server that does not tell its configuration: %v", err)
+	}
+}
+
+// A replica that is behind knows neither the last writes nor who has made them.
+func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing.T) {
+	first, second := server.Start(t), server.Start(t)
+	proxy := server.NewProxy(t, first)
+	host, port, _ := strings.Cut(first.Addr(), ":")
+	second.Do("REPLICAOF", host, port)
+	identity := newIdentity()
+	through := first.ClientAt(proxy.Addr())
+	s := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
+	source := newSource(t, through, identity)
+	apply := func(s *valkey.Store, name, version string) error {
+		return s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", name), version))}, version)
+	}
+	if err := errors.Join(apply(s, "a", "4"), apply(s, "b", "5")); err != nil {
+		t.Fatal(err)
+	}
+	first.Do("WAIT", "1", "10000")
+	second.Do("REPLICAOF", "NO", "ONE") // what follows does not reach it
+	if err := apply(s, "c", "6"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 3 {
+		t.Fatalf("before: %v, %v", list, err)
+	}
+	proxy.Cut()
+	first.Kill()
+	proxy.Lead(second)
+	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a list of a server that is behind: %v, want 503", err)
+	}
+	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "6"}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a watch of a server that is behind: %v, want 429", err)
+	}
+	if err := apply(s, "d", "7"); !errors.Is(err, valkey.ErrLost) {
+		t.Errorf("a write to a server that is behind: %v, want %v", err, valkey.ErrLost)
+	}
+	next := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
+	if rv, err := next.Resume(t.Context()); rv != "5" || err != nil {
+		t.Errorf("the next writer goes on from %q, %v", rv, err)
+	}
+	if err := errors.Join(apply(next, "c", "6"), apply(next, "d", "7")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "6"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if e := <-w.ResultChan(); e.Object.(metav1.Object).GetName() != "d" {
+		t.Errorf("the reader goes on with %v", e)
+	}
+}
+
+func TestRunEndsWhenAnotherStoreWrites(t *testing.T) {
+	srv := server.Start(t)
+	identity := newIdentity()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	if err := s.Run(t.Context(), func(ctx context.Context) error { return ctx.Err() }); err != nil {
+		t.Errorf("a run that ends by itself: %v", err)
+	}
+	err := s.Run(t.Context(), func(ctx context.Context) error {
+		open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity, Writer: "the next"})
+		if err := s.Add(sample.ConfigMap("a", "a")); !errors.Is(err, valkey.ErrFenced) || !strings.Contains(err.Error(), "the next") {
+			t.Errorf("a write: %v", err)
+		}
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, valkey.ErrFenced) {
+		t.Errorf("Run returns %v", err)
+	}
+	called := false
+	err = s.Run(t.Context(), func(ctx context.Context) error { called = true; return ctx.Err() })
+	if !errors.Is(err, valkey.ErrFenced) || !called {
+		t.Errorf("a run after the end: %v", err)
+	}
+}
