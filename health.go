@@ -41,7 +41,8 @@ type Health struct {
 	// bookmark that was applied. A quiet watch does that about once a minute. With client-go's
 	// fakes, whose objects have no versions, only a list does. Zero is never.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
-	// Store is the type of Options.Store, and "in memory" if that is nil.
+	// Store is the String of Options.Store if it has that method, or its type. It is "in memory" if
+	// Options.Store is nil.
 	Store string `json:"-"`
 	// Objects is the number of objects in the store, as far as the informer has found them
 	// there at the start or stored them. It is -1 over a Durable that has indexes of its

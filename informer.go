@@ -488,6 +488,9 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Watchers = []WatcherHealth{}
 	if h.Store = "in memory"; i.opts.Store != nil {
 		h.Store = fmt.Sprintf("%T", i.store)
+		if named, ok := i.store.(fmt.Stringer); ok {
+			h.Store = named.String()
+		}
 	}
 	if failing != nil {
 		h.StoreError = failing

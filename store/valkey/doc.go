@@ -1,1 +1,89 @@
+// Package valkey keeps the objects of an informer on a Valkey or Redis server. One process writes: it has
+// a [Store], which is an informer.Durable. Any number of other processes read: each has a [Source],
+// and an ordinary informer over it, and needs no connection to the API server.
+//
+// The writer:
+//
+//	token, err := valkey.LeaseToken(ctx, clientset.CoordinationV1().Leases(namespace), "operator", id)
+//	…
+//	store, err := valkey.Open(ctx, client, &corev1.Pod{}, valkey.Options{Identity: identity, Token: token})
+//	…
+//	pods, err := informer.New(clientset.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Store: store})
+//	…
+//	err = store.Run(ctx, pods.Run)
+//
+// A reader:
+//
+//	source, err := valkey.NewSource(client, &corev1.Pod{}, identity)
+//	…
+//	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
+//	…
+//	err = pods.Run(ctx)
+//
+// client is one of github.com/valkey-io/valkey-go, with the addresses, passwords and TLS that it was
+// given. Both packages are named valkey, so import one of them under another name.
+//
+// # For whom it is
+//
+// Use it for a cache that must outlive a node without a volume, or one that several processes read. For
+// a cache of one process, package store/disk is faster and needs no server. For many readers that may talk
+// to an API server, such as agents on each node, package relay needs no change in them.
+//
+// # One writer
+//
+// Each write names its Store, and the server refuses those of a Store that another one has replaced,
+// whatever it is late with: it was paused, or its connection was slow. The call returns ErrFenced, nothing of
+// it is stored, and [Store.Run] ends. Which Store is the newer one is said by Options.Token, which should come from
+// the Lease of a leader election: a Store with a lower token than the server knows is not opened.
+//
+// The next writer goes on from the bookmark, like an informer over any Durable. It makes one list of
+// one object and one watch, and tells its watchers what was deleted meanwhile. The readers notice nothing.
+//
+// # What the server may lose
+//
+// Each write is one script, which the server runs as a whole or not at all. With an append-only file (the
+// server's appendonly yes), a server that is killed loses nothing that it has confirmed, and one that
+// loses power loses the last second, unless appendfsync is always. A replica may be behind by more.
+// A server that has an older state than the writer has written, or not all parts of the store, is noticed by
+// the next call of the writer: it gets ErrLost, and Run ends. The next Open goes on with an older
+// state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no
+// watcher was told are never told.
+//
+// A reader is told no delete that did not happen. While the server is empty, lacks a part or is behind the
+// reader, lists get 503 and watches 429, and the reader keeps what it has. There is one exception: a reader
+// that keeps its own state in a Durable, and starts at a time when the server is behind, cannot know that.
+//
+// A server that evicts keys would lose parts of a store at any time. So Open refuses a server whose
+// maxmemory-policy begins with allkeys-. With other policies, a full memory is an error of the write, which the
+// informer repeats and shows in its Health.
+//
+// # Readers
+//
+// The server keeps a log of the changes between states of the API server, with the API server's
+// versions. A reader lists the objects, follows the log, and goes on from its version after a lost connection.
+// If the log has been trimmed further than that (Options.Log), the reader's watch ends with 410, and it
+// lists again. After the writer has listed again, all readers do so, because the changes in between are
+// not known one by one.
+//
+// An informer over several namespaces can write a Store, but its readers get 503, because no single version
+// describes its state. Selectors are those of the writer.
+//
+// # On the server
+//
+// A store has five keys, which begin with informer: and a hash of the Identity and of the type of the
+// objects, down to its fields. So a program whose type has other fields uses other keys, and its readers
+// wait for a writer of that program. The field label of the key that ends with about says of what a store
+// is; delete the keys of stores that nobody needs any more. All keys of a store are on one node of a
+// cluster.
+//
+// Secrets are stored in clear. Give the store a user of its own, with rights on its keys alone, and use
+// TLS. The server takes about one and a half times the size of the objects as protobuf, and the log as
+// much again for each object in it.
+//
+// # What to watch
+//
+// The writer's Health has the failures of the server, and the page and the metrics have their durations, as
+// with any store. [Store.Status] and [Source.Status] say who writes, since when, and which version the store
+// has. A reader is behind by the time since its Health's LastProgress, which has a metric and an alert of its own:
+// a writer that works confirms its version about once a minute.
 package valkey

@@ -135,6 +135,12 @@ func (s *Store) take(ctx context.Context) error {
 // ObjectType returns the type of the example that was given to [Open]. It does not block.
 func (s *Store) ObjectType() reflect.Type { return s.codec.Type() }
 
+// String returns the store's keys and writer, as the page of package debug shows them. It does not
+// block.
+func (s *Store) String() string {
+	return fmt.Sprintf("valkey %s* written by %s with token %d", s.place.prefix, s.opts.Writer, s.opts.Token)
+}
+
 // Run calls run, which is the Run of an informer over this Store, with a ctx that ends when the
 // Store can write no longer. It blocks until run returns. It returns the error of run, or an error that
 // wraps ErrFenced or ErrLost if that is why run has ended.

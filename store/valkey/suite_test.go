@@ -3,7 +3,6 @@ package valkey_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 
@@ -20,12 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/store/valkey/internal/server"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == roleFlag {
-		os.Exit(play(os.Args[2:]))
-	}
-	informertest.Main(m)
-}
+func TestMain(m *testing.M) { informertest.Main(m) }
 
 var identities atomic.Int64
 
@@ -103,6 +97,8 @@ func TestTheLaterStoreWrites(t *testing.T) {
 		t.Errorf("a store with a lower token: %v", err)
 	}
 }
+
+func isPermanent(err error) bool { return errors.Is(err, informer.ErrPermanent) }
 
 // at returns obj with that version.
 func at(obj informer.AnyObject, version string) informer.AnyObject {

@@ -17,10 +17,11 @@ import (
 
 // Server is a server in a process of its own, with an append-only file.
 type Server struct {
-	t    testing.TB
-	port int
-	args []string
-	cmd  *exec.Cmd
+	t      testing.TB
+	port   int
+	args   []string
+	client valkey.ClientOption
+	cmd    *exec.Cmd
 }
 
 // Path returns the program of the server. If there is none, the test is skipped, or fails if the
@@ -44,9 +45,20 @@ func Path(t testing.TB) string {
 // kills it.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, port: freePort(t)}
+	return StartWith(t, valkey.ClientOption{}, args...)
+}
+
+// StartWith is like Start. The clients of the server have these options besides its address.
+func StartWith(t testing.TB, client valkey.ClientOption, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, port: freePort(t), client: client}
+	port := "--port"
+	if client.TLSConfig != nil {
+		args = append(args, "--port", "0")
+		port = "--tls-port"
+	}
 	s.args = append([]string{
-		Path(t), "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "",
+		Path(t), port, strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "",
 		"--appendonly", "yes", "--appendfsync", "everysec", "--loglevel", "warning", "--logfile", "server.log",
 	}, args...)
 	t.Cleanup(func() {
@@ -93,7 +105,7 @@ func (s *Server) Restart() {
 }
 
 func (s *Server) ping() error {
-	client, err := s.dial()
+	client, err := s.dial(s.Addr())
 	if err != nil {
 		return err
 	}
@@ -133,7 +145,7 @@ func (s *Server) Client() valkey.Client { return s.ClientAt(s.Addr()) }
 // ClientAt returns a client of an address, such as that of a proxy.
 func (s *Server) ClientAt(addr string) valkey.Client {
 	s.t.Helper()
-	client, err := dial(addr)
+	client, err := s.dial(addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -141,18 +153,16 @@ func (s *Server) ClientAt(addr string) valkey.Client {
 	return client
 }
 
-func (s *Server) dial() (valkey.Client, error) { return dial(s.Addr()) }
-
-func dial(addr string) (valkey.Client, error) {
-	return valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true,
-	})
+func (s *Server) dial(addr string) (valkey.Client, error) {
+	opts := s.client
+	opts.InitAddress, opts.DisableCache, opts.ForceSingleClient = []string{addr}, true, true
+	return valkey.NewClient(opts)
 }
 
 // Do sends a command, and returns its reply as text.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
-	client, err := s.dial()
+	client, err := s.dial(s.Addr())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,0 +1,242 @@
+package valkey_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	client "github.com/valkey-io/valkey-go"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+
+	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/valkey"
+	"github.com/customcacheinformer/informer/store/valkey/internal/server"
+)
+
+func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
+	srv := server.Start(t)
+	for want, open := range map[string]func() error{
+		"client": func() error {
+			_, err := valkey.Open(t.Context(), nil, &corev1.Pod{}, valkey.Options{})
+			return err
+		},
+		"example": func() error {
+			_, err := valkey.Open(t.Context(), srv.Client(), nil, valkey.Options{})
+			return err
+		},
+		"Options.Identity.Selector": func() error {
+			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Selector: "\xff"}})
+			return err
+		},
+		"Options.Writer": func() error {
+			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Writer: "\xff"})
+			return err
+		},
+		"the client is nil": func() error {
+			_, err := valkey.NewSource(nil, &corev1.Pod{}, store.Identity{})
+			return err
+		},
+		"the example": func() error {
+			_, err := valkey.NewSource(srv.Client(), nil, store.Identity{})
+			return err
+		},
+		"Identity.Cluster": func() error {
+			_, err := valkey.NewSource(srv.Client(), &corev1.Pod{}, store.Identity{Cluster: "\xff"})
+			return err
+		},
+		"LeaseToken: the client": func() error {
+			_, err := valkey.LeaseToken(t.Context(), nil, "lease", "me")
+			return err
+		},
+	} {
+		if err := open(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error that says %s", err, want)
+		}
+	}
+}
+
+func TestTheTokenIsThatOfTheLeaseThatThisProcessHolds(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = ptr.To("me"), ptr.To[int32](7)
+	leases := fake.NewClientset(lease).CoordinationV1().Leases("default")
+	if token, err := valkey.LeaseToken(t.Context(), leases, "operator", "me"); token != 7 || err != nil {
+		t.Errorf("%d, %v, want 7", token, err)
+	}
+	for name, holder := range map[string]string{"another": "me", "operator": "you"} {
+		if token, err := valkey.LeaseToken(t.Context(), leases, name, holder); err == nil {
+			t.Errorf("the token of %s for %s is %d", name, holder, token)
+		}
+	}
+}
+
+func TestStoresOfDifferentIdentitiesOrTypesShareNothing(t *testing.T) {
+	srv := server.Start(t)
+	c := srv.Client()
+	stores := map[string]cache.Store{"another type": open(t, c, &corev1.Pod{}, valkey.Options{})}
+	for _, identity := range []store.Identity{
+		{}, {Cluster: "a"}, {Resource: "a"}, {Namespace: "a"}, {Selector: "a"}, {Version: "a"}, {Cluster: "a", Resource: "b"}, {Cluster: "ab"},
+	} {
+		s := open(t, c, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+		if keys := s.ListKeys(); len(keys) > 0 {
+			t.Errorf("the new store of %+v has %v", identity, keys)
+		}
+		if err := s.Add(sample.ConfigMap("a", "b")); err != nil {
+			t.Fatal(err)
+		}
+		stores[identity.Cluster+"/"+identity.Resource+"/"+identity.Namespace+"/"+identity.Selector+"/"+identity.Version] = s
+	}
+	if keys := stores["another type"].ListKeys(); len(keys) > 0 {
+		t.Errorf("a store of another type has %v", keys)
+	}
+	if n := len(strings.Fields(srv.Do("KEYS", "*:about"))); n != len(stores) {
+		t.Errorf("there are %d stores on the server, want %d", n, len(stores))
+	}
+}
+
+func TestAClientMayUseTLSAndAPassword(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"cert.pem": certificate, "key.pem": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	srv := server.StartWith(t, client.ClientOption{Password: "secret", TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-auth-clients", "no",
+		"--requirepass", "secret")
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{})
+	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	list, err := newSource(t, srv.Client(), store.Identity{}).ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.(*metav1.List).Items) != 1 {
+		t.Errorf("a list: %v, %v", list, err)
+	}
+}
+
+// FuzzAnObjectIsStoredUnderItsKeyAlone stores an object whose names, UID and contents are arbitrary. They
+// reach the scripts as arguments, and must be nothing else there.
+func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
+	srv := server.Start(f)
+	c := srv.Client()
+	for _, text := range []string{"a", "-", "+", "(", "[a", "\x00", "\xff", "a\r\nFLUSHALL\r\n", "1:a", "put", "forget", "'..redis.call('FLUSHALL')..'", strings.Repeat("a", 20<<10)} {
+		f.Add(text, text, text, text)
+	}
+	f.Fuzz(func(t *testing.T, namespace, name, uid, value string) {
+		s := open(t, c, &corev1.ConfigMap{}, valkey.Options{Identity: newIdentity()})
+		beside := sample.ConfigMap("beside", "it")
+		if err := s.Apply(t.Context(), []cache.Transaction{adding(beside), deleting(beside), adding(beside)}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: value}, Data: map[string]string{value: value}}
+		obj.UID = types.UID(uid)
+		err := s.Apply(t.Context(), []cache.Transaction{adding(obj), deleting(obj), adding(obj)}, "2")
+		key := cache.MetaObjectToName(obj).String()
+		want := 2
+		if err != nil || key == "beside/it" {
+			want = 1
+		}
+		if keys := s.ListKeys(); len(keys) != want {
+			t.Errorf("there are the keys %q, want %d (%v)", keys, want, err)
+		}
+		if err != nil {
+			return
+		}
+		got, exists, err := s.GetByKey(key)
+		if err != nil || !exists || got.(*corev1.ConfigMap).Name != name || got.(*corev1.ConfigMap).Data[value] != value {
+			t.Errorf("%q is read as %v, %t, %v", key, got, exists, err)
+		}
+		if tombstones, err := s.Tombstones(t.Context()); err != nil || len(tombstones) != 2 {
+			t.Errorf("there are %d tombstones, want 2, %v", len(tombstones), err)
+		}
+		if got, _, err := s.GetByKey("beside/it"); err != nil || got == nil {
+			t.Errorf("the object beside it is %v, %v", got, err)
+		}
+	})
+}
+
+func TestASourceRefusesWhatItCannotServe(t *testing.T) {
+	srv, identity := server.Start(t), newIdentity()
+	filled(t, srv, identity)
+	source := newSource(t, srv.Client(), identity)
+	for name, opts := range map[string]metav1.ListOptions{
+		"labels": {LabelSelector: "a=b", ResourceVersion: "7"}, "fields": {FieldSelector: "a=b", ResourceVersion: "7"},
+	} {
+		if _, err := source.ListWithContext(t.Context(), opts); err == nil {
+			t.Errorf("a list by %s is served", name)
+		}
+		if _, err := source.Watch(opts); err == nil {
+			t.Errorf("a watch by %s is served", name)
+		}
+	}
+	for name, opts := range map[string]metav1.ListOptions{
+		"no version": {}, "0": {ResourceVersion: "0"}, "a word": {ResourceVersion: "new"}, "the first state": {ResourceVersion: "7", SendInitialEvents: ptr.To(true)},
+	} {
+		if _, err := source.Watch(opts); err == nil {
+			t.Errorf("a watch from %s is served", name)
+		}
+	}
+	if list, err := source.List(metav1.ListOptions{Limit: 1, ResourceVersion: "7"}); err != nil || list.(*metav1.List).ResourceVersion != "7" {
+		t.Errorf("a probe: %v, %v", list, err)
+	}
+	for _, version := range []string{"3", "8"} {
+		if list, err := source.List(metav1.ListOptions{Limit: 1, ResourceVersion: version}); err == nil {
+			t.Errorf("a probe of version %s: %v", version, list)
+		}
+	}
+	if _, err := source.List(metav1.ListOptions{Continue: "more"}); err == nil {
+		t.Error("a list that goes on is served")
+	}
+	st, err := source.Status(t.Context())
+	if err != nil || st.Objects != 2 || st.Tombstones != 1 || st.Log != 3 || st.Version != "7" {
+		t.Errorf("the status: %+v, %v", st, err)
+	}
+}
+
+func TestAnObjectThatCannotBeStoredIsRefused(t *testing.T) {
+	srv := server.Start(t)
+	s := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{})
+	large := sample.ConfigMap("a", "b").(*corev1.ConfigMap)
+	large.BinaryData = map[string][]byte{"a": make([]byte, 33<<20)}
+	for name, obj := range map[string]any{
+		"nil": nil, "a nil pointer": (*corev1.ConfigMap)(nil), "another type": &corev1.Pod{}, "no name": &corev1.ConfigMap{}, "too large": large,
+	} {
+		for op, call := range map[string]func() error{
+			"Apply":   func() error { return s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "1") },
+			"Add":     func() error { return s.Add(obj) },
+			"Replace": func() error { return s.Replace([]any{obj}, "") },
+		} {
+			if err := call(); !isPermanent(err) {
+				t.Errorf("%s of an object that is %s: %v, want a permanent error", op, name, err)
+			}
+		}
+	}
+	half := large.DeepCopy()
+	half.BinaryData["a"] = make([]byte, 17<<20)
+	other := half.DeepCopy()
+	other.Name = "c"
+	if err := s.Apply(t.Context(), []cache.Transaction{adding(half), adding(other)}, "1"); !isPermanent(err) {
+		t.Errorf("changes that are too large together: %v, want a permanent error", err)
+	}
+	if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(half)}, ""), s.Apply(t.Context(), []cache.Transaction{adding(other)}, "1")); err != nil {
+		t.Errorf("each alone: %v", err)
+	}
+}

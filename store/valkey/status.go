@@ -1,0 +1,62 @@
+package valkey
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Status says how a store on the server is doing at one moment.
+type Status struct {
+	Writer     string    // Options.Writer of the Store that writes
+	Token      int64     // its Options.Token
+	Since      time.Time // when it was opened, by the server's clock, to the second
+	Version    string    // of the API server, whose state the store has; "" while the writer lists
+	Objects    int64
+	Tombstones int64
+	Log        int64 // number of changes that the server keeps for readers
+}
+
+// Status asks the server how the store is doing. It gives up after 10 seconds. It returns an error that
+// wraps ErrLost if the server does not have all of the store, and one that wraps ErrFenced if another
+// Store writes.
+func (s *Store) Status(ctx context.Context) (Status, error) {
+	fields, err := s.about(ctx, statusFields...)
+	return statusOf(ctx, s.client, s.place, fields, err)
+}
+
+// Status asks the server how the store is doing. It gives up after 10 seconds. It returns an error that
+// wraps ErrLost if the server does not have all of the store.
+func (s *Source) Status(ctx context.Context) (Status, error) {
+	reply, err := read(ctx, s.client, s.place, aboutScript, append([]string{"", "0"}, statusFields...)...)
+	var fields []string
+	if err == nil {
+		fields, err = reply.AsStrSlice()
+	}
+	return statusOf(ctx, s.client, s.place, fields, err)
+}
+
+var statusFields = []string{"writer", "version", "token", "since", "objects", "tombstones"}
+
+func statusOf(ctx context.Context, client valkey.Client, p place, fields []string, err error) (Status, error) {
+	if err != nil {
+		return Status{}, fmt.Errorf("valkey: status: %w", err)
+	}
+	st := Status{Writer: fields[0], Version: fields[1]}
+	var since int64
+	for i, to := range []*int64{&st.Token, &since, &st.Objects, &st.Tombstones} {
+		if *to, err = strconv.ParseInt(fields[i+2], 10, 64); err != nil {
+			return Status{}, fmt.Errorf("valkey: status: %s: %w", statusFields[i+2], err)
+		}
+	}
+	st.Since = time.Unix(since, 0)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if st.Log, err = client.Do(ctx, client.B().Xlen().Key(p.log).Build()).AsInt64(); err != nil {
+		return Status{}, fmt.Errorf("valkey: status: %w", err)
+	}
+	return st, nil
+}
