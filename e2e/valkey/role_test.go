@@ -1,0 +1,260 @@
+package valkey_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	client "github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store"
+	"github.com/customcacheinformer/informer/store/valkey"
+)
+
+// roleVariable makes this program another process. Its value is a role as JSON.
+const roleVariable = "E2E_VALKEY_ROLE"
+
+// role says what a process is.
+type role struct {
+	Name       string
+	Server     string // address of the Valkey server
+	Resource   schema.GroupVersionResource
+	Kubeconfig string // of a writer; a reader has none
+	Token      int64  // of a writer
+	Log        int    // of a writer
+	Informers  int    // of a reader
+}
+
+// message is a line that a process prints.
+type message struct {
+	Opened  bool
+	Synced  bool
+	Asked   string // a request to the API server
+	Deleted string // the name of an object of whose delete the watcher was told
+	Ended   string // the error of Run
+	Fenced  bool   // the error is ErrFenced
+	State   *readerState
+}
+
+// readerState is what all informers of a reader have.
+type readerState struct {
+	Hashes  []uint64 // of names and versions
+	Events  int      // told to all watchers
+	Wrong   []string // what no watcher should be told
+	Deletes int
+	Lists   int             // of all informers, without those that failed
+	Late    []time.Duration // between the write of an object and its event
+}
+
+var printing sync.Mutex
+
+func say(m message) {
+	printing.Lock()
+	defer printing.Unlock()
+	if err := json.NewEncoder(os.Stdout).Encode(m); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// play is the main function of a process with a role.
+func play(text string) {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.NewClient(client.ClientOption{InitAddress: []string{r.Server}, DisableCache: true, ForceSingleClient: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if r.Informers > 0 {
+		r.read(ctx, c)
+	} else {
+		r.write(ctx, c)
+	}
+}
+
+func (r role) identity() store.Identity {
+	return store.Identity{Cluster: "e2e", Resource: r.Resource.String()}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
+
+func (r role) write(ctx context.Context, c client.Client) {
+	s, err := valkey.Open(ctx, c, &unstructured.Unstructured{}, valkey.Options{
+		Identity: r.identity(), Token: r.Token, Writer: r.Name, Log: r.Log,
+	})
+	if err != nil {
+		say(message{Ended: err.Error()})
+		return
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(req *http.Request) (*http.Response, error) {
+			say(message{Asked: req.Method + " " + req.URL.RequestURI()})
+			return next.RoundTrip(req)
+		})
+	})
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Store: s})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
+		if e.Type == informer.EventDeleted {
+			say(message{Deleted: e.Key().Name})
+		}
+		return nil
+	}), informer.WatcherOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	say(message{Opened: true})
+	go func() {
+		select {
+		case <-inf.Synced():
+			say(message{Synced: true})
+		case <-ctx.Done():
+		}
+	}()
+	err = s.Run(ctx, inf.Run)
+	say(message{Ended: fmt.Sprint(err), Fenced: s.Err() != nil && strings.Contains(s.Err().Error(), valkey.ErrFenced.Error())})
+}
+
+// audience checks the events of one informer.
+type audience struct {
+	mu    sync.Mutex
+	have  map[string]string
+	state *readerState
+}
+
+func (a *audience) take(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name, version := e.Key().Name, e.Object().GetResourceVersion()
+	a.state.Events++
+	switch before := a.have[name]; e.Type {
+	case informer.EventDeleted:
+		a.state.Deletes++
+		if before == "" {
+			a.wrong("%s is deleted twice", name)
+		}
+		delete(a.have, name)
+		return nil
+	case informer.EventAdded:
+		if before != "" {
+			a.wrong("%s is added twice", name)
+		}
+	default:
+		if before == "" || len(version) < len(before) || len(version) == len(before) && version <= before {
+			a.wrong("%s goes from version %q to %s", name, before, version)
+		}
+	}
+	a.have[name] = version
+	if text, ok, _ := unstructured.NestedString(e.New.Object, "spec", "written"); ok && e.Origin == informer.OriginWatch {
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			a.state.Late = append(a.state.Late, time.Since(at))
+		}
+	}
+	return nil
+}
+
+func (a *audience) wrong(format string, args ...any) {
+	a.state.Wrong = append(a.state.Wrong, fmt.Sprintf(format, args...))
+}
+
+// hash returns a hash of names and versions.
+func hash(have map[string]string) uint64 {
+	h := fnv.New64a()
+	names := make([]string, 0, len(have))
+	for name := range have {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintln(h, name, have[name])
+	}
+	return h.Sum64()
+}
+
+// read runs informers over Sources. For each line of its standard input it prints its state.
+func (r role) read(ctx context.Context, c client.Client) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all := make([]*audience, r.Informers)
+	var lists sync.Mutex
+	listed := 0
+	for i := range all {
+		source, err := valkey.NewSource(c, &unstructured.Unstructured{}, r.identity())
+		if err != nil {
+			log.Fatal(err)
+		}
+		inf, err := informer.NewFrom(source, informer.Options[*unstructured.Unstructured]{
+			Observer: &informer.Observer{List: func(l informer.ListInfo) {
+				lists.Lock()
+				defer lists.Unlock()
+				if l.Err == nil {
+					listed++
+				}
+			}},
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		all[i] = &audience{have: map[string]string{}, state: &readerState{}}
+		if _, err := inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](all[i].take), informer.WatcherOptions{MaxBacklog: -1}); err != nil {
+			log.Fatal(err)
+		}
+		running.Go(func() {
+			if err := inf.Run(ctx); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	say(message{Opened: true})
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		sum := &readerState{}
+		for _, a := range all {
+			a.mu.Lock()
+			sum.Hashes = append(sum.Hashes, hash(a.have))
+			sum.Events += a.state.Events
+			sum.Deletes += a.state.Deletes
+			sum.Wrong = append(sum.Wrong, a.state.Wrong...)
+			sum.Late = append(sum.Late, a.state.Late...)
+			a.mu.Unlock()
+		}
+		lists.Lock()
+		sum.Lists = listed
+		lists.Unlock()
+		say(message{State: sum})
+	}
+}

@@ -1,0 +1,51 @@
+package valkey_test
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The first writer is paused while the second one takes over.
+func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.object(name)
+	}
+	first := w.start(role{Name: "first", Token: 1})
+	w.await("the first writer has not synced", func() bool { return first.has(synced) })
+	w.object("d")
+	reader := w.start(role{Name: "reader", Informers: 1})
+	w.await("the reader does not have the first state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+
+	w.ok(first.Signal(syscall.SIGSTOP))
+	w.remove("b")
+	w.object("a")
+	w.object("e")
+	second := w.start(role{Name: "second", Token: 2})
+	w.await("the second writer is not told of the delete", func() bool {
+		return slices.Equal(second.all(func(m message) string { return m.Deleted }), []string{"b"})
+	})
+	w.await("the reader does not have what the second writer wrote", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+	asked := second.all(func(m message) string { return m.Asked })
+	if len(asked) != 2 || !strings.HasSuffix(asked[0], "?limit=1") || !strings.Contains(asked[1], "watch=true") {
+		t.Errorf("the second writer has asked for %q, want one object and a watch", asked)
+	}
+
+	w.ok(first.Signal(syscall.SIGCONT))
+	w.object("f") // so that the first writer has something to write
+	w.await("the first writer goes on", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
+	if !first.has(func(m message) bool { return m.Fenced }) {
+		t.Errorf("the first writer has ended with %q", first.all(func(m message) string { return m.Ended }))
+	}
+	if deleted := first.all(func(m message) string { return m.Deleted }); len(deleted) > 0 {
+		t.Errorf("the watcher of the first writer is told of the deletes %q", deleted)
+	}
+	w.await("the reader does not have the last state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+	if s := w.stateOf(reader); len(s.Wrong) > 0 || s.Lists != 1 || s.Deletes != 1 {
+		t.Errorf("the reader has listed %d times, and was told %d deletes and %q", s.Lists, s.Deletes, s.Wrong)
+	}
+	third := w.start(role{Name: "third", Token: 1})
+	w.await("a writer with an old token opens the store", func() bool { return third.has(func(m message) bool { return strings.Contains(m.Ended, "token 2") }) })
+}
