@@ -131,7 +131,8 @@ func (w *world) startValkey() {
 	w.address = l.Addr().String()
 	w.ok(l.Close())
 	port := l.Addr().(*net.TCPAddr).Port
-	w.command = []string{path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", w.TempDir(), "--save", "", "--appendonly", "yes"}
+	// With everysec, a server may confirm a write while it waits for the disk, before the write is in its file.
+	w.command = []string{path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", w.TempDir(), "--save", "", "--appendonly", "yes", "--appendfsync", "always"}
 	w.restartValkey()
 	w.Cleanup(func() { w.valkey.Kill() })
 }
