@@ -151,7 +151,7 @@ func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 		}
 		return ""
 	}
-	before := ended() // of all relays of this process
+	before := ended()        // of all relays of this process
 	slow := w.open(r.config) //nolint:bodyclose // the end of the test closes the connection
 
 	// More than the buffers of both sockets and of the watch hold.
