@@ -106,7 +106,7 @@ func (w *world) startValkey() {
 	w.address = l.Addr().String()
 	w.ok(l.Close())
 	port := l.Addr().(*net.TCPAddr).Port
-	w.command = []string{path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", w.TempDir(), "--save", "", "--appendonly", "yes"}
+	w.command = []string{path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", w.TempDir(), "--save", "", "--appendonly", "yes", "--appendfsync", "always"}
 	w.restartValkey()
 	w.Cleanup(func() { w.valkey.Kill() })
 }
