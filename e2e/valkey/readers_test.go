@@ -5,11 +5,40 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// change creates, changes and deletes n objects.
+func (w *world) change(n int) {
+	w.Helper()
+	for range n {
+		if name := fmt.Sprintf("o%d", rand.IntN(50)); rand.IntN(4) == 0 {
+			w.remove(name)
+		} else {
+			w.object(name)
+		}
+	}
+}
+
+// converge waits until all readers have the state of the API server. It fails the test if a reader was
+// told what it should not be told.
+func (w *world) converge(readers []*actor, after string) {
+	w.Helper()
+	begun, want := time.Now(), hash(w.state())
+	for i, r := range readers {
+		w.await(fmt.Sprintf("reader %d does not have the state after %s", i, after), func() bool {
+			s := w.stateOf(r)
+			if len(s.Wrong) > 0 {
+				w.Fatalf("after %s, reader %d was told %q", after, i, s.Wrong)
+			}
+			return !slices.ContainsFunc(s.Hashes, func(h uint64) bool { return h != want })
+		})
+	}
+	w.Logf("after %s all have the state, %v later; the informers of each reader have listed %d times",
+		after, time.Since(begun).Round(time.Millisecond), w.stateOf(readers[len(readers)-1]).Lists)
+}
 
 func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	processes, informers, changes := 10, 10, 400
@@ -17,83 +46,75 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 		processes, informers, changes = 2, 5, 60
 	}
 	w := newWorld(t)
-	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	change := func(n int) {
-		for range n {
-			if name := fmt.Sprintf("o%d", rng.IntN(50)); rng.IntN(4) == 0 {
-				w.remove(name)
-			} else {
-				w.object(name)
-			}
-		}
-	}
-	change(100)
-	token := int64(1)
-	writer := w.start(role{Name: "writer", Token: token, Log: 500})
+	w.change(100)
+	writer := w.start(role{Name: "writer", Token: 1, Log: 500})
+	w.await("the writer has not synced", func() bool { return writer.has(synced) })
+	before := w.front.all()
 	readers := make([]*actor, processes)
 	for i := range readers {
 		readers[i] = w.start(role{Name: fmt.Sprintf("reader %d", i), Informers: informers})
 	}
-	converge := func(after string) {
-		t.Helper()
-		begun, want := time.Now(), hash(w.state())
-		for i, r := range readers {
-			w.await(fmt.Sprintf("reader %d does not have the state after %s", i, after), func() bool {
-				s := w.stateOf(r)
-				if len(s.Wrong) > 0 {
-					t.Fatalf("after %s, reader %d was told %q", after, i, s.Wrong)
-				}
-				return !slices.ContainsFunc(s.Hashes, func(h uint64) bool { return h != want })
-			})
-		}
-		t.Logf("after %s all have the state, %v later; reader 0 has listed %d times", after, time.Since(begun).Round(time.Millisecond), w.stateOf(readers[0]).Lists)
-	}
-	converge("the start")
-	change(changes)
-	converge("changes")
-	lists := w.stateOf(readers[0]).Lists
-	if lists != informers {
-		t.Errorf("the %d informers of a reader have listed %d times", informers, lists)
-	}
-	late := []time.Duration{}
-	for _, r := range readers {
-		late = append(late, w.stateOf(r).Late...)
-	}
-	slices.Sort(late)
-	t.Logf("from the write to the event: p50 %v, p99 %v of %d events", late[len(late)/2], late[len(late)*99/100], len(late))
+	lists := func(i int) int { return w.stateOf(readers[i]).Lists }
+	w.converge(readers, "the start")
+	sent := w.sent()
+	w.change(changes)
+	w.converge(readers, "changes")
+	w.Logf("%d changes: the server has sent %d bytes to each informer", changes, (w.sent()-sent)/(processes*informers))
+	w.latency(writer, readers)
 
+	for range 5 {
+		w.change(changes / 20)
+		w.do("CLIENT", "KILL", "TYPE", "normal")
+	}
+	w.converge(readers, "connections that are cut")
+	w.change(changes / 8)
+	w.valkey.Kill()
+	w.change(changes / 8)
 	w.restartValkey()
-	change(changes / 4)
-	converge("a kill of the server")
+	w.converge(readers, "a kill of the server")
+	for i := range readers {
+		if n := lists(i); n != informers {
+			t.Errorf("the %d informers of reader %d have listed %d times", informers, i, n)
+		}
+	}
+	if n := w.front.all(); n != before {
+		t.Errorf("%d readers have caused %d requests to the API server", processes*informers, n-before)
+	}
+	if n := w.watches(); n != 1 {
+		t.Errorf("the API server has %d watches, want that of the writer", n)
+	}
 
 	writer.Kill()
-	change(changes / 4)
-	token++
-	writer = w.start(role{Name: "the next writer", Token: token, Log: 500})
-	converge("a kill of the writer")
-	if again := w.stateOf(readers[0]).Lists; again != lists {
-		t.Errorf("the informers of a reader have listed %d times since the start", again-lists)
+	w.change(changes / 4)
+	writer = w.start(role{Name: "the next writer", Token: 2, Log: 500})
+	w.converge(readers, "a kill of the writer")
+	if n := lists(0); n != informers {
+		t.Errorf("after a kill of the writer, the %d informers of a reader have listed %d times", informers, n)
 	}
-	asked := writer.all(func(m message) string { return m.Asked })
-	if len(asked) != 2 || !strings.HasSuffix(asked[0], "?limit=1") || !strings.Contains(asked[1], "watch=true") {
-		t.Errorf("100 readers and the next writer have asked the API server for %q, want one object and a watch", asked)
-	}
+	w.wantATakeover("the next writer")
 
 	w.ok(readers[0].Signal(syscall.SIGSTOP))
-	change(700) // more than the log has room for
+	w.change(800) // more than the log has room for
+	w.converge(readers[1:], "a reader's pause")
 	w.ok(readers[0].Signal(syscall.SIGCONT))
-	converge("a pause past the end of the log")
+	w.converge(readers, "a pause past the end of the log")
+	if n := lists(0); n != 2*informers {
+		t.Errorf("after a pause past the end of the log, the %d informers of a reader have listed %d times", informers, n)
+	}
 
-	writer.Kill()
-	change(changes / 4)
+	w.front.cut()
+	w.change(changes / 4)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	w.ok(server.Expire(ctx, w.resource))
-	token++
-	w.start(role{Name: "the last writer", Token: token, Log: 500})
-	converge("a list of the writer")
-	if again := w.stateOf(readers[1]).Lists; again < lists+informers {
-		t.Errorf("after a list of the writer, the informers of a reader have listed %d times", again-lists)
+	w.ok(w.server.Expire(ctx, w.resource))
+	w.front.back()
+	w.converge(readers, "a list of the writer")
+	if n := lists(1); n < 2*informers {
+		t.Errorf("after a list of the writer, the %d informers of a reader have listed %d times", informers, n)
+	}
+	w.wantStored()
+	if n := w.watches(); n != 1 {
+		t.Errorf("at the end, the API server has %d watches, want that of the writer", n)
 	}
 	deletes, events := 0, 0
 	for _, r := range readers {
@@ -101,4 +122,31 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 		deletes, events = deletes+s.Deletes, events+s.Events
 	}
 	t.Logf("%d informers were told %d events, %d of them deletes", processes*informers, events, deletes)
+}
+
+// latency logs the time from the moment when the writer begins to store a change to the moment when a
+// watcher of a reader is told of it.
+func (w *world) latency(writer *actor, readers []*actor) {
+	w.Helper()
+	stored, late := map[string]time.Time{}, []time.Duration{}
+	writer.mu.Lock()
+	for _, m := range writer.said {
+		for _, s := range m.Stored {
+			stored[s.Version] = s.At
+		}
+	}
+	writer.mu.Unlock()
+	for _, r := range readers {
+		for _, s := range w.ask(r, "seen").Seen {
+			if at, ok := stored[s.Version]; ok {
+				late = append(late, s.At.Sub(at))
+			}
+		}
+	}
+	if len(late) == 0 {
+		w.Error("no reader was told of a change")
+		return
+	}
+	slices.Sort(late)
+	w.Logf("from the writer to a reader's watcher: p50 %v, p99 %v of %d events", late[len(late)/2], late[len(late)*99/100], len(late))
 }

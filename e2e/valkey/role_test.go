@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/customcacheinformer/informer"
@@ -39,14 +39,17 @@ type role struct {
 	Token      int64  // of a writer
 	Log        int    // of a writer
 	Informers  int    // of a reader
+	Back       bool   // versions may go back, because the API server is restored from a backup
 }
 
 // message is a line that a process prints.
 type message struct {
 	Opened  bool
 	Synced  bool
-	Asked   string // a request to the API server
 	Deleted string // the name of an object of whose delete the watcher was told
+	Gone    string // its UID
+	Exists  string // the UID of an object of which the watcher was told
+	Stored  []moment
 	Ended   string // the error of Run
 	Fenced  bool   // the error is ErrFenced
 	State   *readerState
@@ -58,8 +61,14 @@ type readerState struct {
 	Events  int      // told to all watchers
 	Wrong   []string // what no watcher should be told
 	Deletes int
-	Lists   int             // of all informers, without those that failed
-	Late    []time.Duration // between the write of an object and its event
+	Lists   int      // of all informers, without those that failed
+	Seen    []moment // the events of changes, if asked for
+}
+
+// moment is when a version of an object was written to the store, or when a watcher was told of it.
+type moment struct {
+	Version string
+	At      time.Time
 }
 
 var printing sync.Mutex
@@ -96,9 +105,22 @@ func (r role) identity() store.Identity {
 	return store.Identity{Cluster: "e2e", Resource: r.Resource.String()}
 }
 
-type transport func(*http.Request) (*http.Response, error)
+// timed is a store that says when it begins to write a version of an object.
+type timed struct{ *valkey.Store }
 
-func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
+func (t timed) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+	at, stored := time.Now(), []moment(nil)
+	for _, c := range changes {
+		if c.Type != cache.TransactionTypeDelete {
+			stored = append(stored, moment{c.Object.(*unstructured.Unstructured).GetResourceVersion(), at})
+		}
+	}
+	err := t.Store.Apply(ctx, changes, bookmark)
+	if err == nil && len(stored) > 0 {
+		say(message{Stored: stored})
+	}
+	return err
+}
 
 func (r role) write(ctx context.Context, c client.Client) {
 	s, err := valkey.Open(ctx, c, &unstructured.Unstructured{}, valkey.Options{
@@ -112,24 +134,20 @@ func (r role) write(ctx context.Context, c client.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config.QPS = -1
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return transport(func(req *http.Request) (*http.Response, error) {
-			say(message{Asked: req.Method + " " + req.URL.RequestURI()})
-			return next.RoundTrip(req)
-		})
-	})
+	config.QPS, config.UserAgent = -1, r.Name
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		log.Fatal(err)
 	}
-	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Store: s})
+	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Store: timed{s}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
 		if e.Type == informer.EventDeleted {
-			say(message{Deleted: e.Key().Name})
+			say(message{Deleted: e.Key().Name, Gone: string(e.Old.GetUID())})
+		} else {
+			say(message{Exists: string(e.New.GetUID())})
 		}
 		return nil
 	}), informer.WatcherOptions{})
@@ -152,7 +170,9 @@ func (r role) write(ctx context.Context, c client.Client) {
 type audience struct {
 	mu    sync.Mutex
 	have  map[string]string
+	back  bool
 	state *readerState
+	seen  []moment
 }
 
 func (a *audience) take(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
@@ -173,15 +193,13 @@ func (a *audience) take(_ context.Context, e informer.Event[*unstructured.Unstru
 			a.wrong("%s is added twice", name)
 		}
 	default:
-		if before == "" || len(version) < len(before) || len(version) == len(before) && version <= before {
+		if before == "" || !a.back && (len(version) < len(before) || len(version) == len(before) && version <= before) {
 			a.wrong("%s goes from version %q to %s", name, before, version)
 		}
 	}
 	a.have[name] = version
-	if text, ok, _ := unstructured.NestedString(e.New.Object, "spec", "written"); ok && e.Origin == informer.OriginWatch {
-		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-			a.state.Late = append(a.state.Late, time.Since(at))
-		}
+	if e.Origin == informer.OriginWatch {
+		a.seen = append(a.seen, moment{version, time.Now()})
 	}
 	return nil
 }
@@ -204,7 +222,8 @@ func hash(have map[string]string) uint64 {
 	return h.Sum64()
 }
 
-// read runs informers over Sources. For each line of its standard input it prints its state.
+// read runs informers over Sources. For each line of its standard input it prints its state, and for the
+// line "seen" also the events.
 func (r role) read(ctx context.Context, c client.Client) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -230,7 +249,7 @@ func (r role) read(ctx context.Context, c client.Client) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		all[i] = &audience{have: map[string]string{}, state: &readerState{}}
+		all[i] = &audience{have: map[string]string{}, back: r.Back, state: &readerState{}}
 		if _, err := inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](all[i].take), informer.WatcherOptions{MaxBacklog: -1}); err != nil {
 			log.Fatal(err)
 		}
@@ -249,7 +268,9 @@ func (r role) read(ctx context.Context, c client.Client) {
 			sum.Events += a.state.Events
 			sum.Deletes += a.state.Deletes
 			sum.Wrong = append(sum.Wrong, a.state.Wrong...)
-			sum.Late = append(sum.Late, a.state.Late...)
+			if lines.Text() == "seen" {
+				sum.Seen = append(sum.Seen, a.seen...)
+			}
 			a.mu.Unlock()
 		}
 		lists.Lock()

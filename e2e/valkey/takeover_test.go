@@ -28,10 +28,7 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 		return slices.Equal(second.all(func(m message) string { return m.Deleted }), []string{"b"})
 	})
 	w.await("the reader does not have what the second writer wrote", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
-	asked := second.all(func(m message) string { return m.Asked })
-	if len(asked) != 2 || !strings.HasSuffix(asked[0], "?limit=1") || !strings.Contains(asked[1], "watch=true") {
-		t.Errorf("the second writer has asked for %q, want one object and a watch", asked)
-	}
+	w.wantATakeover("second")
 
 	w.ok(first.Signal(syscall.SIGCONT))
 	w.object("f") // so that the first writer has something to write
@@ -46,6 +43,8 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 	if s := w.stateOf(reader); len(s.Wrong) > 0 || s.Lists != 1 || s.Deletes != 1 {
 		t.Errorf("the reader has listed %d times, and was told %d deletes and %q", s.Lists, s.Deletes, s.Wrong)
 	}
+	w.wantStored()
+	w.wantATakeover("second")
 	third := w.start(role{Name: "third", Token: 1})
 	w.await("a writer with an old token opens the store", func() bool { return third.has(func(m message) bool { return strings.Contains(m.Ended, "token 2") }) })
 }

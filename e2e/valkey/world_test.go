@@ -6,18 +6,27 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	client "github.com/valkey-io/valkey-go"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/store/valkey"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +60,8 @@ func TestMain(m *testing.M) {
 // world is an API server's resource, a Valkey server, and the processes that use them.
 type world struct {
 	*testing.T
+	server     *apiserver.Server
+	front      *front // before the API server
 	gvk        schema.GroupVersionKind
 	resource   schema.GroupVersionResource
 	objects    dynamic.ResourceInterface
@@ -58,24 +69,40 @@ type world struct {
 	valkey     *process.Process
 	command    []string // that starts the Valkey server
 	address    string
+	writes     int
 }
 
 var worlds atomic.Int64
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, gvk: schema.GroupVersionKind{Group: fmt.Sprintf("w%d.example.com", worlds.Add(1)), Version: "v1", Kind: "Widget"}}
+	t.Helper()
+	return newWorldOn(t, server)
+}
+
+// newWorldOn returns a world with an API server of the caller's.
+func newWorldOn(t *testing.T, server *apiserver.Server) *world {
+	t.Helper()
+	w := &world{T: t, server: server, gvk: schema.GroupVersionKind{Group: fmt.Sprintf("w%d.example.com", worlds.Add(1)), Version: "v1", Kind: "Widget"}}
 	w.startValkey()
 	var err error
 	w.resource, err = server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.gvk})
 	w.ok(err)
-	config := server.Config()
+	w.front = w.newFront(server.Config())
+	w.connect()
+	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.front.Certificate().Raw})
+	w.ok(apiserver.WriteKubeconfig(&rest.Config{Host: w.front.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, w.kubeconfig))
+	return w
+}
+
+// connect makes the test's own client, which does not go through the front.
+func (w *world) connect() {
+	w.Helper()
+	config := w.server.Config()
 	config.QPS = -1
 	all, err := dynamic.NewForConfig(config)
 	w.ok(err)
 	w.objects = all.Resource(w.resource).Namespace("default")
-	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	w.ok(apiserver.WriteKubeconfig(server.Config(), w.kubeconfig))
-	return w
 }
 
 func (w *world) ok(err error) {
@@ -121,12 +148,88 @@ func (w *world) restartValkey() {
 	w.valkey, err = process.Start(exec.Command(w.command[0], w.command[1:]...))
 	w.ok(err)
 	w.await("the Valkey server does not answer", func() bool {
-		conn, err := net.Dial("tcp", w.address)
-		if err == nil {
-			_ = conn.Close()
+		c, err := dial(w.address)
+		if err != nil {
+			return false
 		}
-		return err == nil
+		defer c.Close()
+		return c.Do(w.Context(), c.B().Ping().Build()).Error() == nil // it has read its file
 	})
+}
+
+func dial(address string) (client.Client, error) {
+	return client.NewClient(client.ClientOption{InitAddress: []string{address}, DisableCache: true, ForceSingleClient: true})
+}
+
+// do sends a command to the Valkey server, and returns its answer.
+func (w *world) do(words ...string) string {
+	w.Helper()
+	c, err := dial(w.address)
+	w.ok(err)
+	defer c.Close()
+	answer, err := c.Do(w.Context(), c.B().Arbitrary(words...).Build()).ToAny()
+	w.ok(err)
+	return fmt.Sprint(answer)
+}
+
+// sent returns how many bytes the Valkey server has sent.
+func (w *world) sent() int {
+	w.Helper()
+	_, text, _ := strings.Cut(w.do("INFO", "stats"), "total_net_output_bytes:")
+	text, _, _ = strings.Cut(text, "\r")
+	n, err := strconv.Atoi(text)
+	w.ok(err)
+	return n
+}
+
+// stored returns the versions of all objects in the store, by name.
+func (w *world) stored() map[string]string {
+	w.Helper()
+	c, err := dial(w.address)
+	w.ok(err)
+	defer c.Close()
+	source, err := valkey.NewSource(c, &unstructured.Unstructured{}, role{Resource: w.resource}.identity())
+	w.ok(err)
+	list, err := source.ListWithContext(w.Context(), metav1.ListOptions{})
+	w.ok(err)
+	have := map[string]string{}
+	for _, item := range list.(*metav1.List).Items {
+		obj := item.Object.(metav1.Object)
+		have[obj.GetName()] = obj.GetResourceVersion()
+	}
+	return have
+}
+
+// wantStored fails the test unless the store has what the API server has.
+func (w *world) wantStored() {
+	w.Helper()
+	if got, want := w.stored(), w.state(); !maps.Equal(got, want) {
+		w.Errorf("the store has %v, want %v", got, want)
+	}
+}
+
+// watches returns how many watches of the objects the API server has.
+func (w *world) watches() (n int) {
+	w.Helper()
+	client, err := rest.HTTPClientFor(w.server.Config())
+	w.ok(err)
+	answer, err := client.Get(w.server.Config().Host + "/metrics")
+	w.ok(err)
+	defer func() { _ = answer.Body.Close() }()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		text := lines.Text()
+		if !strings.HasPrefix(text, "apiserver_longrunning_requests{") || !strings.Contains(text, `group="`+w.gvk.Group+`"`) {
+			continue
+		}
+		if strings.Contains(text, `verb="WATCH"`) {
+			found, err := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:])
+			w.ok(err)
+			n += found
+		}
+	}
+	w.ok(lines.Err())
+	return n
 }
 
 // await polls until there is true.
@@ -139,11 +242,11 @@ func (w *world) await(late string, there func() bool) {
 	}
 }
 
-// object writes an object, and returns its version.
-func (w *world) object(name string) string {
+// object writes an object, and returns its UID.
+func (w *world) object(name string) types.UID {
 	w.Helper()
-	spec := map[string]any{"written": time.Now().Format(time.RFC3339Nano)}
-	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	w.writes++
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"n": int64(w.writes)}}}
 	obj.SetGroupVersionKind(w.gvk)
 	obj.SetName(name)
 	written, err := w.objects.Create(w.Context(), obj, metav1.CreateOptions{})
@@ -155,7 +258,7 @@ func (w *world) object(name string) string {
 		written, err = w.objects.Update(w.Context(), obj, metav1.UpdateOptions{})
 	}
 	w.ok(err)
-	return written.GetResourceVersion()
+	return written.GetUID()
 }
 
 func (w *world) remove(name string) {
@@ -181,6 +284,7 @@ func (w *world) state() map[string]string {
 type actor struct {
 	*process.Process
 	stdin io.Writer
+	end   func() // kills the process, and returns when all that it has said is known
 
 	mu   sync.Mutex
 	said []message
@@ -206,7 +310,10 @@ func (w *world) start(r role) *actor {
 	w.ok(err)
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		lines := bufio.NewScanner(stdout)
+		lines.Buffer(nil, 64<<20)
+		defer func() { _ = stdout.CloseWithError(lines.Err()) }() // so that the process does not wait for ever
+		for lines.Scan() {
 			var m message
 			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 				w.Errorf("%s says %q: %v", r.Name, lines.Text(), err)
@@ -217,10 +324,13 @@ func (w *world) start(r role) *actor {
 			a.mu.Unlock()
 		}
 	})
-	w.Cleanup(func() {
+	a.end = func() {
 		a.Kill()
 		_ = out.Close()
 		reading.Wait()
+	}
+	w.Cleanup(func() {
+		a.end()
 		if w.Failed() {
 			w.Logf("%s:\n%s", r.Name, a.Log)
 		}
@@ -252,15 +362,18 @@ func (a *actor) has(what func(message) bool) bool {
 
 func synced(m message) bool { return m.Synced }
 
-func opened(m message) bool { return m.Opened }
+// stateOf asks a reader for its state.
+func (w *world) stateOf(a *actor) *readerState {
+	w.Helper()
+	return w.ask(a, "state")
+}
 
-// state asks a reader for its state.
-func (w *world) stateOf(a *actor) (s *readerState) {
+func (w *world) ask(a *actor, what string) (s *readerState) {
 	w.Helper()
 	a.mu.Lock()
 	before := len(a.said)
 	a.mu.Unlock()
-	_, err := io.WriteString(a.stdin, "state\n")
+	_, err := io.WriteString(a.stdin, what+"\n")
 	w.ok(err)
 	w.await("a reader does not answer", func() bool {
 		a.mu.Lock()

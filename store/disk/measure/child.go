@@ -3,13 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -23,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/bulk"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -36,7 +35,7 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if s.Warm {
 		when = "warm start: "
 	}
-	peak := watchMemory()
+	peak := bulk.WatchMemory()
 	if s.ClientGo {
 		return s.measureClientGo(ctx, start, peak)
 	}
@@ -48,13 +47,13 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 		defer func() { err = errors.Join(err, store.(*disk.Store).Close()) }()
 	}
 	if s.Warm {
-		got[when+"open"] = seconds(time.Since(start))
+		got[when+"open"] = bulk.Seconds(time.Since(start))
 	}
 	mode := informer.WatchListOn
 	if s.List {
 		mode = informer.WatchListOff
 	}
-	inf, err := informer.NewFrom(newSource(s), informer.Options[pod]{
+	inf, err := informer.NewFrom(s.source().ListWatch(), informer.Options[pod]{
 		Store: store, WatchList: mode, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
 		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
 	})
@@ -79,18 +78,18 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 		}
 	})
 	<-inf.Synced()
-	got[when+"until Synced"] = seconds(time.Since(start))
+	got[when+"until Synced"] = bulk.Seconds(time.Since(start))
 	<-reg.Synced()
-	got[when+"until the watcher has all"] = seconds(time.Since(start))
+	got[when+"until the watcher has all"] = bulk.Seconds(time.Since(start))
 	want := s.Objects
 	if s.Relist {
-		want += s.deleted()
+		want += s.source().Deleted()
 	}
 	if n := told.Load(); n != int64(want) {
 		return nil, fmt.Errorf("the watcher was told %d events, want %d", n, want)
 	}
-	got[when+"peak of anonymous memory"] = mebibytes(peak())
-	got[when+"CPU"] = seconds(cpu())
+	got[when+"peak of anonymous memory"] = bulk.Mebibytes(peak())
+	got[when+"CPU"] = bulk.Seconds(bulk.CPU())
 	got.addMemory(s)
 	if !s.Short {
 		err = use(inf, store, s, got)
@@ -105,13 +104,13 @@ func (f figures) addMemory(s setup) {
 	runtime.GC()
 	debug.FreeOSMemory()
 	if s.Warm {
-		f["warm start: anonymous memory afterwards"] = mebibytes(anonymous())
+		f["warm start: anonymous memory afterwards"] = bulk.Mebibytes(bulk.Anonymous())
 		return
 	}
-	f["steady state: anonymous memory"] = mebibytes(anonymous())
+	f["steady state: anonymous memory"] = bulk.Mebibytes(bulk.Anonymous())
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	f["steady state: of which heap"] = mebibytes(int64(stats.HeapAlloc))
+	f["steady state: of which heap"] = bulk.Mebibytes(int64(stats.HeapAlloc))
 }
 
 func openStore(s setup) (cache.Indexer, error) {
@@ -132,28 +131,28 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 		if err := syscall.Stat(s.Path, &stat); err != nil {
 			return err
 		}
-		got["file"] = mebibytes(stat.Blocks * 512)
+		got["file"] = bulk.Mebibytes(stat.Blocks * 512)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	anyPod := func() pod { return newPod(random.IntN(s.Objects), s.Size) }
+	anyPod := func() pod { return bulk.New(random.IntN(s.Objects), s.Size) }
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
-	got["gets per second"] = perSecond(1, func() {
-		_, exists, e := store.GetByKey(podKey(random.IntN(s.Objects)))
+	got["gets per second"] = bulk.PerSecond(1, func() {
+		_, exists, e := store.GetByKey(bulk.Key(random.IntN(s.Objects)))
 		if !exists {
 			note(errors.New("an object is not there"))
 		}
 		note(e)
 	})
-	got["lists of 100 by index per second"] = perSecond(1, func() {
-		found, e := inf.ByIndex(nodeIndex, nodeOf(random.IntN(s.Objects)))
-		if len(found) != min(perNode, s.Objects) {
+	got["lists of 100 by index per second"] = bulk.PerSecond(1, func() {
+		found, e := inf.ByIndex(nodeIndex, bulk.NodeOf(random.IntN(s.Objects)))
+		if len(found) != min(bulk.PerNode, s.Objects) {
 			note(fmt.Errorf("%d objects are found", len(found)))
 		}
 		note(e)
 	})
 	for _, n := range []int{1, 100, 1000} {
-		got["writes per second, "+strconv.Itoa(n)+" at a time"] = perSecond(n, func() { note(write(store, n, anyPod)) })
+		got["writes per second, "+strconv.Itoa(n)+" at a time"] = bulk.PerSecond(n, func() { note(write(store, n, anyPod)) })
 	}
 	return err
 }
@@ -167,7 +166,7 @@ func write(store cache.Indexer, n int, next func() pod) error {
 		changes[i] = cache.Transaction{Type: cache.TransactionTypeUpdate, Object: p}
 	}
 	if durable, ok := store.(informer.Durable); ok {
-		return durable.Apply(context.Background(), changes, strconv.Itoa(lastVersion))
+		return durable.Apply(context.Background(), changes, strconv.Itoa(bulk.LastVersion))
 	}
 	for _, c := range changes {
 		if err := store.Update(c.Object); err != nil {
@@ -176,58 +175,3 @@ func write(store cache.Indexer, n int, next func() pod) error {
 	}
 	return nil
 }
-
-// perSecond calls f, which does n operations, for two seconds.
-func perSecond(n int, f func()) string {
-	const enough = 2 * time.Second
-	start, done := time.Now(), 0
-	for time.Since(start) < enough {
-		f()
-		done += n
-	}
-	return thousands(int(float64(done) / time.Since(start).Seconds()))
-}
-
-// watchMemory measures the memory every 5 ms until peak is called, which returns the highest
-// value.
-func watchMemory() (peak func() int64) {
-	stop, most := make(chan struct{}), make(chan int64)
-	go func() {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		highest := anonymous()
-		for {
-			select {
-			case <-tick.C:
-				highest = max(highest, anonymous())
-			case <-stop:
-				most <- highest
-				return
-			}
-		}
-	}()
-	return func() int64 {
-		close(stop)
-		return <-most
-	}
-}
-
-// anonymous returns RssAnon: the memory of the process that does not belong to a file. It
-// excludes the pages of a mapped file, which the kernel frees when it needs memory.
-func anonymous() int64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		panic(err) // the file exists only on Linux
-	}
-	_, rest, _ := bytes.Cut(status, []byte("RssAnon:"))
-	number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-	kib, err := strconv.ParseInt(string(number), 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	return kib << 10
-}
-
-func mebibytes(n int64) string { return thousands(int(n>>20)) + " MiB" }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

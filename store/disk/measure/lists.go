@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/bulk"
 )
 
 // pageSize is the size of the pages of a list.
@@ -62,7 +62,7 @@ func compareLists(most, size int, dir string) (err error) {
 			if err := run(s, got); err != nil {
 				return fmt.Errorf("%s, %s: %w", row.name, how, err)
 			}
-			fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", row.name, thousands(s.Objects), how,
+			fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", row.name, bulk.Thousands(s.Objects), how,
 				got[when+"peak of anonymous memory"], got.afterwards(s), got[when+"CPU"], got[when+"until the watcher has all"])
 		}
 	}
@@ -91,7 +91,7 @@ func (s setup) transform() func(pod) (pod, error) {
 
 // measureClientGo measures a first list with client-go's informer and one handler.
 func (s setup) measureClientGo(ctx context.Context, start time.Time, peak func() int64) (figures, error) {
-	source := newSource(s)
+	source := s.source().ListWatch()
 	var lw cache.ListerWatcher = source
 	if s.List {
 		lw = cache.ToListWatcherWithWatchListSemantics(source, noStream{})
@@ -114,9 +114,9 @@ func (s setup) measureClientGo(ctx context.Context, start time.Time, peak func()
 		return nil, ctx.Err()
 	}
 	got := figures{
-		"cold start: until the watcher has all": seconds(time.Since(start)),
-		"cold start: peak of anonymous memory":  mebibytes(peak()),
-		"cold start: CPU":                       seconds(cpu()),
+		"cold start: until the watcher has all": bulk.Seconds(time.Since(start)),
+		"cold start: peak of anonymous memory":  bulk.Mebibytes(peak()),
+		"cold start: CPU":                       bulk.Seconds(bulk.CPU()),
 	}
 	got.addMemory(s)
 	return got, nil
@@ -127,12 +127,3 @@ type noStream struct{}
 
 // IsWatchListSemanticsUnSupported tells client-go to list.
 func (noStream) IsWatchListSemanticsUnSupported() bool { return true }
-
-// cpu returns the CPU time of the process so far.
-func cpu() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err) // the arguments are valid
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}

@@ -18,11 +18,10 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/bulk"
 )
 
 // setup holds the parameters of a child.
@@ -39,6 +38,12 @@ type setup struct {
 	Reduce   bool // a Transform keeps the metadata
 	ClientGo bool // client-go's informer
 	Relist   bool // the server no longer has the version of the file, and some objects are deleted
+}
+
+type pod = bulk.Pod
+
+func (s setup) source() bulk.Source {
+	return bulk.Source{Objects: s.Objects, Size: s.Size, Relist: s.Relist}
 }
 
 // figures are the results of a child, by name.
@@ -133,31 +138,14 @@ func compare(common setup, dir string, without bool) (err error) {
 }
 
 // run starts a child, and adds its figures to got.
-func run(s setup, got figures) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(out, &got)
-}
+func run(s setup, got figures) error { return bulk.Run(childVariable, s, &got) }
 
 func printTable(common setup, columns []string, all map[string]figures) {
 	how := "streamed"
 	if common.List {
 		how = "listed"
 	}
-	fmt.Printf("%s objects of %d bytes, %s\n\n|", thousands(common.Objects), common.Size, how)
+	fmt.Printf("%s objects of %d bytes, %s\n\n|", bulk.Thousands(common.Objects), common.Size, how)
 	for _, c := range columns {
 		fmt.Printf(" | %s", c)
 	}
@@ -177,12 +165,4 @@ func printTable(common setup, columns []string, all map[string]figures) {
 		}
 		fmt.Println(" |")
 	}
-}
-
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

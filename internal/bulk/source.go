@@ -1,6 +1,5 @@
-//go:build linux
-
-package main
+// Package bulk has what the programs share that measure stores of many objects.
+package bulk
 
 import (
 	"context"
@@ -17,25 +16,34 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-type pod = *corev1.Pod
+// Pod is the type of the objects.
+type Pod = *corev1.Pod
 
 // How many Pods share a namespace or a node.
 const (
 	perNamespace = 1000
-	perNode      = 100
+	PerNode      = 100
 )
 
-const lastVersion = 1_000_000_000
+// LastVersion is the version of a first list.
+const LastVersion = 1_000_000_000
 
-// podKey returns the key of the i-th Pod, and nodeOf its value in the index.
-func podKey(i int) string {
+// Source says which Pods a source has.
+type Source struct {
+	Objects, Size int
+	Relist        bool // the source no longer has LastVersion, and some objects are deleted
+}
+
+// Key returns the key of the i-th Pod.
+func Key(i int) string {
 	return fmt.Sprintf("team-%05d/app-%04d-7c9d8b6f5d-x%04d", i/perNamespace, i%perNamespace/10, i%perNamespace)
 }
 
-func nodeOf(i int) string { return fmt.Sprintf("node-%05d", i/perNode) }
+// NodeOf returns the node of the i-th Pod.
+func NodeOf(i int) string { return fmt.Sprintf("node-%05d", i/PerNode) }
 
-// newPod returns the i-th Pod, in the order of keys. It shares no memory with others.
-func newPod(i, size int) pod {
+// New returns the i-th Pod, in the order of keys. It shares no memory with others.
+func New(i, size int) Pod {
 	text := func(format string, args ...any) string { return strings.Clone(fmt.Sprintf(format, args...)) }
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -48,7 +56,7 @@ func newPod(i, size int) pod {
 			Annotations:     map[string]string{},
 		},
 		Spec: corev1.PodSpec{
-			NodeName:   text("node-%05d", i/perNode),
+			NodeName:   text("node-%05d", i/PerNode),
 			Containers: []corev1.Container{{Name: text("app"), Image: text("registry.example.com/team/app:v1.2.%d", i%100), Env: []corev1.EnvVar{{Name: text("A"), Value: text("%d", i)}}}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: text("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)},
@@ -61,13 +69,13 @@ func newPod(i, size int) pod {
 // oneIn is the share of the Pods that are deleted before a relist.
 const oneIn = 1000
 
-// deleted returns how many Pods are deleted before a relist.
-func (s setup) deleted() int { return (s.Objects + oneIn - 1) / oneIn }
+// Deleted returns how many Pods are deleted before a relist.
+func (s Source) Deleted() int { return (s.Objects + oneIn - 1) / oneIn }
 
-// newSource returns a source that lists or streams the Pods, and then accepts a watch from its
+// ListWatch returns a source that lists or streams the Pods, and then accepts a watch from its
 // version. It keeps none of the Pods in memory.
-func newSource(s setup) *cache.ListWatch {
-	n, size, version := s.Objects, s.Size, lastVersion
+func (s Source) ListWatch() *cache.ListWatch {
+	n, size, version := s.Objects, s.Size, LastVersion
 	if s.Relist {
 		version++
 	}
@@ -82,7 +90,7 @@ func newSource(s setup) *cache.ListWatch {
 			}
 			for i := from; i < end; i++ {
 				if exists(i) {
-					list.Items = append(list.Items, *newPod(i, size))
+					list.Items = append(list.Items, *New(i, size))
 				}
 			}
 			list.ResourceVersion = strconv.Itoa(version)
@@ -93,7 +101,7 @@ func newSource(s setup) *cache.ListWatch {
 			w := watch.NewProxyWatcher(events)
 			switch {
 			case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
-				go stream(events, w.StopChan(), s, exists, version)
+				go s.stream(events, w.StopChan(), exists, version)
 			case opts.ResourceVersion != strconv.Itoa(version):
 				return nil, apierrors.NewResourceExpired("too old")
 			}
@@ -103,7 +111,7 @@ func newSource(s setup) *cache.ListWatch {
 }
 
 // stream sends the Pods that exist, and then the bookmark that marks their end.
-func stream(events chan<- watch.Event, stopped <-chan struct{}, s setup, exists func(i int) bool, version int) {
+func (s Source) stream(events chan<- watch.Event, stopped <-chan struct{}, exists func(i int) bool, version int) {
 	send := func(e watch.Event) bool {
 		select {
 		case events <- e:
@@ -113,7 +121,7 @@ func stream(events chan<- watch.Event, stopped <-chan struct{}, s setup, exists 
 		}
 	}
 	for i := range s.Objects {
-		if exists(i) && !send(watch.Event{Type: watch.Added, Object: newPod(i, s.Size)}) {
+		if exists(i) && !send(watch.Event{Type: watch.Added, Object: New(i, s.Size)}) {
 			return
 		}
 	}

@@ -1,0 +1,123 @@
+package valkey_test
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+)
+
+// front stands before the API server, and keeps its address when the API server changes. It notes who asks
+// for objects, and how.
+type front struct {
+	*httptest.Server
+	backend atomic.Pointer[httputil.ReverseProxy]
+	away    atomic.Bool
+
+	mu       sync.Mutex
+	requests []request
+}
+
+type request struct{ who, kind string }
+
+func (w *world) newFront(to *rest.Config) *front {
+	w.Helper()
+	f := &front{}
+	w.ok(f.to(to))
+	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	f.Config.ErrorLog = log.New(io.Discard, "", 0)
+	f.StartTLS()
+	w.Cleanup(func() {
+		f.CloseClientConnections() // a watch would not end by itself
+		f.Close()
+	})
+	return f
+}
+
+// to has the front send requests to another server from now on.
+func (f *front) to(config *rest.Config) error {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return err
+	}
+	f.backend.Store(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // a watch is passed on event by event
+		ErrorLog:      log.New(io.Discard, "", 0),
+	})
+	return nil
+}
+
+func (f *front) serve(w http.ResponseWriter, r *http.Request) {
+	if f.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	if strings.HasSuffix(r.URL.Path, "/widgets") {
+		f.mu.Lock()
+		f.requests = append(f.requests, request{r.UserAgent(), kindOf(r.URL.Query())})
+		f.mu.Unlock()
+	}
+	f.backend.Load().ServeHTTP(w, r)
+}
+
+// kindOf returns "list", "stream" (a watch that begins with the state), "watch" or "probe".
+func kindOf(query url.Values) string {
+	switch {
+	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
+		return "stream"
+	case query.Get("watch") != "":
+		return "watch"
+	case query.Get("limit") == "1":
+		return "probe"
+	default:
+		return "list"
+	}
+}
+
+// cut breaks all connections, and refuses requests until back.
+func (f *front) cut() {
+	f.away.Store(true)
+	f.CloseClientConnections()
+}
+
+func (f *front) back() { f.away.Store(false) }
+
+// asked returns the kinds of the requests of a process.
+func (f *front) asked(who string) (kinds []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.requests {
+		if r.who == who {
+			kinds = append(kinds, r.kind)
+		}
+	}
+	return kinds
+}
+
+// all returns the number of all requests.
+func (f *front) all() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests)
+}
+
+// wantATakeover fails the test unless a process has asked for one object and then for one watch.
+func (w *world) wantATakeover(who string) {
+	w.Helper()
+	if asked := w.front.asked(who); !slices.Equal(asked, []string{"probe", "watch"}) {
+		w.Errorf("%s has asked the API server for %q, want one object and a watch", who, asked)
+	}
+}
