@@ -13,7 +13,7 @@ import (
 
 func TestReadersHaveTheStateOfAnAPIServerThatIsRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 s: make test-long")
+		t.Skip("takes 7 s: make test-long")
 	}
 	dir := t.TempDir()
 	etcd, backup := filepath.Join(dir, "etcd"), filepath.Join(t.TempDir(), "etcd")

@@ -63,7 +63,8 @@ func (f *front) to(config *rest.Config) error {
 
 func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	if f.away.Load() {
-		panic(http.ErrAbortHandler)
+		http.Error(w, "away", http.StatusServiceUnavailable)
+		return
 	}
 	if strings.HasSuffix(r.URL.Path, "/widgets") {
 		f.mu.Lock()
