@@ -109,6 +109,10 @@ bench-manager: ## compare controller-runtime managers; writes e2e/manager/compar
 bench-disk: ## measure a million objects on disk and in memory; takes about 6 minutes and 10 GiB of memory
 	cd store/disk && go run ./measure -objects 1000000
 
+.PHONY: bench-valkey
+bench-valkey: valkey ## measure a million objects on a server; writes store/valkey/measure/RESULTS.md; takes about 10 minutes and 15 GiB of memory
+	cd store/valkey && go run ./measure -objects 1000000 -write measure/RESULTS.md
+
 .PHONY: bench-operator
 bench-operator: ## compare the example operator with one on controller-runtime; takes about 15 minutes
 	cd e2e && go run ./operator/compare -write operator/compare/RESULTS.md

@@ -34,11 +34,10 @@ func Run(variable string, setup, got any) error {
 	return json.Unmarshal(out, got)
 }
 
-// PerSecond calls f, which does n operations, for two seconds.
-func PerSecond(n int, f func()) string {
-	const enough = 2 * time.Second
+// PerSecond calls f, which does n operations, for some time.
+func PerSecond(during time.Duration, n int, f func()) string {
 	start, done := time.Now(), 0
-	for time.Since(start) < enough {
+	for time.Since(start) < during {
 		f()
 		done += n
 	}

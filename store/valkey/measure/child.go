@@ -105,9 +105,9 @@ func (s setup) use(ctx context.Context, on *valkey.Store) (rows []row, err error
 		note(e)
 	}
 	add := func(name, value string) { rows = append(rows, row{name, value}) }
-	add("gets a second", bulk.PerSecond(1, get))
+	add("gets a second", bulk.PerSecond(s.During, 1, get))
 	const at = 100
-	add("gets a second, 100 callers", bulk.PerSecond(at*10, func() {
+	add("gets a second, 100 callers", bulk.PerSecond(s.During, at*10, func() {
 		var callers sync.WaitGroup
 		for range at {
 			callers.Go(func() {
@@ -119,7 +119,7 @@ func (s setup) use(ctx context.Context, on *valkey.Store) (rows []row, err error
 		callers.Wait()
 	}))
 	const page = 500
-	add("objects of Scan a second, 500 at a time", bulk.PerSecond(min(page, s.Objects), func() {
+	add("objects of Scan a second, 500 at a time", bulk.PerSecond(s.During, min(page, s.Objects), func() {
 		found, e := on.Scan(ctx, bulk.Key(rand.IntN(max(1, s.Objects-page))), page)
 		if e == nil && len(found) != min(page, s.Objects-1) {
 			e = fmt.Errorf("%d objects are found", len(found))
@@ -128,7 +128,7 @@ func (s setup) use(ctx context.Context, on *valkey.Store) (rows []row, err error
 	}))
 	version := bulk.LastVersion
 	for _, n := range []int{1, 100, 1000} {
-		add("writes a second, "+strconv.Itoa(n)+" in an Apply", bulk.PerSecond(n, func() {
+		add("writes a second, "+strconv.Itoa(n)+" in an Apply", bulk.PerSecond(s.During, n, func() {
 			changes := make([]cache.Transaction, n)
 			for i := range changes {
 				version++ // as an API server's versions do, so that each change is in the log

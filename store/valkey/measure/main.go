@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/customcacheinformer/informer/internal/bulk"
 )
@@ -31,6 +32,7 @@ type setup struct {
 	Objects, Size int
 	Server        string // its address
 	Role          string
+	During        time.Duration // of each kind of read and write
 }
 
 // The roles of children.
@@ -41,6 +43,8 @@ const (
 	reader = "reader, in memory"
 )
 
+var allRoles = []string{cold, warm, use, reader}
+
 // row is a figure with its name.
 type row struct{ Name, Value string }
 
@@ -50,40 +54,47 @@ const childVariable = "MEASURE_CHILD"
 func main() {
 	log.SetFlags(0)
 	if text := os.Getenv(childVariable); text != "" {
-		var s setup
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			log.Fatal(err)
-		}
-		got, err := s.measure(context.Background())
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
-			log.Fatal(err)
-		}
+		child(text)
 		return
 	}
 	objects := flag.Int("objects", 100_000, "how many objects there are")
 	size := flag.Int("size", 2048, "the size of an object as protobuf, in bytes")
 	dir := flag.String("dir", "", "where the server's files are; a new temporary directory by default")
 	without := flag.Bool("without-reader", false, "leave the reader out, which takes several KiB of memory per object")
+	// The server writes its file again now and then, which slows it down for a second or two.
+	during := flag.Duration("for", 10*time.Second, "how long each kind of read and write is measured")
 	file := flag.String("write", "", "also write the report to this file")
 	flag.Parse()
-	if *objects < 1 || *size < 1 {
-		log.Fatal("-objects and -size must be more than 0")
+	if *objects < 1 || *size < 1 || *during <= 0 {
+		log.Fatal("-objects, -size and -for must be more than 0")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var report strings.Builder
-	roles := []string{cold, warm, use, reader}
+	roles := allRoles
 	if *without {
-		roles = roles[:3]
+		roles = roles[:len(roles)-1]
 	}
-	err := compare(ctx, setup{Objects: *objects, Size: *size}, roles, *dir, io.MultiWriter(os.Stdout, &report))
+	err := compare(ctx, setup{Objects: *objects, Size: *size, During: *during}, roles, *dir, io.MultiWriter(os.Stdout, &report))
 	if err == nil && *file != "" {
 		err = os.WriteFile(*file, []byte(report.String()), 0o644)
 	}
 	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// child measures a setup, which is JSON, and prints the figures.
+func child(text string) {
+	var s setup
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		log.Fatal(err)
+	}
+	got, err := s.measure(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/bulk"
 )
 
-// server is a server in a process of its own.
-type server struct {
+// instance is a server in a process of its own.
+type instance struct {
 	addr, dir string
 	version   string
 	cmd       *exec.Cmd
@@ -27,7 +27,7 @@ type server struct {
 }
 
 // start starts a server, and waits until it answers.
-func start(ctx context.Context, dir string) (*server, error) {
+func start(ctx context.Context, dir string) (*instance, error) {
 	path, err := program()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func start(ctx context.Context, dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{addr: l.Addr().String()}
+	s := &instance{addr: l.Addr().String()}
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func program() (path string, err error) {
 	return "", errors.New("there is neither valkey-server nor redis-server: make valkey installs it")
 }
 
-func (s *server) connect(ctx context.Context) error {
+func (s *instance) connect(ctx context.Context) error {
 	for deadline := time.Now().Add(time.Minute); ; {
 		c, err := client.NewClient(client.ClientOption{InitAddress: []string{s.addr}, DisableCache: true, ForceSingleClient: true})
 		if err == nil {
@@ -86,7 +86,7 @@ func (s *server) connect(ctx context.Context) error {
 }
 
 // stop kills the server and removes its files.
-func (s *server) stop() error {
+func (s *instance) stop() error {
 	if s.client != nil {
 		s.client.Close()
 	}
@@ -96,7 +96,7 @@ func (s *server) stop() error {
 }
 
 // info returns what the server says about itself.
-func (s *server) info(ctx context.Context) (map[string]string, error) {
+func (s *instance) info(ctx context.Context) (map[string]string, error) {
 	text, err := s.client.Do(ctx, s.client.B().Info().Build()).ToString()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (s *server) info(ctx context.Context) (map[string]string, error) {
 }
 
 // run runs a child, and adds what the server did for it.
-func (s *server) run(ctx context.Context, of setup) (rows []row, err error) {
+func (s *instance) run(ctx context.Context, of setup) (rows []row, err error) {
 	before, err := s.info(ctx)
 	if err != nil {
 		return nil, err
@@ -132,6 +132,11 @@ func (s *server) run(ctx context.Context, of setup) (rows []row, err error) {
 	rows = append(rows, row{"server: memory", bulk.Mebibytes(value(after, "used_memory"))})
 	if of.Role == cold || of.Role == use {
 		rows = append(rows, row{"server: its peak", bulk.Mebibytes(value(after, "used_memory_peak"))})
+	}
+	if of.Role == cold || of.Role == use {
+		rows = append(rows,
+			row{"server: times that it waited for the disk", bulk.Thousands(int(change("aof_delayed_fsync")))},
+			row{"server: times that it wrote its file again", bulk.Thousands(int(change("aof_rewrites")))})
 	}
 	if of.Role != use {
 		rows = append(rows,
