@@ -44,7 +44,6 @@ type role struct {
 
 // message is a line that a process prints.
 type message struct {
-	Opened  bool
 	Synced  bool
 	Deleted string // the name of an object of whose delete the watcher was told
 	Gone    string // its UID
@@ -76,7 +75,12 @@ var printing sync.Mutex
 func say(m message) {
 	printing.Lock()
 	defer printing.Unlock()
-	if err := json.NewEncoder(os.Stdout).Encode(m); err != nil {
+	must(json.NewEncoder(os.Stdout).Encode(m))
+}
+
+// must ends the process with an error.
+func must(err error) {
+	if err != nil {
 		log.Fatal(err)
 	}
 }
@@ -84,13 +88,9 @@ func say(m message) {
 // play is the main function of a process with a role.
 func play(text string) {
 	var r role
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		log.Fatal(err)
-	}
+	must(json.Unmarshal([]byte(text), &r))
 	c, err := client.NewClient(client.ClientOption{InitAddress: []string{r.Server}, DisableCache: true, ForceSingleClient: true})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer c.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -131,18 +131,12 @@ func (r role) write(ctx context.Context, c client.Client) {
 		return
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	config.QPS, config.UserAgent = -1, r.Name
 	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Store: timed{s}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
 		if e.Type == informer.EventDeleted {
 			say(message{Deleted: e.Key().Name, Gone: string(e.Old.GetUID())})
@@ -151,10 +145,7 @@ func (r role) write(ctx context.Context, c client.Client) {
 		}
 		return nil
 	}), informer.WatcherOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	say(message{Opened: true})
+	must(err)
 	go func() {
 		select {
 		case <-inf.Synced():
@@ -234,9 +225,7 @@ func (r role) read(ctx context.Context, c client.Client) {
 	listed := 0
 	for i := range all {
 		source, err := valkey.NewSource(c, &unstructured.Unstructured{}, r.identity())
-		if err != nil {
-			log.Fatal(err)
-		}
+		must(err)
 		inf, err := informer.NewFrom(source, informer.Options[*unstructured.Unstructured]{
 			Observer: &informer.Observer{List: func(l informer.ListInfo) {
 				lists.Lock()
@@ -246,20 +235,14 @@ func (r role) read(ctx context.Context, c client.Client) {
 				}
 			}},
 		})
-		if err != nil {
-			log.Fatal(err)
-		}
+		must(err)
 		all[i] = &audience{have: map[string]string{}, back: r.Back, state: &readerState{}}
-		if _, err := inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](all[i].take), informer.WatcherOptions{MaxBacklog: -1}); err != nil {
-			log.Fatal(err)
-		}
+		_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](all[i].take), informer.WatcherOptions{MaxBacklog: -1})
+		must(err)
 		running.Go(func() {
-			if err := inf.Run(ctx); err != nil {
-				log.Fatal(err)
-			}
+			must(inf.Run(ctx))
 		})
 	}
-	say(message{Opened: true})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		sum := &readerState{}
 		for _, a := range all {

@@ -69,13 +69,13 @@ func main() {
 		log.Fatal("-objects, -size and -for must be more than 0")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var report strings.Builder
 	roles := allRoles
 	if *without {
 		roles = roles[:len(roles)-1]
 	}
 	err := compare(ctx, setup{Objects: *objects, Size: *size, During: *during}, roles, *dir, io.MultiWriter(os.Stdout, &report))
+	stop()
 	if err == nil && *file != "" {
 		err = os.WriteFile(*file, []byte(report.String()), 0o644)
 	}
