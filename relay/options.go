@@ -49,8 +49,9 @@ type Options struct {
 	// with 429. Defaults to 400. At most 1,048,576.
 	MaxRequestsInFlight int
 	// RefuseConsistentReads has reads with resourceVersion="" answered with 400. By default they are
-	// answered with the state of the relay. Clients that list in this way, such as kubectl and
-	// informers after a 410, do not work then.
+	// answered with the state of the relay. kubectl lists in this way and does not work then. Informers
+	// begin, and go on after a 410. But when the API server was restored from a backup, those that have
+	// lost versions ask in this way alone, and keep their state until they are started again.
 	RefuseConsistentReads bool
 
 	// Observer is given to the informers, for metrics. Defaults to none.

@@ -35,7 +35,7 @@ func (r *Resource) source(upstream *rest.Config) (cache.ListerWatcher, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.name(), err)
 		}
-		return informer.ListWatch(client.Resource(r.GroupVersionResource)), nil
+		return newPatient(informer.ListWatch(client.Resource(r.GroupVersionResource))), nil
 	}
 	config := rest.CopyConfig(upstream)
 	version := r.GroupVersion()
@@ -54,5 +54,5 @@ func (r *Resource) source(upstream *rest.Config) (cache.ListerWatcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name(), err)
 	}
-	return cache.NewListWatchFromClient(client, r.Resource, "", fields.Everything()), nil
+	return newPatient(cache.NewListWatchFromClient(client, r.Resource, "", fields.Everything())), nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -25,8 +24,8 @@ import (
 // a fake clientset whose namespace was made without one. The error wraps that of the GET, and says
 // how to go on if the GET is forbidden or finds nothing. Open no store after an error: an empty
 // Identity.Cluster is another cluster.
-func ClusterUID(ctx context.Context, client interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Namespace, error)
+func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {
 	if client == nil {
 		return "", errors.New("store: ClusterUID: the client is nil")
@@ -40,8 +39,8 @@ func ClusterUID(ctx context.Context, client interface {
 		return "", fmt.Errorf("store: ClusterUID: %w: create the namespace, %s", err, advice)
 	case err != nil:
 		return "", fmt.Errorf("store: ClusterUID: %w", err)
-	case namespace.UID == "":
+	case namespace.GetUID() == "":
 		return "", fmt.Errorf("store: ClusterUID: the namespace %s has no UID: give it one, as this is a fake, %s", metav1.NamespaceSystem, advice)
 	}
-	return string(namespace.UID), nil
+	return string(namespace.GetUID()), nil
 }

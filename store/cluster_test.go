@@ -66,7 +66,7 @@ func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := store.ClusterUID(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+	if _, err := store.ClusterUID[*corev1.Namespace](t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("no client: %v", err)
 	}
 }

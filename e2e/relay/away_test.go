@@ -11,9 +11,25 @@ import (
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 )
 
+func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
+	for name, leave := range map[string]func(w *world, network *apiserver.Proxy) (back func()){
+		"connections are refused": func(w *world, network *apiserver.Proxy) func() {
+			network.Refuse()
+			return func() { w.ok(network.Allow()) }
+		},
+		"a load balancer answers 503": func(w *world, network *apiserver.Proxy) func() {
+			w.front.away.Store(true)
+			network.Cut()
+			return func() { w.front.away.Store(false) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testAway(t, leave) })
+	}
+}
+
 // The API server is away for 20 s, which stand for ten minutes: the relay is the same after any
 // time for which the API server keeps the changes.
-func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
+func testAway(t *testing.T, leave func(*world, *apiserver.Proxy) (back func())) {
 	away := 20 * time.Second
 	if testing.Short() {
 		away = 5 * time.Second
@@ -29,7 +45,7 @@ func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 	all.await(w)
 	before := time.Now()
 
-	network.Refuse()
+	back := leave(w, network)
 	for i := range 20 {
 		w.ok(w.set(t.Context(), fmt.Sprint("l", 5+i), "meanwhile"))
 	}
@@ -49,7 +65,7 @@ func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 			t.Fatalf("a new watch brings %v while the API server is away", e)
 		}
 	}
-	w.ok(network.Allow())
+	back()
 	last := all.await(w)
 	watch.Stop()
 	w.await("the history lacks the last change", func() bool { return h.newest() >= last })

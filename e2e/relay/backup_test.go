@@ -11,14 +11,15 @@ import (
 
 func TestAgentsConvergeWhenTheAPIServerIsRestored(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 s: make test-long")
+		t.Skip("takes half a minute: make test-long")
 	}
 	w := newWorld(t)
 	w.create(20)
 	etcd, backup := filepath.Join(w.dir, "etcd"), filepath.Join(t.TempDir(), "etcd")
 	w.restart(func() { w.copy(etcd, backup) })
 	r := w.relay(w.front.config(), t.TempDir(), nil)
-	all := w.followers(r.config)
+	behind := w.relay(r.config, "", nil)
+	all := append(w.followers(r.config), w.followers(behind.config)...)
 	for i := range 30 {
 		w.ok(w.set(t.Context(), fmt.Sprint("l", i), "lost"))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/relay"
@@ -85,4 +86,24 @@ func TestConsistentReadsAreRefusedIfTheRelayIsToldTo(t *testing.T) {
 			t.Errorf("%q is answered with %d %s, want %d", test.query, code, body, test.code)
 		}
 	}
+}
+
+func TestAnInformerGoesOnAtARelayThatRefusesConsistentReads(t *testing.T) {
+	w := newWorld(t)
+	w.create(3)
+	r := w.relay(w.front.config(), "", func(o *relay.Options) { o.RefuseConsistentReads = true })
+	between := newFront(t, r.config)
+	agent := w.agent(between.config(), "agent")
+	has := func(name, value string) bool {
+		lease, found, err := agent.Get(types.NamespacedName{Namespace: "default", Name: name})
+		return err == nil && found && lease.Labels["changed"] == value
+	}
+	w.await("the informer does not begin", func() bool { return has("l1", "") })
+	between.away.Store(true)
+	between.cut()
+	w.await("no request fails", func() bool { return agent.Health().SourceFailures > 0 })
+	between.away.Store(false)
+	w.ok(w.set(t.Context(), "l1", "meanwhile"))
+	w.await("the informer does not go on", func() bool { return has("l1", "meanwhile") })
+	t.Logf("the relay was asked for %v", between.asked(0))
 }

@@ -40,9 +40,16 @@ func (t *trust) is(state int32) bool { return t.state.Load() == state }
 // older than version. Then the server was restored from a backup. It would accept a watch
 // from version and stay silent until it reaches that version again; a list that is at least
 // as new would wait for the same.
+//
+// A server may refuse such a request as a bad one, such as a relay that does not know the
+// newest state. Then it is trusted, as client-go trusts every server.
 func (r *requests) probe(ctx context.Context, version string) error {
 	_, now, err := r.list(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
+	switch {
+	case isMisunderstood(err):
+		r.trust.confirm()
+		return nil
+	case err != nil:
 		return err
 	}
 	order, err := resourceversion.CompareResourceVersion(now, version)

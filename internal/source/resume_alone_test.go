@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -59,6 +60,20 @@ func TestASourceThatCannotResumeYetTriesAgain(t *testing.T) {
 		p.after(10*time.Second,
 			lines("probe", "probe", "watch from 7", "probe", "watch from 7"), lines("resumed 7", "bookmark 9"),
 			lines("list failed: configmaps is forbidden: no", "watch failed: configmaps is forbidden: no"))
+	})
+}
+
+func TestAServerThatRefusesTheProbeIsTrusted(t *testing.T) {
+	refused := fails(apierrors.NewBadRequest("no reads of the newest state"))
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "7", refused, sends(modified("a", "8")))
+		p.expect(lines("probe", "watch from 7"), lines("resumed 7", `upsert a, at "8"`), nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), ends(modified("a", "8")), fails(errRefused), refused, lists("9"), sends())
+		p.after(time.Minute,
+			lines("list as of 0", "watch from 5", "watch from 8", "probe", "list as of 8", "watch from 9"),
+			lines(`list [] at "5"`, `upsert a, at "8"`, `list [] at "9"`), lines("watch failed: "+errRefused.Error()))
 	})
 }
 

@@ -41,9 +41,9 @@
 //
 // # What the server may lose
 //
-// Each write is one script, which the server runs as a whole or not at all. With an append-only file (the
-// server's appendonly yes), a server that is killed loses nothing that it has confirmed, and one that
-// loses power loses the last second, unless appendfsync is always. A replica may be behind by more.
+// Each write is one script, which the server runs as a whole or not at all. With an append-only file and
+// appendfsync always, the server loses nothing that it has confirmed. With appendfsync everysec, a server
+// that is killed or loses power may lose the last two seconds. A replica may be behind by more.
 // A server that has an older state than the writer has written, or not all parts of the store, is noticed by
 // the next call of the writer: it gets ErrLost, and Run ends. The next Open goes on with an older
 // state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no

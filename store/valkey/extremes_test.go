@@ -75,5 +75,6 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 	}, Untried: map[string]string{
 		"valkey.Source.List(opts)":  "it is ListWithContext",
 		"valkey.Source.Watch(opts)": "it is WatchWithContext",
+		"valkey.Status.":            "a figure",
 	}}, "./...")
 }

@@ -13,6 +13,7 @@ import (
 	client "github.com/valkey-io/valkey-go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -239,4 +240,30 @@ func TestAnObjectThatCannotBeStoredIsRefused(t *testing.T) {
 	if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(half)}, ""), s.Apply(t.Context(), []cache.Transaction{adding(other)}, "1")); err != nil {
 		t.Errorf("each alone: %v", err)
 	}
+}
+
+func TestAReaderDoesNotGoOnInALogThatWasTrimmed(t *testing.T) {
+	srv, identity := server.Start(t), newIdentity()
+	s := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{Identity: identity, Log: 1})
+	source := newSource(t, srv.Client(), identity)
+	// The server trims many entries at once.
+	for n := 5; n < 500; n++ {
+		version := text(uint64(n))
+		if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", version), version))}, version); err != nil {
+			t.Fatal(err)
+		}
+		w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+		if apierrors.IsResourceExpired(err) {
+			_, probed := source.ListWithContext(t.Context(), metav1.ListOptions{Limit: 1, ResourceVersion: "5"})
+			if !apierrors.IsResourceExpired(probed) {
+				t.Errorf("after %d changes a watch and a probe get %v and %v", n-5, err, probed)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Stop()
+	}
+	t.Error("a watch from the first version begins after 500 changes")
 }

@@ -149,15 +149,9 @@ func (s *Source) probe(ctx context.Context, version string) (runtime.Object, err
 type listing struct {
 	epoch, log string
 	version    uint64
-	pages      []extent
+	as         id // of the last entry that the first page includes
 	objects    map[string]runtime.Object
-	keys       []string // in order, also of objects that are deleted since
-}
-
-// extent says how new the objects up to a key are.
-type extent struct {
-	upTo string
-	as   id // of the last entry that they include
+	keys       []string // also of objects that are deleted since
 }
 
 // list reads all objects. It returns nil if the log begins again meanwhile.
@@ -168,10 +162,12 @@ func (s *Source) list(ctx context.Context) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(l.pages) > 0 && (head.epoch != l.epoch || head.log != l.log) {
+		if after == "" {
+			l.epoch, l.log, l.as = head.epoch, head.log, head.last
+		}
+		if head.epoch != l.epoch || head.log != l.log {
 			return nil, nil
 		}
-		l.epoch, l.log = head.epoch, head.log
 		if err := s.ahead(head); err != nil {
 			return nil, err
 		}
@@ -183,7 +179,6 @@ func (s *Source) list(ctx context.Context) (*listing, error) {
 			}
 			l.keys, l.objects[after] = append(l.keys, after), obj
 		}
-		l.pages = append(l.pages, extent{upTo: after, as: head.last})
 		if len(page) == 0 {
 			break
 		}
@@ -207,10 +202,11 @@ func (s *Source) page(ctx context.Context, after string) (h head, page []string,
 	return h, page[pageHead:], h.ready()
 }
 
-// catchUp brings a list to one version: it makes the changes that are newer than the page to which an
-// object belongs. It returns nil if the log does not have all of them.
+// catchUp brings a list to one version: it makes all changes since the first page. A later page has some
+// of them already, and made in their order they lead to the same state. It returns nil if the log does not
+// have all of them.
 func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
-	for at := l.pages[0].as; ; {
+	for at := l.as; ; {
 		h, err := s.look(ctx, l.log, at.String(), pageEntries)
 		if err != nil {
 			return nil, err
@@ -222,29 +218,16 @@ func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
 			return nil, err
 		}
 		for _, e := range h.entries {
-			if at = e.id; !l.has(e) {
-				if err := l.change(s, e); err != nil {
-					return nil, err
-				}
+			if err := l.change(s, e); err != nil {
+				return nil, err
 			}
+			at = e.id
 		}
 		if len(h.entries) < pageEntries {
 			l.version = h.version
 			return l, nil
 		}
 	}
-}
-
-// has reports whether the page of an object was read after an entry about it.
-func (l *listing) has(e entry) bool {
-	n, _ := slices.BinarySearchFunc(l.pages, e.key, func(x extent, key string) int {
-		if x.upTo < key {
-			return -1
-		}
-		return 1
-	})
-	// The last page is empty, and shows that no key comes after the page before it.
-	return !e.id.after(l.pages[min(n, len(l.pages)-1)].as)
 }
 
 func (l *listing) change(s *Source, e entry) error {

@@ -54,8 +54,9 @@ type Store struct {
 // Open returns the Store of that identity, and makes it the only one that can write. It takes the
 // store over from a Store with the same token or a lower one, in this process or another. example is
 // an object of the type to be stored, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The
-// client belongs to the caller, who closes it when the Store is not used any more. The server must
-// be Redis 7 or later, or Valkey.
+// client belongs to the caller, who closes it when the Store is not used any more. It must send reads to
+// the primary, as it does by default: a replica may be behind. The server must be Redis 7 or later, or
+// Valkey.
 //
 // If the server does not have all parts of the store, Open begins an empty one, and reports a
 // *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx at the latest.

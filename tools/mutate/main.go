@@ -266,8 +266,10 @@ func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
-	if out, err := goRun(ctx, filepath.Dir(file), "vet", "."); err != nil {
-		return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
+	if filepath.Ext(file) == ".go" { // and not a script that is a part of a program
+		if out, err := goRun(ctx, filepath.Dir(file), "vet", "."); err != nil {
+			return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
+		}
 	}
 	module := f.module(dir)
 	args, err := f.testArgs(module)

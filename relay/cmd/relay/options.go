@@ -59,7 +59,7 @@ func (o *options) sections(name string) (sections cliflag.NamedFlagSets) {
 		"Without it, the relay keeps them in memory alone.")
 	fs.BoolVar(&o.relay.AllowSecrets, "allow-secrets", false, "Allow secrets among the resources.")
 	fs.BoolVar(&o.relay.RefuseConsistentReads, "refuse-consistent-reads", false, "Answer reads with resourceVersion=\"\" with 400 "+
-		"instead of the state that the relay has.")
+		"instead of the state that the relay has. Then kubectl does not work, and some informers have to be started again.")
 	fs.DurationVar(&o.relay.MaxStaleness, "max-staleness", o.relay.MaxStaleness, "How long the API server may be silent before "+
 		"/readyz fails.")
 	fs.IntVar(&o.minRequestTimeout, "min-request-timeout", o.minRequestTimeout, "The seconds after which a watch ends for which the "+

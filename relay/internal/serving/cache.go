@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"path"
+	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,22 +26,30 @@ import (
 // a GET without a resourceVersion that reaches the storage, and lists of the storage while the
 // cacher is not ready. Versions and continue tokens that are older than the newest are answered with the
 // cacher's snapshots (ListFromCacheSnapshot, on by default), or with 410 when these are gone.
+//
+// A cacher does not bear versions that go back, as kube-apiserver ends with its etcd before that is
+// restored. It would send bookmarks of versions that are lost. So it is replaced by a new one then.
 type watchCache struct {
 	storage.Interface
-	cacher *cacher.Cacher
-	ahead  *ahead
-	probe  string // the key of no object
-	stop   context.CancelFunc
+	config  cacher.Config // without the storage
+	current atomic.Pointer[generation]
+	ahead   *ahead
+	probe   string // the key of no object
+	stop    context.CancelFunc
+	keeping sync.WaitGroup
+}
+
+// generation is a cacher with its source.
+type generation struct {
+	*cacher.Cacher
+	source *source
 }
 
 // newWatchCache returns the cache of a resource, which begins to watch the storage at once. The
 // caller must call close.
 func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	source := source{r.Storage, ctx}
 	config := cacher.Config{
-		Storage:       source,
-		Versioner:     source.Versioner(),
+		Versioner:     r.Storage.Versioner(),
 		GroupResource: r.GroupResource(),
 		// The cacher keeps the changes of this time, and its snapshots, as long as they fit into a
 		// buffer, which grows with the rate of changes up to 100 Ki events.
@@ -56,14 +66,55 @@ func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
 			index(&config, f)
 		}
 	}
-	c, err := cacher.NewCacherFromConfig(config)
+	c := &watchCache{Interface: r.Storage, config: config, ahead: newAhead(r.Reached), probe: r.prefix() + "/-/-"}
+	first, err := c.begin()
 	if err != nil {
-		stop()
 		return nil, err
 	}
-	return &watchCache{
-		Interface: source, cacher: c, ahead: newAhead(r.Reached), probe: r.prefix() + "/-/-", stop: stop,
-	}, nil
+	c.current.Store(first)
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.keeping.Go(func() { c.keep(ctx) })
+	return c, nil
+}
+
+// begin starts a cacher.
+func (c *watchCache) begin() (*generation, error) {
+	config, from := c.config, newSource(c.Interface)
+	config.Storage = from
+	made, err := cacher.NewCacherFromConfig(config)
+	if err != nil {
+		from.stop()
+		return nil, err
+	}
+	return &generation{made, from}, nil
+}
+
+// end stops the cacher, and waits for its reflector. Its other goroutines have been told to end;
+// the cacher does not wait for them, and those of reads that wait for a version live up to 3 s.
+func (g *generation) end() {
+	g.source.stop()
+	g.Stop()
+	g.source.watches.Wait()
+}
+
+// keep replaces the cacher whenever the storage has gone back, until ctx ends.
+func (c *watchCache) keep(ctx context.Context) {
+	for {
+		now := c.current.Load()
+		select {
+		case <-now.source.back:
+		case <-ctx.Done():
+			now.end()
+			return
+		}
+		next, err := c.begin()
+		if err != nil {
+			panic(err) // newWatchCache has made one
+		}
+		c.current.Store(next)
+		now.end()
+	}
 }
 
 // index makes the cacher wake only watchers of a value of the field, and lists by value short.
@@ -78,21 +129,21 @@ func index(config *cacher.Config, f field) {
 	}}
 }
 
-// close stops the cacher, and waits for its reflector. Its other goroutines have been told to end;
-// the cacher does not wait for them, and those of reads that wait for a version live up to 3 s.
+// close ends the cacher, see generation.end.
 func (c *watchCache) close() {
 	c.stop()
-	c.cacher.Stop()
+	c.keeping.Wait()
 }
 
 // Get implements storage.Interface.
 func (c *watchCache) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	// Before its first state, the cacher would say that no object exists.
-	if !c.cacher.Ready() {
+	now := c.current.Load()
+	if !now.Ready() {
 		return apierrors.NewTooManyRequests("the relay has no state yet", 1)
 	}
 	// "" is 0 here: the state that the cacher has.
-	return c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.Get(ctx, key, opts, out))
+	return c.ahead.explain(ctx, opts.ResourceVersion, now.Get(ctx, key, opts, out))
 }
 
 // GetList implements storage.Interface.
@@ -104,7 +155,7 @@ func (c *watchCache) GetList(ctx context.Context, key string, opts storage.ListO
 	if _, _, err := storage.ValidateListOptions(key, c.Versioner(), opts); err != nil {
 		return err
 	}
-	return c.ahead.explain(ctx, opts.ResourceVersion, c.cacher.GetList(ctx, key, opts, out))
+	return c.ahead.explain(ctx, opts.ResourceVersion, c.current.Load().GetList(ctx, key, opts, out))
 }
 
 // Watch implements storage.Interface.
@@ -118,7 +169,7 @@ func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 		// The cacher would be silent until the source has made as many changes as it has lost.
 		return nil, err
 	}
-	return c.cacher.Watch(ctx, key, opts)
+	return c.current.Load().Watch(ctx, key, opts)
 }
 
 // awaitVersion waits up to 3 s for a version, and returns the answer to a read of that version if the
@@ -128,12 +179,12 @@ func (c *watchCache) awaitVersion(ctx context.Context, version string) error {
 		return nil
 	}
 	read := storage.GetOptions{IgnoreNotFound: true, ResourceVersion: version}
-	return c.ahead.explain(ctx, version, c.cacher.Get(ctx, c.probe, read, &metav1.PartialObjectMetadata{}))
+	return c.ahead.explain(ctx, version, c.current.Load().Get(ctx, c.probe, read, &metav1.PartialObjectMetadata{}))
 }
 
 // ready returns an error until the cacher has a state, and while it gets another one.
 func (c *watchCache) ready() error {
-	if !c.cacher.Ready() {
+	if !c.current.Load().Ready() {
 		return errors.New("the watch cache waits for the state")
 	}
 	return nil

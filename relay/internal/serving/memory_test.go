@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type memory struct {
 	objects map[string]runtime.Object
 	log     []change
 	changed chan struct{} // closed at the next change
+	lost    chan struct{} // closed by restore
 	reads   int
 }
 
@@ -35,7 +37,7 @@ type change struct {
 
 // newMemory returns a storage whose versions begin after version.
 func newMemory(version uint64) *memory {
-	return &memory{version: version, objects: map[string]runtime.Object{}, changed: make(chan struct{})}
+	return &memory{version: version, objects: map[string]runtime.Object{}, changed: make(chan struct{}), lost: make(chan struct{})}
 }
 
 // set adds or updates an object, and returns it with its version.
@@ -86,6 +88,22 @@ func (m *memory) relist() {
 	m.publish(watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("gone").ErrStatus})
 }
 
+// restore ends all watches, and replaces the state by an older one.
+func (m *memory) restore(version uint64, objects map[string]runtime.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version, m.objects, m.log = version, objects, nil
+	close(m.lost)
+	m.lost = make(chan struct{})
+}
+
+// backup returns what restore needs.
+func (m *memory) backup() (uint64, map[string]runtime.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version, maps.Clone(m.objects)
+}
+
 func (m *memory) publish(event watch.Event) {
 	m.log = append(m.log, change{m.version, event})
 	close(m.changed)
@@ -117,7 +135,7 @@ func (m *memory) Watch(ctx context.Context, _ string, opts storage.ListOptions) 
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
 		return nil, errors.New("the storage sends no changes without the state")
 	}
-	state, version := m.state()
+	state, version, lost := m.state()
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
 	go func() {
@@ -140,6 +158,8 @@ func (m *memory) Watch(ctx context.Context, _ string, opts storage.ListOptions) 
 			}
 			select {
 			case <-changed:
+			case <-lost:
+				return
 			case <-w.StopChan():
 				return
 			case <-ctx.Done():
@@ -150,8 +170,9 @@ func (m *memory) Watch(ctx context.Context, _ string, opts storage.ListOptions) 
 	return w, nil
 }
 
-// state returns the objects and the bookmark for their end, as changes, and the version.
-func (m *memory) state() ([]change, uint64) {
+// state returns the objects and the bookmark for their end, as changes, the version, and a channel that
+// is closed when all that is lost.
+func (m *memory) state() ([]change, uint64, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
@@ -162,7 +183,7 @@ func (m *memory) state() ([]change, uint64) {
 	mark := &metav1.PartialObjectMetadata{}
 	mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	mark.ResourceVersion = strconv.FormatUint(m.version, 10)
-	return append(all, change{m.version, watch.Event{Type: watch.Bookmark, Object: mark}}), m.version
+	return append(all, change{m.version, watch.Event{Type: watch.Bookmark, Object: mark}}), m.version, m.lost
 }
 
 // after returns the changes after version, and a channel that is closed at the next change.

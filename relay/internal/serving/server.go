@@ -33,7 +33,7 @@ type Config struct {
 	AllowSecrets bool
 	// RefuseConsistentReads has reads that ask for the newest state answered with 400 instead of
 	// the relay's state, see the package comment. kubectl asks in this way. So do client-go's
-	// informers once an API server was restored from a backup, and they do not overcome the refusal.
+	// informers whose version an API server has lost, and they do not overcome the refusal.
 	RefuseConsistentReads bool
 }
 

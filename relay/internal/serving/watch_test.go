@@ -147,6 +147,34 @@ func TestAStorageThatBeginsAgainEndsTheWatches(t *testing.T) {
 	}
 }
 
+func TestNothingIsServedOfWhatTheStorageHasLost(t *testing.T) {
+	f := serve(t)
+	f.pods.set(t, pod("a", "n1")) // 101
+	version, objects := f.pods.backup()
+	w := f.watchPods(t, metav1.ListOptions{ResourceVersion: "100"})
+	f.pods.set(t, pod("b", "n1"))
+	f.pods.set(t, pod("c", "n1")) // 103
+	expect(t, w, "ADDED a 101", "ADDED b 102", "ADDED c 103")
+	f.pods.restore(version, objects)
+	expect(t, w, "end")
+	f.waitUntilReady(t)
+	// A bookmark would come a second after the beginning, if there were something new.
+	timeout := int64(3)
+	options := metav1.ListOptions{ResourceVersion: "101", AllowWatchBookmarks: true, TimeoutSeconds: &timeout}
+	expect(t, f.watchPods(t, options), "end")
+	w = f.watchPods(t, options)
+	f.pods.set(t, pod("d", "n1"))
+	expect(t, w, "ADDED d 102")
+	f.settle(t)
+	all, err := f.client(t).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil || podNames(all) != "a d" || all.ResourceVersion != "102" {
+		t.Errorf("got %v, %v", all, err)
+	}
+	if n := f.pods.read(); n != 3 {
+		t.Errorf("the storage was read %d times, want again for the old cacher and for the new one", n)
+	}
+}
+
 func TestAWatchEndsAfterTheConfiguredTime(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Generic.MinRequestTimeout = 1 })
 	begun := time.Now()

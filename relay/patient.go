@@ -1,0 +1,63 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// patient is a source that tells client-go to try again while the API server is away. client-go goes on
+// from its version after a refused connection and after 429. After all other failures of a watch, such as
+// the 503 of a load balancer that has no API server, it reads the whole state again. A relay that did so
+// would end the watches of all agents.
+type patient struct {
+	cache.ListerWatcherWithContext
+}
+
+func newPatient(lw cache.ListerWatcher) cache.ListerWatcher {
+	return patient{cache.ToListerWatcherWithContext(lw)}
+}
+
+// List and Watch exist because an informer is made of the older interface. They are not called.
+func (p patient) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return p.ListWithContext(context.Background(), opts)
+}
+
+func (p patient) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return p.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext implements cache.ListerWatcherWithContext.
+func (p patient) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	list, err := p.ListerWatcherWithContext.ListWithContext(ctx, opts)
+	return list, later(err)
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (p patient) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := p.ListerWatcherWithContext.WatchWithContext(ctx, opts)
+	return w, later(err)
+}
+
+// later returns an error of 429 in place of one that says that the API server is away: there is no
+// answer, or its code is 500 or more.
+func later(err error) error {
+	var unanswered *url.Error
+	var answer apierrors.APIStatus
+	switch {
+	case errors.As(err, &unanswered) && !errors.Is(err, context.Canceled):
+	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // 504, and the state must be read again
+		return err
+	case errors.As(err, &answer) && answer.Status().Code >= http.StatusInternalServerError:
+	default:
+		return err
+	}
+	return apierrors.NewTooManyRequests("the API server is away: "+err.Error(), 0)
+}
