@@ -187,6 +187,9 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "6"}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a watch of a server that is behind: %v, want 429", err)
 	}
+	if obj, _, err := s.GetByKey("a/a"); !errors.Is(err, valkey.ErrLost) {
+		t.Errorf("a read of the writer from a server that is behind: %v, %v, want %v", obj, err, valkey.ErrLost)
+	}
 	if err := apply(s, "d", "7"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a write to a server that is behind: %v, want %v", err, valkey.ErrLost)
 	}

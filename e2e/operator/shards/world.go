@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -59,7 +61,7 @@ type world struct {
 type replica struct {
 	*process.Process
 	name    string
-	session string // its id in the Leases
+	session atomic.Pointer[string] // the end of its id in the Leases; another one after it was lost
 	front   *cluster.Front
 	waking  atomic.Bool  // after a pause, until it asks for another session
 	strays  atomic.Int64 // its writes in that time, except those of Leases
@@ -229,18 +231,20 @@ func (w *world) start(ctx context.Context, name string) error {
 	return w.joined(ctx, r, known)
 }
 
-// joined waits until there is a session that is not known, which must be that of r.
+// joined waits until r has a session that is not known.
 func (w *world) joined(ctx context.Context, r *replica, known []string) error {
 	return w.until(ctx, r.name+" does not join", func() bool {
-		for _, id := range w.sessions() {
-			if !slices.Contains(known, id) {
-				r.session = id
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(w.sessions(), func(id string) bool {
+			session := r.session.Load()
+			return session != nil && endOf(id) == *session && !slices.Contains(known, id)
+		})
 	})
 }
+
+// endOf returns the end of a session's id, which the name of its Lease has, too.
+func endOf(id string) string { return id[strings.LastIndex(id, "_")+1:] }
+
+var sessionName = regexp.MustCompile("websites-session-([0-9a-f]+)")
 
 // before looks at a request of the replica.
 func (r *replica) before(req *http.Request) {
@@ -252,6 +256,15 @@ func (r *replica) before(req *http.Request) {
 		}
 	case verb == http.MethodPost:
 		r.waking.Store(false)
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return // the request fails, too
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		if name := sessionName.FindSubmatch(body); name != nil {
+			session := string(name[1])
+			r.session.Store(&session)
+		}
 	}
 }
 
@@ -300,10 +313,13 @@ func (w *world) counts() map[string]int {
 	names := map[string]string{}
 	counts := map[string]int{}
 	for name, r := range w.replicas {
-		names[r.session], counts[name] = name, 0
+		counts[name] = 0
+		if session := r.session.Load(); session != nil {
+			names[*session] = name
+		}
 	}
 	for _, id := range w.owners() {
-		counts[names[id]]++
+		counts[names[endOf(id)]]++
 	}
 	return counts
 }
