@@ -350,33 +350,6 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	return s.End
 }
 
-// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
-// events stays small.
-//
-//go:noinline
-func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
-	switch {
-	case r.kind == recordTold:
-		l.told.Store(true)
-	case l.handler != nil:
-		l.handler.note(r)
-	case l.follower != nil && r.kind == recordFinal:
-		l.follower.final = r.event.New
-	case l.follower != nil && r.kind == recordVersion:
-		if err := l.onVersion(ctx, r.key); err != nil {
-			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
-		}
-	}
-}
-
-func (l *informerProcessorListener[T]) onVersion(ctx context.Context, version string) (err error) {
-	if l.opts.RecoverPanics {
-		defer recoverTo(&err)
-	}
-	l.opts.OnVersion(ctx, version)
-	return nil
-}
-
 // sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
 // removed.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {

@@ -235,3 +235,56 @@ func (g *lag[T]) observe(lagging bool) {
 		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: lagging, Pending: l.stats().Pending})
 	}
 }
+
+// follower is the part of a listener whose watcher follows the versions of the source, see
+// WatcherOptions.OnVersion.
+type follower[T Object] struct {
+	onVersion func(ctx context.Context, version string)
+	final     T // the final state of the object whose delete comes next
+}
+
+// withFinal returns a function that calls tell with the final state of the deleted object. If the
+// watch has sent no final state that can be used, the version of the delete is not known. Neither is
+// it for a delete that was decided before the first follower came.
+func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
+	return func(ctx context.Context, e Event[T]) error {
+		var none T
+		switch {
+		case f.final != none:
+			e.Old, f.final = f.final, none
+		case e.Origin == OriginWatch:
+			f.onVersion(ctx, "")
+		}
+		if tell == nil {
+			return nil
+		}
+		return tell(ctx, e)
+	}
+}
+
+// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
+// events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
+	switch {
+	case r.kind == recordTold:
+		l.told.Store(true)
+	case l.handler != nil:
+		l.handler.note(r)
+	case l.follower != nil && r.kind == recordFinal:
+		l.follower.final = r.event.New
+	case l.follower != nil && r.kind == recordVersion:
+		if err := l.onVersion(ctx, r.key); err != nil {
+			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
+		}
+	}
+}
+
+func (l *informerProcessorListener[T]) onVersion(ctx context.Context, version string) (err error) {
+	if l.opts.RecoverPanics {
+		defer recoverTo(&err)
+	}
+	l.opts.OnVersion(ctx, version)
+	return nil
+}
