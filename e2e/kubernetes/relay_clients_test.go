@@ -63,13 +63,15 @@ func TestUnmodifiedClientsOfPodsWorkAtTheRelay(t *testing.T) {
 	events := c.kubectl(address, "get", "pods", "-n", namespace, "--watch", "-o", "name")
 	c.ok(c.client.CoreV1().Pods(namespace).Delete(c.ctx, "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	c.pod(namespace, "late", "node-1")
+	late := types.NamespacedName{Namespace: namespace, Name: "late"}
 	c.await("client-go's informer and this one have the Pods", func() bool {
-		all, err := shared.Lister().Pods(namespace).List(labels.Everything())
-		return err == nil && len(all) == 20 && ours.Health().Objects == 10
+		_, theirs := shared.Lister().Pods(namespace).Get(late.Name)
+		_, found, err := ours.Get(late)
+		return theirs == nil && found && err == nil
 	})
-	_, found, err := ours.Get(types.NamespacedName{Namespace: namespace, Name: "late"})
-	if err != nil || !found {
-		t.Errorf("the informer of node-1 has late: %t, %v", found, err)
+	all, err := shared.Lister().Pods(namespace).List(labels.Everything())
+	if objects := ours.Health().Objects; err != nil || len(all) != 20 || objects != 10 {
+		t.Errorf("client-go's informer has %d Pods (%v), the informer of node-1 %d", len(all), err, objects)
 	}
 	c.awaitLine(events, "pod/late")
 

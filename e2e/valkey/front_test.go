@@ -22,6 +22,7 @@ type front struct {
 	backend atomic.Pointer[httputil.ReverseProxy]
 	away    atomic.Bool
 
+	watches  atomic.Int64 // that are open
 	mu       sync.Mutex
 	requests []request
 }
@@ -70,6 +71,10 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.requests = append(f.requests, request{r.UserAgent(), kindOf(r.URL.Query())})
 		f.mu.Unlock()
+		if r.URL.Query().Get("watch") != "" {
+			f.watches.Add(1)
+			defer f.watches.Add(-1)
+		}
 	}
 	f.backend.Load().ServeHTTP(w, r)
 }

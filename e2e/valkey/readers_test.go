@@ -80,7 +80,7 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	if n := w.front.all(); n != before {
 		t.Errorf("%d readers have caused %d requests to the API server", processes*informers, n-before)
 	}
-	if n := w.watches(); n != 1 {
+	if n := w.front.watches.Load(); n != 1 {
 		t.Errorf("the API server has %d watches, want that of the writer", n)
 	}
 
@@ -116,7 +116,7 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 		t.Errorf("after a list of the writer, the %d informers of a reader have listed %d times", informers, n-listed)
 	}
 	w.wantStored()
-	if n := w.watches(); n != 1 {
+	if n := w.front.watches.Load(); n != 1 {
 		t.Errorf("at the end, the API server has %d watches, want that of the writer", n)
 	}
 	deletes, events := 0, 0

@@ -207,31 +207,7 @@ func (w *world) wantStored() {
 	}
 }
 
-// watches returns how many watches of the objects the API server has.
-func (w *world) watches() (n int) {
-	w.Helper()
-	client, err := rest.HTTPClientFor(w.server.Config())
-	w.ok(err)
-	answer, err := client.Get(w.server.Config().Host + "/metrics")
-	w.ok(err)
-	defer func() { _ = answer.Body.Close() }()
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		text := lines.Text()
-		if !strings.HasPrefix(text, "apiserver_longrunning_requests{") || !strings.Contains(text, `group="`+w.gvk.Group+`"`) {
-			continue
-		}
-		if strings.Contains(text, `verb="WATCH"`) {
-			found, err := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:])
-			w.ok(err)
-			n += found
-		}
-	}
-	w.ok(lines.Err())
-	return n
-}
-
-// await polls until there is true.
+// await polls until there is true: nothing here can be waited for, because it is in other processes.
 func (w *world) await(late string, there func() bool) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); !there(); time.Sleep(20 * time.Millisecond) {
