@@ -2,21 +2,24 @@ package informer_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
-// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of three guides
+// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of the guides
 // with the examples, which run as tests. Code that needs another module is compared in that
 // module.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	for document, example := range map[string]string{
 		"README.md":        "example_test.go",
+		"docs/start.md":    "example_test.go",
 		"docs/stores.md":   "example_store_test.go",
 		"docs/operator.md": "enqueue/example_test.go",
 		"docs/sharding.md": "shards/example_test.go",
@@ -30,29 +33,86 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	}
 }
 
-// TestTheReadmeCountsTheLinesOfTheOperator counts every Go file of the example that is no test.
-func TestTheReadmeCountsTheLinesOfTheOperator(t *testing.T) {
-	lines := 0
+// TestTheReadmeIsShort holds the README to the length that a reader takes in at once.
+func TestTheReadmeIsShort(t *testing.T) {
+	const limit = 120
+	if n := strings.Count(read(t, "README.md"), "\n"); n > limit {
+		t.Errorf("README.md has %d lines, want at most %d: the rest belongs in docs", n, limit)
+	}
+}
+
+// TestTheFiguresOfTheReadmeAreThoseOfTheResults compares each figure of the README with the file that
+// a command of this repository has written, or with the code that it counts.
+func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
+	const bench = "bench/RESULTS.md"
+	heap := row(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
+	joining := row(t, bench, "joining, everybody else stands still for")
+	var faults []json.RawMessage
+	if err := json.Unmarshal([]byte(read(t, "tools/mutate/faults.json")), &faults); err != nil {
+		t.Fatal(err)
+	}
+	// Lines are folded, so the README is compared with single spaces.
+	readme := strings.Join(strings.Fields(read(t, "README.md")), " ")
+	for _, want := range []string{
+		fmt.Sprintf("**%s times** sooner", rounded(t, row(t, bench, "whole way, 100 watchers")[4])),
+		fmt.Sprintf("%s of heap per Pod become **%s**", heap[1], heap[2]),
+		fmt.Sprintf("all **%d** faults", len(faults)),
+		fmt.Sprintf("all others stand still for %s ms | all others stand still for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
+		fmt.Sprintf("have %d lines, without its tests", linesOfTheOperator(t)),
+	} {
+		if !strings.Contains(readme, want) {
+			t.Errorf("README.md does not say %q", want)
+		}
+	}
+}
+
+// linesOfTheOperator counts every Go file of the example that is no test.
+func linesOfTheOperator(t *testing.T) (lines int) {
+	t.Helper()
 	for _, pattern := range []string{"examples/operator/*.go", "examples/operator/website/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
 			if !strings.HasSuffix(file, "_test.go") {
-				lines += bytes.Count(text, []byte("\n"))
+				lines += strings.Count(read(t, file), "\n")
 			}
 		}
 	}
-	readme, err := os.ReadFile("README.md")
+	return lines
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("have %d lines, without its tests", lines); !strings.Contains(string(readme), want) {
-		t.Errorf("README.md does not say %q", want)
+	return string(text)
+}
+
+// row returns the cells of the first row with a title in the tables of a Markdown file.
+func row(t *testing.T, file, title string) (cells []string) {
+	t.Helper()
+	for line := range bytes.Lines([]byte(read(t, file))) {
+		for cell := range strings.SplitSeq(strings.Trim(string(line), "|\n "), "|") {
+			cells = append(cells, strings.TrimSpace(cell))
+		}
+		if cells[0] == title {
+			return cells
+		}
+		cells = nil
 	}
+	t.Fatalf("%s has no row %q", file, title)
+	return nil
+}
+
+func rounded(t *testing.T, figure string) string {
+	t.Helper()
+	n, err := strconv.ParseFloat(figure, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64)
 }
