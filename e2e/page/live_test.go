@@ -132,8 +132,14 @@ func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
 		}
 		p.do(chromedp.KeyEvent(kb.Tab))
 	}
-	p.do(chromedp.KeyEvent(kb.ArrowRight))
-	p.untilTrue("it has scrolled", `document.querySelector(".scroll").scrollLeft > 0`)
+	// The browser scrolls step by step. It stops if the page changes in between, so one key may not be enough.
+	p.poll("it has scrolled", func(ctx context.Context) (bool, any, error) {
+		if err := chromedp.Do(ctx, chromedp.KeyEvent(kb.ArrowRight)); err != nil {
+			return false, nil, err
+		}
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.querySelector(".scroll").scrollLeft > 0`))
+		return is, is, err
+	})
 	next := first
 	for range 2 {
 		next = p.until("the page goes on", func(c content) bool { return c.Time > next.Time })
