@@ -125,11 +125,11 @@ bench-shards: ## measure a controller over 1 to 8 replicas; writes e2e/shards/co
 bench-relay: ## measure watchers on the API server and on a relay; writes e2e/relay/costs/RESULTS.md; takes 10 minutes
 	cd e2e && go run ./relay/costs -write relay/costs/RESULTS.md
 
-# Needs no C library, so that the program can be the only file of a container image.
 .PHONY: relay-fleet
 relay-fleet: ## kill and upgrade a relay with 1,000 agents; takes 5 minutes
 	cd e2e && go test -race -count=1 -timeout 0 -run TestAFleet -v ./relay -relay-agents 1000
 
+# Needs no C library, so that the program can be the only file of a container image.
 .PHONY: relay
 relay: ## build the relay as one static program, bin/relay
 	cd relay && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/relay ./cmd/relay

@@ -77,7 +77,7 @@ type Options struct {
 
 	// ByNamespace has all keys of a namespace in one bucket. Each bucket then has the namespaces
 	// whose hash is in a range. With [Set.Source], each replica caches the objects of its namespaces
-	// only. The keys must be NamespacedNames, or texts such as "default/shop". The first replica
+	// only. The keys of a controller must be NamespacedNames. The first replica
 	// cuts the ranges, so that each has about as many of the objects that the sources deliver, and
 	// writes them into a Lease. Namespaces that are made later may change that; to cut again, stop
 	// all replicas and delete the Leases of the set. All replicas need the same. Defaults to false:

@@ -31,10 +31,10 @@
 //
 // # One writer
 //
-// Each write names its Store, and the server refuses those of a Store that another one has replaced,
-// whatever it is late with: it was paused, or its connection was slow. The call returns ErrFenced, nothing of
-// it is stored, and [Store.Run] ends. Which Store is the newer one is said by Options.Token, which should come from
-// the Lease of a leader election: a Store with a lower token than the server knows is not opened.
+// Each write names its Store. The server refuses the writes of a Store that another one has replaced,
+// however late they arrive. The call then returns ErrFenced, nothing of it is stored, and [Store.Run] ends.
+// Options.Token decides which Store is newer, and should come from the Lease of a leader election: a Store with a
+// lower token than the server knows is not opened.
 //
 // The next writer goes on from the bookmark, like an informer over any Durable. It makes one list of
 // one object and one watch, and tells its watchers what was deleted meanwhile. The readers notice nothing.
@@ -44,14 +44,23 @@
 // Each write is one script, which the server runs as a whole or not at all. With an append-only file and
 // appendfsync always, the server loses nothing that it has confirmed. With appendfsync everysec, a server
 // that is killed or loses power may lose the last two seconds. A replica may be behind by more.
-// A server that has an older state than the writer has written, or not all parts of the store, is noticed by
-// the next call of the writer: it gets ErrLost, and Run ends. The next Open goes on with an older
+// The next call of the writer notices a server with an older state than it has written, or without all
+// parts of the store: the call gets ErrLost, and Run ends. The next Open goes on with an older
 // state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no
 // watcher was told are never told.
 //
-// A reader is told no delete that did not happen. While the server is empty, lacks a part or is behind the
-// reader, lists get 503 and watches 429, and the reader keeps what it has. There is one exception: a reader
-// that keeps its own state in a Durable, and starts at a time when the server is behind, cannot know that.
+// A reader is told no delete that did not happen, and misses none. While the server is empty, lacks a part or
+// is behind the reader, lists get 503, new watches 429, and open watches nothing, and the reader keeps what it has.
+// When the server has the version of the reader again, the reader lists. There are two exceptions. A reader that
+// keeps its own state in a Durable, and starts after the server has gone back, cannot know that. Neither can
+// a reader of a new store, if the server then comes back with the whole store before that one.
+//
+// All of this is about one primary. If a primary that is cut off from its replicas goes on confirming
+// writes, there are two. Set min-replicas-to-write, so that it refuses them.
+//
+// While the writer's informer has no exact state, the store has no version, and readers wait: during a list, and
+// after an object that could not be used, such as one that the Transform refuses, until the next list. The same
+// holds after a call of Add, Update, Delete or Replace.
 //
 // A server that evicts keys would lose parts of a store at any time. So Open refuses a server whose
 // maxmemory-policy begins with allkeys-. With other policies, a full memory is an error of the write, which the
@@ -72,12 +81,15 @@
 //
 // A store has five keys, which begin with informer: and a hash of the Identity and of the type of the
 // objects, down to its fields. So a program whose type has other fields uses other keys, and its readers
-// wait for a writer of that program. The field label of the key that ends with about says of what a store
-// is; delete the keys of stores that nobody needs any more. All keys of a store are on one node of a
+// wait for a writer of that program. The field label of the key that ends with about has the Identity
+// of the store; delete the keys of stores that nobody needs any more. All keys of a store are on one node of a
 // cluster.
 //
-// Secrets are stored in clear. Give the store a user of its own, with rights on its keys alone, and use
-// TLS. The server takes about one and a half times the size of the objects as protobuf, and the log as
+// Secrets are stored in clear. Use TLS, and give the stores a user that has their keys alone:
+//
+//	ACL SETUSER operator on >PASSWORD ~informer:* +@read +@write +@scripting +@connection +time
+//
+// The server takes about one and a half times the size of the objects as protobuf, and the log as
 // much again for each object in it.
 //
 // # What to watch
@@ -86,4 +98,5 @@
 // with any store. [Store.Status] and [Source.Status] say who writes, since when, and which version the store
 // has. A reader is behind by the time since its Health's LastProgress, which has a metric and an alert of its own:
 // a writer that works confirms its version about once a minute.
+// Each watch of a reader holds one connection that waits for changes.
 package valkey

@@ -91,10 +91,13 @@ func (s *Store) tombstones(ctx context.Context) (objs []any, err error) {
 	}
 }
 
+// pageTombstones is how many tombstones one request returns, about. Each may have 32 MiB.
+const pageTombstones = 16
+
 func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageObjects).Build()).AsScanEntry()
+	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build()).AsScanEntry()
 }
 
 // Forget removes tombstones, by key and UID, in one step.

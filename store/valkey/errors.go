@@ -25,7 +25,7 @@ var (
 // begun an empty one in its place. It is reported to Options.ErrorHandler, never returned.
 type MissingError struct {
 	Store string // the prefix of the keys
-	Part  string // the part that was missing
+	Part  string // objects, keys, tombstones, log, or changes if a write has failed in the middle
 }
 
 // Error returns a message with the store and the part.

@@ -3,6 +3,7 @@ package valkey
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/valkey-io/valkey-go"
@@ -19,8 +20,15 @@ type head struct {
 	last           id // of the last entry; only with a page
 	oldest         id // of the oldest entry that the log still has
 	trimmed        bool
-	entries        []entry
+	session        string // of the Store that writes
+	// lowest is the lowest version at which a Store has taken over since the one that the reader has named,
+	// or none.
+	lowest  uint64
+	entries []entry
 }
+
+// none is a lowest version if no Store has taken over.
+const none = math.MaxUint64
 
 // entry is one of the log.
 type entry struct {
@@ -30,9 +38,9 @@ type entry struct {
 	object string // encoded
 }
 
-// look reads entries of a log after one.
-func (s *Source) look(ctx context.Context, log, after string, limit int) (h head, err error) {
-	reply, err := read(ctx, s.client, s.place, followScript, log, after, strconv.Itoa(limit))
+// look reads entries of a log after one. session is the one that wrote when the caller looked last, or "".
+func (s *Source) look(ctx context.Context, log, after string, limit int, session string) (h head, err error) {
+	reply, err := read(ctx, s.client, s.place, followScript, log, after, strconv.Itoa(limit), session)
 	if err != nil {
 		return head{}, err
 	}
@@ -53,7 +61,17 @@ func (s *Source) look(ctx context.Context, log, after string, limit int) (h head
 	if h.trimmed, err = parts[5].AsBool(); err != nil {
 		return head{}, err
 	}
-	entries, err := parts[6].AsXRange()
+	if h.session, err = parts[6].ToString(); err != nil {
+		return head{}, err
+	}
+	lowest, err := parts[7].ToString()
+	if err != nil {
+		return head{}, err
+	}
+	if h.lowest = none; lowest != "" {
+		h.lowest = parseVersion(lowest)
+	}
+	entries, err := parts[8].AsXRange()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return head{}, err
 	}
@@ -75,6 +93,11 @@ func (h head) ready() error {
 	return nil
 }
 
+// wentBack reports whether the server has lost changes that led to a version, after the caller has got
+// them. The Store that has taken over may have written other changes with their ids since, so only a new
+// list is right.
+func (h head) wentBack(version uint64) bool { return h.lowest < version }
+
 // gone reports whether the log lacks an entry that came after one.
 func (h head) gone(after id) bool { return h.trimmed && h.oldest.after(after) }
 
@@ -85,6 +108,8 @@ func (h head) holds(version uint64) error {
 		return errNotReady
 	case version < h.first || version > h.version || h.gone(id{version: version}):
 		return expired(fmt.Sprintf("the log of the store does not have all changes after version %d", version))
+	case h.wentBack(version):
+		return expired("the server had lost changes, and has got them again")
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/sample"
@@ -167,16 +169,34 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	apply := func(s *valkey.Store, name, version string) error {
 		return s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", name), version))}, version)
 	}
-	if err := errors.Join(apply(s, "a", "4"), apply(s, "b", "5")); err != nil {
+	if err := errors.Join(apply(s, "a", "4"), apply(s, "b", "5"), apply(s, "x", "6"), apply(s, "y", "7")); err != nil {
 		t.Fatal(err)
 	}
 	first.Do("WAIT", "1", "10000")
 	second.Do("REPLICAOF", "NO", "ONE") // what follows does not reach it
-	if err := apply(s, "c", "6"); err != nil {
+	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 4 {
+		t.Fatalf("before: %v, %v", list, err)
+	}
+	following, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7", AllowWatchBookmarks: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 3 {
-		t.Fatalf("before: %v, %v", list, err)
+	defer following.Stop()
+	remove := func(s *valkey.Store, version string, names ...string) error {
+		var changes []cache.Transaction
+		for _, name := range names {
+			changes = append(changes, deleting(at(sample.ConfigMap("a", name), "7")))
+		}
+		return s.Apply(t.Context(), changes, version)
+	}
+	// The id of a delete begins with the version before it, here 8.
+	if err := errors.Join(s.Apply(t.Context(), nil, "8"), remove(s, "9", "x")); err != nil {
+		t.Fatal(err)
+	}
+	for e := range following.ResultChan() {
+		if e.Type == watch.Bookmark && e.Object.(metav1.Object).GetResourceVersion() == "9" {
+			break
+		}
 	}
 	proxy.Cut()
 	first.Kill()
@@ -184,29 +204,126 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a list of a server that is behind: %v, want 503", err)
 	}
-	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "6"}); !apierrors.IsTooManyRequests(err) {
+	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9"}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a watch of a server that is behind: %v, want 429", err)
 	}
 	if obj, _, err := s.GetByKey("a/a"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a read of the writer from a server that is behind: %v, %v, want %v", obj, err, valkey.ErrLost)
 	}
-	if err := apply(s, "d", "7"); !errors.Is(err, valkey.ErrLost) {
+	if err := apply(s, "d", "10"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a write to a server that is behind: %v, want %v", err, valkey.ErrLost)
 	}
 	next := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
-	if rv, err := next.Resume(t.Context()); rv != "5" || err != nil {
+	if rv, err := next.Resume(t.Context()); rv != "7" || err != nil {
 		t.Errorf("the next writer goes on from %q, %v", rv, err)
 	}
-	if err := errors.Join(apply(next, "c", "6"), apply(next, "d", "7")); err != nil {
+	// The delete of y has the id that that of x had before.
+	if err := remove(next, "10", "y", "x"); err != nil {
 		t.Fatal(err)
 	}
-	w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "6"})
+	for e := range following.ResultChan() { // may be closed because connections were cut
+		if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+			t.Errorf("an open watch goes on with %v", e)
+		}
+	}
+	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9"}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from a version that the server had lost: %v, want 410", err)
+	}
+	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9", Limit: 1}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a probe of a version that the server had lost: %v, want 410", err)
+	}
+	list, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.(*metav1.List).Items) != 2 || list.(*metav1.List).ResourceVersion != "10" {
+		t.Errorf("a list: %v, %v", list, err)
+	}
+}
+
+// A takeover of a server that has lost nothing is no reason to list, however often it happens.
+func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
+	srv := server.Start(t)
+	identity := newIdentity()
+	example := sample.ConfigMap("", "")
+	s := open(t, srv.Client(), example, valkey.Options{Identity: identity})
+	listed := newSource(t, srv.Client(), identity)
+	apply := func(changes []cache.Transaction, bookmark string) {
+		t.Helper()
+		if err := s.Apply(t.Context(), changes, bookmark); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(nil, "50")
+	apply(nil, "") // the writer lists again
+	apply([]cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "150"))}, "200")
+	if _, err := listed.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		s = open(t, srv.Client(), example, valkey.Options{Identity: identity})
+		apply([]cache.Transaction{adding(at(sample.ConfigMap("a", "b"), text(uint64(210+n))))}, text(uint64(210+n)))
+	}
+	fresh := newSource(t, srv.Client(), identity)
+	if _, err := fresh.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "60"}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from before the log: %v, want 410", err)
+	}
+	w, err := listed.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "200"})
 	if err != nil {
+		t.Fatalf("a watch of a reader that has listed, after three takeovers: %v", err)
+	}
+	w.Stop()
+	for range 64 { // more than the server keeps
+		s = open(t, srv.Client(), example, valkey.Options{Identity: identity})
+	}
+	if _, err := listed.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "200"}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch after more takeovers than the server remembers: %v, want 410", err)
+	}
+}
+
+func TestAWriteThatFailsInTheMiddleIsNotTakenForDone(t *testing.T) {
+	srv := server.Start(t)
+	identity := newIdentity()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	srv.Do("ACL", "SETUSER", "default", "-zadd")
+	batch := []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "5"))}
+	if err := s.Apply(t.Context(), batch, "5"); err == nil {
+		t.Fatal("a write without the right to one of its commands is no error")
+	}
+	srv.Do("ACL", "SETUSER", "default", "+zadd")
+	if err := s.Apply(t.Context(), batch, "5"); !errors.Is(err, valkey.ErrLost) {
+		t.Errorf("the write again: %v, want %v", err, valkey.ErrLost)
+	}
+	var missing *valkey.MissingError
+	next := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{
+		Identity: identity, ErrorHandler: func(err error) { errors.As(err, &missing) },
+	})
+	if missing == nil || missing.Part != "changes" {
+		t.Errorf("reported: %v", missing)
+	}
+	if err := next.Apply(t.Context(), batch, "5"); err != nil || len(next.ListKeys()) != 1 {
+		t.Errorf("in the next store: %v, %v", err, next.ListKeys())
+	}
+}
+
+func TestAWatchEndsWhileTheServerHangs(t *testing.T) {
+	srv := server.Start(t)
+	identity := newIdentity()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	if err := s.Apply(t.Context(), nil, "5"); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
-	if e := <-w.ResultChan(); e.Object.(metav1.Object).GetName() != "d" {
-		t.Errorf("the reader goes on with %v", e)
+	source := newSource(t, srv.Client(), identity)
+	for name, seconds := range map[string]*int64{"a watch without a timeout": nil, "a watch with one": new(int64(600))} {
+		w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5", TimeoutSeconds: seconds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Pause()
+		begun := time.Now()
+		w.Stop()
+		// The hang would last for ten minutes.
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("%s was stopped after %v", name, took)
+		}
+		srv.Resume()
 	}
 }
 

@@ -33,7 +33,7 @@ func parsePosition(fields []string) (p position, err error) {
 	if p.written, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
 		return position{}, fmt.Errorf("the number of the last write: %w", err)
 	}
-	p.version, p.highest = parseVersion(fields[3]), parseVersion(fields[4])
+	p.version, p.highest, p.first = parseVersion(fields[3]), parseVersion(fields[4]), parseVersion(fields[8])
 	p.last, err = parseID(fields[7])
 	return p, err
 }

@@ -30,11 +30,12 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //
 // It is made by [NewSource], for one informer, and must not be copied. The informer gets every
 // change, in the order in which the API server made them, with the API server's versions. A delete has
-// the version of the change before it, since its own is not known.
+// the last version that the store had before it, since its own is not known; it may be told twice.
 //
 // While the writer lists, and while the server does not have all of the store, a list gets the error
 // 503, and a watch tells nothing, so that the informer keeps what it has. The same holds while the
-// server has an older state than the informer, after another server has taken over that was behind.
+// server has an older state than the informer, after another server has taken over that was behind; then the
+// informer lists.
 // After the writer has listed again, and if the server does not keep the changes any more that an
 // informer has missed, its watch ends with 410: it lists again, and finds what was deleted.
 type Source struct {
@@ -45,13 +46,15 @@ type Source struct {
 	mu      sync.Mutex
 	epoch   string // of the last list
 	log     string // of the last list
+	session string // that wrote what the informer has got
 	reached uint64 // the highest version in that epoch that the informer has got
 }
 
 // NewSource returns a Source of the store of that identity. example is an object of the type that the
-// store has. NewSource does not block, and asks for nothing. The client belongs to the caller, who closes
-// it when no watch is open any more. NewSource returns an error if the client is nil, or if example or
-// identity could not be those of a store.
+// store has. NewSource does not block, and asks for nothing. The client must send reads to
+// the primary, as it does by default. It belongs to the caller, who closes
+// it when no watch is open any more. NewSource returns an error if the client is nil, or if no store can have
+// that example or identity.
 func NewSource(client valkey.Client, example runtime.Object, identity store.Identity) (*Source, error) {
 	s, err := newSource(client, example, identity)
 	if err != nil {
@@ -81,12 +84,12 @@ func newSource(client valkey.Client, example runtime.Object, identity store.Iden
 // IsWatchListSemanticsUnSupported returns true: an informer lists before it watches.
 func (s *Source) IsWatchListSemanticsUnSupported() bool { return true }
 
-// List is ListWithContext without a ctx.
+// List is ListWithContext without a ctx, so it cannot be cancelled.
 func (s *Source) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), opts)
 }
 
-// Watch is WatchWithContext without a ctx.
+// Watch is WatchWithContext without a ctx. The watch ends with Stop.
 func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), opts)
 }
@@ -94,7 +97,8 @@ func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 // ListWithContext returns a *metav1.List of all objects at one version. It blocks until it has read
 // them page by page, and then the changes since the first page. A limit other than 1 has no effect, and
 // neither has the version in opts: the list is as new as the store. A limit of 1 asks for one object,
-// and with a version for 410 if a watch could not begin at it. Selectors are an error.
+// and with a version for 410 if a watch could not begin at it. Selectors are the error 400. The error 503 says
+// why the store cannot be listed now; each request gives up after 10 seconds.
 func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	switch {
 	case opts.LabelSelector != "" || opts.FieldSelector != "":
@@ -104,20 +108,26 @@ func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	case opts.Limit == 1:
 		return s.probe(ctx, opts.ResourceVersion)
 	}
+	var err error
 	for range maxAttempts {
-		l, err := s.list(ctx)
-		if err != nil {
-			return nil, unavailable(err)
-		}
-		if l != nil {
+		var l *listing
+		if l, err = s.list(ctx); err == nil {
 			return l.result(s), nil
 		}
+		if again := (changedError{}); !errors.As(err, &again) {
+			break
+		}
 	}
-	return nil, unavailable(errors.New("the writer lists again and again"))
+	return nil, unavailable(err)
 }
 
-// maxAttempts is how often a list begins again because the log has.
+// maxAttempts is how often a list begins again because of a changedError.
 const maxAttempts = 3
+
+// changedError says why the pages of a list are not of one state that can be brought up to date.
+type changedError struct{ reason string }
+
+func (e changedError) Error() string { return "the list has to begin again: " + e.reason }
 
 // unavailable returns an error that makes an informer keep what it has, and try again.
 func unavailable(err error) error {
@@ -132,9 +142,9 @@ var errNotReady = errors.New("the writer has not listed yet")
 
 // probe answers a list of one object. Informers send it to find out whether they can go on from a version.
 func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
-	h, err := s.look(ctx, "", "0-0", 1)
-	if err == nil && version != "" && version != "0" {
-		err = h.holds(parseVersion(version))
+	h, err := s.look(ctx, "", "0-0", 1, s.writer())
+	if n := parseVersion(version); err == nil && n != 0 {
+		err = h.holds(n)
 	}
 	if err == nil {
 		err = h.ready()
@@ -148,13 +158,14 @@ func (s *Source) probe(ctx context.Context, version string) (runtime.Object, err
 // listing is a list that is being read.
 type listing struct {
 	epoch, log string
-	version    uint64
-	as         id // of the last entry that the first page includes
+	session    string
+	version    uint64 // of the last page
+	as         id     // of the last entry that the first page includes
 	objects    map[string]runtime.Object
 	keys       []string // also of objects that are deleted since
 }
 
-// list reads all objects. It returns nil if the log begins again meanwhile.
+// list reads all objects.
 func (s *Source) list(ctx context.Context) (*listing, error) {
 	l := &listing{objects: map[string]runtime.Object{}}
 	for after := ""; ; {
@@ -163,10 +174,10 @@ func (s *Source) list(ctx context.Context) (*listing, error) {
 			return nil, err
 		}
 		if after == "" {
-			l.epoch, l.log, l.as = head.epoch, head.log, head.last
+			l.epoch, l.log, l.session, l.as = head.epoch, head.log, head.session, head.last
 		}
-		if head.epoch != l.epoch || head.log != l.log {
-			return nil, nil
+		if err := l.follows(head); err != nil {
+			return nil, err
 		}
 		if err := s.ahead(head); err != nil {
 			return nil, err
@@ -195,26 +206,43 @@ func (s *Source) page(ctx context.Context, after string) (h head, page []string,
 	if page, err = reply.AsStrSlice(); err != nil {
 		return head{}, nil, err
 	}
-	h = head{epoch: page[0], log: page[1], version: parseVersion(page[2])}
+	h = head{epoch: page[0], log: page[1], version: parseVersion(page[2]), session: page[4]}
 	if h.last, err = parseID(page[3]); err != nil {
 		return head{}, nil, err
 	}
 	return h, page[pageHead:], h.ready()
 }
 
+// follows returns an error if the server has not come from the state of the page before to that of h. A
+// server that has gone back may be at the same version again, with other ids in its log.
+func (l *listing) follows(h head) error {
+	switch {
+	case h.epoch != l.epoch || h.log != l.log:
+		return changedError{"the writer has listed again"}
+	case h.session != l.session:
+		return changedError{"another process writes"}
+	case h.version < l.version:
+		return changedError{"the server has gone back"}
+	}
+	l.version = h.version
+	return nil
+}
+
 // catchUp brings a list to one version: it makes all changes since the first page. A later page has some
-// of them already, and made in their order they lead to the same state. It returns nil if the log does not
-// have all of them.
+// of them already, and made in their order they lead to the same state.
 func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
 	for at := l.as; ; {
-		h, err := s.look(ctx, l.log, at.String(), pageEntries)
+		h, err := s.look(ctx, l.log, at.String(), pageEntries, l.session)
+		if err == nil {
+			err = h.ready()
+		}
+		if err == nil {
+			err = l.follows(h)
+		}
+		if err == nil && h.gone(at) {
+			err = changedError{"the log is too short for the changes since it began (Options.Log of the writer)"}
+		}
 		if err != nil {
-			return nil, err
-		}
-		if h.epoch != l.epoch || h.log != l.log || h.gone(at) {
-			return nil, nil
-		}
-		if err := h.ready(); err != nil {
 			return nil, err
 		}
 		for _, e := range h.entries {
@@ -224,7 +252,6 @@ func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
 			at = e.id
 		}
 		if len(h.entries) < pageEntries {
-			l.version = h.version
 			return l, nil
 		}
 	}
@@ -257,8 +284,15 @@ func (l *listing) result(s *Source) runtime.Object {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch, s.log, s.reached = l.epoch, l.log, l.version
+	s.epoch, s.log, s.session, s.reached = l.epoch, l.log, l.session, l.version
 	return list
+}
+
+// writer returns the session that wrote what the informer has got, or "".
+func (s *Source) writer() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session
 }
 
 // ahead returns an error if the informer has a later version than the server, in the same epoch. A

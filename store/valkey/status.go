@@ -20,16 +20,16 @@ type Status struct {
 	Log        int64 // number of changes that the server keeps for readers
 }
 
-// Status asks the server how the store is doing. It gives up after 10 seconds. It returns an error that
-// wraps ErrLost if the server does not have all of the store, and one that wraps ErrFenced if another
+// Status asks the server how the store is doing, with two requests. It gives up after 10 seconds for each. It
+// returns an error that wraps ErrLost if the server does not have all of the store, and one that wraps ErrFenced if another
 // Store writes.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	fields, err := s.about(ctx, statusFields...)
 	return statusOf(ctx, s.client, s.place, fields, err)
 }
 
-// Status asks the server how the store is doing. It gives up after 10 seconds. It returns an error that
-// wraps ErrLost if the server does not have all of the store.
+// Status asks the server how the store is doing, with two requests. It gives up after 10 seconds for each. It
+// returns an error that wraps ErrLost if the server does not have all of the store.
 func (s *Source) Status(ctx context.Context) (Status, error) {
 	reply, err := read(ctx, s.client, s.place, aboutScript, append([]string{"", "0"}, statusFields...)...)
 	var fields []string

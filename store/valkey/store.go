@@ -27,8 +27,8 @@ var (
 // goroutines of its own, and keeps no objects in memory: each call that returns objects decodes them,
 // so that they belong to the caller.
 //
-// Each method waits for the server. Those that read give up after 10 seconds for each request, and
-// those that write when the client does. A write that can never succeed is refused with an error that
+// Each method waits for the server. A read gives up after 10 seconds for each request, and a
+// write when the client does. A write that can never succeed is refused with an error that
 // wraps informer.ErrPermanent, and has no effect. That is a write of an object of another type,
 // without a name, or that takes more than 32 MiB, or that cannot be encoded or not be decoded again.
 // ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
@@ -59,7 +59,8 @@ type Store struct {
 // Valkey.
 //
 // If the server does not have all parts of the store, Open begins an empty one, and reports a
-// *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx at the latest.
+// *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx, or up to 10 seconds
+// later. If it returns an error of the connection, it may have taken over nevertheless: call it again.
 // It returns an error that wraps ErrFenced if the server knows a higher token. It also returns an error
 // if the server may evict any key to make room (a maxmemory-policy that begins with allkeys-), provided
 // that the server tells its configuration.
@@ -142,8 +143,9 @@ func (s *Store) String() string {
 	return fmt.Sprintf("valkey %s* written by %s with token %d", s.place.prefix, s.opts.Writer, s.opts.Token)
 }
 
-// Run calls run, which is the Run of an informer over this Store, with a ctx that ends when the
-// Store can write no longer. It blocks until run returns. It returns the error of run, or an error that
+// Run calls run, which is the Run of an informer over this Store or of a group with it, with a ctx that ends when
+// a call of the Store has found that it can write no longer. After that, Run still calls run, with a ctx that has
+// ended. It blocks until run returns. It returns the error of run, or an error that
 // wraps ErrFenced or ErrLost if that is why run has ended.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -153,8 +155,8 @@ func (s *Store) Run(ctx context.Context, run func(context.Context) error) error 
 	return errors.Join(run(ctx), s.Err())
 }
 
-// Err returns an error that wraps ErrFenced or ErrLost if the Store can write no longer, and nil
-// otherwise. It does not block, and does not ask the server.
+// Err returns an error that wraps ErrFenced or ErrLost if a call has found that the Store can write no longer,
+// and nil otherwise. It does not block, and does not ask the server.
 func (s *Store) Err() error {
 	if s.alive.Err() == nil {
 		return nil

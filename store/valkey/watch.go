@@ -18,7 +18,8 @@ import (
 )
 
 // WatchWithContext watches from the version in opts on, which must be one that a list or a watch has
-// had. It blocks for one request. The watch ends after opts.TimeoutSeconds (0 or less: never), with ctx,
+// had; without one it returns the error 400. It blocks for one request, for up to 10 seconds. If the store has
+// no version now, or one before that in opts, it returns the error 429. The watch ends after opts.TimeoutSeconds (0 or less: never), with ctx,
 // with an error of the server, and with the error 410 if the log does not have all changes any more. It
 // sends a bookmark, if opts allows bookmarks, when the store has reached a version without a change.
 func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -32,7 +33,7 @@ func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	if version == 0 {
 		return nil, apierrors.NewBadRequest("valkey: a watch needs the version of a list, not " + strconv.Quote(opts.ResourceVersion))
 	}
-	h, err := s.look(ctx, "", "0-0", 1)
+	h, err := s.look(ctx, "", "0-0", 1, s.writer())
 	if err == nil {
 		err = s.begins(h, version)
 	}
@@ -40,12 +41,13 @@ func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		return nil, later(err)
 	}
 	f := &follower{
-		source: s, log: h.log, at: id{version: version}, told: version,
+		source: s, log: h.log, session: h.session, at: id{version: version}, told: version,
 		bookmarks: opts.AllowWatchBookmarks, events: make(chan watch.Event),
 	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.timeout = longest
 	if seconds := ptr.Deref(opts.TimeoutSeconds, 0); seconds > 0 && seconds < int64(longest/time.Second) {
-		f.ctx, f.cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		f.timeout = time.Duration(seconds) * time.Second
 	}
 	f.running.Go(f.run)
 	return f, nil
@@ -79,7 +81,7 @@ func (s *Source) begins(h head, version uint64) error {
 		return err
 	}
 	if s.log == "" { // an informer that goes on from a version that it had in another process
-		s.epoch, s.log, s.reached = h.epoch, h.log, version
+		s.epoch, s.log, s.session, s.reached = h.epoch, h.log, h.session, version
 	}
 	return nil
 }
@@ -88,12 +90,14 @@ func (s *Source) begins(h head, version uint64) error {
 type follower struct {
 	source    *Source
 	log       string
+	session   string // that wrote what the watcher has
 	at        id     // of the last entry that was sent
 	told      uint64 // the version that the watcher has
 	bookmarks bool
 
 	ctx     context.Context
 	cancel  context.CancelFunc
+	timeout time.Duration
 	events  chan watch.Event
 	running sync.WaitGroup
 }
@@ -116,12 +120,19 @@ const patienceForEntries = 2 * time.Second
 func (f *follower) run() {
 	defer close(f.events)
 	defer f.cancel()
+	defer time.AfterFunc(f.timeout, f.cancel).Stop()
 	for {
-		h, err := f.source.look(f.ctx, f.log, f.at.String(), pageEntries)
-		if err != nil || !f.follow(h) {
+		h, err := f.source.look(f.ctx, f.log, f.at.String(), pageEntries, f.session)
+		switch {
+		case err != nil:
 			return
-		}
-		if len(h.entries) < pageEntries && !f.wait() {
+		case h.version == 0, h.log == f.log && h.version < f.told: // the writer lists, or has to catch up
+			if !f.pause() {
+				return
+			}
+		case !f.follow(h):
+			return
+		case len(h.entries) < pageEntries && !f.wait():
 			return
 		}
 	}
@@ -130,13 +141,14 @@ func (f *follower) run() {
 // follow sends the entries of a log. It returns false if the watch has ended.
 func (f *follower) follow(h head) bool {
 	switch {
-	case h.version == 0, h.log == f.log && h.version < f.told:
-		return true // the writer lists, or has to catch up
 	case h.log != f.log:
 		return f.expire("the writer has listed again")
+	case h.wentBack(f.told):
+		return f.expire("the server had lost changes, and has got them again")
 	case h.gone(f.at):
 		return f.expire("the log of the store does not have all changes any more")
 	}
+	f.session = h.session
 	for _, e := range h.entries {
 		if !f.tell(e) {
 			return false
@@ -192,25 +204,39 @@ func (f *follower) send(e watch.Event, version uint64) bool {
 	}
 	if version > f.told {
 		f.told = version
-		f.source.reach(f.log, version)
+		f.source.reach(f.log, f.session, version)
 	}
 	return true
 }
 
 // reach notes that the informer has a version.
-func (s *Source) reach(log string, version uint64) {
+func (s *Source) reach(log, session string, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log == log {
-		s.reached = max(s.reached, version)
+		s.session, s.reached = session, max(s.reached, version)
+	}
+}
+
+// pause waits for the writer. It returns false if the watch has ended.
+func (f *follower) pause() bool {
+	select {
+	case <-time.After(patienceForEntries):
+		return true
+	case <-f.ctx.Done():
+		return false
 	}
 }
 
 // wait waits until the log may have more. It returns false if the watch has ended, or if the server
 // does not answer.
 func (f *follower) wait() bool {
+	// The client ignores the end of a ctx that has a deadline until a blocking command has returned.
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	defer time.AfterFunc(patienceForEntries+patience, cancel).Stop()
 	client := f.source.client
-	err := client.Do(f.ctx, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
+	err := client.Do(ctx, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
 		Streams().Key(f.source.place.log).Id(f.at.String()).Build()).Error()
 	return err == nil || valkey.IsValkeyNil(err)
 }

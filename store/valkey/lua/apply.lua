@@ -21,7 +21,7 @@ local function remove(key)
 end
 -- A server whose memory is full refuses the first command that needs some, and lets all go through that
 -- come after another one. So this is the first one, unless the call only forgets.
-if ARGV[i] ~= 'forget' then redis.call('HSET', about, 'call', call) end
+if ARGV[i] ~= 'forget' then redis.call('HSET', about, 'begun', call) end
 -- Each change has the number of its arguments, which begin at i.
 local change = {
   put = function(i) -- key, object, id of the entry in the log
@@ -61,5 +61,5 @@ if logged > 0 then redis.call('XTRIM', log, 'MAXLEN', '~', keep) end
 for f = 7, 5 + 2 * tonumber(ARGV[6]), 2 do
   redis.call('HSET', about, ARGV[f], ARGV[f + 1])
 end
-redis.call('HSET', about, 'written', tonumber(written) + 1, 'call', call, 'objects', stored, 'tombstones', buried, 'logged', logged)
+redis.call('HSET', about, 'written', tonumber(written) + 1, 'begun', call, 'call', call, 'objects', stored, 'tombstones', buried, 'logged', logged)
 return 'DONE'

@@ -10,9 +10,16 @@ if known then
 end
 if not known or before ~= '' then
   redis.call('UNLINK', about, objects, order, tombstones, log)
-  redis.call('HSET', about, 'label', label, 'epoch', epoch, 'written', '0', 'call', '', 'objects', '0',
+  redis.call('HSET', about, 'label', label, 'epoch', epoch, 'written', '0', 'begun', '', 'call', '', 'objects', '0',
     'tombstones', '0', 'bookmark', '', 'version', '', 'highest', '', 'first', '', 'last', '', 'log', '', 'logged', '0')
 end
-redis.call('HSET', about, 'session', session, 'token', token, 'writer', writer, 'since', redis.call('TIME')[1])
+-- Each takeover leaves a line with the session before the version at which it began. The oldest go.
+local version = field('version')
+if version == '' then version = '0' end
+local takeovers = field('takeovers') .. session .. ' ' .. version .. '\n'
+local _, lines = string.gsub(takeovers, '\n', '')
+for _ = 1, lines - 64 do takeovers = string.gsub(takeovers, '^[^\n]*\n', '') end
+redis.call('HSET', about, 'session', session, 'token', token, 'writer', writer, 'since', redis.call('TIME')[1],
+  'takeovers', takeovers)
 return {before, field('written'), field('call'), field('bookmark'), field('version'), field('highest'), field('epoch'),
-  field('log'), field('last')}
+  field('log'), field('last'), field('first')}
