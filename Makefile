@@ -50,12 +50,13 @@ cover: ## print the statement coverage of the root and internal packages; TESTFL
 	@go tool cover -func bin/cover.out | tail -1
 
 .PHONY: lint
-lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences, walls between files
+lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences, walls between files, plain English
 	@set -e; for m in $(MODULES); do echo "== $$m"; \
 		(cd $$m && $(CURDIR)/$(LINT) run ./... && GOWORK=off go mod tidy -diff); done
 	@echo "== tools"; cd tools && export GOWORK=off && $(CURDIR)/$(LINT) run ./... && go mod tidy -diff
 	@echo "== licences"; $(TOOL) ./licences -root .. -quiet $(PUBLISHED)
 	@echo "== walls"; $(TOOL) ./walls -root ..
+	@echo "== prose"; $(TOOL) ./prose -root ..
 
 # Without cgo, this needs no C compiler for other platforms.
 .PHONY: vet-all

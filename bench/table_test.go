@@ -129,7 +129,7 @@ func TestTheReportHasTheTableTheSpreadAndTheMachine(t *testing.T) {
 	}
 	for _, want := range []string{
 		"2026-01-02", "Some CPU, 2 cores, GOMAXPROCS=2", "go1.26", "client-go v0.37.2", "median of 3 rounds",
-		"| **What most users run** |", "| way, 1 watcher | ns/event | 20 | 5 | 4 | 4 | 5 | ≥ 2 | yes |",
+		"| **The most common uses** |", "| way, 1 watcher | ns/event | 20 | 5 | 4 | 4 | 5 | ≥ 2 | yes |",
 		"About the way.", "| way, 1 watcher | ns/event | 20 (10–30) | 5 (5–5) | 4 (4–4) |", "](results.svg)",
 	} {
 		if !strings.Contains(string(report), want) {

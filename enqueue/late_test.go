@@ -118,7 +118,7 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 	})
 }
 
-// The group waits for the controller, so a controller that waits for its group would wait for ever.
+// The group waits for the controller, so a controller that waits for its group would wait forever.
 func TestAControllerThatReadsItsOwnGroupIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods(t, "pods", informertest.NewSource(pod("a")))

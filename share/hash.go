@@ -49,7 +49,7 @@ const (
 )
 
 // forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge
-// object does not take it for ever.
+// object does not keep it forever.
 func (w *work) forget() {
 	const keep = 1 << 14
 	clear(w.entries)

@@ -287,7 +287,7 @@ func (w *world) start(r role) *actor {
 	reading.Go(func() {
 		lines := bufio.NewScanner(stdout)
 		lines.Buffer(nil, 64<<20)
-		defer func() { _ = stdout.CloseWithError(lines.Err()) }() // so that the process does not wait for ever
+		defer func() { _ = stdout.CloseWithError(lines.Err()) }() // so that the process does not wait forever
 		for lines.Scan() {
 			var m message
 			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {

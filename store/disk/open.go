@@ -157,7 +157,7 @@ func (s *Store) inspectFile(file *os.File, info fs.FileInfo) (reason, err error)
 }
 
 // Open decodes the tombstones and the first objects, which an informer reads at its start, and
-// one of every so many of the other objects. This adds a sixth to the time of Open; to decode all
+// a sample of the other objects. This adds a sixth to the time of Open; to decode all
 // Pods of 2 KiB would take ten times as long as to read the file.
 const (
 	firstDecoded = pageRecords
