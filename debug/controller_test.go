@@ -211,7 +211,7 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 				t.Errorf("the page lacks %s", want)
 			}
 		}
-		for _, without := range []string{"Last heard of the source", "Resource version", "objects", "It has no watchers."} {
+		for _, without := range []string{"Last contact", "Resource version", "objects", "It has no watchers."} {
 			if strings.Contains(shown, without) {
 				t.Errorf("the page shows %q for a controller", without)
 			}

@@ -33,6 +33,7 @@ var (
 		"ago":      ago,
 		"duration": roundDuration,
 		"short":    shorten,
+		"quiet":    quiet,
 	}).Parse(markup))
 
 	// policy lets the page run its own script and connect to its own origin, nothing else.
@@ -45,10 +46,22 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Summary says how many informers and watchers there are, and controllers and sets if there are any,
-// and how many of them need attention.
-func (v view) Summary() string {
-	var informers, watchers, controllers, sets tally
+// Title is the name of the page, and the number of things that need attention, so that it can be seen
+// among the tabs of a browser.
+func (v view) Title() string {
+	if bad := v.Bad(); bad > 0 {
+		return fmt.Sprintf("(%d) Informers", bad)
+	}
+	return "Informers"
+}
+
+// Bad returns how many things need attention.
+func (v view) Bad() int {
+	informers, watchers, controllers, sets := v.tallies()
+	return informers.bad + watchers.bad + controllers.bad + sets.bad
+}
+
+func (v view) tallies() (informers, watchers, controllers, sets tally) {
 	for _, i := range v.Informers {
 		informers.add(i.Attention)
 		for _, w := range i.Watchers {
@@ -61,7 +74,14 @@ func (v view) Summary() string {
 	for _, s := range v.Sets {
 		sets.add(s.Attention)
 	}
-	bad := informers.bad + watchers.bad + controllers.bad + sets.bad
+	return informers, watchers, controllers, sets
+}
+
+// Summary says how many informers and watchers there are, and controllers and sets if there are any,
+// and how many of them need attention.
+func (v view) Summary() string {
+	informers, watchers, controllers, sets := v.tallies()
+	bad := v.Bad()
 	if informers.all == 0 && bad == 0 {
 		return "No informers: none was made yet, or all have stopped."
 	}
@@ -261,4 +281,12 @@ func roundDuration(d time.Duration) string {
 		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
 	}
 	return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+}
+
+// quiet returns the class of a figure that is zero, so that others stand out.
+func quiet(n any) string {
+	if fmt.Sprint(n) == "0" {
+		return " quiet"
+	}
+	return ""
 }

@@ -12,7 +12,7 @@ const address = location.origin + location.pathname + "?format=html";
 let paused = false;
 pause.addEventListener("click", () => {
   paused = !paused;
-  pause.textContent = paused ? "Go on" : "Pause";
+  pause.textContent = paused ? "Resume" : "Pause";
 });
 
 async function refresh() {
@@ -23,6 +23,8 @@ async function refresh() {
   // Only a new text is set, because a screen reader reads it again each time.
   const summary = document.getElementById("summary"), says = next.getElementById("summary").textContent;
   if (summary.textContent !== says) summary.textContent = says;
+  summary.className = next.getElementById("summary").className;
+  document.title = next.title;
   // Scroll positions and the focus stay where they are.
   const scrolled = [...document.querySelectorAll(".scroll")].map((s) => s.scrollLeft);
   const reached = ".scroll, main a", focused = [...document.querySelectorAll(reached)].indexOf(document.activeElement);

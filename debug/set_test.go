@@ -172,7 +172,7 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	for _, without := range []string{"Last heard of the source", "Resource version", "objects", "It has no watchers.", "Queued"} {
+	for _, without := range []string{"Last contact", "Resource version", "objects", "It has no watchers.", "Queued"} {
 		if strings.Contains(shown, without) {
 			t.Errorf("the page shows %q for a set", without)
 		}

@@ -164,9 +164,16 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 			all[fmt.Sprint(n)] = h
 		}
 		shown := page(t, debug.Handler(func() map[string]informer.Health { return all }))
-		_, summary, _ := strings.Cut(shown, `<p id="summary" role="status">`)
+		title, opening := "Informers", `<p id="summary" role="status">`
+		if strings.Contains(test.want, "need attention") {
+			title, opening = "(1) Informers", `<p id="summary" role="status" class="attention">`
+		}
+		_, summary, _ := strings.Cut(shown, opening)
 		if summary, _, _ = strings.Cut(summary, "</p>"); summary != test.want {
 			t.Errorf("the summary is %q, want %q", summary, test.want)
+		}
+		if !strings.Contains(shown, "<title>"+title+"</title>") {
+			t.Errorf("the title is not %q with the summary %q", title, test.want)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 	release := s.webhooks.block()
 	s.change(5)
 	blocked := p.until("it is blocked", func(c content) bool { return c.watcher("webhooks").state() == "blocked" })
-	if w := blocked.Informers[0].Watchers[0]; w.name() != "webhooks" || !w.Attention || w.Cells["Waiting"] != "5" || w.Cells["Is called for"] != "shop/cart" {
+	if w := blocked.Informers[0].Watchers[0]; w.name() != "webhooks" || !w.Attention || w.Cells["Waiting"] != "5" || w.Cells["Handling now"] != "shop/cart" {
 		t.Errorf("the first watcher is shown as %+v", w)
 	}
 	if want := "1 of 2 informers and 1 of 4 watchers need attention."; blocked.Summary != want {
@@ -79,7 +79,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 	}
 	release()
 	well := p.until("it is well again", func(c content) bool { return c.watcher("webhooks").state() == "well" })
-	if w := well.watcher("webhooks"); w.Attention || w.Cells["Waiting"] != "0" || w.Cells["Is called for"] != "" || well.Summary != first.Summary {
+	if w := well.watcher("webhooks"); w.Attention || w.Cells["Waiting"] != "0" || w.Cells["Handling now"] != "" || well.Summary != first.Summary {
 		t.Errorf("in the end: %s, and the watcher is shown as %+v", well.Summary, w)
 	}
 }
@@ -100,7 +100,7 @@ func TestThePageIsPausedByKeyboard(t *testing.T) {
 		t.Error("the focus is not visible")
 	}
 	p.do(chromedp.KeyEvent(kb.Enter))
-	paused := p.until("it is paused", func(c content) bool { return c.Button == "Go on" })
+	paused := p.until("it is paused", func(c content) bool { return c.Button == "Resume" })
 	s.change(100)
 	// The other page shows how much time has passed.
 	seen := other.until("the other page has it", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
