@@ -12,6 +12,21 @@
 //	…
 //	err = pods.Run(ctx)
 //
+// # Where to begin
+//
+// Most programs need only these names, in this order. Each has an example.
+//
+//  1. [New] makes an informer.
+//  2. [CustomCacheInformer.AddWatcher] registers your code that gets events.
+//  3. [Registration] says when that code has seen everything, and removes it.
+//  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects.
+//  5. [Select] passes on only some objects.
+//  6. [Backoff] calls again after an error; [WatcherOptions] has the other choices.
+//  7. [CustomCacheInformer.WaitForResourceVersion] waits until the informer has your own last write.
+//  8. [Group] runs several informers, and controllers of package enqueue.
+//  9. [CustomCacheInformer.Health] says what the informer is doing.
+//  10. [ProbeHandler] answers the probes of a Pod.
+//
 // # The way of an event
 //
 //	API server

@@ -144,6 +144,24 @@ func ExampleCustomCacheInformer_WaitForResourceVersion() {
 	// Output: reads what it wrote: true
 }
 
+func ExampleRegistration() {
+	src := informertest.NewSource(object("settings", "1"))
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+
+	var seen informertest.Recorder[*corev1.ConfigMap]
+	reg, _ := inf.AddWatcher(&seen, informer.WatcherOptions{Name: "guest"})
+	<-reg.Synced() // the watcher has been called for every object
+	reg.Remove()
+	<-reg.Stopped() // its last call has returned
+	fmt.Println(reg.Stats().Delivered, "event; the informer runs on:", !inf.Health().Stopped)
+	// Output: 1 event; the informer runs on: true
+}
+
 func ExampleSelect() {
 	src := informertest.NewSource(object("mine", "yes"), object("other", "no"))
 	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
