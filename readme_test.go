@@ -1,7 +1,6 @@
 package informer_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -45,8 +44,8 @@ func TestTheReadmeIsShort(t *testing.T) {
 // a command of this repository has written, or with the code that it counts.
 func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	const bench = "bench/RESULTS.md"
-	heap := row(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
-	joining := row(t, bench, "joining, everybody else stands still for")
+	heap := find(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
+	joining := find(t, bench, "joining, everybody else stands still for")
 	var faults []json.RawMessage
 	if err := json.Unmarshal([]byte(read(t, "tools/mutate/faults.json")), &faults); err != nil {
 		t.Fatal(err)
@@ -54,7 +53,7 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	// Lines are folded, so the README is compared with single spaces.
 	readme := strings.Join(strings.Fields(read(t, "README.md")), " ")
 	for _, want := range []string{
-		fmt.Sprintf("**%s times** sooner", rounded(t, row(t, bench, "whole way, 100 watchers")[4])),
+		fmt.Sprintf("**%s times** sooner", rounded(t, find(t, bench, "whole way, 100 watchers")[4])),
 		fmt.Sprintf("%s of heap per Pod become **%s**", heap[1], heap[2]),
 		fmt.Sprintf("all **%d** faults", len(faults)),
 		fmt.Sprintf("all others stand still for %s ms | all others stand still for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
@@ -90,22 +89,6 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// row returns the cells of the first row with a title in the tables of a Markdown file.
-func row(t *testing.T, file, title string) (cells []string) {
-	t.Helper()
-	for line := range bytes.Lines([]byte(read(t, file))) {
-		for cell := range strings.SplitSeq(strings.Trim(string(line), "|\n "), "|") {
-			cells = append(cells, strings.TrimSpace(cell))
-		}
-		if cells[0] == title {
-			return cells
-		}
-		cells = nil
-	}
-	t.Fatalf("%s has no row %q", file, title)
-	return nil
 }
 
 func rounded(t *testing.T, figure string) string {
