@@ -182,6 +182,7 @@ var healthy = map[string]string{
 	`informer_refused_changes_total`:            "0x240",
 	`informer_foreign_objects_total`:            "0x240",
 	`informer_tombstones`:                       "0x240",
+	`informer_store_info`:                       "1x240",
 	`informer_watches_total{outcome="success"}`: "0+1x240",
 	`informer_watches_total{outcome="expired"}`: "0x240",
 	`informer_store_errors_total{op="update"}`:  "0+1x240",

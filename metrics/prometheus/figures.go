@@ -157,6 +157,20 @@ func figureOf[S any](labels []string, name string, kind prom.ValueType, help str
 	return figure[S]{prom.NewDesc(name, help, labels, nil), kind, join, of}
 }
 
+var storeInfo = prom.NewDesc("informer_store_info", "1 for the store of the informer, by its String, which for store/valkey has the writer and its token.",
+	[]string{"informer", "store"}, nil)
+
+// collectStores sends a metric for each store of the informers with a name.
+func collectStores(ch chan<- prom.Metric, all []*informer.Health, name string) {
+	sent := map[string]bool{"": true} // a Health that no informer has made may have none
+	for _, h := range all {
+		if store := label(h.Store); !sent[store] {
+			sent[store] = true
+			ch <- prom.MustNewConstMetric(storeInfo, prom.GaugeValue, 1, name, store)
+		}
+	}
+}
+
 // longestCall relies on the order of Calls.
 func longestCall(h *informer.Health) float64 {
 	if calls := h.Controller.Calls; len(calls) > 0 {

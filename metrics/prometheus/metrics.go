@@ -67,6 +67,7 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	for _, f := range setFigures {
 		ch <- f.desc
 	}
+	ch <- storeInfo
 	for _, v := range m.series.vectors.all() {
 		v.Describe(ch)
 	}
@@ -82,6 +83,7 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 
 	for name, all := range now.informers {
 		collect(ch, informerFigures, all, name)
+		collectStores(ch, all, name)
 	}
 	for name, all := range now.watchers {
 		collect(ch, watcherFigures, all, name.informer, name.watcher)

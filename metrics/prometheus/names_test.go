@@ -272,3 +272,14 @@ func TestAnyMemberOfAGroupIsShown(t *testing.T) {
 	}
 	r.expect("informer_synced", values{`{informer="mine"}`: 0})
 }
+
+func TestEachStoreOfAnInformerIsNamedOnce(t *testing.T) {
+	all := scrape(t, registered(fixed(
+		informer.Health{Name: "i", Store: "valkey a"}, informer.Health{Name: "i", Store: "valkey b\xff"}, informer.Health{Name: "i", Store: "valkey a"},
+	)))
+	got := having(all, "informer_store_info")
+	want := []string{`informer_store_info{informer="i",store="valkey a"}`, "informer_store_info{informer=\"i\",store=\"valkey b\uFFFD\"}"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -20,7 +20,7 @@ import (
 func full() []prom.Collector {
 	now := time.Unix(1, 0)
 	m := fixed(informer.Health{
-		Name: "i", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
+		Name: "i", Store: "in memory", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
 	}, informer.Health{Name: "q", Controller: &informer.ControllerHealth{LastSuccess: now}},
 		informer.Health{Name: "s", Shards: &informer.ShardsHealth{}})
@@ -83,7 +83,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 34+15+16+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 34+16+16+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }
