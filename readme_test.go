@@ -44,6 +44,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 // a command of this repository has written, or with the code that it counts.
 func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	const bench = "bench/RESULTS.md"
+	way := find(t, bench, "whole way, 100 watchers")
 	heap := find(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
 	joining := find(t, bench, "joining, everybody else stands still for")
 	var faults []json.RawMessage
@@ -53,7 +54,8 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	// Lines are folded, so the README is compared with single spaces.
 	readme := strings.Join(strings.Fields(read(t, "README.md")), " ")
 	for _, want := range []string{
-		fmt.Sprintf("**%s times** sooner", rounded(t, find(t, bench, "whole way, 100 watchers")[4])),
+		fmt.Sprintf("**%s times** sooner", rounded(t, way[4])),
+		fmt.Sprintf("it takes %.1f µs instead of %s µs", parsed(t, way[3])/1000, rounded(t, fmt.Sprint(parsed(t, way[2])/1000))),
 		fmt.Sprintf("%s of heap per Pod become **%s**", heap[1], heap[2]),
 		fmt.Sprintf("all **%d** faults", len(faults)),
 		fmt.Sprintf("all others stand still for %s ms | all others stand still for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
@@ -93,9 +95,14 @@ func read(t *testing.T, file string) string {
 
 func rounded(t *testing.T, figure string) string {
 	t.Helper()
+	return strconv.FormatFloat(parsed(t, figure), 'f', 0, 64)
+}
+
+func parsed(t *testing.T, figure string) float64 {
+	t.Helper()
 	n, err := strconv.ParseFloat(figure, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strconv.FormatFloat(n, 'f', 0, 64)
+	return n
 }
