@@ -31,7 +31,7 @@ test: ## run the quick tests under the race detector; takes about 5 minutes
 # they do not share the machine with other packages.
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
 .PHONY: test-long
-test-long: ## run all tests that "make test" skips or shortens, at full length; takes about 25 minutes, and 10 more the first time, to build kube-apiserver
+test-long: ## run all tests that "make test" skips or shortens, at full length; takes about half an hour, and 10 minutes more the first time, to build kube-apiserver
 	go test -race -timeout=60m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
 	go test -race -timeout=60m $(TESTFLAGS) ./e2e/shards
 

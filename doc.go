@@ -72,8 +72,8 @@
 //     not return the very object that it was given.) A watcher that joins delays no other part
 //     of the informer, also if the store is slow to list. Watchers that join at the same time
 //     share readings of the store. While the store takes changes, a pause follows each
-//     reading, nine times as long and at most 100 ms, so that a storm of joins does not keep
-//     the store from them. A reading that hangs holds up other joins for about a second for each
+//     reading, nine times as long and at most 100 ms, so that many joins do not
+//     keep the store from taking changes. A reading that hangs holds up other joins for about a second for each
 //     page that they read.
 //
 //  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object
@@ -84,8 +84,8 @@
 //     refused it or because it could not be used. A list that holds an object of another type
 //     fails, and so does an empty list for another type, so that neither is ever taken for an
 //     empty list. With [IntakeWhole], nothing of such a list is told. With [IntakeEarly], the
-//     objects of the pages before have been told, or those that a stream has sent before, as they
-//     are told when a list fails in the middle for another reason. No delete, no Synced and no
+//     objects that came before the failure have been told, as with any list that fails in the
+//     middle. No delete, no Synced and no
 //     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
 //     says who is late and why.
 //
@@ -99,8 +99,8 @@
 //     registered when Run is called, and to those that register up to a minute after the first
 //     of them. A watcher has handled a delete when its call has returned, and no retry follows.
 //     A controller of package enqueue has handled a delete only when it has reconciled every
-//     key that the delete led to. It holds back the tombstones of such deletes alone, not of
-//     others. Three kinds of deletes are not delivered. The first is the delete of an object
+//     key that the delete led to. Until then, the store keeps the tombstones of these deletes,
+//     and of no others. Three kinds of deletes are not delivered. The first is the delete of an object
 //     whose add still waited, if the two were merged. The second is the delete of an object that
 //     the store has lost, if the store loses its last writes in a crash, see Durable. The third
 //     is a delete that [Select] makes of an update: it is told once, and has no tombstone.
@@ -170,7 +170,7 @@
 //   - The informer has synced when it has listed every namespace. Until then, the events of a
 //     namespace that is listed already come as live events.
 //   - A list says nothing about the objects of other namespaces.
-//   - A namespace that cannot be read, or no longer, keeps its last state. Its requests are tried
+//   - A namespace that cannot be read, or can no longer be read, keeps its last state. Its requests are tried
 //     again, its errors name it, and so does [Health]. The others go on.
 //   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
 //   - ResourceVersion is the lowest version of all namespaces, and WaitForResourceVersion waits for

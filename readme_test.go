@@ -54,8 +54,8 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	// Lines are folded, so the README is compared with single spaces.
 	readme := strings.Join(strings.Fields(read(t, "README.md")), " ")
 	for _, want := range []string{
-		fmt.Sprintf("**%s times** sooner", rounded(t, way[4])),
-		fmt.Sprintf("it takes %.1f µs instead of %s µs", parsed(t, way[3])/1000, rounded(t, fmt.Sprint(parsed(t, way[2])/1000))),
+		fmt.Sprintf("**%s times** less", rounded(t, way[4])),
+		fmt.Sprintf("takes %.1f µs instead of client-go's %s µs", parsed(t, way[3])/1000, rounded(t, fmt.Sprint(parsed(t, way[2])/1000))),
 		fmt.Sprintf("%s of heap per Pod become **%s**", heap[1], heap[2]),
 		fmt.Sprintf("all **%d** faults", len(faults)),
 		fmt.Sprintf("all others stand still for %s ms | all others stand still for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
