@@ -100,7 +100,7 @@ func TestTheTableBeginsWithWhatMostUsersRun(t *testing.T) {
 	want := `
                      unit              client-go  DeltaFIFO  ratio  RealFIFO  ratio  floor  met
 
-WHAT MOST USERS RUN
+THE MOST COMMON USES
 way, 1 watcher       ns/event          20         5          4      4         5      ≥ 2    yes
 
 THE WAY
