@@ -122,7 +122,7 @@ type group struct {
 // groups arranges the rows. The rows that concern most users come first, then the other rows
 // of each section.
 func groups(results []result) []group {
-	common := group{title: "The most common uses"}
+	common := group{title: "The usual workloads"}
 	var rest []group
 	for _, r := range results {
 		g := group{title: r.section.title, failed: r.err}

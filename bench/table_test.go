@@ -100,7 +100,7 @@ func TestTheTableBeginsWithWhatMostUsersRun(t *testing.T) {
 	want := `
                      unit              client-go  DeltaFIFO  ratio  RealFIFO  ratio  floor  met
 
-THE MOST COMMON USES
+THE USUAL WORKLOADS
 way, 1 watcher       ns/event          20         5          4      4         5      ≥ 2    yes
 
 THE WAY
@@ -129,7 +129,7 @@ func TestTheReportHasTheTableTheSpreadAndTheMachine(t *testing.T) {
 	}
 	for _, want := range []string{
 		"2026-01-02", "Some CPU, 2 cores, GOMAXPROCS=2", "go1.26", "client-go v0.37.2", "median of 3 rounds",
-		"| **The most common uses** |", "| way, 1 watcher | ns/event | 20 | 5 | 4 | 4 | 5 | ≥ 2 | yes |",
+		"| **The usual workloads** |", "| way, 1 watcher | ns/event | 20 | 5 | 4 | 4 | 5 | ≥ 2 | yes |",
 		"About the way.", "| way, 1 watcher | ns/event | 20 (10–30) | 5 (5–5) | 4 (4–4) |", "](results.svg)",
 	} {
 		if !strings.Contains(string(report), want) {
