@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // deadStore is how long an operation on the store may take before Live says that only a
@@ -419,4 +421,15 @@ func ProbeHandler(check func() error) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
+}
+
+// storeName returns Health.Store.
+func storeName(store cache.Store) string {
+	if store == nil {
+		return "in memory"
+	}
+	if named, ok := store.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", store)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -433,21 +432,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 	if !i.HasSynced() {
 		late = append(late, "the first list"+i.inlet.late())
 	}
-	watchers := len(late)
-	for _, l := range listeners {
-		select {
-		case <-l.synced:
-		case <-l.removed:
-		default:
-			name := fmt.Sprintf("watcher %q", l.opts.Name)
-			if calls := l.calling(); len(calls) > 0 {
-				name += " (called for " + strings.Join(calls, ", ") + ")"
-			}
-			late = append(late, name)
-		}
-	}
-	slices.Sort(late[watchers:])
-	return late
+	return append(late, lateListeners(listeners)...)
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
@@ -486,12 +471,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Refused = int(i.applier.access.refused.Load())
 	h.Tombstones = i.processor.tombstones.Count()
 	h.Watchers = []WatcherHealth{}
-	if h.Store = "in memory"; i.opts.Store != nil {
-		h.Store = fmt.Sprintf("%T", i.store)
-		if named, ok := i.store.(fmt.Stringer); ok {
-			h.Store = named.String()
-		}
-	}
+	h.Store = storeName(i.opts.Store)
 	if failing != nil {
 		h.StoreError = failing
 	}

@@ -239,6 +239,22 @@ func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	return p.allLocked()
 }
 
+// lateListeners names the listeners that have not synced, and the calls that they wait for.
+func lateListeners[T Object](listeners []*informerProcessorListener[T]) (late []string) {
+	for _, l := range listeners {
+		if channel.Closed(l.synced) || channel.Closed(l.removed) {
+			continue
+		}
+		name := fmt.Sprintf("watcher %q", l.opts.Name)
+		if calls := l.calling(); len(calls) > 0 {
+			name += " (called for " + strings.Join(calls, ", ") + ")"
+		}
+		late = append(late, name)
+	}
+	slices.Sort(late)
+	return late
+}
+
 // all returns the registered listeners in the order of shown.
 func (p *informerProcessor[T]) all() []*informerProcessorListener[T] {
 	p.mu.Lock()

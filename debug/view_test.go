@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,21 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 		}
 		if !strings.Contains(shown, "<title>"+title+"</title>") {
 			t.Errorf("the title is not %q with the summary %q", title, test.want)
+		}
+	}
+}
+
+func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
+	w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: 7}}
+	shown := page(t, debugOf(t, informer.Health{Watchers: []informer.WatcherHealth{w}}))
+	for _, want := range []string{`<td class="number">7</td>`, `<td class="number quiet">0</td>`} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the page does not have %s", want)
+		}
+	}
+	for _, column := range []string{"Waiting", "Last minute", "Oldest", "Events/s", "Handled", "Merged", "Retried", "Given up", "Handling now"} {
+		if !regexp.MustCompile(`<th [^>]*title="[^"]+">` + column + `</th>`).MatchString(shown) {
+			t.Errorf("the column %s does not say what it counts", column)
 		}
 	}
 }

@@ -74,6 +74,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 	if want := "1 of 2 informers and 1 of 4 watchers need attention."; blocked.Summary != want {
 		t.Errorf("the summary is %q, want %q", blocked.Summary, want)
 	}
+	p.untilTrue("the title counts it", `document.title === "(2) Informers"`)
 	if blocked.watcher("cache").Attention || blocked.watcher("dns").Attention {
 		t.Error("the other watchers stand out too")
 	}
@@ -82,6 +83,7 @@ func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
 	if w := well.watcher("webhooks"); w.Attention || w.Cells["Waiting"] != "0" || w.Cells["Handling now"] != "" || well.Summary != first.Summary {
 		t.Errorf("in the end: %s, and the watcher is shown as %+v", well.Summary, w)
 	}
+	p.untilTrue("the title counts it no more", `document.title === "(1) Informers"`) // the other informer cannot sync
 }
 
 func TestThePageIsPausedByKeyboard(t *testing.T) {

@@ -77,7 +77,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// await waits until is returns true.
+// await polls until is returns true: agents and relays are processes of their own.
 func (w *world) await(what string, is func() bool) {
 	w.Helper()
 	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {

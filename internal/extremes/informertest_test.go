@@ -157,7 +157,7 @@ func streams(t *testing.T, opts metav1.ListOptions) error {
 		return err
 	}
 	defer w.Stop()
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // of a bubble
 	src.Apply(object("a", "2"))
 	if e, open := <-w.ResultChan(); !open || e.Type != watch.Modified {
 		t.Errorf("a watch delivers %v, and is open: %v", e, open)

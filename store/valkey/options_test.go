@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/cert"
@@ -135,6 +136,60 @@ func TestAClientMayUseTLSAndAPassword(t *testing.T) {
 
 // FuzzAnObjectIsStoredUnderItsKeyAlone stores an object whose names, UID and contents are arbitrary. They
 // reach the scripts as arguments, and must be nothing else there.
+// TestAUserNeedsOnlyTheRightsInTheDocumentation takes the rights from doc.go.
+func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(text), "//\tACL SETUSER ")
+	command, _, _ = strings.Cut(command, "\n")
+	srv := server.Start(t)
+	if answer := srv.Do(append([]string{"ACL", "SETUSER"}, strings.Fields(command)...)...); !found || answer != "OK" {
+		t.Fatalf("ACL SETUSER %s: %s", command, answer)
+	}
+	user, err := client.NewClient(client.ClientOption{
+		InitAddress: []string{srv.Addr()}, Username: "operator", Password: "PASSWORD", DisableCache: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(user.Close)
+	identity := newIdentity()
+	s := open(t, user, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	source := newSource(t, user, identity)
+	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	gone := at(sample.ConfigMap("a", "b"), "5")
+	if err := errors.Join(
+		s.Apply(t.Context(), []cache.Transaction{deleting(gone)}, "6"),
+		s.Forget(t.Context(), map[string][]types.UID{"a/b": {gone.GetUID()}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-w.ResultChan(); e.Type != watch.Deleted {
+		t.Errorf("the watch tells %v", e)
+	}
+	_, listed := s.Tombstones(t.Context())
+	_, written := s.Status(t.Context())
+	_, read := source.Status(t.Context())
+	if err := errors.Join(listed, written, read); err != nil {
+		t.Error(err)
+	}
+	if err := user.Do(t.Context(), user.B().Get().Key("other").Build()).Error(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("the user may read the key of another program: %v", err)
+	}
+}
+
 func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
 	srv := server.Start(f)
 	c := srv.Client()

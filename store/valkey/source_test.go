@@ -223,7 +223,7 @@ func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		list, err := r.source.ListWithContext(ctx, metav1.ListOptions{})
 		if apierrors.IsServiceUnavailable(err) {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the server runs in real time, and does not say when it is ready
 			continue
 		}
 		if err != nil {
@@ -260,7 +260,7 @@ func (r *reader) watch(ctx context.Context, version string) string {
 		r.expired++
 		return ""
 	case apierrors.IsTooManyRequests(err):
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // as above
 		return version
 	case err != nil:
 		r.fail(ctx, err)
@@ -339,7 +339,7 @@ func TestAReaderHasTheStateOfEachVersion(t *testing.T) {
 		"nothing happens":         nil,
 		"connections break":       func(_ *server.Server, p *server.Proxy) { p.Break() },
 		"the server is killed":    func(s *server.Server, _ *server.Proxy) { s.Kill(); s.Restart() },
-		"the server stops awhile": func(s *server.Server, _ *server.Proxy) { s.Pause(); time.Sleep(time.Second); s.Resume() },
+		"the server stops awhile": func(s *server.Server, _ *server.Proxy) { s.Pause(); time.Sleep(time.Second); s.Resume() }, // a real process, in real time
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

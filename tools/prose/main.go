@@ -18,7 +18,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 )
@@ -27,32 +27,31 @@ func main() {
 	root := flag.String("root", ".", "the `directory` to read")
 	lengths := flag.Bool("lengths", false, "print the lengths of sentences of each Markdown file")
 	flag.Parse()
-	if err := run(os.Stdout, *root, *lengths); err != nil {
+	if err := run(os.Stdout, os.DirFS(*root), *lengths); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, root string, lengths bool) error {
+func run(out io.Writer, root fs.FS, lengths bool) error {
 	files, err := textFiles(root)
 	if err != nil {
 		return err
 	}
 	found := 0
 	for _, file := range files {
-		name := filepath.Join(root, file)
-		text, err := os.ReadFile(name)
+		text, err := fs.ReadFile(root, file)
 		if err != nil {
 			return err
 		}
 		var parts []part
-		if filepath.Ext(file) == ".md" {
+		if path.Ext(file) == ".md" {
 			parts = markdown(string(text))
-		} else if parts, err = comments(name, text); err != nil {
+		} else if parts, err = comments(file, text); err != nil {
 			return err
 		}
 		if lengths {
-			if filepath.Ext(file) == ".md" {
+			if path.Ext(file) == ".md" {
 				printLengths(out, file, parts)
 			}
 			continue
@@ -74,19 +73,17 @@ func run(out io.Writer, root string, lengths bool) error {
 }
 
 // textFiles returns the Markdown files and Go files in a directory, except those that tools leave there.
-func textFiles(root string) (files []string, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+func textFiles(root fs.FS) (files []string, err error) {
+	err = fs.WalkDir(root, ".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name := entry.Name()
-		if entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "testdata") {
+		if entry.IsDir() && file != "." && (strings.HasPrefix(name, ".") || name == "bin" || name == "testdata") {
 			return fs.SkipDir
 		}
-		if ext := filepath.Ext(name); !entry.IsDir() && (ext == ".md" || ext == ".go") {
-			relative, err := filepath.Rel(root, path)
-			files = append(files, relative)
-			return err
+		if ext := path.Ext(name); !entry.IsDir() && (ext == ".md" || ext == ".go") {
+			files = append(files, file)
 		}
 		return nil
 	})

@@ -12,8 +12,10 @@ type part struct {
 	text string
 }
 
-// ruledOut are words that the Go standard library would not use, or would use in another sense.
-var ruledOut = regexp.MustCompile(`(?i)\b(anew|but for|for ever|all the same|so many|in the time before)\b`)
+// words are those that the Go standard library would not use, or would use in another sense.
+var words = []string{"anew", "but for", "for ever", "all the same", "so many", "in the time before"}
+
+var ruledOut = regexp.MustCompile(`(?i)\b(` + strings.Join(words, "|") + `)\b`)
 
 // nounClause is a sentence that begins with a clause in the place of a noun.
 var nounClause = regexp.MustCompile(`^(What|Who|Whoever) [^?]*$`)

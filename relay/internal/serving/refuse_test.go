@@ -87,6 +87,7 @@ func TestAnInformerThatMayNotReadTheNewestStateIsStuckWhenTheStorageGoesBack(t *
 
 	f.pods.restore(version, objects)
 	before = refused.Load()
+	// In real time, because requests over HTTP do not run in a bubble.
 	for end := time.Now().Add(patience); refused.Load() < before+4; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the informer does not ask for the newest state")

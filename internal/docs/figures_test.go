@@ -1,4 +1,4 @@
-package informer_test
+package docs_test
 
 import (
 	"math"
@@ -60,47 +60,31 @@ func cellsOf(line string) []string {
 
 func TestTheFiguresOfTheRelayAreThoseOfTheResults(t *testing.T) {
 	const page, results = "docs/relay.md", "e2e/relay/costs/RESULTS.md"
-	type row struct {
-		name     string
-		from     func(side string) []string
-		column   int
-		column99 int // of a second figure, after a comma
+	// The last table of the results has one row for each side, in this order.
+	lines := strings.Split(strings.TrimSpace(read(t, results)), "\n")
+	each := [][]string{cellsOf(lines[len(lines)-2]), cellsOf(lines[len(lines)-1])}
+	watchers := func(n string) [][]string {
+		return [][]string{find(t, results, n, "API server"), find(t, results, n, "relay")}
 	}
-	watchers := func(n string) func(string) []string {
-		return func(side string) []string { return find(t, results, n, side) }
-	}
-	each := func(side string) []string {
-		for line := range strings.Lines(read(t, results)) {
-			if cells := cellsOf(line); len(cells) == 6 && cells[0] == side {
-				return cells
-			}
-		}
-		t.Fatalf("%s does not say what a watcher costs the %s", results, side)
-		return nil
-	}
-	for _, r := range []row{
-		{"watches at the API server, with 1,000 watchers", watchers("1000"), 2, 0},
-		{"sent by the API server, with 1,000 watchers", watchers("1000"), 3, 0},
-		{"the same, with 100 watchers", watchers("100"), 3, 0},
-		{"memory of a watcher", each, 1, 0},
-		{"CPU time of an event for a watcher", each, 3, 0},
-		{"CPU time of a list of 2,000 Pods", each, 4, 0},
-		{"latency with 100 watchers: p50, p99", watchers("100"), 5, 6},
-		{"latency with 1,000 watchers: p50, p99", watchers("1000"), 5, 6},
+	for _, r := range []struct {
+		name    string
+		from    [][]string
+		columns []int
+	}{
+		{"watches at the API server, with 1,000 watchers", watchers("1000"), []int{2}},
+		{"sent by the API server, with 1,000 watchers", watchers("1000"), []int{3}},
+		{"the same, with 100 watchers", watchers("100"), []int{3}},
+		{"memory of a watcher", each, []int{1}},
+		{"CPU time of an event for a watcher", each, []int{3}},
+		{"CPU time of a list of 2,000 Pods", each, []int{4}},
+		{"latency with 100 watchers: p50, p99", watchers("100"), []int{5, 6}},
+		{"latency with 1,000 watchers: p50, p99", watchers("1000"), []int{5, 6}},
 	} {
-		for i, side := range []string{"API server", "relay"} {
-			said, measured := find(t, page, r.name)[i+1], r.from(side)
-			exact := []string{measured[r.column]}
-			if r.column99 > 0 {
-				exact = append(exact, measured[r.column99])
-			}
-			figures := []string{said}
-			if r.column99 > 0 {
-				figures = strings.Split(said, ", ")
-			}
-			for n := range exact {
-				if !agree(t, figures[n], exact[n]) {
-					t.Errorf("%s, %q, %s: says %s, measured were %s", page, r.name, side, figures[n], exact[n])
+		for side, measured := range r.from {
+			said := strings.Split(find(t, page, r.name)[side+1], ", ")
+			for n, column := range r.columns {
+				if !agree(t, said[n], measured[column]) {
+					t.Errorf("%s, %q: says %s, measured were %s", page, r.name, said[n], measured[column])
 				}
 			}
 		}

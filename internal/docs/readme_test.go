@@ -1,16 +1,25 @@
-package informer_test
+package docs_test
 
 import (
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil { // the root of the repository, where the paths of these tests begin
+		log.Fatal(err)
+	}
+	os.Exit(m.Run())
+}
 
 // TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of the guides
 // with the examples, which run as tests. Code that needs another module is compared in that
@@ -105,4 +114,29 @@ func parsed(t *testing.T, figure string) float64 {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestTheNamesToBeginWithHaveExamples finds the first link of each item in the list of the package's
+// documentation, and an example of that name.
+func TestTheNamesToBeginWithHaveExamples(t *testing.T) {
+	_, list, _ := strings.Cut(read(t, "doc.go"), "# Where to begin")
+	list, _, _ = strings.Cut(list, "\n// #")
+	var examples strings.Builder
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		examples.WriteString(read(t, file))
+	}
+	names := regexp.MustCompile(`(?m)^// +\d+\. \[([\w.]+)\]`).FindAllStringSubmatch(list, -1)
+	if len(names) != 10 {
+		t.Fatalf("found %d names: %q", len(names), names)
+	}
+	for _, name := range names {
+		example := "func Example" + strings.ReplaceAll(name[1], ".", "_") + "() {"
+		if !strings.Contains(examples.String(), example) {
+			t.Errorf("there is no %s", strings.TrimSuffix(example, " {"))
+		}
+	}
 }
