@@ -23,8 +23,8 @@ help: ## list the targets
 
 .PHONY: test
 test: ## run the quick tests under the race detector; takes about 5 minutes
-	go test -race -short -timeout=60m $(TESTFLAGS) $(QUICK:%=./%/...)
-	cd tools && GOWORK=off go test -short -timeout=60m $(TESTFLAGS) ./...
+	go test -race -short -timeout=20m $(TESTFLAGS) $(QUICK:%=./%/...)
+	cd tools && GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
 
 # Searches the packages in which -short makes a difference. The suite of storetest is such a
 # difference in the packages that run it. The histories of e2e/shards have Leases of three seconds, so
@@ -32,13 +32,13 @@ test: ## run the quick tests under the race detector; takes about 5 minutes
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
 .PHONY: test-long
 test-long: ## run all tests that "make test" skips or shortens, at full length; takes about half an hour, and 10 minutes more the first time, to build kube-apiserver
-	go test -race -timeout=60m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
-	go test -race -timeout=60m $(TESTFLAGS) ./e2e/shards
+	go test -race -timeout=20m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
+	go test -race -timeout=20m $(TESTFLAGS) ./e2e/shards
 
 # Go has no race detector for 386.
 .PHONY: test-386
 test-386: ## run the quick tests of the root module and of store/disk with 32-bit integers; needs an amd64 processor
-	GOARCH=386 CGO_ENABLED=0 go test -short -timeout=60m $(TESTFLAGS) ./... ./store/disk/...
+	GOARCH=386 CGO_ENABLED=0 go test -short -timeout=20m $(TESTFLAGS) ./... ./store/disk/...
 
 # Measures the root package and the internal packages that users' programs contain, also with
 # the tests of other packages. Packages that only tests use are not measured.
