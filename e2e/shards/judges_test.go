@@ -196,19 +196,27 @@ func TestSessionsThatAreOverAreNoticed(t *testing.T) {
 		write := func(name, holder string, token, version int64) {
 			obj := madeObject(setName+"-"+name, "", 0, version)
 			obj.Object["spec"] = map[string]any{"holderIdentity": holder, "leaseTransitions": token}
+			if name == "session-3" && version != 5 {
+				obj.SetAnnotations(map[string]string{prefix + "idle": "true"})
+			}
 			o.changed(obj, name == "session-1")
 		}
 		write("bucket-0", "a_1", 1, 1)
 		write("bucket-1", "b_2", 1, 2)
 		write("session-2", "b_2", 0, 3)
+		write("session-3", "c_3", 0, 4) // it begins, so it is not over
+		write("session-3", "c_3", 0, 5)
+		write("bucket-2", "c_3", 1, 6)
 		time.Sleep(time.Minute)
-		write("session-1", "a_1", 0, 4)
-		write("bucket-0", "b_2", 2, 5)
+		write("session-1", "a_1", 0, 7)
+		write("session-3", "c_3", 0, 8) // it leaves
+		write("bucket-0", "b_2", 2, 9)
 		for _, c := range []struct {
 			bucket, from, to int
 			want             bool
 		}{
 			{0, 50, 70, true}, {0, 10, 50, false}, {0, 70, 80, false}, {1, 50, 70, false},
+			{2, 50, 70, true}, {2, 0, 50, false},
 		} {
 			if got := o.changedHands(c.bucket, at(c.from), at(c.to)); got != c.want {
 				t.Errorf("bucket %d from second %d to %d: %v", c.bucket, c.from, c.to, got)

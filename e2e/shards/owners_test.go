@@ -43,11 +43,13 @@ type owners struct {
 
 // session is a replica's session as its Lease shows it.
 type session struct {
-	replica              string
-	version              string
-	renewed              time.Time // when this version was seen
-	leaving, ended, gone bool
-	over                 time.Time // when one of these was first seen
+	replica     string
+	version     string
+	renewed     time.Time // when this version was seen
+	joined      bool      // it was not idle once
+	idle        bool      // it takes no buckets, because it has just begun, or ends
+	ended, gone bool
+	over        time.Time // when it was first seen to end
 }
 
 // bucket is the Lease of a bucket.
@@ -140,9 +142,10 @@ func (o *owners) changed(obj object, deleted bool) {
 		o.log("session %s is ended", holder)
 		s.ended = true
 	}
-	s.leaving = annotations[prefix+"idle"] != ""
+	s.idle = annotations[prefix+"idle"] != ""
+	s.joined = s.joined || !s.idle
 	s.gone = deleted
-	if s.ended || s.leaving || s.gone {
+	if s.ended || s.gone || s.idle && s.joined {
 		s.overAt(now)
 	}
 	o.checkLocked(now)
@@ -217,7 +220,7 @@ func (o *owners) liveLocked(s *session, now time.Time) bool {
 func (o *owners) checkLocked(now time.Time) {
 	able := false
 	for _, s := range o.sessions {
-		able = able || o.liveLocked(s, now) && !s.leaving
+		able = able || o.liveLocked(s, now) && !s.idle
 	}
 	able = able && !o.down
 	if o.down {
@@ -290,8 +293,8 @@ func (o *owners) stateLocked(now time.Time) string {
 				count++
 			}
 		}
-		text = append(text, fmt.Sprintf("%s: %d buckets, able %v, renewed %v ago, leaving %v, ended %v",
-			id, count, o.replicas[s.replica].able, now.Sub(s.renewed).Round(time.Millisecond), s.leaving, s.ended))
+		text = append(text, fmt.Sprintf("%s: %d buckets, able %v, renewed %v ago, idle %v, ended %v",
+			id, count, o.replicas[s.replica].able, now.Sub(s.renewed).Round(time.Millisecond), s.idle, s.ended))
 	}
 	slices.Sort(text)
 	return strings.Join(text, "; ")
@@ -353,7 +356,7 @@ func (o *owners) settled(replicas []string) bool {
 		if s.gone {
 			continue
 		}
-		if !o.liveLocked(s, now) || s.leaving || !slices.Contains(replicas, s.replica) {
+		if !o.liveLocked(s, now) || s.idle || !slices.Contains(replicas, s.replica) {
 			return false
 		}
 		count[id] = 0
