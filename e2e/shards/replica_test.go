@@ -216,10 +216,11 @@ var errRefused = errors.New("the recorder knows a later holder of the bucket")
 
 func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	c := attempt{replica: r, key: key, entered: time.Now()}
+	c.looked = c.entered
 	bucket, token, _ := shards.Token(ctx)
 	var order order
 	r.tell("/begin", begin{Replica: r.Name, Key: key.Name, Bucket: bucket, Token: token, Entered: c.entered.UnixNano()}, &order)
-	c.look(ctx, c.entered)
+	c.look(ctx)
 	if order.Refused {
 		return 0, errRefused
 	}
@@ -247,19 +248,20 @@ type attempt struct {
 	*replica
 	key            types.NamespacedName
 	entered        time.Time
+	looked         time.Time // when look was last called
 	seen           [kinds]sight
 	resumed, alive bool
 }
 
-// look looks at ctx after a wait that began at a time. If the process was stopped meanwhile, look
-// notes whether ctx has ended.
-func (a *attempt) look(ctx context.Context, since time.Time) {
-	err := ctx.Err()
-	if time.Since(since) < lease {
-		return
+// look notes whether the process was stopped since the last look, and whether ctx has ended then.
+func (a *attempt) look(ctx context.Context) {
+	now := time.Now()
+	stopped := now.Sub(a.looked) >= lease
+	a.looked = now
+	if stopped {
+		a.resumed = true
+		a.alive = a.alive || ctx.Err() == nil
 	}
-	a.resumed = true
-	a.alive = a.alive || err == nil
 }
 
 // read reads the objects of the key.
@@ -296,7 +298,7 @@ func (a *attempt) work(ctx context.Context, order order) {
 			}
 		case <-ended:
 		}
-		a.look(ctx, since)
+		a.look(ctx)
 		if !order.Stubborn && ctx.Err() != nil {
 			return
 		}
