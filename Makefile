@@ -94,6 +94,10 @@ valkey: ## install a Redis server from Debian's packages, unless there is one or
 page: browser ## take the screenshot of the page for the README
 	cd e2e && go test -count=1 -run Picture ./page -screenshot $(CURDIR)/docs/page.png
 
+.PHONY: diagrams
+diagrams: ## draw the SVG files of docs/diagrams from the texts beside them
+	@set -e; for f in docs/diagrams/*.d2; do go run oss.terrastruct.com/d2@v0.7.2 --theme 0 --dark-theme 200 --pad 20 $$f $${f%.d2}.svg; done
+
 .PHONY: bench
 bench: ## compare with client-go; writes bench/RESULTS.md and its plot; takes about 20 minutes
 	cd bench && go run . -write .
@@ -107,8 +111,8 @@ bench-manager: ## compare controller-runtime managers; writes e2e/manager/compar
 	cd e2e && go run ./manager/compare -write manager/compare/RESULTS.md
 
 .PHONY: bench-disk
-bench-disk: ## measure a million objects on disk and in memory; takes about 6 minutes and 10 GiB of memory
-	cd store/disk && go run ./measure -objects 1000000
+bench-disk: ## measure a million objects on disk and in memory; writes store/disk/measure/RESULTS.md; takes about 10 minutes and 10 GiB of memory
+	cd store/disk && go run ./measure -objects 1000000 -write measure/RESULTS.md
 
 .PHONY: bench-valkey
 bench-valkey: valkey ## measure a million objects on a server; writes store/valkey/measure/RESULTS.md; takes about 10 minutes and 15 GiB of memory
@@ -125,6 +129,10 @@ bench-shards: ## measure a controller over 1 to 8 replicas; writes e2e/shards/co
 .PHONY: bench-relay
 bench-relay: ## measure watchers on the API server and on a relay; writes e2e/relay/costs/RESULTS.md; takes 10 minutes
 	cd e2e && go run ./relay/costs -write relay/costs/RESULTS.md
+
+.PHONY: figures
+figures: ## renew all result files, one after the other, on an idle machine; takes about an hour and a half
+	$(MAKE) -j1 bench bench-disk bench-valkey bench-manager bench-operator bench-shards bench-relay
 
 .PHONY: relay-fleet
 relay-fleet: ## kill and upgrade a relay with 1,000 agents; takes 5 minutes

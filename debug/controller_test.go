@@ -203,9 +203,9 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 		for _, want := range []string{
 			"<dd>7, the oldest for 1 min 30 s</dd>", "<dd>1 of 4 workers</dd>", "<dd>1 h 0 min ago</dd>", "<dd>1200</dd>", "<dd>30</dd>", "<dd>3</dd>",
 			"<dt>Failing keys</dt><dd>2</dd>", "<dt>Deletes not reconciled</dt><dd>5</dd>", "<dt>Dropped on standby</dt><dd>9</dd>",
-			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td>is reconciled</td><td class="number">6 min 0 s</td>`,
-			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td>fails</td><td class="number">7 min 0 s</td><td class="number">12</td><td class="calls"><bdi>no quota</bdi>`,
-			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td>given up</td><td class="number">1 s</td><td class="number">1</td><td class="calls"><bdi>bad spec</bdi>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td data-label="State">is reconciled</td><td data-label="For" class="number">6 min 0 s</td>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td data-label="State">fails</td><td data-label="For" class="number">7 min 0 s</td><td data-label="Failures" class="number">12</td><td data-label="Last error" class="calls"><bdi>no quota</bdi>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td data-label="State">given up</td><td data-label="For" class="number">1 s</td><td data-label="Failures" class="number">1</td><td data-label="Last error" class="calls"><bdi>bad spec</bdi>`,
 		} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("the page lacks %s", want)

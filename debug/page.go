@@ -34,6 +34,7 @@ var (
 		"duration": roundDuration,
 		"short":    shorten,
 		"quiet":    quiet,
+		"compact":  compact,
 	}).Parse(markup))
 
 	// policy lets the page run its own script and connect to its own origin, nothing else.
@@ -247,6 +248,7 @@ func (w watcherView) RateText() string {
 type chart struct {
 	Width, BoxHeight int
 	Now, Peak        int
+	Top              int    // the value at the top of the box
 	Line             string // the points of a polyline
 }
 
@@ -258,10 +260,11 @@ func (w watcherView) Chart() chart {
 	for _, p := range w.Backlog {
 		c.Peak = max(c.Peak, p.Pending)
 	}
+	c.Top = max(c.Peak, 10)
 	line := make([]string, 0, len(w.Backlog))
 	for _, p := range w.Backlog {
 		x := float64(c.Width) - p.SecondsAgo
-		y := height * (1 - float64(p.Pending)/float64(max(c.Peak, 10)))
+		y := height * (1 - float64(p.Pending)/float64(c.Top))
 		line = append(line, fmt.Sprintf("%.1f,%.1f", x, y))
 	}
 	c.Line = strings.Join(line, " ")
@@ -289,4 +292,15 @@ func quiet(n any) string {
 		return " quiet"
 	}
 	return ""
+}
+
+// compact returns a number in at most five characters, if it is less than a billion.
+func compact(n int) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprint(n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	}
+	return fmt.Sprintf("%dM", n/1_000_000)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -182,7 +183,7 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
 	w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: 7}}
 	shown := page(t, debugOf(t, informer.Health{Watchers: []informer.WatcherHealth{w}}))
-	for _, want := range []string{`<td class="number">7</td>`, `<td class="number quiet">0</td>`} {
+	for _, want := range []string{`<td data-label="Handled" class="number">7</td>`, `<td data-label="Merged" class="number quiet">0</td>`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the page does not have %s", want)
 		}
@@ -229,4 +230,15 @@ func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
 		t.Errorf("%d: %s", answer.Code, body)
 	}
 	page(t, h)
+}
+
+// TestAChartSaysHowHighItIs has backlogs that fit into the lowest chart, and longer ones.
+func TestAChartSaysHowHighItIs(t *testing.T) {
+	for pending, want := range map[int]string{0: "10", 3: "10", 11: "11", 9_999: "9999", 10_000: "10k", 999_999: "999k", 2_500_000: "2M", math.MaxInt32: "2147M"} {
+		w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Pending: pending}}
+		shown := page(t, debugOf(t, informer.Health{Watchers: []informer.WatcherHealth{w}}))
+		if !strings.Contains(shown, `<span class="scale" aria-hidden="true">`+want+`</span>`) {
+			t.Errorf("the top of the chart of a watcher with %d waiting events is not %s", pending, want)
+		}
+	}
 }

@@ -177,12 +177,43 @@ func TestThePageFitsItsWindow(t *testing.T) {
 	if eval[bool](p, `[...document.querySelectorAll(".scroll")].some((s) => s.scrollWidth > s.clientWidth)`) {
 		t.Error("a table has to be scrolled in a window of 1200")
 	}
-	p.resize(360, 800, 1)
-	p.untilTrue("the window is narrow", `innerWidth === 360`)
-	p.wantFits(360)
-	if !eval[bool](p, `[...document.querySelectorAll(".scroll")].every((s) => s.scrollWidth > s.clientWidth && s.clientWidth <= 360)`) {
-		t.Error("the tables do not scroll in a window of 360")
+	p.resize(900, 800, 1)
+	p.untilTrue("the window is narrower", `innerWidth === 900`)
+	p.wantFits(900)
+	if !eval[bool](p, `[...document.querySelectorAll(".scroll")].every((s) => s.scrollWidth > s.clientWidth && s.clientWidth <= 900)`) {
+		t.Error("the tables do not scroll in a window of 900")
+	}
+	for _, width := range []int{768, 390, 320} {
+		p.resize(int64(width), 800, 1)
+		p.untilTrue("the window is narrow", fmt.Sprintf(`innerWidth === %d`, width))
+		p.wantFits(width)
+		p.wantCards()
 	}
 	p.do(chromedp.Click(chromedp.CSS("button"))) // the click shows that the button can be reached
 	p.until("it is paused", func(c content) bool { return c.Button == "Resume" })
+}
+
+// wantCards fails the test unless each row is a card that needs no scrolling, in which each cell has
+// the label of its column.
+func (p *tab) wantCards() {
+	p.t.Helper()
+	if eval[bool](p, `[...document.querySelectorAll(".scroll")].some((s) => s.scrollWidth > s.clientWidth)`) {
+		p.t.Error("a card has to be scrolled")
+	}
+	const cells = `[...document.querySelectorAll("tbody td")].filter((c) => c.checkVisibility() && c.textContent !== "")`
+	if n := eval[int](p, cells+".length"); n < 20 {
+		p.t.Errorf("%d cells are visible", n)
+	}
+	const label = `JSON.parse(getComputedStyle(c, "::before").content.match(/^"[^"]*"/)[0])`
+	const unlike = cells + `.filter((c) => ` + label + ` !== c.closest("table").tHead.rows[0].cells[c.cellIndex].textContent).map((c) => c.outerHTML)`
+	if got := eval[[]string](p, unlike); len(got) > 0 {
+		p.t.Errorf("cells without the label of their column: %q", got)
+	}
+	roles := map[string]int{}
+	for _, n := range accessible(p) {
+		roles[n.role]++
+	}
+	if roles["table"] != 3 || roles["columnheader"] != 33 || roles["rowheader"] != 6 {
+		p.t.Errorf("for those who do not see it, the page has %v", roles)
+	}
 }

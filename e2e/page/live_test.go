@@ -124,7 +124,7 @@ func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newTab(t)
-	p.resize(360, 800, 1)
+	p.resize(900, 800, 1)
 	p.do(chromedp.Navigate(s.page()))
 	first := p.until("it is live", func(c content) bool { return c.Button == "Pause" })
 	const scrolls = `document.activeElement.classList.contains("scroll")`

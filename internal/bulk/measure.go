@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -97,6 +98,13 @@ func CPU() time.Duration {
 		panic(err) // the arguments are valid
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// Load returns the load average of the machine in the last minute.
+func Load() (string, error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(text), " ")
+	return average, err
 }
 
 // Thousands returns a number with commas.

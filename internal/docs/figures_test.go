@@ -114,3 +114,126 @@ func TestTheFiguresOfShardingAreThoseOfTheResults(t *testing.T) {
 		}
 	}
 }
+
+// significant reports whether a figure is another one with two or three significant digits, or equal to it.
+func significant(t *testing.T, rounded, exact string) bool {
+	t.Helper()
+	value := func(text string) float64 {
+		n, unit, _ := strings.Cut(text, " ")
+		f, err := strconv.ParseFloat(strings.ReplaceAll(n, ",", ""), 64)
+		if err != nil {
+			t.Fatalf("%q is not a figure: %v", text, err)
+		}
+		if !strings.HasSuffix(exact, unit) {
+			t.Fatalf("%q has another unit than %q", text, exact)
+		}
+		return f
+	}
+	n, m := value(rounded), value(exact)
+	for _, digits := range []int{2, 3, 9} {
+		if short, _ := strconv.ParseFloat(strconv.FormatFloat(m, 'g', digits, 64), 64); short == n {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTheFiguresOfStoresAreThoseOfTheResults(t *testing.T) {
+	const page, disk, valkey = "docs/stores.md", "store/disk/measure/RESULTS.md", "store/valkey/measure/RESULTS.md"
+	onDisk := func(column int, names ...string) (exact []string) {
+		for _, name := range names {
+			exact = append(exact, find(t, disk, name)[column])
+		}
+		return exact
+	}
+	onServer := func(role string, names ...string) (exact []string) {
+		for _, name := range names {
+			exact = append(exact, find(t, valkey, role+": "+name)[1])
+		}
+		return exact
+	}
+	check := func(name string, column int, exact []string) {
+		t.Helper()
+		cell := find(t, page, name)[column]
+		said := strings.Split(cell, " / ")
+		if len(said) != len(exact) {
+			t.Errorf("%s, %q: %q are not %d figures", page, name, cell, len(exact))
+			return
+		}
+		_, unit, _ := strings.Cut(said[len(said)-1], " ") // stands once, at the end
+		for i := range said {
+			n, _, _ := strings.Cut(said[i], " ")
+			if n == "–" && exact[i] == "–" {
+				continue
+			}
+			if unit != "" {
+				n += " " + unit
+			}
+			if !significant(t, n, exact[i]) {
+				t.Errorf("%s, %q: says %s, measured were %s", page, name, said[i], exact[i])
+			}
+		}
+	}
+	writes := func(per string) []string {
+		return []string{"writes " + per + " second, 1" + at(per), "writes " + per + " second, 100" + at(per), "writes " + per + " second, 1000" + at(per)}
+	}
+	for name, rows := range map[string][]string{
+		"memory of its own when all is quiet":                  {"steady state: anonymous memory"},
+		"the same after a warm start":                          {"warm start: anonymous memory afterwards"},
+		"its peak in a warm start":                             {"warm start: peak of anonymous memory"},
+		"the peak of a cold start":                             {"cold start: peak of anonymous memory"},
+		"cold start, of the file, until `Synced`":              {"cold start: until Synced"},
+		"gets a second":                                        {"gets per second"},
+		"lists of 100 objects by an index, a second":           {"lists of 100 by index per second"},
+		"writes a second to it, 1 / 100 / 1,000 in an `Apply`": writes("per"),
+		"file": {"file"},
+	} {
+		for column := 1; column <= 3; column++ {
+			check(name, column, onDisk(column, rows...))
+		}
+	}
+	start := []string{"warm start: until Synced", "warm start: until the watcher has all"}
+	check("warm start of the file, until `Synced` / until the watcher has all", 2, onDisk(2, start...))
+	check("warm start of the file, until `Synced` / until the watcher has all", 3, onDisk(3, start...))
+
+	for name, row := range map[string][2]string{ // the row of the results, and its objects
+		"onto disk, a whole list (client-go's way)":            {"disk, a whole list", "200,000"},
+		"onto disk, as it comes in":                            {"disk, as it comes in", "200,000"},
+		"the same, of half as many":                            {"disk, as it comes in", "100,000"},
+		"the same, of five times as many":                      {"disk, as it comes in", "1,000,000"},
+		"a relist after 410, on disk":                          {"disk, a relist after 410", "1,000,000"},
+		"in memory, reduced to metadata: client-go's informer": {"in memory, metadata: client-go's informer", "200,000"},
+		"the same here, a whole list":                          {"in memory, metadata: a whole list", "200,000"},
+		"the same here, as it comes in":                        {"in memory, metadata: as it comes in", "200,000"},
+	} {
+		pages, stream := find(t, disk, row[0], row[1], "pages of 500"), find(t, disk, row[0], row[1], "stream")
+		check(name, 3, []string{pages[3], stream[3]})
+		check(name, 4, []string{pages[5], stream[5]})
+	}
+
+	const cold, warm, use, reader = "writer, cold start", "writer, warm start", "reads and writes", "reader, in memory"
+	for name, rows := range map[string][3][]string{ // on disk, of the writer, of a reader
+		"memory when all is quiet":   {{"steady state: anonymous memory"}, {"memory afterwards"}, {"memory afterwards"}},
+		"its peak in a cold start":   {{"cold start: peak of anonymous memory"}, {"peak of memory"}, {"peak of memory"}},
+		"cold start, until `Synced`": {{"cold start: until Synced"}, {"until Synced"}, {"until Synced"}},
+	} {
+		check(name, 1, onDisk(1, rows[0]...))
+		check(name, 2, onDisk(2, rows[0]...))
+		check(name, 3, onServer(cold, rows[1]...))
+		check(name, 4, onServer(reader, rows[2]...))
+	}
+	check("warm start, until `Synced` / until the watcher has all", 3, onServer(warm, "until Synced", "until the watcher has all"))
+	check("gets a second, 1 caller / 100 callers", 3, onServer(use, "gets a second", "gets a second, 100 callers"))
+	check("writes a second, 1 / 100 / 1,000 in an `Apply`", 1, onDisk(1, writes("per")...))
+	check("writes a second, 1 / 100 / 1,000 in an `Apply`", 2, onDisk(2, writes("per")...))
+	check("writes a second, 1 / 100 / 1,000 in an `Apply`", 3, onServer(use, writes("a")...))
+	check("the server's memory, without a log / with 100,000 changes in it", 3, []string{onServer(warm, "server: memory")[0], onServer(use, "server: memory")[0]})
+}
+
+// at ends the name of a row with the number of changes in a write: those of the two programs differ.
+func at(per string) string {
+	if per == "per" {
+		return " at a time"
+	}
+	return " in an Apply"
+}

@@ -26,11 +26,12 @@ func TestMain(m *testing.M) {
 // module.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	for document, example := range map[string]string{
-		"README.md":        "example_test.go",
-		"docs/start.md":    "example_test.go",
-		"docs/stores.md":   "example_store_test.go",
-		"docs/operator.md": "enqueue/example_test.go",
-		"docs/sharding.md": "shards/example_test.go",
+		"README.md":          "example_test.go",
+		"docs/start.md":      "example_test.go",
+		"docs/stores.md":     "example_store_test.go",
+		"docs/operator.md":   "enqueue/example_test.go",
+		"docs/sharding.md":   "shards/example_test.go",
+		"docs/operations.md": "examples/elected/main.go",
 	} {
 		blocks := migrating.Check(t, document, func(heading string) bool {
 			return heading != "On disk" && heading != "On a Valkey or Redis server" && heading != migrating.Manager
@@ -38,6 +39,14 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 		if blocks["go"] < 1 {
 			t.Fatalf("%s has %d blocks of Go", document, blocks["go"])
 		}
+	}
+}
+
+// TestTheWholeProgramIsTheExample compares the program in the documentation with the file of the example.
+func TestTheWholeProgramIsTheExample(t *testing.T) {
+	_, program, _ := strings.Cut(read(t, "examples/elected/main.go"), "package main\n")
+	if !strings.Contains(read(t, "docs/program.md"), "```go\npackage main\n"+program+"```\n") {
+		t.Error("docs/program.md does not have examples/elected/main.go")
 	}
 }
 

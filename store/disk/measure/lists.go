@@ -5,7 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -21,17 +21,9 @@ import (
 const pageSize = 500
 
 // compareLists prints a table of what first lists need. Its largest list has most objects.
-func compareLists(most, size int, dir string) (err error) {
-	if dir, err = os.MkdirTemp(dir, "measure-"); err != nil {
-		return err
-	}
-	defer func() {
-		if removeErr := os.RemoveAll(dir); err == nil {
-			err = removeErr
-		}
-	}()
+func compareLists(most, size int, dir string, out io.Writer) error {
 	const whole, early = informer.IntakeWhole, informer.IntakeEarly
-	fmt.Printf("\nFirst lists of objects of %d bytes\n\n| | objects | | peak of anonymous memory | afterwards | CPU | until the watcher has all |\n|---|---:|---|---:|---:|---:|---:|\n", size)
+	fmt.Fprintf(out, "\n## First lists\n\n| | objects | | peak of anonymous memory | afterwards | CPU | until the watcher has all |\n|---|---:|---|---:|---:|---:|---:|\n")
 	for i, row := range []struct {
 		name  string
 		share int // most is divided by it
@@ -62,7 +54,7 @@ func compareLists(most, size int, dir string) (err error) {
 			if err := run(s, got); err != nil {
 				return fmt.Errorf("%s, %s: %w", row.name, how, err)
 			}
-			fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", row.name, bulk.Thousands(s.Objects), how,
+			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", row.name, bulk.Thousands(s.Objects), how,
 				got[when+"peak of anonymous memory"], got.afterwards(s), got[when+"CPU"], got[when+"until the watcher has all"])
 		}
 	}

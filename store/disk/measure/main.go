@@ -8,17 +8,24 @@
 //
 // Each figure comes from a process of its own. The objects are Pods of a given size as
 // protobuf, from a source inside the process, so that no API server is needed; the source
-// takes the same memory and time for both.
+// takes the same memory and time for both. RESULTS.md is such a report.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/bulk"
@@ -84,28 +91,77 @@ func main() {
 	list := flag.Bool("list", false, "list the first state, in the order of keys, instead of streaming it, which leaves it in any order")
 	without := flag.Bool("without-indexer", false, "leave client-go's indexer out, which takes several KiB of memory per object")
 	only := flag.String("only", "", `"stores" or "lists": print only that table`)
+	file := flag.String("write", "", "also write the report to this file")
 	flag.Parse()
-	if *only != "lists" {
-		if err := compare(setup{Objects: *objects, Size: *size, List: *list}, *dir, *without); err != nil {
-			log.Fatal(err)
-		}
+	var report strings.Builder
+	s := setup{Objects: *objects, Size: *size, List: *list}
+	if err := measureAll(s, *dir, *without, *only, io.MultiWriter(os.Stdout, &report)); err != nil {
+		log.Fatal(err)
 	}
-	if *only != "stores" {
-		if err := compareLists(*objects, *size, *dir); err != nil {
+	if *file != "" {
+		if err := os.WriteFile(*file, []byte(report.String()), 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-func compare(common setup, dir string, without bool) (err error) {
-	if dir, err = os.MkdirTemp(dir, "measure-"); err != nil {
+// measureAll writes the report.
+func measureAll(common setup, parent string, without bool, only string, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp(parent, "measure-")
+	if err != nil {
 		return err
 	}
-	defer func() {
-		if removeErr := os.RemoveAll(dir); err == nil {
-			err = removeErr
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	load, err := bulk.Load()
+	if err != nil {
+		return err
+	}
+	sync, err := syncTime(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, `# Many objects in memory and in a file
+
+Pods of %d bytes as protobuf, with two indexes and one watcher. Each figure comes from a process of its own, on a machine with %d
+processors, whose load was %s at the beginning. It took %v to write 4 KiB to the disk and to wait until they are there. Anonymous
+memory is without the pages of the file, which are the kernel's cache.
+`, common.Size, runtime.NumCPU(), load, sync)
+	if only != "lists" {
+		if err := compare(common, dir, without, out); err != nil {
+			return err
 		}
-	}()
+	}
+	if only != "stores" {
+		return compareLists(common.Objects, common.Size, dir, out)
+	}
+	return nil
+}
+
+// syncTime returns the median time of a write with fdatasync.
+func syncTime(dir string) (time.Duration, error) {
+	file, err := os.Create(filepath.Join(dir, "sync"))
+	if err != nil {
+		return 0, err
+	}
+	var times []time.Duration
+	for range 101 {
+		begun := time.Now()
+		if _, err = file.Write(make([]byte, 4096)); err == nil {
+			err = syscall.Fdatasync(int(file.Fd()))
+		}
+		if err != nil {
+			break
+		}
+		times = append(times, time.Since(begun))
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return 0, err
+	}
+	slices.Sort(times)
+	return times[len(times)/2].Round(10 * time.Microsecond), nil
+}
+
+func compare(common setup, dir string, without bool, out io.Writer) error {
 	var columns []string
 	all := map[string]figures{}
 	for _, side := range []struct {
@@ -133,36 +189,36 @@ func compare(common setup, dir string, without bool) (err error) {
 		}
 		columns, all[side.name] = append(columns, side.name), got
 	}
-	printTable(common, columns, all)
+	printTable(common, columns, all, out)
 	return nil
 }
 
 // run starts a child, and adds its figures to got.
 func run(s setup, got figures) error { return bulk.Run(childVariable, s, &got) }
 
-func printTable(common setup, columns []string, all map[string]figures) {
+func printTable(common setup, columns []string, all map[string]figures, out io.Writer) {
 	how := "streamed"
 	if common.List {
 		how = "listed"
 	}
-	fmt.Printf("%s objects of %d bytes, %s\n\n|", bulk.Thousands(common.Objects), common.Size, how)
+	fmt.Fprintf(out, "\n## A store: %s objects, %s\n\n|", bulk.Thousands(common.Objects), how)
 	for _, c := range columns {
-		fmt.Printf(" | %s", c)
+		fmt.Fprintf(out, " | %s", c)
 	}
-	fmt.Print(" |\n|---|")
+	fmt.Fprint(out, " |\n|---|")
 	for range columns {
-		fmt.Print("---:|")
+		fmt.Fprint(out, "---:|")
 	}
-	fmt.Println()
+	fmt.Fprintln(out)
 	for _, row := range rows {
-		fmt.Printf("| %s", row)
+		fmt.Fprintf(out, "| %s", row)
 		for _, c := range columns {
 			value := all[c][row]
 			if value == "" {
 				value = "–"
 			}
-			fmt.Printf(" | %s", value)
+			fmt.Fprintf(out, " | %s", value)
 		}
-		fmt.Println(" |")
+		fmt.Fprintln(out, " |")
 	}
 }

@@ -106,7 +106,7 @@ func compare(ctx context.Context, s setup, roles []string, dir string, out io.Wr
 	}
 	defer func() { err = errors.Join(err, srv.stop()) }()
 	s.Server = srv.addr
-	before, err := load()
+	before, err := bulk.Load()
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func compare(ctx context.Context, s setup, roles []string, dir string, out io.Wr
 		}
 		rows = append(rows, got...)
 	}
-	after, err := load()
+	after, err := bulk.Load()
 	if err != nil {
 		return err
 	}
@@ -137,11 +137,4 @@ with %d processors, whose load was %s at the beginning and %s at the end. "Memor
 		}
 	}
 	return err
-}
-
-// load returns the load average of the last minute.
-func load() (string, error) {
-	text, err := os.ReadFile("/proc/loadavg")
-	average, _, _ := strings.Cut(string(text), " ")
-	return average, err
 }

@@ -1,0 +1,167 @@
+// Command elected is a whole program: several replicas run, one of them is elected and works, and
+// each serves probes, metrics and the page of its informers. It logs the ConfigMaps that have no
+// label "owner". Begin with it, and replace reconcile.
+//
+//	go run ./examples/elected -kubeconfig ~/.kube/config -http localhost:8080
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/enqueue"
+	informerprometheus "github.com/customcacheinformer/informer/metrics/prometheus"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of the cluster (default: the cluster that this process runs in)")
+	address := flag.String("http", ":8080", "serve probes, metrics and the page of the informers at this address")
+	namespace := flag.String("lease-namespace", "default", "namespace of the Lease for the election")
+	klog.InitFlags(nil)
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := connect(ctx, *kubeconfig, *address, *namespace)
+	stop()
+	if err != nil {
+		klog.ErrorS(err, "The program cannot go on")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
+
+// connect runs a replica until ctx ends, or until it has lost its election.
+func connect(ctx context.Context, kubeconfig, address, namespace string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname() // the name of the Pod
+	if err != nil {
+		return err
+	}
+	queues := informerprometheus.NewWorkqueues()
+	workqueue.SetProvider(queues)
+	r, err := newReplica(client, namespace, name, queues)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	err = r.run(ctx)
+	_ = server.Close()
+	serving.Wait()
+	return err
+}
+
+// replica is one of several processes. As an http.Handler it serves its probes, metrics and page.
+type replica struct {
+	*http.ServeMux
+	group   informer.Group
+	configs *informer.CustomCacheInformer[*corev1.ConfigMap]
+	lock    resourcelock.Interface
+	elected chan struct{} // closed when this replica is the leader
+}
+
+func newReplica(client kubernetes.Interface, namespace, name string, more ...prometheus.Collector) (*replica, error) {
+	r := &replica{
+		ServeMux: http.NewServeMux(),
+		lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: "elected"},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+		},
+		elected: make(chan struct{}),
+	}
+	metrics := informerprometheus.New(r.group.Health)
+	r.group.Observer = metrics.Observer() // before members are added
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(append(more, metrics)...)
+	r.Handle("/livez", informer.ProbeHandler(r.group.Live))
+	r.Handle("/readyz", informer.ProbeHandler(r.group.Ready))
+	r.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	r.Handle("/debug/informers", debug.Handler(r.group.Health))
+
+	var err error
+	r.configs, err = informer.New(client.CoreV1().ConfigMaps(""), informer.Options[*corev1.ConfigMap]{})
+	if err != nil {
+		return nil, err
+	}
+	controller, err := enqueue.NewController(r.reconcile, enqueue.Options{Name: "config", Elected: r.elected}, enqueue.For(r.configs))
+	if err != nil {
+		return nil, err
+	}
+	return r, errors.Join(r.group.Add(r.configs), r.group.Add(controller))
+}
+
+// reconcile is called on the leader alone: for each ConfigMap, and again after each change of it.
+// After an error it is called again, later.
+func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	config, exists, err := r.configs.Get(key)
+	if err != nil || !exists {
+		return 0, err
+	}
+	if config.Labels["owner"] == "" {
+		klog.FromContext(ctx).Info("A ConfigMap has no owner", "key", key)
+	}
+	return 0, nil
+}
+
+// run runs the informers at once and the controller while this replica is the leader. When it
+// returns, end the process.
+func (r *replica) run(ctx context.Context) error {
+	running, lost := context.WithCancel(ctx)
+	defer lost()
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: r.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(r.elected) },
+			OnStoppedLeading: lost,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	var elections sync.WaitGroup
+	elections.Go(func() { elector.Run(electing) })
+	err = r.group.Run(running)
+	release() // no call is under way any more, so another replica may begin
+	elections.Wait()
+	if ctx.Err() == nil {
+		err = errors.Join(err, errors.New("the lease is lost"))
+	}
+	return err
+}
