@@ -205,9 +205,9 @@ func printTable(common setup, columns []string, all map[string]figures, out io.W
 	for _, c := range columns {
 		fmt.Fprintf(out, " | %s", c)
 	}
-	fmt.Fprint(out, " |\n|---|")
+	fmt.Fprintf(out, " |\n|---|")
 	for range columns {
-		fmt.Fprint(out, "---:|")
+		fmt.Fprintf(out, "---:|")
 	}
 	fmt.Fprintln(out)
 	for _, row := range rows {
