@@ -158,13 +158,13 @@ func (w *world) changes() (changes [buckets][kinds][]uint64) {
 
 // mayMiss reports whether no living replica may have been told of a delete: all that were have been
 // killed. Replicas that divide their memory know of their own objects alone, and one that had this
-// one may have left, or lost its session.
+// one may have left, or lost its session, or the first one may not have listed yet.
 func (w *world) mayMiss(kind int, d death) bool {
 	if !w.common.Divided {
 		return w.recorder.allCrashed(kind, d)
 	}
 	bucket, known := w.recorder.spaces()[spaceOf(d.name)]
-	return !known || w.owners.changedHands(bucket, d.known.Add(-unsure), d.known.Add(unsure))
+	return !known || w.owners.unheld(bucket, d.known.Add(-lease)) || w.owners.changedHands(bucket, d.known.Add(-unsure), d.known.Add(unsure))
 }
 
 // unsure is how long before or after a delete the end of a replica or of a session matters to it.

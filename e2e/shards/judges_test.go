@@ -211,6 +211,12 @@ func TestSessionsThatAreOverAreNoticed(t *testing.T) {
 		write("session-1", "a_1", 0, 7)
 		write("session-3", "c_3", 0, 8) // it leaves
 		write("bucket-0", "b_2", 2, 9)
+		write("bucket-3", "b_2", 1, 10)
+		for bucket, want := range map[int]bool{0: false, 3: true, 4: true} {
+			if got := o.unheld(bucket, at(59)); got != want {
+				t.Errorf("nobody had bucket %d: %v", bucket, got)
+			}
+		}
 		for _, c := range []struct {
 			bucket, from, to int
 			want             bool

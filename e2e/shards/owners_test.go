@@ -174,6 +174,14 @@ func (o *owners) changedHands(n int, from, to time.Time) bool {
 	return false
 }
 
+// unheld reports whether no session had a bucket before a time.
+func (o *owners) unheld(n int, at time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tenures := o.buckets[n].tenures
+	return len(tenures) == 0 || tenures[0].from.After(at)
+}
+
 func (o *owners) bucketLocked(n int, holder string, token int64, now time.Time) {
 	b := &o.buckets[n]
 	if b.holder == holder && b.token == token {
