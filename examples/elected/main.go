@@ -78,7 +78,7 @@ func connect(ctx context.Context, kubeconfig, address, namespace string) error {
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
-	err = r.run(ctx)
+	err = runElected(ctx, &r.group, r.lock, r.elected)
 	_ = server.Close()
 	serving.Wait()
 	return err
@@ -137,18 +137,18 @@ func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (agai
 	return 0, nil
 }
 
-// run runs the informers at once and the controller while this replica is the leader. When it
-// returns, end the process.
-func (r *replica) run(ctx context.Context) error {
+// runElected runs a group on each replica. Its controllers have elected as Options.Elected. When
+// it returns, end the process.
+func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected chan struct{}) error {
 	running, lost := context.WithCancel(ctx)
 	defer lost()
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: r.lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(r.elected) },
+			OnStartedLeading: func(context.Context) { close(elected) },
 			OnStoppedLeading: lost,
 		},
 	})
@@ -157,7 +157,7 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	var elections sync.WaitGroup
 	elections.Go(func() { elector.Run(electing) })
-	err = r.group.Run(running)
+	err = group.Run(running)
 	release() // no call is under way any more, so another replica may begin
 	elections.Wait()
 	if ctx.Err() == nil {

@@ -50,6 +50,16 @@ func TestTheWholeProgramIsTheExample(t *testing.T) {
 	}
 }
 
+// TestTheElectionOfTheWholeProgramIsTheTestedOne compares runElected of the example with that of package
+// enqueue, whose tests play lost Leases and handovers with it.
+func TestTheElectionOfTheWholeProgramIsTheTestedOne(t *testing.T) {
+	_, election, found := strings.Cut(read(t, "enqueue/example_test.go"), "// runElected ")
+	election, _, ended := strings.Cut(election, "\n}\n")
+	if !found || !ended || !strings.Contains(read(t, "examples/elected/main.go"), "// runElected "+election+"\n}\n") {
+		t.Error("examples/elected/main.go does not have runElected of enqueue/example_test.go")
+	}
+}
+
 // TestTheReadmeIsShort holds the README to the length that a reader takes in at once.
 func TestTheReadmeIsShort(t *testing.T) {
 	const limit = 120

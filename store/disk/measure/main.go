@@ -187,6 +187,11 @@ func compare(common setup, dir string, without bool, out io.Writer) error {
 		if err := run(side.setup, got); err != nil {
 			return fmt.Errorf("%s: %w", side.name, err)
 		}
+		if side.Disk { // the lists need the room
+			if err := os.Remove(side.Path); err != nil {
+				return err
+			}
+		}
 		columns, all[side.name] = append(columns, side.name), got
 	}
 	printTable(common, columns, all, out)
