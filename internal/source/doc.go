@@ -2,7 +2,7 @@
 // client-go's reflector: the reflector's requests go through it to the user's ListerWatcher,
 // and the reflector writes into it as its store.
 //
-//	ListerWatcher ──► requests, relay ──► reflector ──► feed ──► Sink
+//	ListerWatcher ──► requests, forwarder ──► reflector ──► feed ──► Sink
 //	 (the user's)      (each event is       (client-go)           (the informer's)
 //	                    inspected)
 //

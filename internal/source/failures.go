@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A relay and WatchWithContext give these errors to the reflector to make it list. The
+// A forwarder and WatchWithContext give these errors to the reflector to make it list. The
 // reflector must not answer them by trying the same again, as it does after a 429.
 var (
 	errStreamless = listInstead("the stream of the first state stayed silent")

@@ -50,7 +50,7 @@ func (f *feed) Delete(obj any) error {
 
 // reach returns the version that the watch has reached with obj, and "" if that is unknown.
 func (f *feed) reach(obj any) string {
-	m, err := meta.Accessor(obj) // relay has checked that obj is not nil
+	m, err := meta.Accessor(obj) // forwarder has checked that obj is not nil
 	if err != nil || !f.ordered {
 		return ""
 	}

@@ -22,8 +22,8 @@ const patientLists = 2
 // stream of the first state. So nobody has to hold a whole list. The reflector gets the pages
 // without their objects, and of a stream only the bookmark.
 //
-// Pages come from a goroutine of client-go's pager, events from that of a relay, and the end of the
-// list from the reflector's. They come one after the other.
+// Pages come from a goroutine of client-go's pager, events from a forwarder's, and the end of the list
+// from the reflector's. They come one after the other.
 type parts struct {
 	mu      sync.Mutex // held while the sink takes a part; protects the rest
 	open    bool       // the list that comes in has begun in parts
@@ -145,19 +145,19 @@ func (r *requests) beginPages(version string) {
 
 // beginParts gives the sink the beginning of a stream of the first state. The version of a stream is
 // known only at its end. If it shows that the server went back in time, a list follows.
-func (r *relay) beginParts() {
-	calls := &r.requests.source.calls
+func (f *forwarder) beginParts() {
+	calls := &f.requests.source.calls
 	calls.rename("watch", ownWork)
 	defer calls.rename(ownWork, "watch")
-	r.requests.parts.begin(r.requests.sink, "", r.requests.trust.is(wentBack))
+	f.requests.parts.begin(f.requests.sink, "", f.requests.trust.is(wentBack))
 }
 
 // takePart gives an event of such a stream to the sink.
-func (r *relay) takePart(e watch.Event) {
-	calls, sink := &r.requests.source.calls, r.requests.sink
+func (f *forwarder) takePart(e watch.Event) {
+	calls, sink := &f.requests.source.calls, f.requests.sink
 	calls.rename("watch", ownWork)
 	defer calls.rename(ownWork, "watch")
-	r.requests.parts.take(func() {
+	f.requests.parts.take(func() {
 		if e.Type == watch.Deleted {
 			sink.Delete(e.Object, "")
 		} else {

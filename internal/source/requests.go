@@ -30,9 +30,9 @@ type requests struct {
 
 	resumption resumption
 	trust      trust
-	relay      atomic.Pointer[relay] // of the last watch
-	lastWatch  time.Time             // belongs to the reflector's goroutine
-	short      atomic.Int32          // watches in a row that ended at once
+	forwarder  atomic.Pointer[forwarder] // of the last watch
+	lastWatch  time.Time                 // belongs to the reflector's goroutine
+	short      atomic.Int32              // watches in a row that ended at once
 	// streamless says that a stream of the first state stayed silent; from then on, the
 	// source lists.
 	streamless atomic.Bool
@@ -190,8 +190,8 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		return nil, r.watchRefused(ctx, p, version, err)
 	}
 	r.source.lastContact.Set(r.source.clock)
-	w := newRelay(r, withoutLimit(inner), begun, p)
-	r.relay.Store(w)
+	w := newForwarder(r, withoutLimit(inner), begun, p)
+	r.forwarder.Store(w)
 	go func() {
 		defer r.source.calls.leave("watch")
 		w.run(ctx)
@@ -247,7 +247,7 @@ func (r *requests) pace(ctx context.Context) {
 // stopRelay stops the last watch. The reflector itself does not stop a stream whose first
 // state its store has refused.
 func (r *requests) stopRelay() {
-	if last := r.relay.Swap(nil); last != nil {
+	if last := r.forwarder.Swap(nil); last != nil {
 		last.Stop()
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// relayBuffer is how many events a watch may be ahead of the reflector.
-	relayBuffer = 256
+	// watchBuffer is how many events a watch may be ahead of the reflector.
+	watchBuffer = 256
 	// quietStream is how long a stream of the first state may bring no object before the
 	// source lists instead. Only Added events count: a server that ignores
 	// sendInitialEvents sends nothing except later changes.
@@ -37,10 +37,10 @@ const (
 	phaseResuming               // goes on from an old version, which may yet be refused
 )
 
-// relay passes the events of one watch on to the reflector and inspects each. A reflector
+// forwarder passes the events of one watch on to the reflector and inspects each. A reflector
 // hides errors in the stream, drops events that it does not understand, and does not survive
 // a nil object.
-type relay struct {
+type forwarder struct {
 	requests  *requests
 	inner     watch.Interface
 	out       chan watch.Event
@@ -57,11 +57,11 @@ type relay struct {
 	settled      <-chan time.Time // fires after resumeWait; nil unless phaseResuming
 }
 
-func newRelay(r *requests, inner watch.Interface, requested time.Time, p phase) *relay {
-	return &relay{
+func newForwarder(r *requests, inner watch.Interface, requested time.Time, p phase) *forwarder {
+	return &forwarder{
 		requests:  r,
 		inner:     inner,
-		out:       make(chan watch.Event, relayBuffer),
+		out:       make(chan watch.Event, watchBuffer),
 		phase:     p,
 		requested: requested,
 		info:      Watch{Streaming: p == phaseStreaming},
@@ -71,88 +71,88 @@ func newRelay(r *requests, inner watch.Interface, requested time.Time, p phase) 
 }
 
 // ResultChan returns the channel of events, which closes when the watch has ended.
-func (r *relay) ResultChan() <-chan watch.Event { return r.out }
+func (f *forwarder) ResultChan() <-chan watch.Event { return f.out }
 
 // Stop ends the watch. It does not wait.
-func (r *relay) Stop() { r.once.Do(func() { close(r.stopped) }) }
+func (f *forwarder) Stop() { f.once.Do(func() { close(f.stopped) }) }
 
 // run passes events on until the watch ends, Stop is called or ctx ends. A reflector that is
 // behind holds up the inner watch, so that the API server waits.
-func (r *relay) run(ctx context.Context) {
-	defer close(r.out)
-	defer r.inner.Stop()
-	source := r.requests.source
+func (f *forwarder) run(ctx context.Context) {
+	defer close(f.out)
+	defer f.inner.Stop()
+	source := f.requests.source
 	source.opened.Set(source.clock)
 	source.watching.Add(1)
 	defer source.watching.Add(-1)
-	defer func() { r.requests.watchOver(r.info, r.requested) }()
-	r.opened = time.Now()
-	if r.inParts() {
-		r.beginParts() // the time that it takes is not the server's
+	defer func() { f.requests.watchOver(f.info, f.requested) }()
+	f.opened = time.Now()
+	if f.inParts() {
+		f.beginParts() // the time that it takes is not the server's
 	}
-	r.lasts, r.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
-	defer r.lasts.Stop()
-	defer r.quiet.Stop()
-	if r.phase == phaseResuming {
-		r.settled = time.After(resumeWait)
+	f.lasts, f.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
+	defer f.lasts.Stop()
+	defer f.quiet.Stop()
+	if f.phase == phaseResuming {
+		f.settled = time.After(resumeWait)
 	}
-	in := r.inner.ResultChan()
+	in := f.inner.ResultChan()
 	for {
-		e, ok := r.receive(ctx, in)
-		if !ok || !r.pass(ctx, e) {
+		e, ok := f.receive(ctx, in)
+		if !ok || !f.pass(ctx, e) {
 			return
 		}
 		switch {
 		case e.Type == watch.Error:
-			r.info.Err = apierrors.FromObject(e.Object)
+			f.info.Err = apierrors.FromObject(e.Object)
 			return // the reflector does the same
-		case r.phase == phaseStreaming && (e.Type == watch.Added || r.inParts()): // the sink may have taken long
-			r.quiet.Reset(quietStream)
+		case f.phase == phaseStreaming && (e.Type == watch.Added || f.inParts()): // the sink may have taken long
+			f.quiet.Reset(quietStream)
 		}
 	}
 }
 
 // receive returns the next event for the reflector, and false if there is none.
-func (r *relay) receive(ctx context.Context, in <-chan watch.Event) (e watch.Event, open bool) {
+func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch.Event, open bool) {
 	for {
 		var waited bool
 		select {
 		case e, open = <-in: // in a burst: the select below costs ten times as much
-			waited = r.info.Events%relayBuffer == 0
+			waited = f.info.Events%watchBuffer == 0
 		default:
 			var silent <-chan time.Time
-			if r.phase == phaseStreaming {
-				silent = r.quiet.C
+			if f.phase == phaseStreaming {
+				silent = f.quiet.C
 			}
 			select {
 			case e, open = <-in:
 				waited = true
-			case <-r.stopped:
+			case <-f.stopped:
 				return e, false
 			case <-ctx.Done():
 				return e, false
-			case <-r.lasts.C: // a good watch may stay silent for hours
-				if r.phase != phaseStreaming {
-					r.requests.worked("watch")
+			case <-f.lasts.C: // a good watch may stay silent for hours
+				if f.phase != phaseStreaming {
+					f.requests.worked("watch")
 				}
 				continue
-			case <-r.settled:
-				r.accepted()
+			case <-f.settled:
+				f.accepted()
 				continue
 			case <-silent:
 				klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
-				r.requests.streamless.Store(true)
+				f.requests.streamless.Store(true)
 				return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 			}
 		}
 		if !open {
-			return r.ended(ctx)
+			return f.ended(ctx)
 		}
 		if waited { // in a burst, reading the clock now and then is enough
-			r.requests.source.lastContact.Set(r.requests.source.clock)
+			f.requests.source.lastContact.Set(f.requests.source.clock)
 		}
-		if r.inspect(ctx, &e) {
-			r.info.Events++
+		if f.inspect(ctx, &e) {
+			f.info.Events++
 			return e, true
 		}
 	}
@@ -160,43 +160,43 @@ func (r *relay) receive(ctx context.Context, in <-chan watch.Event) (e watch.Eve
 
 // ended returns the event that tells the reflector about the end of the watch, and false if
 // it needs none.
-func (r *relay) ended(ctx context.Context) (watch.Event, bool) {
-	r.requests.watchEnded(ctx, r.info.Events == 0 && time.Since(r.opened) < shortWatch)
-	if r.phase != phaseStreaming {
+func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
+	f.requests.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
+	if f.phase != phaseStreaming {
 		return watch.Event{}, false
 	}
 	// Without an error, the reflector would stream again at once, forever.
-	r.requests.failed(ctx, "watch", errStreamCut)
+	f.requests.failed(ctx, "watch", errStreamCut)
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
 // inParts reports whether the objects of the watch go to the sink directly.
-func (r *relay) inParts() bool { return r.phase == phaseStreaming && r.requests.source.opts.Early }
+func (f *forwarder) inParts() bool { return f.phase == phaseStreaming && f.requests.source.opts.Early }
 
 // pass gives an event to the reflector, or to the sink. It returns false if the watch was stopped
 // instead.
-func (r *relay) pass(ctx context.Context, e watch.Event) bool {
+func (f *forwarder) pass(ctx context.Context, e watch.Event) bool {
 	switch {
-	case !r.inParts() || e.Type == watch.Error || e.Type == watch.Bookmark:
-		return r.send(ctx, e)
-	case channel.Closed(r.stopped) || ctx.Err() != nil:
+	case !f.inParts() || e.Type == watch.Error || e.Type == watch.Bookmark:
+		return f.send(ctx, e)
+	case channel.Closed(f.stopped) || ctx.Err() != nil:
 		return false
 	}
-	r.takePart(e)
+	f.takePart(e)
 	return true
 }
 
 // send gives the reflector an event. It returns false if the watch was stopped instead.
-func (r *relay) send(ctx context.Context, e watch.Event) bool {
+func (f *forwarder) send(ctx context.Context, e watch.Event) bool {
 	select {
-	case r.out <- e: // as in receive
+	case f.out <- e: // as in receive
 		return true
 	default:
 	}
 	select {
-	case r.out <- e:
+	case f.out <- e:
 		return true
-	case <-r.stopped:
+	case <-f.stopped:
 		return false
 	case <-ctx.Done():
 		return false
@@ -204,31 +204,31 @@ func (r *relay) send(ctx context.Context, e watch.Event) bool {
 }
 
 // inspect reports whether to pass e on. It gives every error a Status.
-func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
+func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
 		e.Object = statusOf(e.Object)
 		if err := apierrors.FromObject(e.Object); !isExpired(err) {
-			r.requests.failed(ctx, "watch", err)
-		} else if r.phase == phaseResuming {
-			r.requests.resumption.finish() // and a list follows
+			f.requests.failed(ctx, "watch", err)
+		} else if f.phase == phaseResuming {
+			f.requests.resumption.finish() // and a list follows
 		}
 		return true
 	}
-	r.accepted()
-	completes, err := check(e, r.phase == phaseStreaming)
+	f.accepted()
+	completes, err := check(e, f.phase == phaseStreaming)
 	if err != nil {
-		r.requests.source.callbacks.Unusable(ctx, err)
+		f.requests.source.callbacks.Unusable(ctx, err)
 		return false
 	}
-	if refusal := r.refuse(e, completes); refusal != nil {
+	if refusal := f.refuse(e, completes); refusal != nil {
 		*e = watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}
 		return true
 	}
 	if completes {
-		r.phase = phaseLive
+		f.phase = phaseLive
 	}
-	if r.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
-		r.requests.worked("watch")
+	if f.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
+		f.requests.worked("watch")
 	}
 	return true
 }
@@ -236,25 +236,25 @@ func (r *relay) inspect(ctx context.Context, e *watch.Event) bool {
 // refuse returns the error with which a stream of the first state must end, because of an event of
 // it, so that a list follows. It returns nil if the stream goes on. completes says that e is the
 // bookmark at the end.
-func (r *relay) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
-	if !completes && (!r.inParts() || e.Type == watch.Bookmark) {
+func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
+	if !completes && (!f.inParts() || e.Type == watch.Bookmark) {
 		return nil
 	}
-	if r.requests.sink.CheckType(e.Object) != nil {
-		r.requests.streamless.Store(true) // perhaps only this object is odd, so a list decides
+	if f.requests.sink.CheckType(e.Object) != nil {
+		f.requests.streamless.Store(true) // perhaps only this object is odd, so a list decides
 		return errStreamType
 	}
-	if completes && r.inParts() && !r.requests.trust.is(wentBack) && r.isBack(e.Object) {
-		r.requests.trust.state.Store(wentBack) // in the list, versions are not taken for what they were
+	if completes && f.inParts() && !f.requests.trust.is(wentBack) && f.isBack(e.Object) {
+		f.requests.trust.state.Store(wentBack) // in the list, versions are not taken for what they were
 		return errStreamBack
 	}
 	return nil
 }
 
 // isBack reports whether the version of a bookmark comes before what is known.
-func (r *relay) isBack(bookmark runtime.Object) bool {
+func (f *forwarder) isBack(bookmark runtime.Object) bool {
 	m, err := object.Meta(bookmark)
-	return err == nil && (older(m.GetResourceVersion(), r.reached) || older(m.GetResourceVersion(), r.requests.parts.last()))
+	return err == nil && (older(m.GetResourceVersion(), f.reached) || older(m.GetResourceVersion(), f.requests.parts.last()))
 }
 
 // statusOf returns the Status of a watch's error. If the watch has sent something else, it
@@ -293,12 +293,12 @@ func check(e *watch.Event, streaming bool) (completes bool, err error) {
 }
 
 // accepted notes that the server did not refuse a watch from an old version.
-func (r *relay) accepted() {
-	if r.phase != phaseResuming {
+func (f *forwarder) accepted() {
+	if f.phase != phaseResuming {
 		return
 	}
-	r.phase, r.settled = phaseLive, nil
-	if version := r.requests.resumption.finish(); version != "" {
-		r.requests.sink.Resumed(version)
+	f.phase, f.settled = phaseLive, nil
+	if version := f.requests.resumption.finish(); version != "" {
+		f.requests.sink.Resumed(version)
 	}
 }
