@@ -174,7 +174,7 @@ const minResync = time.Second
 // factories, and controller-runtime ask for. See [NewSharedIndexInformer] for its differences
 // from client-go's own. Each call returns the same value. It does not block and may be called
 // at any time. Handlers get the final state of an object only if it is deleted after the first
-// call. Before that, a delete comes with the state that the store had.
+// call of SharedIndexInformer. Before that, a delete comes with the state that the store had.
 //
 // Handlers and watchers may be added side by side. Run of either informer may be called, but
 // not both. No handler is resynced, as with a client-go informer whose period is 0; use

@@ -87,7 +87,7 @@
 //     objects that came before the failure have been told, as with any list that fails in the
 //     middle. No delete, no Synced and no
 //     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
-//     says who is late and why.
+//     says which parts are late and why.
 //
 //  5. Deletes are not missed while the informer runs, also not across a relist. If an object
 //     was deleted and created again in between, so that it has another UID, watchers get a
@@ -103,7 +103,7 @@
 //     and of no others. Three kinds of deletes are not delivered. The first is the delete of an object
 //     whose add still waited, if the two were merged. The second is the delete of an object that
 //     the store has lost, if the store loses its last writes in a crash, see Durable. The third
-//     is a delete that [Select] makes of an update: it is told once, and has no tombstone.
+//     is a delete that [Select] makes of an update: it comes once, and has no tombstone.
 //
 //  6. A store that fails loses nothing. The informer decides only once what a change is, from a
 //     Get that succeeded: an error does not mean that the object is absent. Then it tries the
@@ -177,7 +177,7 @@
 //     that. After a write of your own, WaitForResourceVersionIn waits for one namespace.
 //   - Transform and TweakListOptions are called from a goroutine of each namespace.
 //   - The bookmark of a [Durable] has a version for each namespace. A namespace that is new is
-//     listed. The objects of one that is no longer wanted are told as deleted, before anything
+//     listed. The objects of one that is no longer wanted come as deletes, before anything
 //     else is done.
 //
 // # Handing work over

@@ -34,7 +34,10 @@ func RunController(ctx context.Context, client kubernetes.Interface, reconcile f
 		}
 		return 0, err
 	}, enqueue.Options{Name: "pods", Workers: 4}, enqueue.For(pods))
-	if err := errors.Join(err, group.Add(pods), group.Add(c)); err != nil {
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(group.Add(pods), group.Add(c)); err != nil {
 		return err
 	}
 	return group.Run(ctx)

@@ -38,7 +38,7 @@ type Group struct {
 	// as early as ErrorHandler. Defaults to none.
 	Observer *Observer
 
-	// MayBeEmpty has [Group.Ready] return nil while the group shows no member and no informer. Set it if that is
+	// MayBeEmpty makes [Group.Ready] return nil while the group shows no member and no informer. Set it if that is
 	// no fault of the program, such as in a controller-runtime manager that makes its informers
 	// only when it is elected. Then Ready does not notice if they are missing because they could
 	// not be made. It must be set before the group is used. Defaults to false.
@@ -382,10 +382,10 @@ func (g *Group) Health() map[string]Health {
 
 // Ready returns nil if everything that Health shows is ready, see [Health.Ready].
 // Otherwise it returns an error that wraps theirs. A group that shows nothing is not ready
-// unless MayBeEmpty is set: perhaps the informers could not be made. A controller, or a set of
-// package shards, without an informer of the group is enough: each waits for what it reads. If one of
-// the informers may be missing, use the Health of the others instead. Ready does not block. It can be given to
-// [ProbeHandler].
+// unless MayBeEmpty is set: perhaps the informers could not be made. A group that has only
+// controllers, or sets of package shards, can be ready: each of these waits for the informers that
+// it reads. If one of the informers may be missing, use the Health of the others instead. Ready
+// does not block. It can be given to [ProbeHandler].
 func (g *Group) Ready() error {
 	all := g.healths()
 	if len(all) == 0 && !g.MayBeEmpty {
@@ -404,8 +404,8 @@ func (g *Group) errEmpty() error {
 	return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 }
 
-// Live returns an error if the Health of one of them says that only a restart would
-// help, see [Health.Live]. It does not block. It can be given to [ProbeHandler].
+// Live returns an error if something that Health shows can only be helped by a restart, see
+// [Health.Live]. It does not block. It can be given to [ProbeHandler].
 func (g *Group) Live() error { return probe(g.healths(), Health.Live) }
 
 // probe returns the errors that check returns for all, joined.

@@ -26,7 +26,7 @@ var errMemberFailed = errors.New("a member has failed")
 // failures that stand in the way. In the callback of a watcher that has not synced it returns
 // an error, if it is given the ctx of the callback.
 //
-// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx who is late and why, and
+// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns. To learn that, it calls WaitForSync of each member a second time,
 // with a ctx that has ended. The members log nothing about their own waiting.
 func (g *Group) WaitForSync(ctx context.Context) error {

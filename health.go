@@ -32,16 +32,16 @@ type Health struct {
 	// Watching says that a watch is open.
 	Watching bool `json:"watching"`
 	// LastList is when the last list, or the last stream of the first state, was complete.
-	// Zero is never.
+	// It is zero if there was none yet.
 	LastList time.Time `json:"lastList,omitzero"`
 	// LastContact is when the source last sent anything other than an error. A quiet watch
-	// brings a bookmark about once a minute. Zero is never.
+	// brings a bookmark about once a minute. It is zero if there was none yet.
 	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which the store has every change.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// LastProgress is when ResourceVersion was last confirmed, by a change, a list or a
 	// bookmark that was applied. A quiet watch does that about once a minute. With client-go's
-	// fakes, whose objects have no versions, only a list does. Zero is never.
+	// fakes, whose objects have no versions, only a list does. It is zero if there was none yet.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 	// Store is the String of Options.Store if it has that method, or its type. It is "in memory" if
 	// Options.Store is nil.
@@ -125,7 +125,7 @@ type ControllerHealth struct {
 	Failing int `json:"failing"`
 	// Failures has the keys that have been failing for the longest time, at most ten.
 	Failures []ReconcileFailure `json:"-"`
-	// LastSuccess is when a call of reconcile last returned nil. Zero is never.
+	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// Succeeded is how many calls have returned nil.
 	Succeeded int `json:"succeeded"`

@@ -204,7 +204,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)
 	}
-	return l.registration(), nil
+	return &Registration{synced: l.synced, stopped: l.stopped, listener: l}, nil
 }
 
 // follow has the log show the versions of the source from now on. It returns an error if they
@@ -355,14 +355,14 @@ func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.syn
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
 
-// WaitForSync blocks until the informer has synced, and every watcher that is registered now
-// and not removed meanwhile. An informer that has synced stays synced, even when it has
+// WaitForSync blocks until the informer has synced, and every watcher that was registered when
+// WaitForSync was called. Watchers that are removed meanwhile do not count. An informer that has synced stays synced, even when it has
 // stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
 // with the parts that are late and the failure that stands in the way, if one is known.
 // WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
 // has not synced: there it returns an error if it is given the callback's ctx.
 //
-// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx who is late and why, and
+// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns.
 func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 	listeners := i.processor.all()

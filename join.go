@@ -37,7 +37,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	at := p.syncedAt.Load()
 	s.marker = at >= 0 && at < s.end
 	if l.follower != nil {
-		s.version = l.version
+		s.version = l.follower.version
 	}
 	return s, ok
 }

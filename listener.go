@@ -30,7 +30,6 @@ type informerProcessorListener[T Object] struct {
 	crew      *crew[T]     // nil if run calls the watcher itself
 	handler   *handler[T]  // the watcher, if it is a handler of client-go's; otherwise nil
 	follower  *follower[T] // nil without WatcherOptions.OnVersion
-	version   string       // the version of the state that the listener begins with; protected by processor.mu until the processor is filled
 	// inheritUpTo is a log position: deletes before it happened while no watcher was
 	// registered. This listener delivers them first. -1 means that there are none.
 	inheritUpTo int64
@@ -108,12 +107,8 @@ func (l *informerProcessorListener[T]) inherit(upTo int64) {
 	}
 }
 
-func (l *informerProcessorListener[T]) registration() *Registration {
-	return &Registration{
-		synced: l.synced, stopped: l.stopped, stats: l.stats, catchUp: l.catchUp,
-		remove: func() { l.processor.remove(l) },
-	}
-}
+// remove ends the registration of the listener, see Registration.Remove.
+func (l *informerProcessorListener[T]) remove() { l.processor.remove(l) }
 
 // callOf is the key of a listener in the ctx of its watcher's calls.
 type callOf struct{}

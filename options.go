@@ -35,9 +35,9 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto is IntakeEarly for a Store of the program's own, a Transform or Share. Otherwise
-	// all objects of a list stay in memory as they come, and it is IntakeWhole. It is the zero
-	// value. An informer made as a cache.SharedIndexInformer has IntakeWhole, as client-go's have.
+	// IntakeAuto is IntakeEarly if Store, Transform or Share is set, and otherwise IntakeWhole,
+	// because all objects of a list stay in memory anyway. It is the zero value. For an informer made
+	// as a cache.SharedIndexInformer it is always IntakeWhole, as with client-go.
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
 	// it arrives. The source waits while the store is behind. So only a page and some 2,000 objects
@@ -81,8 +81,8 @@ type Options[T Object] struct {
 	//
 	// It must be safe for concurrent use, use the keys of cache.MetaNamespaceKeyFunc, and
 	// return objects of type T. Only this informer may write to it while it runs. The
-	// informer calls GetByKey, List, Bookmark, Add for a key that is not in the store, and
-	// Update and Delete for a key that is. A write that fails may have taken effect
+	// informer calls GetByKey, List and Bookmark, Add only for keys that are not in the store, and
+	// Update and Delete only for keys that are. A write that fails may have taken effect
 	// anyway, so the informer calls GetByKey before it tries again. An object that was
 	// deleted and created again while the watch was cut is an Update. Delete gets the
 	// object's final state, with the version of the delete, if the watch has sent it, and
@@ -207,8 +207,8 @@ type WatcherOptions struct {
 	// takes.
 	MaxBacklog int
 
-	// Workers is for how many objects the watcher may be called at once. It is never
-	// called twice at a time for one object, and it gets each object's events in order.
+	// Workers is the largest number of calls of the watcher at once, each for another object.
+	// The watcher gets each object's events one at a time and in order.
 	// But waiting events are always merged by object, as above, also with a negative
 	// MaxBacklog. The watcher is called from this many goroutines. OnSynced comes when each
 	// object of the initial state has been attempted once, and may overlap later events.
@@ -255,7 +255,7 @@ type WatcherOptions struct {
 	// others. It is called in the watcher's goroutine, in order with the events: all events up to the
 	// call make up exactly the state that the source had at that version. That is so after the
 	// initial state, after each list, and at each bookmark of the API server, about once a minute.
-	// Until the version is "", each event with OriginWatch also leads to the exact state at the
+	// Until OnVersion is called with "", each event with OriginWatch also leads to the exact state at the
 	// resourceVersion of its object, and these versions rise. A delete that the watch has shown comes with
 	// the final state of the object in Old, which has the version of the delete.
 	//
@@ -416,7 +416,7 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // Backoff returns a WatcherOptions.Retry that waits for base after the first failure and twice as
 // long after each further one, but no longer than limit. It adds up to a tenth at random, so that
-// events that failed together do not come back together. It gives up after that many calls of the
+// events that failed together do not come back together. It gives up after attempts calls of the
 // watcher, the first included. 0 attempts means that it never gives up. The function that it
 // returns may be called from any goroutine and used for several watchers.
 //

@@ -240,7 +240,15 @@ func (g *lag[T]) observe(lagging bool) {
 // WatcherOptions.OnVersion.
 type follower[T Object] struct {
 	onVersion func(ctx context.Context, version string)
-	final     T // the final state of the object whose delete comes next
+	version   string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
+	final     T      // the final state of the object whose delete comes next
+}
+
+// beginAt sets the version of the state that the watcher begins with. It does nothing if f is nil.
+func (f *follower[T]) beginAt(version string) {
+	if f != nil {
+		f.version = version
+	}
 }
 
 // withFinal returns a function that calls tell with the final state of the deleted object. If the

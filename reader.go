@@ -208,8 +208,8 @@ type SourceVersions struct {
 	// list is applied. It also moves when nothing has changed, with each bookmark.
 	ResourceVersion string
 	// Listed is the version of the last list, or the version of a [Durable] at which the informer goes
-	// on without a list. The source has told each later change by itself, and no earlier delete of
-	// an object that the list does not have. It is "" before the first list is applied.
+	// on without a list. The source delivers each change after Listed by itself. Deletes before Listed show
+	// only in that the list lacks the object. It is "" before the first list is applied.
 	Listed string
 	// Changed is the highest version of an object or of a delete that the store has, or is just about
 	// to get, and "" if there is none. Nobody has read a later state from the store. For a delete that

@@ -151,9 +151,11 @@ type ResourceWatcher[T Object] interface {
 // from the watcher's own callback too. It must not be copied.
 type Registration struct {
 	synced, stopped <-chan struct{}
-	remove          func()
-	stats           func() WatcherStats
-	catchUp         func(context.Context) error
+	listener        interface { // whatever its type of object is
+		remove()
+		stats() WatcherStats
+		catchUp(ctx context.Context) error
+	}
 }
 
 // Synced returns a channel that is closed once the watcher has been called for every object
@@ -166,7 +168,7 @@ func (r *Registration) Synced() <-chan struct{} { return r.synced }
 // ctx cancelled, and Stopped closes when that call has returned. No call follows, and the
 // waiting events are dropped. Remove does nothing if it was called before or the informer has
 // stopped.
-func (r *Registration) Remove() { r.remove() }
+func (r *Registration) Remove() { r.listener.remove() }
 
 // Stopped returns a channel that is closed when the watcher's last call has returned, after
 // Remove or after the informer has stopped. Do not wait for it in the watcher's own callback.
@@ -174,7 +176,7 @@ func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 
 // Stats returns figures about the watcher. It does not block, also while a call of the watcher
 // or of the store hangs.
-func (r *Registration) Stats() WatcherStats { return r.stats() }
+func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 
 // CatchUp blocks until the watcher has handled every event of every change that the store has at the
 // time of the call, and its initial state. An event is handled when the watcher's call for it has
@@ -189,7 +191,7 @@ func (r *Registration) Stats() WatcherStats { return r.stats() }
 // CatchUp may be called before Run: it then waits until the informer runs and the initial state is
 // told. It must not be called in the watcher's own callback. There it returns an error if it is
 // given the callback's ctx.
-func (r *Registration) CatchUp(ctx context.Context) error { return r.catchUp(ctx) }
+func (r *Registration) CatchUp(ctx context.Context) error { return r.listener.catchUp(ctx) }
 
 // WatcherFuncs makes a [ResourceWatcher] from up to three functions. Events for which the
 // function is nil are ignored. The zero value ignores all events.

@@ -15,7 +15,7 @@ import (
 // then), or an update that several updates were merged into ([informer.Event].Merged).
 type Change func(before, after metav1.Object) bool
 
-// Generation wants updates that change metadata.generation. The API server increases it when
+// Generation is a [Change] that wants updates of metadata.generation. The API server increases it when
 // the desired state of an object changes (in most kinds the spec), and not when status, labels
 // or annotations change. If a kind has no generation, such as ConfigMap and Secret, Generation
 // wants every update except resyncs.
@@ -26,17 +26,17 @@ func Generation(before, after metav1.Object) bool {
 	return before.GetGeneration() != after.GetGeneration()
 }
 
-// Labels wants updates that change metadata.labels.
+// Labels is a [Change] that wants updates of metadata.labels.
 func Labels(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels())
 }
 
-// Annotations wants updates that change metadata.annotations.
+// Annotations is a [Change] that wants updates of metadata.annotations.
 func Annotations(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// Resync wants only the updates that change nothing: the replay that
+// Resync is a [Change] that wants only updates which change nothing: the replay that
 // WatcherOptions.ResyncPeriod asks for. Add it to other Changes, which do not want resyncs, to
 // have all objects put into the queue from time to time.
 func Resync(before, after metav1.Object) bool { return before == after }

@@ -1,4 +1,4 @@
-// Package enqueue leads from informers to a reconcile function. A [Controller] has a queue,
+// Package enqueue connects informers to a reconcile function. A [Controller] has a queue,
 // watchers that put the keys of objects into it, and workers that take them out and call the
 // function:
 //
@@ -6,7 +6,9 @@
 //		enqueue.For(websites, enqueue.Generation),
 //		enqueue.Owns(ingresses, enqueue.Owners{Kind: websiteKind}),
 //	)
-//	…
+//	if err != nil {
+//		return err
+//	}
 //	err = errors.Join(group.Add(websites), group.Add(ingresses), group.Add(c))
 //	…
 //	err = group.Run(ctx)
@@ -23,7 +25,7 @@
 // # The parts
 //
 // A program may also wire the parts itself. [NewQueue] makes a queue. [Object], [Owner] and [Map]
-// make watchers that put keys into it. [Run] takes the keys out. Nobody sees such a queue in
+// make watchers that put keys into it. [Run] takes the keys out. Such a queue does not appear in
 // Health, and a delete counts as handled once its keys are in the queue.
 //
 // # Logging

@@ -21,8 +21,8 @@ const grace = 10 * time.Second
 // maxWorkers is the largest Options.Workers. All of these goroutines are started at once.
 const maxWorkers = 1 << 16
 
-// Options are the options of [NewController] and of [Run]. Some are for one of the two alone; the
-// other returns an error if they are set.
+// Options are the options of [NewController] and of [Run]. Some are for a controller
+// alone; Run returns an error if they are set.
 type Options struct {
 	// Name is the one name of controller and queue, such as "website": in each log line, as
 	// "queue", in each [*Error], in Health and in all metrics. A controller must have one. With
@@ -93,7 +93,7 @@ type Options struct {
 	// StandbyDeletes is for a controller with Elected or Shards: how many keys of deletes it keeps
 	// on standby, or that other replicas have to handle. Beyond that the oldest are dropped: they
 	// count in Health, the first is reported to ErrorHandler, and a Durable may forget their
-	// tombstones. A program that needs more needs finalizers. Defaults to 0, which is 100,000.
+	// tombstones. A program that needs more needs finalizers. 0, the default, means 100,000.
 	StandbyDeletes int
 
 	// Shards is for a controller alone: a set that divides the keys over the replicas of the

@@ -16,7 +16,7 @@ import (
 
 // ErrDropped is wrapped by the error that reports that a replica has left without passing on all keys of
 // deletes, because the Lease of a bucket has no room for them.
-var ErrDropped = errors.New("too many deletes are not handled")
+var ErrDropped = errors.New("shards: too many deletes are not handled")
 
 // deletesIn returns the keys of deletes in the Lease of a bucket, by worker.
 func deletesIn(lease *coordinationv1.Lease) map[string][]string {

@@ -23,12 +23,12 @@
 //     Options.Margin and no process stands still for longer. If one does, its effects have a lower
 //     fencing token than those of the replica that has the bucket now, see [Token].
 //  2. No bucket is without an owner for longer than Options.LeaseDuration and a second while a replica
-//     reaches the API server. Nobody has more than its share, and when a replica joins or leaves, no
-//     more buckets move than must.
+//     reaches the API server. Nobody has more than its share, and when a replica joins or leaves, only
+//     as many buckets move as necessary.
 //  3. A bucket moves only when no call for its keys is under way, however long that takes. Such a
 //     replica goes on renewing its session, and Health shows how long it has been waiting.
 //  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not
-//     older than those that the replica before it had. If that one has died, its last words may be as
+//     older than those that the replica before it had. If that one has died, the versions that it wrote last may be as
 //     old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
 //  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
 //     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.

@@ -75,7 +75,7 @@ type Options struct {
 	// Defaults to 64.
 	Buckets int
 
-	// ByNamespace has all keys of a namespace in one bucket. Each bucket then has the namespaces
+	// ByNamespace puts all keys of a namespace into one bucket. Each bucket then has the namespaces
 	// whose hash is in a range. With [Set.Source], each replica caches the objects of its namespaces
 	// only. The keys of a controller must be NamespacedNames. The first replica
 	// cuts the ranges, so that each has about as many of the objects that the sources deliver, and

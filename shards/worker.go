@@ -10,11 +10,11 @@ import (
 // Buckets is a set of the numbers of buckets.
 type Buckets = sets.Set[int]
 
-// Versions are versions by source, such as resourceVersions by the numbers of informers. They stand
-// in a Lease, so both should be short.
+// Versions has a version for each source, such as a resourceVersion for the number of an informer.
+// They stand in a Lease, so both should be short.
 type Versions map[string]string
 
-// Range are the deletes of a source from one version to another. The first is not in it, the last is.
+// Range is the set of the deletes of a source whose versions come after After, up to and including To.
 type Range struct {
 	After string `json:"after"`
 	To    string `json:"to"`

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
@@ -57,6 +58,7 @@ func connect(ctx context.Context, kubeconfig, address, namespace string) error {
 	if err != nil {
 		return err
 	}
+	config.QPS = -1 // the API server limits the rate: a limit here would delay the election, too
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -65,6 +67,7 @@ func connect(ctx context.Context, kubeconfig, address, namespace string) error {
 	if err != nil {
 		return err
 	}
+	name += "_" + string(uuid.NewUUID()) // two processes with one identity would both lead
 	queues := informerprometheus.NewWorkqueues()
 	workqueue.SetProvider(queues)
 	r, err := newReplica(client, namespace, name, queues)

@@ -12,7 +12,7 @@ var quantity = regexp.MustCompile(`^([\d.,]+)\s*(\S*)$`)
 
 // scale has the units of figures, as powers of ten of one unit.
 var scale = map[string]float64{
-	"": 1, "/min": 1, "B": 1, "kB": 1e3, "MB": 1e6, "kB/s": 1e3, "MB/s": 1e6, "µs": 1e-6, "ms": 1e-3, "s": 1, "ms/s": 1e-3,
+	"": 1, "/min": 1, "B": 1, "kB": 1e3, "MB": 1e6, "kB/s": 1e3, "MB/s": 1e6, "µs": 1e-6, "ms": 1e-3, "s": 1, "ms/s": 1e-3, "MiB": 1 << 20,
 }
 
 // agree reports whether a figure is another one, rounded.

@@ -83,11 +83,11 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	readme := strings.Join(strings.Fields(read(t, "README.md")), " ")
 	for _, want := range []string{
 		fmt.Sprintf("**%s times** less", rounded(t, way[4])),
-		fmt.Sprintf("takes %.1f µs instead of client-go's %s µs", parsed(t, way[3])/1000, rounded(t, fmt.Sprint(parsed(t, way[2])/1000))),
+		fmt.Sprintf("takes %.1f µs instead of client-go's %s µs for all together", parsed(t, way[3])/1000, rounded(t, fmt.Sprint(parsed(t, way[2])/1000))),
 		fmt.Sprintf("%s of heap per Pod become **%s**", heap[1], heap[2]),
-		fmt.Sprintf("all **%d** faults", len(faults)),
-		fmt.Sprintf("all others stand still for %s ms | all others stand still for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
-		fmt.Sprintf("have %d lines, without its tests", linesOfTheOperator(t)),
+		fmt.Sprintf("find all **%d** faults that are planted in the code", len(faults)),
+		fmt.Sprintf("all others wait for %s ms | all others wait for %s ms", rounded(t, joining[2]), rounded(t, joining[3])),
+		fmt.Sprintf("in %d lines without its tests", linesOfTheOperator(t)),
 	} {
 		if !strings.Contains(readme, want) {
 			t.Errorf("README.md does not say %q", want)

@@ -31,7 +31,7 @@ type vectors struct {
 
 func newVectors() vectors {
 	return vectors{
-		events: counters("informer_events_total", "How many events were told to the watchers; an event counts once, however many watchers there are.",
+		events: counters("informer_events_total", "How many events were delivered to the watchers; an event counts once, however many watchers there are.",
 			"informer", "type", "origin"),
 		lag: histograms("informer_event_lag_seconds", "How long changes took from their arrival until they were in the store; deletes found by a list are left out, because their time is not known.",
 			shortTimes, "informer"),

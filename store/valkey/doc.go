@@ -37,7 +37,7 @@
 // lower token than the server knows is not opened.
 //
 // The next writer goes on from the bookmark, like an informer over any Durable. It makes one list of
-// one object and one watch, and tells its watchers what was deleted meanwhile. The readers notice nothing.
+// one object and one watch, and its watchers get the deletes that they have missed. The readers notice nothing.
 //
 // # What the server may lose
 //
