@@ -83,8 +83,8 @@
 //     once every object of the first list is in the store, or was reported because the store
 //     refused it or because it could not be used. A list that holds an object of another type
 //     fails, and so does an empty list for another type, so that neither is ever taken for an
-//     empty list. With [IntakeWhole], nothing of such a list is told. With [IntakeEarly], the
-//     objects that came before the failure have been told, as with any list that fails in the
+//     empty list. With [IntakeWhole], nothing of such a list is delivered. With [IntakeEarly], the
+//     objects that came before the failure were delivered, as with any list that fails in the
 //     middle. No delete, no Synced and no
 //     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
 //     says which parts are late and why.

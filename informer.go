@@ -96,11 +96,11 @@ func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], 
 // between namespaces. Transform is called from a goroutine of each namespace.
 //
 // Over a Durable, a restart lists only namespaces that are new or were not complete. The objects
-// of namespaces that are no longer wanted are told as deleted, and removed.
+// of namespaces that are no longer wanted are removed, and come as deletes.
 //
 // NewInNamespaces returns an error if there is no namespace, if one is given twice or is no
 // name of a namespace, if client returns nil, and in the cases in which [NewFrom] does.
-func NewInNamespaces[T Object, L runtime.Object, C lister[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
+func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
 	resources, err := resourcesIn(client, namespaces)
 	if err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
@@ -181,7 +181,7 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// AddWatcher registers w. It does not block. The watcher is told the state as of this call,
+// AddWatcher registers w. It does not block. The watcher gets the state as of this call,
 // as added events with OriginInitial, and then every change after it. No change is left out
 // and none comes twice. Calls of the watcher begin once the informer runs.
 //

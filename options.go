@@ -43,10 +43,10 @@ const (
 	// it arrives. The source waits while the store is behind. So only a page and some 2,000 objects
 	// of a list are in memory at once, for each namespace, and 16 bytes of each key if watchers
 	// may know objects already. If the pages of two lists in a row are gone before they are asked
-	// for, the next list is taken in as with IntakeWhole. Watchers are told objects before the list
-	// is complete. If the list fails in the middle, these are stored and told already, as they
+	// for, the next list is taken in as with IntakeWhole. Watchers get objects before the list
+	// is complete. If the list fails in the middle, these are stored and delivered already, as they
 	// were at that time. Nothing else follows from such a list: no delete, no Synced and no
-	// bookmark. The next list tells them as updates if they have changed by then, or if they have no
+	// bookmark. The next list delivers them as updates if they have changed by then, or if they have no
 	// UID or no resourceVersion, so that nothing says that they have not.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the

@@ -30,9 +30,16 @@ type Client[T Object, L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// ListWatch returns a source for [NewFrom] from a client for one resource that does not say
-// which type its objects have: a resource interface of the dynamic or the metadata client.
-// ListWatch makes no request. If client is nil, NewFrom returns an error.
+// UntypedClient is a client for one resource that does not say which type its objects have, with L
+// as the type of its lists: a resource interface of the dynamic or the metadata client. A [Client]
+// is one, too.
+type UntypedClient[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// ListWatch returns a source for [NewFrom] from an untyped client, such as a resource interface of the dynamic
+// or the metadata client. ListWatch makes no request. If client is nil, NewFrom returns an error.
 //
 // ListWatch recognises client-go's fakes, and asks them to LIST and not to stream, which they
 // cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
@@ -45,7 +52,7 @@ type Client[T Object, L runtime.Object] interface {
 //     goroutines run may panic inside the fake.
 //
 // Package informertest has a source without these limits.
-func ListWatch[L runtime.Object](client lister[L]) cache.ListerWatcher {
+func ListWatch[L runtime.Object](client UntypedClient[L]) cache.ListerWatcher {
 	return &clientListWatch{
 		ListWatch: cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -193,14 +200,8 @@ func (r resource) check(durable bool) error {
 	return nil
 }
 
-// lister is the part of a client that an informer needs.
-type lister[L runtime.Object] interface {
-	List(ctx context.Context, opts metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
-}
-
 // resourcesIn returns a resource for each namespace.
-func resourcesIn[L runtime.Object, C lister[L]](client func(namespace string) C, namespaces []string) ([]resource, error) {
+func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string) ([]resource, error) {
 	if client == nil {
 		return nil, errors.New("the function that returns clients is nil")
 	}

@@ -189,7 +189,7 @@ func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 // its waiting events after the stop, see Options.DrainTimeout, CatchUp goes on waiting.
 //
 // CatchUp may be called before Run: it then waits until the informer runs and the initial state is
-// told. It must not be called in the watcher's own callback. There it returns an error if it is
+// handled. It must not be called in the watcher's own callback. There it returns an error if it is
 // given the callback's ctx.
 func (r *Registration) CatchUp(ctx context.Context) error { return r.listener.catchUp(ctx) }
 
@@ -246,7 +246,7 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // add has failed and that leaves the selection before the next attempt. For this, AddWatcher
 // must be given the result of Select itself, not a watcher around it.
 //
-// A delete that Select makes of an update has no tombstone in a Durable: it is not told again
+// A delete that Select makes of an update has no tombstone in a Durable: it does not come again
 // after a restart. Events that are not selected count as delivered, and Observer.Handled is
 // called for them, as if w had handled them. AddWatcher returns an error if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {

@@ -84,7 +84,7 @@ type Options struct {
 
 	// Elected is for a controller alone. Until this channel is closed, the controller is on
 	// standby: it makes no call. When its informers have synced and the channel is closed, it
-	// reconciles the key of every object, and the keys of the deletes that it was told on
+	// reconciles the key of every object, and the keys of the deletes that have come on
 	// standby. With controller-runtime, it is the channel of the manager's method Elected. With
 	// client-go's leaderelection, close a channel in OnStartedLeading. When the election is
 	// lost, end the process, or at least the ctx of Run. Defaults to nil: no standby.

@@ -50,7 +50,7 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 
 // Watches returns a source of the keys that keys returns for an object, see [Map]. An event for
 // which keys fails comes again, after 100 ms at first and up to a minute later on, until keys
-// succeeds; With sets another Retry, except for the objects that are told after an election.
+// succeeds; With sets another Retry, except for the objects that come after an election.
 // Meanwhile a Durable keeps the tombstones of all later deletes of the informer. A delete that is
 // given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
