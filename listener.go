@@ -107,6 +107,13 @@ func (l *informerProcessorListener[T]) inherit(upTo int64) {
 	}
 }
 
+// beginAt notes the version of the state that the watcher begins with. Only a follower needs it.
+func (l *informerProcessorListener[T]) beginAt(version string) {
+	if l.follower != nil {
+		l.follower.version = version
+	}
+}
+
 // remove ends the registration of the listener, see Registration.Remove.
 func (l *informerProcessorListener[T]) remove() { l.processor.remove(l) }
 

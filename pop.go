@@ -244,13 +244,6 @@ type follower[T Object] struct {
 	final     T      // the final state of the object whose delete comes next
 }
 
-// beginAt sets the version of the state that the watcher begins with. It does nothing if f is nil.
-func (f *follower[T]) beginAt(version string) {
-	if f != nil {
-		f.version = version
-	}
-}
-
 // withFinal returns a function that calls tell with the final state of the deleted object. If the
 // watch has sent no final state that can be used, the version of the delete is not known. Neither is
 // it for a delete that was decided before the first follower came.

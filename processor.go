@@ -136,7 +136,7 @@ func (p *informerProcessor[T]) fill(seeded bool, version string) {
 	defer p.mu.Unlock()
 	p.seeded, p.version = seeded, version
 	for l := range p.listeners {
-		l.follower.beginAt(version)
+		l.beginAt(version)
 	}
 	close(p.filled)
 }
@@ -155,7 +155,7 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	p.added++
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts, p.added)
-	l.follower.beginAt(p.version)
+	l.beginAt(p.version)
 	if len(p.listeners) == 0 {
 		p.inheritUpTo, p.listening = l.cursor.Position(), p.Now()
 	}
