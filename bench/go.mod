@@ -3,7 +3,7 @@ module github.com/customcacheinformer/informer/bench
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	github.com/customcacheinformer/informer/e2e v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.47.0
@@ -29,7 +29,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
-	github.com/customcacheinformer/informer/metrics/prometheus v0.0.0
+	github.com/customcacheinformer/informer/metrics/prometheus v0.1.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect

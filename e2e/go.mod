@@ -5,9 +5,9 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/customcacheinformer/informer/controllerruntime v0.0.0
-	github.com/customcacheinformer/informer/relay v0.0.0
-	github.com/customcacheinformer/informer/store/disk v0.0.0
+	github.com/customcacheinformer/informer/controllerruntime v0.1.0
+	github.com/customcacheinformer/informer/relay v0.1.0
+	github.com/customcacheinformer/informer/store/disk v0.1.0
 	go.etcd.io/etcd/api/v3 v3.7.0
 	go.etcd.io/etcd/server/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
@@ -31,10 +31,10 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	github.com/customcacheinformer/informer/examples v0.0.0
-	github.com/customcacheinformer/informer/metrics/prometheus v0.0.0
-	github.com/customcacheinformer/informer/store/valkey v0.0.0
+	github.com/customcacheinformer/informer/metrics/prometheus v0.1.0
+	github.com/customcacheinformer/informer/store/valkey v0.1.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect

@@ -3,9 +3,9 @@ module github.com/customcacheinformer/informer/relay
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
-	github.com/customcacheinformer/informer/metrics/prometheus v0.0.0
-	github.com/customcacheinformer/informer/store/disk v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
+	github.com/customcacheinformer/informer/metrics/prometheus v0.1.0
+	github.com/customcacheinformer/informer/store/disk v0.1.0
 	github.com/prometheus/client_golang v1.24.0
 	github.com/spf13/cobra v1.10.2
 	go.uber.org/goleak v1.3.0

@@ -3,9 +3,9 @@ module github.com/customcacheinformer/informer/e2e/kubernetes
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	github.com/customcacheinformer/informer/e2e v0.0.0
-	github.com/customcacheinformer/informer/relay v0.0.0
+	github.com/customcacheinformer/informer/relay v0.1.0
 	github.com/google/go-cmp v0.7.0
 	github.com/spf13/pflag v1.0.10
 	go.uber.org/goleak v1.3.0

@@ -3,7 +3,7 @@ module github.com/customcacheinformer/informer/metrics/prometheus
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.24.0
 	go.uber.org/goleak v1.3.0

@@ -3,7 +3,7 @@ module github.com/customcacheinformer/informer/store/valkey
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	github.com/valkey-io/valkey-go v1.0.79
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

@@ -3,7 +3,7 @@ module github.com/customcacheinformer/informer/tracing/opentelemetry
 go 1.26.0
 
 require (
-	github.com/customcacheinformer/informer v0.0.0
+	github.com/customcacheinformer/informer v0.1.0
 	go.opentelemetry.io/otel v1.44.0
 	go.opentelemetry.io/otel/sdk v1.44.0
 	go.opentelemetry.io/otel/trace v1.44.0
