@@ -36,3 +36,22 @@ func TestTheTableHasEachWayToShareTheWork(t *testing.T) {
 	}
 	t.Log("\n" + out.String())
 }
+
+func TestAReplicaThatIsYetToListDoesNotHaveItsPart(t *testing.T) {
+	w := &world{plan: plan{objects: 400}}
+	half := buckets / 2
+	for _, c := range []struct {
+		name    string
+		objects [2]int
+		want    bool
+	}{
+		{"both have listed", [2]int{190, 210}, true},
+		{"one still has all, the other none", [2]int{400, 0}, false},
+		{"objects are missing", [2]int{190, 200}, false},
+	} {
+		all := []figures{{Objects: c.objects[0], Owned: half}, {Objects: c.objects[1], Owned: half}}
+		if got := w.shared(ignored, all); got != c.want {
+			t.Errorf("%s: shared is %t, want %t", c.name, got, c.want)
+		}
+	}
+}

@@ -113,11 +113,15 @@ func (w *world) start(m mode, n int) (*child, error) {
 	return r, nil
 }
 
-// shared reports whether each replica has its part of the buckets, and the objects that it needs.
+// shared reports whether each replica has its part of the buckets, and the objects that it needs. A replica
+// whose informer is yet to list the new part has more objects, or none, and the sum may be right anyway.
 func (w *world) shared(m mode, all []figures) bool {
 	objects := 0
 	for _, f := range all {
 		objects += f.Objects
+		if divided := m == ignored || m == served; divided && f.Objects*len(all) > w.objects*3/2 {
+			return false
+		}
 		if m != clientGo && (f.Owned < buckets/len(all) || f.Owned > (buckets+len(all)-1)/len(all)) {
 			return false
 		}
