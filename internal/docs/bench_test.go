@@ -72,6 +72,7 @@ func fits(t *testing.T, page, row string, cell int, exact ...string) {
 }
 
 func TestTheFiguresOfMemoryAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page = "docs/stores.md"
 	for row, name := range map[string]string{
 		"all of it": "heap per Pod",
@@ -106,6 +107,7 @@ func TestTheFiguresOfMemoryAreThoseOfTheResults(t *testing.T) {
 }
 
 func TestTheFiguresOfOperationsAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page, disk = "docs/operations.md", "store/disk/measure/RESULTS.md"
 	pods := func(name string) string { return measured(t, "Memory of", name, ours) }
 	fits(t, page, "a Pod of 14 KiB as JSON: all; no managed fields; metadata; labels, node, phase, address", 1,
@@ -123,6 +125,7 @@ func TestTheFiguresOfOperationsAreThoseOfTheResults(t *testing.T) {
 }
 
 func TestTheFiguresOfTheOperatorAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page, results = "docs/operator.md", "e2e/operator/compare/RESULTS.md"
 	there := []int{2, 4, 6} // columns: controller-runtime, without its priority queue, this library
 	for row, from := range map[string][2]string{
@@ -149,6 +152,7 @@ func TestTheFiguresOfTheOperatorAreThoseOfTheResults(t *testing.T) {
 // TestAManagerTakesAboutTheSame compares words with figures: README.md says that a manager takes the same CPU
 // time and memory with both informers.
 func TestAManagerTakesAboutTheSame(t *testing.T) {
+	atRoot(t)
 	const results, tolerance = "e2e/manager/compare/RESULTS.md", 0.15
 	for _, row := range []string{"start: CPU time", "updates: CPU time", "live heap", "most memory ever resident"} {
 		if ratio := parsed(t, behind(t, results, "20 controllers", row)[4]); ratio < 1-tolerance || ratio > 1+tolerance {

@@ -13,6 +13,7 @@ var label = regexp.MustCompile(`"([^"]+)"`)
 // TestDiagramsShowTheirTexts compares each diagram with the text that "make diagrams" draws it from, as
 // far as labels go. Each must have colors for dark pages, and a page that shows it.
 func TestDiagramsShowTheirTexts(t *testing.T) {
+	atRoot(t)
 	texts, err := filepath.Glob("docs/diagrams/*.d2")
 	if err != nil || len(texts) < 3 {
 		t.Fatalf("found %d texts of diagrams: %v", len(texts), err)

@@ -59,6 +59,7 @@ func cellsOf(line string) []string {
 }
 
 func TestTheFiguresOfTheRelayAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page, results = "docs/relay.md", "e2e/relay/costs/RESULTS.md"
 	// The last table of the results has one row for each side, in this order.
 	lines := strings.Split(strings.TrimSpace(read(t, results)), "\n")
@@ -92,6 +93,7 @@ func TestTheFiguresOfTheRelayAreThoseOfTheResults(t *testing.T) {
 }
 
 func TestTheFiguresOfShardingAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page, results = "docs/sharding.md", "e2e/shards/costs/RESULTS.md"
 	columns := []int{2, 5, 7, 9, 10} // of the results, in the order of the page
 	for _, r := range []struct{ replicas, page, results string }{
@@ -139,6 +141,7 @@ func significant(t *testing.T, rounded, exact string) bool {
 }
 
 func TestTheFiguresOfStoresAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const page, disk, valkey = "docs/stores.md", "store/disk/measure/RESULTS.md", "store/valkey/measure/RESULTS.md"
 	onDisk := func(column int, names ...string) (exact []string) {
 		for _, name := range names {

@@ -20,6 +20,7 @@ var (
 // TestTheLinksOfTheDocumentationLeadSomewhere follows each link from a Markdown file to a file, and to a
 // heading of a Markdown file. It does not follow links to other sites.
 func TestTheLinksOfTheDocumentationLeadSomewhere(t *testing.T) {
+	atRoot(t)
 	anchors, links := map[string]map[string]bool{}, 0
 	files := markdownFiles(t)
 	for _, file := range files {

@@ -3,7 +3,6 @@ package docs_test
 import (
 	"encoding/json"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,17 +13,15 @@ import (
 	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil { // the root of the repository, where the paths of these tests begin
-		log.Fatal(err)
-	}
-	os.Exit(m.Run())
-}
+// atRoot begins a test in the root of the repository, where the paths of these tests begin. A TestMain cannot do
+// it: the go command does not see the change, and would take results from its cache though a page has changed.
+func atRoot(t *testing.T) { t.Chdir("../..") }
 
 // TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of the guides
 // with the examples, which run as tests. Code that needs another module is compared in that
 // module.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
+	atRoot(t)
 	for document, example := range map[string]string{
 		"README.md":          "example_test.go",
 		"docs/start.md":      "example_test.go",
@@ -44,6 +41,7 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 
 // TestTheWholeProgramIsTheExample compares the program in the documentation with the file of the example.
 func TestTheWholeProgramIsTheExample(t *testing.T) {
+	atRoot(t)
 	_, program, _ := strings.Cut(read(t, "examples/elected/main.go"), "package main\n")
 	if !strings.Contains(read(t, "docs/program.md"), "```go\npackage main\n"+program+"```\n") {
 		t.Error("docs/program.md does not have examples/elected/main.go")
@@ -53,6 +51,7 @@ func TestTheWholeProgramIsTheExample(t *testing.T) {
 // TestTheElectionOfTheWholeProgramIsTheTestedOne compares runElected of the example with that of package
 // enqueue, whose tests play lost Leases and handovers with it.
 func TestTheElectionOfTheWholeProgramIsTheTestedOne(t *testing.T) {
+	atRoot(t)
 	_, election, found := strings.Cut(read(t, "enqueue/example_test.go"), "// runElected ")
 	election, _, ended := strings.Cut(election, "\n}\n")
 	if !found || !ended || !strings.Contains(read(t, "examples/elected/main.go"), "// runElected "+election+"\n}\n") {
@@ -62,6 +61,7 @@ func TestTheElectionOfTheWholeProgramIsTheTestedOne(t *testing.T) {
 
 // TestTheReadmeIsShort holds the README to the length that a reader takes in at once.
 func TestTheReadmeIsShort(t *testing.T) {
+	atRoot(t)
 	const limit = 120
 	if n := strings.Count(read(t, "README.md"), "\n"); n > limit {
 		t.Errorf("README.md has %d lines, want at most %d: the rest belongs in docs", n, limit)
@@ -71,6 +71,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 // TestTheFiguresOfTheReadmeAreThoseOfTheResults compares each figure of the README with the file that
 // a command of this repository has written, or with the code that it counts.
 func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
 	const bench = "bench/RESULTS.md"
 	way := find(t, bench, "whole way, 100 watchers")
 	heap := find(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
@@ -138,6 +139,7 @@ func parsed(t *testing.T, figure string) float64 {
 // TestTheNamesToBeginWithHaveExamples finds the first link of each item in the list of the package's
 // documentation, and an example of that name.
 func TestTheNamesToBeginWithHaveExamples(t *testing.T) {
+	atRoot(t)
 	_, list, _ := strings.Cut(read(t, "doc.go"), "# Where to begin")
 	list, _, _ = strings.Cut(list, "\n// #")
 	var examples strings.Builder
