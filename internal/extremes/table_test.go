@@ -93,6 +93,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.Scanner.Scan(limit)":  asks,
 		"informer.ListWatch().":         asks,
 		"informer.Client.":              asks,
+		"informer.UntypedClient.":       asks,
 		"informer.NamespaceHealth.":     figure,
 		"informertest.NamespaceClient.": "the same as Source",
 		"informertest.Source.List(":     "the same as ListWithContext",
