@@ -28,8 +28,8 @@
 //  3. A bucket moves only when no call for its keys is under way, however long that takes. Such a
 //     replica goes on renewing its session, and Health shows how long it has been waiting.
 //  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not
-//     older than those that the replica before it had. If that one has died, the versions that it wrote last may be as
-//     old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
+//     older than those that the replica before it had. If that one has died, the
+//     versions that it wrote last may be as old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
 //  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
 //     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.
 //     Of an informer with a source of Set.Source, only one replica is told, or none if the namespace

@@ -127,7 +127,7 @@ func TestTheFiguresOfOperationsAreThoseOfTheResults(t *testing.T) {
 func TestTheFiguresOfTheOperatorAreThoseOfTheResults(t *testing.T) {
 	atRoot(t)
 	const page, results = "docs/operator.md", "e2e/operator/compare/RESULTS.md"
-	there := []int{2, 4, 6} // columns: controller-runtime, without its priority queue, this library
+	const here = 6 // the column of this library
 	for row, from := range map[string][2]string{
 		"a start: CPU time":                        {"start:", "CPU time"},
 		"a start: reconciles":                      {"start:", "reconciles"},
@@ -136,14 +136,13 @@ func TestTheFiguresOfTheOperatorAreThoseOfTheResults(t *testing.T) {
 		"anonymous memory after the change of all": {"then all Websites", "anonymous memory at the end"},
 	} {
 		cells := behind(t, results, from[0], from[1])
-		for i, column := range there {
+		for i, column := range []int{2, 4, here} { // controller-runtime, without its priority queue
 			fits(t, page, row, i+1, strings.TrimSpace(cells[column]+" "+cells[1]))
 		}
 	}
-	const ours = 6
 	sentence := fmt.Sprintf("needed %.1f s for 2,000 new Websites: %s calls with a write each, and %.1f s of CPU time",
-		parsed(t, behind(t, results, "start:", "until all is done")[ours]), behind(t, results, "start:", "write requests")[ours],
-		parsed(t, behind(t, results, "start:", "CPU time")[ours]))
+		parsed(t, behind(t, results, "start:", "until all is done")[here]), behind(t, results, "start:", "write requests")[here],
+		parsed(t, behind(t, results, "start:", "CPU time")[here]))
 	if !strings.Contains(strings.Join(strings.Fields(read(t, "docs/sharding.md")), " "), sentence) {
 		t.Errorf("docs/sharding.md does not say %q", sentence)
 	}
