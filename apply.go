@@ -65,7 +65,7 @@ func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
-	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, opts)
+	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	if d, ok := store.(Durable); ok {
 		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, in.own, p.tombstones, p.forgettable), durablePace
 	} else {
@@ -101,7 +101,7 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 		a.place = place{version: version, exact: true}
 		a.toldAt = a.place
 	}
-	a.processor.fill(a.access.seeded, a.place.bookmark())
+	a.processor.fill(a.access.example != nil, a.place.bookmark())
 	return versions, true
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/share"
 )
 
 // NewSharedIndexInformer replaces client-go's function of that name. It returns a
@@ -68,6 +69,25 @@ func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[Any
 	}
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		return configuredShared(configure, lw, example, resync, indexers)
+	}
+}
+
+// Sharing returns a function for [SharedIndexInformerFunc], and for that of a [Group]. The informers
+// that are made with it share equal parts of their objects by table:
+//
+//	cache.Options{NewInformer: informer.SharedIndexInformerFunc(informer.Sharing(share.New()))}
+//
+// Their options are Share and [IntakeEarly]. So a list is not in memory as a whole, and handlers get
+// objects before a list is complete. An informer transforms an object before it shares it, also if a
+// factory or a manager has set the transform. See package share for the programs in which sharing is
+// safe. A program that needs more options writes such a function itself. The function may be called
+// from any goroutine. Sharing panics if table is nil.
+func Sharing(table *share.Table) func(example runtime.Object) (Options[AnyObject], error) {
+	if table == nil {
+		panic("informer: Sharing: table is nil")
+	}
+	return func(runtime.Object) (Options[AnyObject], error) {
+		return Options[AnyObject]{Share: table, Intake: IntakeEarly}, nil
 	}
 }
 
@@ -202,8 +222,11 @@ func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
 }
 
 func (s *sharedIndexInformer[T]) RunWithContext(ctx context.Context) {
-	if err := s.core.Run(ctx); err != nil {
+	var told *StoreError
+	if err := s.core.Run(ctx); errors.Is(err, ErrAlreadyRun) {
 		s.logger(klog.FromContext(ctx)).Info("The informer cannot be run a second time")
+	} else if err != nil && !errors.As(err, &told) {
+		s.core.report(ctx, err)
 	}
 }
 
@@ -341,8 +364,11 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 		return s.failed("AddIndexers", err)
 	}
 	for _, obj := range s.core.All() {
-		for _, err := range index.Failures(indexers, obj) {
-			s.core.report(context.Background(), &ObjectError{Op: "index", Key: object.Key(obj), Err: err})
+		if errs, ctx, key := index.Failures(indexers, obj), context.Background(), object.Key(obj); len(errs) > 0 {
+			s.core.inlet.reports.failed(ctx, "index", key, 0, errs...)
+			if _, exists, _ := index.Get[T](s.core.store, key); !exists { // it was deleted meanwhile
+				s.core.inlet.reports.ended(ctx, "index", key, false)
+			}
 		}
 	}
 	return nil

@@ -82,8 +82,12 @@
 //     the watcher was removed or the informer was stopped. Synced of the informer is closed
 //     once every object of the first list is in the store, or was reported because the store
 //     refused it or because it could not be used. A list that holds an object of another type
-//     fails, and so does an empty list for another type, so that neither is ever taken for an
-//     empty list. With [IntakeWhole], nothing of such a list is delivered. With [IntakeEarly], the
+//     fails, and so does an answer that does not show that it is a list of the resource: by the type of
+//     its items, by a resourceVersion if the list before had one, and by its kind if it is
+//     unstructured. Each page must have the version of the first. A list may lack a resourceVersion until one
+//     of the source has had one, because some servers have none. This is reported, and shown by Health. The
+//     version of a [Durable] counts as one. Two odd lists are believed at the twentieth time in a row: an
+//     empty one of a source without versions, and one of another kind. With [IntakeWhole], nothing of such a list is delivered. With [IntakeEarly], the
 //     objects that came before the failure were delivered, as with any list that fails in the
 //     middle. No delete, no Synced and no
 //     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
@@ -140,8 +144,17 @@
 //
 //  11. Errors reach Options.ErrorHandler, typed, with the key and the operation: once when an
 //     operation starts to fail, and once more if it is given up. Each attempt is reported to
-//     [Observer]. [CustomCacheInformer.Health] and a [*SyncError] carry the last error that
-//     stands in the way.
+//     [Observer]. An object for which Transform or an index function fails is reported once until
+//     it works again, and of many only some, with their number, see [ObjectError].
+//     [CustomCacheInformer.Health] and a [*SyncError] carry the last error that stands in the way.
+//     They also show a request that has had no answer for 30 s, and a first state whose end has not
+//     come after 10 s.
+//
+//  12. A wrong answer does not hold an informer up forever, and neither does a stream or a watch that
+//     has gone silent. A start from a [Durable] lists if the version has expired, if the source refuses
+//     twice to go on from it, or if the source has been busy for a minute. For a stream of the first state, see
+//     [WatchListOn]. A watch is replaced when it is silent a minute after the server should have ended it:
+//     after 11 minutes at most, unless TweakListOptions changes TimeoutSeconds.
 //
 // # What is not promised
 //
@@ -196,6 +209,9 @@
 // object after a request has failed, and at a start from a Durable. If the version of the
 // answer has gone back, this is reported, and everything is listed again.
 //
+// The informer also asks after a watch that took a second or more to open. client-go may have repeated that
+// request after failures that it does not show.
+//
 // Two kinds of restore are noticed only at the next list. One is a restore after which no
 // request has failed. The other is a restore where, before the informer asks, the server has
 // already come past the version that the informer knows. (This version is up to a minute old,
@@ -239,11 +255,15 @@
 //
 //	ERROR  Informer reports an error
 //	       by LogError, if there is no ErrorHandler: an operation has begun to fail,
-//	       or is given up
+//	       or is given up, or an object cannot be used
+//	INFO   An object works again
+//	       Transform or the index functions work for an object that was reported, not for all
+//	INFO   No object fails any more
+//	       the last object for which they failed works again, or was deleted
 //	INFO   The source works again
 //	       a LIST or a watch has brought something after it had failed; one line for each of
 //	       the two, and a stream of the first state that works ends the failures of both
-//	INFO   The stream of the first state brought nothing, listing from now on
+//	INFO   The stream of the first state does not end, listing from now on
 //	       once, see WatchListOn
 //	INFO   The store works again
 //	       an operation that had failed for 10 s or more has succeeded

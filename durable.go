@@ -94,7 +94,7 @@ func (d *durableStore[T]) recall(ctx context.Context) bool {
 	for _, stored := range tombs {
 		obj, err := object.As[T](stored)
 		if err != nil {
-			d.report(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
+			d.reports.unusable(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
 			continue
 		}
 		ids = append(ids, tombstone.ID{Key: object.Key(obj), UID: obj.GetUID()})
@@ -192,6 +192,9 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	for i := range d.batch {
 		c := &d.batch[i]
 		d.wrote(ctx, c, d.next[c.key] == none)
+	}
+	if d.over = d.lost != nil; d.over {
+		return stopped
 	}
 	return written
 }

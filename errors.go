@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -22,6 +26,11 @@ var (
 	// ErrPermanent indicates that another attempt cannot help. A watcher's error that wraps
 	// it is not retried. A store's error that wraps it refuses the change: see Options.Store.
 	ErrPermanent = errors.New("permanent failure")
+
+	// ErrLeaseLost indicates that another replica may be the leader from now on, see
+	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps it (see
+	// [context.WithCancelCause]), Run does not drain, whatever DrainTimeout is.
+	ErrLeaseLost = errors.New("the lease is lost")
 )
 
 // errOwnCall is the error of a wait that its caller itself holds up.
@@ -98,7 +107,7 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // starts to fail. It is reported once more, with GaveUp set, if the store then refuses the
 // operation with ErrPermanent, or if the informer is stopped before the operation has
 // succeeded. In between, the operation is retried with growing pauses, and every change behind
-// it waits.
+// it waits. GaveUp is also set if Run ends because the store does not find an object.
 type StoreError struct {
 	// Op is the operation that failed: "get", "add", "update" or "delete". Of a Scanner it may
 	// be "scan", of a Durable "apply", "forget", "resume" or "tombstones". In Health it may
@@ -172,21 +181,28 @@ func (e *PanicError) Unwrap() error {
 
 // ObjectError says that one object could not be used as it came. Either the source delivered
 // something that is not an object of the informer's type, or a function of the user, such as
-// Options.Transform, failed for it.
+// Options.Transform, failed for it. An object that goes on failing is reported once. Of many, the
+// first three are reported, and then those that are the 10th, the 100th, the 1,000th and so on.
 type ObjectError struct {
 	// Op is "list", "watch", "transform", "index" or "store". With "store", the object was in
 	// the store at the start, perhaps as a tombstone.
 	Op  string
 	Key string // the key in the store; empty if the object has no name
-	Err error
+	// Failing is how many objects fail for Op now, this one included. If Op is "list", "watch" or
+	// "store", it is how often this has happened so far.
+	Failing int
+	Err     error
 }
 
-// Error names the operation, the key if there is one, and the cause.
+// Error names the operation, the key if there is one, the cause, and Failing if it is more than 1.
 func (e *ObjectError) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	count := ""
+	if e.Failing > 1 && (e.Op == "transform" || e.Op == "index") {
+		count = fmt.Sprintf(" (%d objects fail)", e.Failing)
+	} else if e.Failing > 1 {
+		count = fmt.Sprintf(" (%d times so far)", e.Failing)
 	}
-	return fmt.Sprintf("%s %s: %v", e.Op, e.Key, e.Err)
+	return fmt.Sprintf("%s: %v%s", strings.TrimSpace(e.Op+" "+e.Key), e.Err, count)
 }
 
 // Unwrap returns Err.
@@ -201,4 +217,96 @@ func LogError(ctx context.Context, err error) {
 		return
 	}
 	klog.FromContext(ctx).Error(err, "Informer reports an error")
+}
+
+// reports decides which ObjectErrors are reported. All parts of an informer share it.
+type reports struct {
+	report func(context.Context, error)
+	some   atomic.Bool // byOp has an object; if not, one that works costs nothing
+
+	mu   sync.Mutex                    // protects the rest; not held while report is called
+	byOp map[string]map[string]failure // the objects that fail, by Op ("transform" or "index") and key
+	odd  map[string]int                // how often something unusable has come, by Op and error
+}
+
+// failure is an object that fails.
+type failure struct {
+	told bool // it was reported
+	list int  // the source's last list when it last failed; 0 for "index"
+}
+
+func newReports(report func(context.Context, error)) *reports {
+	return &reports{report: report, byOp: map[string]map[string]failure{"transform": {}, "index": {}}, odd: map[string]int{}}
+}
+
+// tells reports whether the object with that number is reported: one of the first three, or the
+// 10th, the 100th and so on.
+func tells(n int) bool {
+	return n <= 3 || strings.TrimRight(strconv.Itoa(n), "0") == "1"
+}
+
+// failed notes that a function of the user has failed for an object. list is that of failure.
+func (r *reports) failed(ctx context.Context, op, key string, list int, errs ...error) {
+	r.mu.Lock()
+	was, before := r.byOp[op][key]
+	n := len(r.byOp[op]) + 1
+	tell := !before && tells(n)
+	r.byOp[op][key] = failure{was.told || tell, list}
+	r.some.Store(true)
+	r.mu.Unlock()
+	for _, err := range errs {
+		if tell {
+			r.report(ctx, &ObjectError{Op: op, Key: key, Failing: n, Err: err})
+		}
+	}
+}
+
+// ended notes that an object works, or that it was deleted.
+func (r *reports) ended(ctx context.Context, op, key string, works bool) {
+	if !r.some.Load() {
+		return
+	}
+	r.mu.Lock()
+	was, failed := r.byOp[op][key]
+	delete(r.byOp[op], key)
+	left := len(r.byOp[op])
+	if failed && left == 0 {
+		r.byOp[op] = map[string]failure{} // a map does not shrink
+		r.some.Store(len(r.byOp["transform"])+len(r.byOp["index"]) > 0)
+	}
+	r.mu.Unlock()
+	if failed && left == 0 {
+		klog.FromContext(ctx).Info("No object fails any more", "operation", op, "key", key)
+	} else if works && was.told {
+		klog.FromContext(ctx).Info("An object works again", "operation", op, "key", key, "failing", left)
+	}
+}
+
+// listed forgets the objects that Transform has failed for and that a list lacks, although it covers
+// them: no delete follows if the store never had them. After the end of ctx, the list may not be whole.
+func (r *reports) listed(ctx context.Context, covers func(key string) bool, list int) {
+	r.mu.Lock()
+	failing := maps.Clone(r.byOp["transform"])
+	r.mu.Unlock()
+	for key, f := range failing {
+		if ctx.Err() == nil && f.list < list && covers(key) {
+			r.ended(ctx, "transform", key, false)
+		}
+	}
+}
+
+// unusable notes something that is no object of the informer. If it has a key, the object of that
+// key may be in order.
+func (r *reports) unusable(ctx context.Context, err *ObjectError) {
+	r.mu.Lock()
+	what := err.Op + ": " + err.Err.Error()
+	if r.odd[what] == 0 && len(r.odd) >= 100 {
+		what = err.Op // a server can make up any number of errors
+	}
+	r.odd[what]++
+	err.Failing = r.odd[what]
+	r.mu.Unlock()
+	if tells(err.Failing) {
+		r.report(ctx, err)
+	}
 }

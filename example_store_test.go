@@ -1,6 +1,10 @@
 package informer_test
 
 import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +63,32 @@ var table = share.New() // for all informers of the program
 
 func newPods(client kubernetes.Interface) (*informer.CustomCacheInformer[*corev1.Pod], error) {
 	return informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Share: table})
+}
+
+// newInformer is like cache.NewSharedIndexInformer, and a factory that is moved to this library uses it in
+// its place. In a controller-runtime manager it is cache.Options{NewInformer: newInformer}.
+func ExampleSharing() {
+	newInformer := informer.SharedIndexInformerFunc(informer.Sharing(share.New()))
+
+	src := informertest.NewSource(labelled("web-1"), labelled("web-2"))
+	pods := newInformer(src, &corev1.Pod{}, 0, cache.Indexers{})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { pods.RunWithContext(ctx) })
+	defer running.Wait()
+	defer stop()
+	cache.WaitFor(ctx, "", pods.HasSyncedChecker())
+
+	labels := func(key string) uintptr {
+		obj, _, _ := pods.GetIndexer().GetByKey(key)
+		return reflect.ValueOf(obj.(*corev1.Pod).Labels).Pointer()
+	}
+	fmt.Println("both Pods have the same map:", labels("default/web-1") == labels("default/web-2"))
+	// Output: both Pods have the same map: true
+}
+
+func labelled(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}}}
 }
 
 func TestSharedParts(t *testing.T) {

@@ -265,10 +265,10 @@ func (g *Group) Run(ctx context.Context) error {
 		g.mu.Unlock()
 		return fmt.Errorf("informer: Group: Run: %w", err)
 	}
-	later, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	later, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
 	if ctx.Err() != nil {
-		stop()
+		stop(context.Cause(ctx))
 	}
 	g.ctx, g.later = ctx, later
 	for _, m := range g.members {
@@ -280,7 +280,7 @@ func (g *Group) Run(ctx context.Context) error {
 	<-ctx.Done()
 	g.notify() // it takes the lock: a later Add sees that ctx has ended and starts nothing
 	g.working.Wait()
-	stop()
+	stop(context.Cause(ctx))
 	g.running.Wait()
 
 	var failed []error

@@ -117,10 +117,10 @@ func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
 		runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-			return informer.Options[informer.AnyObject]{PageSize: -1}, nil
+			return informer.Options[informer.AnyObject]{DrainTimeout: -1}, nil
 		}), informertest.NewSource[configMap]())
 		group.MayBeEmpty = true // which does not hide an informer that fails
-		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "PageSize") {
+		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "DrainTimeout") {
 			t.Errorf("Ready: %v", err)
 		}
 	})

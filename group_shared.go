@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // slotKey identifies a shared informer of a group.
@@ -32,6 +34,10 @@ type slot struct {
 // such as a namespace or a selector. If there is only one, use "". Informers of several scopes
 // need an Options.Name each, see [Group.Add].
 //
+// *unstructured.Unstructured, *metav1.PartialObjectMetadata and AnyObject do not name the kind of the
+// objects. So their scope must, such as with gvr.String(), and may not be "". GetOrAdd does not notice
+// two kinds with one scope: the second call would return the informer of the first kind.
+//
 // GetOrAdd blocks while construct runs, its own or that of another call for T and scope. It may
 // be called before and while g runs, from any goroutine. No lock is held while construct runs,
 // so construct may call GetOrAdd for another T or scope. Two such functions that call GetOrAdd for
@@ -45,6 +51,8 @@ func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheIn
 		return nil, errors.New("informer: Group: GetOrAdd: the group is nil")
 	case construct == nil:
 		return nil, errors.New("informer: Group: GetOrAdd: construct is nil")
+	case scope == "" && object.AnyKind(reflect.TypeFor[T]()):
+		return nil, fmt.Errorf("informer: Group: GetOrAdd: the scope is empty, and %v does not name the kind of the objects: begin the scope with the resource, such as gvr.String()", reflect.TypeFor[T]())
 	}
 	m, err := g.getOrMake(slotKey{reflect.TypeFor[T](), scope}, func() (Member, error) { return construct() })
 	if err != nil {

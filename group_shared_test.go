@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -168,4 +170,34 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 			t.Error("no error for a nil make")
 		}
 	})
+}
+
+func TestATypeThatDoesNotNameItsKindNeedsAScope(t *testing.T) {
+	var g informer.Group
+	needsScope[*metav1.PartialObjectMetadata](t, &g, "*v1.PartialObjectMetadata")
+	needsScope[*unstructured.Unstructured](t, &g, "*unstructured.Unstructured")
+	needsScope[informer.AnyObject](t, &g, "informer.AnyObject")
+	if n := len(g.Health()); n != 6 {
+		t.Errorf("the group has %d members, want one for each scope", n)
+	}
+}
+
+func needsScope[T informer.Object](t *testing.T, g *informer.Group, name string) {
+	t.Helper()
+	get := func(scope string) (*informer.CustomCacheInformer[T], error) {
+		return informer.GetOrAdd(g, scope, func() (*informer.CustomCacheInformer[T], error) {
+			return informer.NewFrom(informertest.NewSource[T](), informer.Options[T]{Name: name + " of " + scope})
+		})
+	}
+	if inf, err := get(""); inf != nil || err == nil || !strings.Contains(err.Error(), name+" does not name the kind") || !strings.Contains(err.Error(), "gvr.String()") {
+		t.Errorf("GetOrAdd with an empty scope: %v, %v", inf, err)
+	}
+	pods, err := get("pods")
+	secrets, other := get("secrets")
+	if err != nil || other != nil || pods == secrets {
+		t.Errorf("GetOrAdd for two kinds: %v, %v, the same: %v", err, other, pods == secrets)
+	}
+	if again, err := get("pods"); again != pods || err != nil {
+		t.Errorf("GetOrAdd for the first kind: another one, or %v", err)
+	}
 }

@@ -24,7 +24,7 @@ type Health struct {
 	Name string `json:"name"`
 	// Started says that Run has been called and the watchers' goroutines are live.
 	Started bool `json:"started"`
-	// Stopped says that the ctx of Run has ended.
+	// Stopped says that the ctx of Run has ended, or that Run ends because of its store.
 	Stopped bool `json:"stopped"`
 	// Synced says that the first list is in the store. Of a set of package shards it says that this
 	// replica has joined the set.
@@ -35,7 +35,8 @@ type Health struct {
 	// It is zero if there was none yet.
 	LastList time.Time `json:"lastList,omitzero"`
 	// LastContact is when the source last sent anything other than an error. A quiet watch
-	// brings a bookmark about once a minute. It is zero if there was none yet.
+	// brings a bookmark about once a minute. It is zero if there was none yet. An API server that
+	// answers each request with an error does not change it: then SourceError is its answer.
 	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which the store has every change.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -58,15 +59,24 @@ type Health struct {
 	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
 	// failed most often in a row. For other informers it is nil.
 	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
-	// SourceError is the error with which lists or watches fail now, nil if they work. Of a
-	// controller it is the failure that keeps an informer that it reads from syncing, if one is
-	// known: that nobody runs the informer, for example. Of a set of package shards it is the error
-	// with which its Leases cannot be read.
+	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
+	// a request without an answer for 30 s, a first state that has not ended after 10 s, or a list
+	// without a resourceVersion. Otherwise it is nil. Of a controller it is the failure that keeps an informer that it reads
+	// from syncing, if one is known: that nobody runs the informer, for example. Of a set of package
+	// shards it is the error with which its Leases cannot be read.
 	SourceError error `json:"-"`
-	// SourceFailures is how often in a row they have failed, 0 if they work.
+	// SourceFailures is how often in a row lists or watches have failed, 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
+	// SourceFailingSince is when the first of these failures came. It is zero if lists and watches work.
+	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
+	// SourceNextTry is when the pause before the next attempt ends. It is zero if there is no pause:
+	// lists and watches work, or an attempt is under way.
+	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
+	// SourceWaiting is how long the present request has waited for its complete answer, 0 below 30 s.
+	// An open watch waits for none. Over several namespaces, it is the longest.
+	SourceWaiting time.Duration `json:"-"`
 	// StoreError is the operation on the store that fails now, or that has not returned for
-	// more than 10 s. Otherwise it is nil.
+	// more than 10 s, or with which Run has ended. Otherwise it is nil.
 	StoreError error `json:"-"`
 	// StoreBusy is how long the present operation on the store has been under way, 0 if
 	// there is none.
@@ -91,14 +101,18 @@ type Health struct {
 // NamespaceHealth says how an informer of [NewInNamespaces] is doing with one namespace. Its
 // fields mean the same as those of Health.
 type NamespaceHealth struct {
-	Namespace       string    `json:"namespace"`
-	Synced          bool      `json:"synced"` // the namespace's first list is in the store
-	Watching        bool      `json:"watching"`
-	LastList        time.Time `json:"lastList,omitzero"`
-	LastContact     time.Time `json:"lastContact,omitzero"`
-	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	SourceError     error     `json:"-"`
-	SourceFailures  int       `json:"sourceFailures,omitempty"`
+	Namespace       string        `json:"namespace"`
+	Synced          bool          `json:"synced"` // the namespace's first list is in the store
+	Watching        bool          `json:"watching"`
+	LastList        time.Time     `json:"lastList,omitzero"`
+	LastContact     time.Time     `json:"lastContact,omitzero"`
+	ResourceVersion string        `json:"resourceVersion,omitempty"`
+	SourceError     error         `json:"-"`
+	SourceFailures  int           `json:"sourceFailures,omitempty"`
+	SourceWaiting   time.Duration `json:"-"`
+
+	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
+	SourceNextTry      time.Time `json:"sourceNextTry,omitzero"`
 }
 
 // ControllerHealth says how a controller of package enqueue is doing at one moment. Its counts
@@ -111,15 +125,21 @@ type ControllerHealth struct {
 	Standby bool `json:"standby"`
 	// Workers is the number of keys that can be reconciled at once.
 	Workers int `json:"workers"`
-	// Queued is how many keys wait for a worker. Keys that wait for a retry, or for their time,
-	// do not count.
+	// Queued is how many keys wait for a worker. Keys that wait for their time do not count.
 	Queued int `json:"queued"`
 	// OldestQueued is how long the oldest of these keys has been waiting, 0 if there is none.
 	OldestQueued time.Duration `json:"-"`
+	// Waiting is how many keys wait for their time: for a retry, or because a call asked for another
+	// one. An event can put such a key into the queue earlier, so that it counts in both.
+	Waiting int `json:"waiting"`
 	// Busy is how many calls of reconcile are under way.
 	Busy int `json:"busy"`
 	// Calls has the calls under way, the longest first, at most ten.
 	Calls []ReconcileCall `json:"-"`
+	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is how
+	// long all workers have been in their calls, or how long ago a stop ended the ctx of calls that
+	// are under way. See enqueue.Options.HangTimeout.
+	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, also those that were
 	// given up. Of the keys that were given up, the last 1000 count.
 	Failing int `json:"failing"`
@@ -129,7 +149,7 @@ type ControllerHealth struct {
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// Succeeded is how many calls have returned nil.
 	Succeeded int `json:"succeeded"`
-	// Failed is how many calls have returned an error, except that of their ended ctx.
+	// Failed is how many calls have returned an error, except that of their ctx after a stop.
 	Failed int `json:"failed"`
 	// GaveUp is how many of the failed calls get no further attempt until an event puts their
 	// key into the queue.
@@ -158,6 +178,11 @@ type ShardsHealth struct {
 	// CatchingUp is how many buckets wait until the caches of this replica are as new as those of
 	// the last holder. No call for their keys is made before that.
 	CatchingUp int `json:"catchingUp"`
+	// CatchingUpFor is how long the caches have been too old for this: since the first of these buckets
+	// began to wait, or since the caches have lacked changes that another replica had seen. If the
+	// caches of another replica are not behind, it gets the buckets of this one after one to three
+	// minutes. 0 if the caches are new enough.
+	CatchingUpFor time.Duration `json:"-"`
 	// Draining is how many buckets move to other replicas when their calls have returned.
 	Draining int `json:"draining"`
 	// DrainingFor is how long the first of these has been draining, 0 if there is none.
@@ -166,6 +191,13 @@ type ShardsHealth struct {
 	Unowned int `json:"unowned"`
 	// UnownedFor is how long the first of these has had no owner, 0 if there is none.
 	UnownedFor time.Duration `json:"-"`
+	// Unserved is how many buckets are with replicas that do not have all controllers of this one, such as
+	// those of the last version of the program during a rolling update. Nobody reconciles the keys of
+	// these controllers in these buckets. UnservedFor is how long that has been so, 0 if Unserved is
+	// 0, and Lacking has the names of the controllers.
+	Unserved    int           `json:"unserved"`
+	UnservedFor time.Duration `json:"-"`
+	Lacking     []string      `json:"lacking,omitempty"`
 	// Selector says whether the API server selects the objects of this replica for the sources
 	// that shards.Set.Source has made: "served", or "ignored" if it sends all objects and the
 	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
@@ -187,9 +219,11 @@ func (s ShardsHealth) MarshalJSON() ([]byte, error) {
 	type fields ShardsHealth // has the tags, but not this method
 	return json.Marshal(struct {
 		fields
-		DrainingSeconds float64 `json:"drainingSeconds"`
-		UnownedSeconds  float64 `json:"unownedSeconds"`
-	}{fields(s), s.DrainingFor.Seconds(), s.UnownedFor.Seconds()})
+		CatchingUpSeconds float64 `json:"catchingUpSeconds"`
+		DrainingSeconds   float64 `json:"drainingSeconds"`
+		UnownedSeconds    float64 `json:"unownedSeconds"`
+		UnservedSeconds   float64 `json:"unservedSeconds"`
+	}{fields(s), s.CatchingUpFor.Seconds(), s.DrainingFor.Seconds(), s.UnownedFor.Seconds(), s.UnservedFor.Seconds()})
 }
 
 // ReconcileCall is a call of reconcile that is under way.
@@ -204,18 +238,20 @@ type ReconcileFailure struct {
 	Failures int           // calls that failed in a row
 	For      time.Duration // since the first of them
 	GaveUp   bool          // only an event leads to another attempt
+	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
 	Err      error         // of the last call
 }
 
-// MarshalJSON encodes the figures with names in camel case, and OldestQueued in seconds as
-// "oldestQueuedSeconds". It omits Calls and Failures, which name keys; package debug shows
-// them.
+// MarshalJSON encodes the figures with names in camel case, and OldestQueued and Stuck in seconds as
+// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Calls and
+// Failures, which name keys; package debug shows them.
 func (c ControllerHealth) MarshalJSON() ([]byte, error) {
 	type fields ControllerHealth // has the tags, but not this method
 	return json.Marshal(struct {
 		fields
 		OldestQueuedSeconds float64 `json:"oldestQueuedSeconds"`
-	}{fields(c), c.OldestQueued.Seconds()})
+		StuckSeconds        float64 `json:"stuckSeconds,omitempty"`
+	}{fields(c), c.OldestQueued.Seconds(), c.Stuck.Seconds()})
 }
 
 // MarshalJSON encodes the figures with names in camel case, and the error as text.
@@ -223,8 +259,9 @@ func (n NamespaceHealth) MarshalJSON() ([]byte, error) {
 	type fields NamespaceHealth // has the tags, but not this method
 	encoded := struct {
 		fields
-		SourceError string `json:"sourceError,omitempty"`
-	}{fields: fields(n)}
+		SourceError          string  `json:"sourceError,omitempty"`
+		SourceWaitingSeconds float64 `json:"sourceWaitingSeconds,omitempty"`
+	}{fields: fields(n), SourceWaitingSeconds: n.SourceWaiting.Seconds()}
 	if n.SourceError != nil {
 		encoded.SourceError = n.SourceError.Error()
 	}
@@ -244,9 +281,11 @@ func (h *Health) addSource(n NamespaceHealth, first bool) {
 	if first || n.LastContact.Before(h.LastContact) {
 		h.LastContact = n.LastContact
 	}
-	if n.SourceFailures > h.SourceFailures {
+	if n.SourceFailures > h.SourceFailures || h.SourceError == nil {
 		h.SourceError, h.SourceFailures = n.SourceError, n.SourceFailures
+		h.SourceFailingSince, h.SourceNextTry = n.SourceFailingSince, n.SourceNextTry
 	}
+	h.SourceWaiting = max(h.SourceWaiting, n.SourceWaiting)
 }
 
 // WatcherStats has figures about one registration of a watcher. Every event for the watcher
@@ -328,6 +367,8 @@ func (h Health) Ready() error {
 		return errors.New("informer: there is no such informer (the Health is empty)")
 	case h.Stopped && h.Controller != nil && !h.Synced && h.SourceError != nil:
 		err = fmt.Errorf("%w before it has synced: %w", ErrStopped, h.SourceError)
+	case h.Stopped && h.StoreError != nil:
+		err = fmt.Errorf("%w: %w", ErrStopped, h.StoreError)
 	case h.Stopped:
 		err = ErrStopped
 	case h.StoreError != nil:
@@ -335,7 +376,7 @@ func (h Health) Ready() error {
 	case !h.Started:
 		err = errors.New("has not started")
 	case !h.Synced && h.Shards != nil && h.SourceError != nil:
-		err = fmt.Errorf("has not joined: it cannot read its Leases: %w", h.SourceError)
+		err = fmt.Errorf("has not joined: %w", h.SourceError)
 	case !h.Synced && h.Shards != nil:
 		err = errors.New("has not joined")
 	case !h.Synced && h.SourceError != nil:
@@ -362,9 +403,13 @@ func (h Health) kind() string {
 }
 
 // Live returns an error only if a restart of the process would help: an operation on the
-// store has not returned for five minutes. A restart does not help against an API server
+// store has not returned for five minutes, or calls of a controller do not return, see
+// ControllerHealth.Stuck. A restart does not help against an API server
 // that is down, a store that returns errors, or a watcher that blocks.
 func (h Health) Live() error {
+	if c := h.Controller; c != nil && c.Stuck > 0 {
+		return fmt.Errorf("%s %s: for %v no call has returned: %d of %d workers are in one", h.kind(), h.Name, c.Stuck.Truncate(time.Second), c.Busy, c.Workers)
+	}
 	if h.StoreBusy < deadStore {
 		return nil
 	}
@@ -383,12 +428,16 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	encoded := struct {
 		fields
-		Objects          *int            `json:"objects,omitempty"`
-		SourceError      string          `json:"sourceError,omitempty"`
-		StoreError       string          `json:"storeError,omitempty"`
-		StoreBusySeconds float64         `json:"storeBusySeconds,omitempty"`
-		Watchers         []WatcherHealth `json:"watchers"`
-	}{fields: fields(h), StoreBusySeconds: h.StoreBusy.Seconds(), Watchers: append([]WatcherHealth{}, h.Watchers...)}
+		Objects              *int            `json:"objects,omitempty"`
+		SourceError          string          `json:"sourceError,omitempty"`
+		SourceWaitingSeconds float64         `json:"sourceWaitingSeconds,omitempty"`
+		StoreError           string          `json:"storeError,omitempty"`
+		StoreBusySeconds     float64         `json:"storeBusySeconds,omitempty"`
+		Watchers             []WatcherHealth `json:"watchers"`
+	}{
+		fields: fields(h), SourceWaitingSeconds: h.SourceWaiting.Seconds(), StoreBusySeconds: h.StoreBusy.Seconds(),
+		Watchers: append([]WatcherHealth{}, h.Watchers...),
+	}
 	if h.Objects >= 0 {
 		encoded.Objects = &h.Objects
 	}

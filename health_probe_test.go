@@ -42,7 +42,11 @@ func (s *stateful) hung(t *testing.T) {
 
 var states = map[string]state{
 	"not started": {bring: func(*testing.T, *stateful) {}, after: hour, ready: "has not started"},
-	"not synced": {after: hour, ready: "has not synced", bring: func(t *testing.T, s *stateful) {
+	"not synced": {after: 30*time.Second - 1, ready: "has not synced", bring: func(t *testing.T, s *stateful) {
+		s.src.HoldList()
+		start(t, s.ci)
+	}},
+	"not answered": {after: hour, ready: "has not synced: list ConfigMap: no answer for 1h0m0s", bring: func(t *testing.T, s *stateful) {
 		s.src.HoldList()
 		start(t, s.ci)
 	}},
@@ -170,10 +174,10 @@ func shardsHealth(change func(*informer.Health)) informer.Health {
 func TestASetIsReadyWhenItHasJoined(t *testing.T) {
 	forbidden := errors.New("it is forbidden")
 	for want, change := range map[string]func(*informer.Health){
-		"set sites: has not started":                                            func(h *informer.Health) { h.Started = false },
-		"set sites: has not joined":                                             func(*informer.Health) {},
-		"set sites: informer has stopped":                                       func(h *informer.Health) { h.Synced, h.Stopped = true, true },
-		"set sites: has not joined: it cannot read its Leases: it is forbidden": func(h *informer.Health) { h.SourceError = forbidden },
+		"set sites: has not started":                 func(h *informer.Health) { h.Started = false },
+		"set sites: has not joined":                  func(*informer.Health) {},
+		"set sites: informer has stopped":            func(h *informer.Health) { h.Synced, h.Stopped = true, true },
+		"set sites: has not joined: it is forbidden": func(h *informer.Health) { h.SourceError = forbidden },
 	} {
 		h := shardsHealth(change)
 		err := h.Ready()

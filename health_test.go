@@ -335,6 +335,36 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 	}
 }
 
+func TestHealthShowsSinceWhenASourceFailsAndWhenItIsTriedAgain(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("a", "1"))
+		inf := runWith(t, queue, src, informertest.NewStore(nil))
+		began := time.Now()
+		unreachable(src)
+		sleepBubble(hour)
+		for range 3 {
+			h, asked := inf.Health(), len(src.Requests())
+			if late := h.SourceFailingSince.Sub(began); late < 0 || late > 10*time.Second {
+				t.Errorf("it fails since %v after the first failure", late)
+			}
+			pause := time.Until(h.SourceNextTry)
+			sleepBubble(pause - 1)
+			early := len(src.Requests())
+			sleepBubble(1)
+			if pause <= 0 || pause > time.Minute || early != asked || len(src.Requests()) == asked {
+				t.Fatalf("the next try is in %v, and %d came before", pause, early-asked)
+			}
+		}
+		src.Heal()
+		opened(t, src)
+		src.Bookmark()
+		synctest.Wait()
+		if h := inf.Health(); !h.SourceFailingSince.IsZero() || !h.SourceNextTry.IsZero() {
+			t.Errorf("when it works again, it fails since %v, and is tried at %v", h.SourceFailingSince, h.SourceNextTry)
+		}
+	})
+}
+
 // decoded returns the value of a JSON text, in which the order of names does not count.
 func decoded(t *testing.T, text string) (value any) {
 	t.Helper()
@@ -352,7 +382,8 @@ func TestHealthAsJSON(t *testing.T) {
 	}{
 		"in trouble": {informer.Health{
 			Name: "Pod", Started: true, Synced: true, LastList: at, LastContact: at.Add(time.Minute), ResourceVersion: "1000",
-			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7,
+			SourceError: &informer.WatchError{Op: "watch", Resource: "Pod", Err: errors.New("connection refused")}, SourceFailures: 7, SourceWaiting: time.Minute,
+			SourceFailingSince: at, SourceNextTry: at.Add(time.Hour),
 			StoreError: &informer.StoreError{Op: "get", Key: "default/a", Err: errors.New(`"disk" full`)}, StoreBusy: 1500 * time.Millisecond, Refused: 2,
 			Watchers: []informer.WatcherHealth{{
 				WatcherStats: informer.WatcherStats{Name: "w", Pending: 3, Lagging: true, OldestWaiting: 250 * time.Millisecond},
@@ -362,23 +393,24 @@ func TestHealthAsJSON(t *testing.T) {
 		}, `{"name":"Pod","started":true,"stopped":false,"synced":true,"watching":false,` +
 			`"lastList":"2026-07-01T12:00:00Z","lastContact":"2026-07-01T12:01:00Z","resourceVersion":"1000",` +
 			`"lastProgress":"2026-07-01T12:00:01Z","objects":12,"queued":4,` +
-			`"sourceError":"watch Pod: connection refused","sourceFailures":7,` +
+			`"sourceError":"watch Pod: connection refused","sourceFailures":7,"sourceWaitingSeconds":60,` +
+			`"sourceFailingSince":"2026-07-01T12:00:00Z","sourceNextTry":"2026-07-01T13:00:00Z",` +
 			`"storeError":"store: get default/a: \"disk\" full","storeBusySeconds":1.5,"refused":2,` +
 			`"watchers":[{"name":"w","synced":false,"pending":3,"delivered":0,"failed":0,"retried":0,"merged":0,"lagging":true,"oldestWaitingSeconds":0.25}]}`},
 		"well": {informer.Health{Name: "Pod", Started: true, Stopped: true, Synced: true, Watching: true, Objects: -1, Watchers: []informer.WatcherHealth{}},
 			`{"name":"Pod","started":true,"stopped":true,"synced":true,"watching":true,"queued":0,"watchers":[]}`},
 		"of a set": {informer.Health{
 			Name: "sites", Started: true, Synced: true, Objects: -1, SourceError: errors.New("forbidden"), SourceFailures: 2, Shards: &informer.ShardsHealth{
-				Replica: "replica-0", Session: "replica-0_1", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, Draining: 2,
-				DrainingFor: 1500 * time.Millisecond, Unowned: 5, UnownedFor: 250 * time.Millisecond, Taken: 30, Released: 9, LostSessions: 7, LostCalls: 6,
+				Replica: "replica-0", Session: "replica-0_1", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, CatchingUpFor: 750 * time.Millisecond, Draining: 2,
+				DrainingFor: 1500 * time.Millisecond, Unowned: 5, UnownedFor: 250 * time.Millisecond, Unserved: 3, UnservedFor: 2 * time.Second, Lacking: []string{"added"}, Taken: 30, Released: 9, LostSessions: 7, LostCalls: 6,
 			},
 		}, `{"name":"sites","started":true,"stopped":false,"synced":true,"watching":false,"queued":0,"sourceError":"forbidden","sourceFailures":2,"watchers":[],` +
-			`"shards":{"replica":"replica-0","session":"replica-0_1","replicas":3,"buckets":64,"owned":21,"catchingUp":4,"draining":2,` +
-			`"drainingSeconds":1.5,"unowned":5,"unownedSeconds":0.25,"taken":30,"released":9,"lostSessions":7,"lostCalls":6}}`},
+			`"shards":{"replica":"replica-0","session":"replica-0_1","replicas":3,"buckets":64,"owned":21,"catchingUp":4,"catchingUpSeconds":0.75,"draining":2,` +
+			`"drainingSeconds":1.5,"unowned":5,"unownedSeconds":0.25,"unserved":3,"unservedSeconds":2,"lacking":["added"],"taken":30,"released":9,"lostSessions":7,"lostCalls":6}}`},
 		"of an idle set": {informer.Health{Name: "sites", Objects: -1, Shards: &informer.ShardsHealth{Replica: "replica-0"}},
 			`{"name":"sites","started":false,"stopped":false,"synced":false,"watching":false,"queued":0,"watchers":[],` +
-				`"shards":{"replica":"replica-0","replicas":0,"buckets":0,"owned":0,"catchingUp":0,"draining":0,` +
-				`"drainingSeconds":0,"unowned":0,"unownedSeconds":0,"taken":0,"released":0,"lostSessions":0,"lostCalls":0}}`},
+				`"shards":{"replica":"replica-0","replicas":0,"buckets":0,"owned":0,"catchingUp":0,"catchingUpSeconds":0,"draining":0,` +
+				`"drainingSeconds":0,"unowned":0,"unownedSeconds":0,"unserved":0,"unservedSeconds":0,"taken":0,"released":0,"lostSessions":0,"lostCalls":0}}`},
 		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"objects":0,"queued":0,"watchers":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {

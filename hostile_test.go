@@ -265,23 +265,23 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				w := newWorld(t, options{Queue: queue})
-				if obj != nil { // a list cannot contain nil
-					w.src.InjectListItem(obj)
-				}
-				w.run()
-				w.agree("a list")
-				w.reported("a list", obj != nil)
-				for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, "", "EXPLODED"} {
+			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, "", "EXPLODED"} {
+				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+					w := newWorld(t, options{Queue: queue})
+					if obj != nil { // a list cannot contain nil
+						w.src.InjectListItem(obj)
+					}
+					w.run()
+					w.agree("a list")
+					w.reported("a list", obj != nil)
 					w.src.Inject(watch.Event{Type: kind, Object: obj})
 					w.src.Apply(object("a", fmt.Sprint("after ", kind)))
 					w.agree(fmt.Sprint("event ", kind))
 					w.reported(string(kind), kind != watch.Bookmark || obj == nil || name == "a status")
-				}
-				w.src.Expire()
-				w.agree("a relist")
-			})
+					w.src.Expire()
+					w.agree("a relist")
+				})
+			}
 		})
 	}
 }

@@ -148,12 +148,12 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.store, i.clock, opts)
-	i.inlet = newInlet(i.queue, i.clock, namespaces, opts)
+	i.inlet = newInlet(i.queue, i.clock, namespaces, newReports(i.report), opts)
 	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, bareObject, opts)
 	for _, s := range i.inlet.scopes {
 		i.intakes = append(i.intakes, &intake[T]{inlet: i.inlet, scope: s, accept: accept})
 	}
-	i.sources = newSources(resources, i.clock, opts, func(ctx context.Context, r *cache.Reflector, err error) {
+	i.sources = newSources(resources, i.clock, i.inlet.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
 		}
@@ -231,8 +231,9 @@ func (i *CustomCacheInformer[T]) follow() error {
 // given to Observer.Undelivered.
 //
 // If ctx has ended already, Run makes no request and calls no watcher. A second Run returns
-// ErrAlreadyRun at once. If another informer runs over the same Durable, Run returns an error and
-// stops the informer. Do not wait for Run to return in a watcher's callback.
+// ErrAlreadyRun at once. Run returns an error and stops the informer if another one runs over the same
+// Durable, or if Options.Store does not find the first object that it was given. Do not wait for Run
+// to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	if err := i.set(func() { i.running.Store(true) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
@@ -244,7 +245,8 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name))
+	ctx, i.applier.access.end = context.WithCancel(klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name)))
+	defer i.applier.access.end()
 
 	// The watchers' calls outlive ctx until the source has stopped.
 	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
@@ -258,11 +260,14 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	<-ctx.Done()
 	i.stop()
 	i.await(ctx, controller.Wait) // nothing new can happen now
-	i.processor.drain(i.opts.DrainTimeout)
+	i.processor.drain(ctx, i.opts.DrainTimeout)
 	i.processor.stop()
 	stopCalls()
 	i.await(ctx, watchers.Wait)
 	i.await(ctx, func() { i.applier.storage.close(ctx) })
+	if lost := i.applier.access.lost; lost != nil {
+		return fmt.Errorf("informer %s: %w", i.opts.Name, lost)
+	}
 	return nil
 }
 
@@ -322,7 +327,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	if !ok {
 		return
 	}
-	i.inlet.begin(ctx, i.processor.seeded, i.opts.Transform)
+	i.inlet.begin(ctx, i.applier.access.example, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for n, s := range i.sources {

@@ -387,7 +387,7 @@ func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)
 		sleepBubble(hour)
-		if n := count(src, informertest.VerbList); n < 10 {
+		if n := listsOf(src); n < 10 {
 			t.Fatalf("in an hour listed %d times", n)
 		}
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "watch is not yours") {

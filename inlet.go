@@ -161,16 +161,16 @@ func (s *scope) prefix() string {
 type inlet[T Object] struct {
 	queue    cache.Queue
 	clock    stopwatch.Stopwatch
-	report   func(context.Context, error)
+	reports  *reports
 	observer *Observer
 	durable  bool // the store is a Durable and takes items in batches
 	scopes   []*scope
 	own      *scope // of items that come from no source
 
 	// Set by begin, and only read afterwards.
-	ctx          context.Context // Run's; after its end, no item waits for room
-	transform    func(T) (T, error)
-	knownObjects bool // the store holds objects at the start
+	ctx       context.Context // Run's; after its end, no item waits for room
+	transform func(T) (T, error)
+	example   any // an object that the store holds at the start; nil if there is none
 
 	queued atomic.Int64 // items in the queue, except those that are just entering
 	full   atomic.Int32 // how many sources wait for room, except those that wait until all is applied
@@ -186,10 +186,10 @@ type inlet[T Object] struct {
 }
 
 // newInlet returns an inlet with a scope for each namespace.
-func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, opts Options[T]) *inlet[T] {
+func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, objects *reports, opts Options[T]) *inlet[T] {
 	start := &item[T]{done: true}
 	in := &inlet[T]{
-		queue: queue, clock: clock, report: opts.ErrorHandler, observer: opts.Observer, durable: opts.durable(),
+		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(),
 		oldest: start, newest: start, own: &scope{},
 	}
 	for _, namespace := range namespaces {
@@ -199,10 +199,10 @@ func newInlet[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces
 }
 
 // begin prepares the inlet for the source. It must be called once, before the first item.
-// knownObjects says that the store already holds objects. A nil transform changes
+// example is an object that the store already holds, nil if there is none. A nil transform changes
 // nothing.
-func (in *inlet[T]) begin(ctx context.Context, knownObjects bool, transform func(T) (T, error)) {
-	in.ctx, in.knownObjects, in.transform = ctx, knownObjects, transform
+func (in *inlet[T]) begin(ctx context.Context, example any, transform func(T) (T, error)) {
+	in.ctx, in.example, in.transform = ctx, example, transform
 }
 
 // forget tells the applier to look for tombstones to forget.

@@ -50,7 +50,7 @@ func (in *intake[T]) event(kind itemKind, obj any, version string) {
 	}
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
-		in.report(in.ctx, err)
+		in.reports.unusable(in.ctx, err)
 		in.enter(in.ctx, in.lost(), inletBound)
 		return
 	}
@@ -74,6 +74,9 @@ func (in *intake[T]) enter(patience context.Context, it *item[T], bound int) {
 	it.scope = in.scope
 	in.inlet.enter(patience, it, bound)
 }
+
+// Example returns an object that the store held at the start, and nil if it held none.
+func (in *intake[T]) Example() any { return in.example }
 
 // CheckType returns an error if obj is an API object of another type than the informer's, or of
 // another namespace than the source's. Nil and nameless objects pass: item drops them later.
@@ -109,7 +112,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
 	}
 	var keys *object.Keys
-	if in.heard || in.knownObjects {
+	if in.heard || in.example != nil {
 		keys = keysOf(list)
 	}
 	in.begin(wentBack, true, keys, version)
@@ -125,7 +128,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 // Begin takes the beginning of a list that comes in parts. Until the list ends, Upsert and Delete
 // take its objects.
 func (in *intake[T]) Begin(doubtful bool) {
-	known := in.heard || in.knownObjects
+	known := in.heard || in.example != nil
 	in.begin(doubtful, false, nil, "")
 	if known {
 		in.list.seen = &object.Keys{}
@@ -208,7 +211,7 @@ func (in *intake[T]) takeListed(kind itemKind, obj any) {
 	}
 	it, err := in.item("list", kind, obj)
 	if err != nil {
-		in.report(in.ctx, err)
+		in.reports.unusable(in.ctx, err)
 		it = in.lost()
 	}
 	it.listed, it.restored = true, in.list.doubtful
@@ -221,6 +224,7 @@ func (in *intake[T]) takeListed(kind itemKind, obj any) {
 func (in *intake[T]) End(version string) {
 	l := in.list
 	defer l.end()
+	in.reports.listed(in.ctx, in.scope.covers, in.lists)
 	if l.seen != nil {
 		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version, in.has()}}, inletBound)
 	}
@@ -277,7 +281,7 @@ func inKeyOrder(list []any) []any {
 }
 
 // item checks and transforms an object of the source, and returns an item without a version.
-func (in *intake[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
+func (in *intake[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
 	m, err := object.Meta(raw)
 	if err != nil {
 		return nil, &ObjectError{Op: op, Err: err}
@@ -309,11 +313,12 @@ func (in *intake[T]) item(op string, kind itemKind, raw any) (*item[T], error) {
 		err = fmt.Errorf("Transform changed the key to %s", object.Key(transformed))
 	default:
 		it.obj = transformed
-		return it, nil
 	}
-	it.broken = true
-	if kind != itemDelete { // a delete needs only the key
-		in.report(in.ctx, &ObjectError{Op: "transform", Key: it.key, Err: err})
+	it.broken = err != nil
+	if it.broken && kind != itemDelete { // a delete needs only the key
+		in.reports.failed(in.ctx, "transform", it.key, in.lists, err)
+	} else {
+		in.reports.ended(in.ctx, "transform", it.key, kind != itemDelete)
 	}
 	return it, nil
 }

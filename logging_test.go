@@ -192,7 +192,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 		for line := range documentedLines(t, "doc.go") {
 			want[line] = 1
 		}
-		want[logLine{"ERROR", "Informer reports an error"}] = 4 // source, store, event, and the end of the retries of that event
+		want[logLine{"ERROR", "Informer reports an error"}] = 6 // source, store, two objects, event, and the end of the retries of that event
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("logged as often (-want +got):\n%s", diff)
 		}
@@ -205,7 +205,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 	src.SetWatchList(informertest.WatchListSilent)
-	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn})
+	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn, Transform: needsOwner})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,6 +249,14 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 		}
 		sleepBubble(10 * time.Minute)
 	}
+
+	for _, value := range []string{"", "", "owned"} {
+		src.Apply(object("x", value))
+		src.Apply(object("y", ""))
+		synctest.Wait()
+	}
+	_, _ = src.Delete(keyOf("y"))
+	sleepBubble(10 * time.Minute)
 
 	src.Apply(object("a", "bad"))
 	sleepBubble(hour)

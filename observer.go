@@ -39,7 +39,7 @@ type Observer struct {
 	// all events.
 	Undelivered func(UndeliveredInfo)
 	// Reconciled is called by a controller of package enqueue after each call of reconcile,
-	// except if the call returned the error of its ctx after this ctx had ended.
+	// except if the call returned the error of its ctx after a stop.
 	Reconciled func(ReconciledInfo)
 }
 

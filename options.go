@@ -40,14 +40,15 @@ const (
 	// as a cache.SharedIndexInformer it is always IntakeWhole, as with client-go.
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
-	// it arrives. The source waits while the store is behind. So only a page and some 2,000 objects
-	// of a list are in memory at once, for each namespace, and 16 bytes of each key if watchers
-	// may know objects already. If the pages of two lists in a row are gone before they are asked
-	// for, the next list is taken in as with IntakeWhole. Watchers get objects before the list
-	// is complete. If the list fails in the middle, these are stored and delivered already, as they
-	// were at that time. Nothing else follows from such a list: no delete, no Synced and no
-	// bookmark. The next list delivers them as updates if they have changed by then, or if they have no
-	// UID or no resourceVersion, so that nothing says that they have not.
+	// it arrives. Lists are asked for in pages, see Options.PageSize. The source waits while the store is
+	// behind. So only a page and some 2,000 objects of a list are in memory at once, for each
+	// namespace, and 16 bytes of each key if watchers may know objects already. If the pages of two
+	// lists in a row are gone before they are asked for, the next list is taken in as with
+	// IntakeWhole. Watchers get objects before the list is complete. If the list fails in the
+	// middle, these are stored and delivered already, as they were at that time. Nothing else
+	// follows from such a list: no delete, no Synced and no bookmark. The next list delivers them
+	// as updates if they have changed by then, or if they have no UID or no resourceVersion, so
+	// that nothing says that they have not.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the
 	// whole list then, beside the store.
@@ -66,8 +67,10 @@ const (
 	// WatchListOff always lists.
 	WatchListOff
 	// WatchListOn streams where the source can. It lists if the server refuses to stream, which is
-	// not reported if the list works. If a stream has brought neither an object nor its end for
-	// 10 s, as happens with some servers, proxies and fakes, it falls back to LIST for good.
+	// not reported if the list works. Some servers, proxies and fakes never end the stream. The
+	// informer changes to LIST for good when the stream has brought no further object for 10 s. An
+	// object with a higher version than all before it may have been created meanwhile. Such objects
+	// delay the change by 40 s at most. The time that a Transform or the store takes does not count.
 	WatchListOn
 )
 
@@ -92,8 +95,11 @@ type Options[T Object] struct {
 	// says that the store has not taken the change. The informer does not try the change
 	// again. It reports a *StoreError with GaveUp, and counts the change in Health. No
 	// watcher gets the event, and the old state must still be in the store. A refused
-	// delete is tried again at the next relist. The informer checks once that the store
-	// finds an added object under the informer's key, and reports an error if it does not.
+	// delete is tried again at the next relist.
+	//
+	// Run ends with an error if GetByKey does not find the first object: deletes would be lost.
+	// So a type that keeps something else, such as metrics of the objects, is no store: call it
+	// from a watcher.
 	//
 	// The objects in the store when Run is called are delivered to the watchers as their
 	// initial state. Those that no longer exist are then deleted. Old in an event is the
@@ -110,8 +116,9 @@ type Options[T Object] struct {
 	// cache.Indexer keeps these indexes itself. For any other store they are kept in
 	// memory and hold only keys. The name cache.NamespaceIndex is taken. If a function
 	// returns an error for an object, the object is stored, that index does not find it,
-	// and an *ObjectError is reported. The functions are called while the store is locked
-	// and must not call the informer. Defaults to none.
+	// and an *ObjectError is reported, once until the functions work for the object. The
+	// functions are called while the store is locked and must not call the informer. Defaults
+	// to none.
 	Indexers cache.TypedIndexers[T]
 
 	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and to
@@ -122,23 +129,27 @@ type Options[T Object] struct {
 	// It may change the object in place. It must keep namespace and name. It should keep
 	// UID and resourceVersion: a relist uses them to tell which objects are new, created
 	// again, or unchanged. If Transform returns an error, the object's previous state stays
-	// (a new object stays absent), and an *ObjectError is reported. The object's next event
-	// or relist calls it again. An error never stops a delete. Transform is called by one goroutine
-	// at a time, and by one for each namespace if there are several. While it runs, the source
-	// waits. See [StripManagedFields]. Defaults to none.
+	// (a new object stays absent), and an *ObjectError is reported, once until Transform works
+	// for the object. The object's next event or relist calls it again. An error never stops a
+	// delete. Transform is called by one goroutine at a time, and by one for each namespace if
+	// there are several. While it runs, the source waits. See [StripManagedFields]. Defaults to
+	// none.
 	Transform func(T) (T, error)
 
 	// Share makes equal parts of the informer's objects, and of those of other informers with the
 	// same table, one piece of memory. A new or updated object goes through it before the store and
 	// the watchers see it, after Transform. It is changed in place, so nobody else may keep an object
-	// that the source has returned; API clients, and client-go's fakes, keep none. With
+	// that the source has returned. API clients, the fake clientsets of client-go, and the source of
+	// package informertest keep none. The FakeControllerSource of client-go's package
+	// cache/testing keeps them, so using it with a table is a data race. With
 	// IntakeAuto, lists are taken in early. Package share says for which programs this is
 	// safe, and docs/stores.md what it saves. A store that keeps its objects in encoded form, as
 	// store/disk does, needs no table: only waiting events would get smaller. Defaults to none.
 	Share *share.Table
 
-	// TweakListOptions changes the options of every request, for example its selectors. It is
-	// called from the informer's goroutines. Defaults to none.
+	// TweakListOptions changes the options of every request, for example its selectors. An object that
+	// a selector no longer matches is a delete for the informer. TweakListOptions is called from the
+	// informer's goroutines. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 
 	// WatchList says whether the first state may be streamed. Defaults to WatchListAuto.
@@ -146,15 +157,17 @@ type Options[T Object] struct {
 
 	// PageSize asks for LIST in pages of this many objects. Such lists ask for the newest
 	// state, which API servers before 1.34 read from etcd and not from their cache. PageSize has no
-	// effect where WatchList is used. Defaults to 500 for a Store of the program's own with
-	// IntakeEarly. Otherwise 0, the default, leaves the page size to client-go.
+	// effect on a stream (see WatchList). Defaults to 500 with IntakeEarly, because a list that comes as
+	// one page is in memory as a whole. With IntakeWhole, 0, the default, leaves the page size to
+	// client-go. So does a negative value, with either: the API server then answers from its cache,
+	// mostly in one page.
 	PageSize int64
 
 	// Intake says when the objects of a list are taken in. Defaults to IntakeAuto.
 	Intake IntakeMode
 
 	// Backoff sets the pauses between lists and watches that fail. It starts from the
-	// beginning after two minutes without a failure. It is copied. Its Factor and Jitter may
+	// beginning after two minutes in which list and watch have worked. It is copied. Its Factor and Jitter may
 	// be at most 100, and a Duration or Cap of more than a year counts as a year. Defaults to
 	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same
 	// length.
@@ -166,13 +179,13 @@ type Options[T Object] struct {
 	// is tried at once, and again for as long as WatcherOptions.Retry and this time allow.
 	// The events that are left are dropped, counted and logged. Changes that are not in
 	// the store yet when ctx ends do not count: no watcher was due to get them. 0, the
-	// default, does not wait.
+	// default, does not wait. It does not count if ctx ends with the cause [ErrLeaseLost].
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called for every failure, with a *WatchError, *StoreError,
-	// *EventError or *ObjectError. It is called from several goroutines at once, while
-	// none of the informer's locks is held. The part that failed waits until it returns.
-	// The ctx carries Run's logger. Defaults to LogError.
+	// ErrorHandler is called when something begins to fail, with a *WatchError, *StoreError,
+	// *EventError or *ObjectError. Their documentation says when it is called again. It is called
+	// from several goroutines at once, while none of the informer's locks is held. The part that
+	// failed waits until it returns. The ctx carries Run's logger. Defaults to LogError.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Observer gets a call for everything that happens, for metrics and traces, see
@@ -245,10 +258,10 @@ type WatcherOptions struct {
 	// the initial state. Without Workers and Retry it comes before any later event.
 	//
 	// It never comes before the informer has synced. So if a reader then lacks an object,
-	// the object does not exist, unless the store refused it or a Transform failed for it,
-	// which was reported to ErrorHandler. OnSynced is not called a second time: an action
-	// in it that may fail must be retried inside it, until its ctx ends. Synced closes when
-	// OnSynced has returned. Defaults to none.
+	// the object does not exist, or is not one of those that the informer selects, unless the store
+	// refused it or a Transform failed for it, which was reported to ErrorHandler. OnSynced is not
+	// called a second time: an action in it that may fail must be retried inside it, until its ctx
+	// ends. Synced closes when OnSynced has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 
 	// OnVersion lets the watcher follow the versions of the source, such as to serve them to
@@ -271,8 +284,8 @@ type WatcherOptions struct {
 // maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
 const maxWorkers = 1 << 16
 
-// ownPageSize is the PageSize for a Store of the program's own, with IntakeEarly. It is client-go's.
-const ownPageSize = 500
+// earlyPageSize is the PageSize with IntakeEarly. It is client-go's.
+const earlyPageSize = 500
 
 // DefaultMaxBacklog is the MaxBacklog, in events, of a watcher that does not set one.
 const DefaultMaxBacklog = 10_000
@@ -290,9 +303,11 @@ func (o Options[T]) withDefaults() Options[T] {
 			o.Intake = IntakeEarly
 		}
 	}
-	if o.Store != nil && o.Intake == IntakeEarly {
-		o.PageSize = cmp.Or(o.PageSize, ownPageSize)
-		o.WatchList = cmp.Or(o.WatchList, WatchListOff)
+	if o.Intake == IntakeEarly {
+		o.PageSize = cmp.Or(o.PageSize, earlyPageSize)
+		if o.Store != nil {
+			o.WatchList = cmp.Or(o.WatchList, WatchListOff)
+		}
 	}
 	if o.Backoff == nil {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
@@ -352,8 +367,6 @@ func (o Options[T]) check() error {
 		return fmt.Errorf("Options.WatchList is %d, which is not a WatchListMode", o.WatchList)
 	case o.Intake < IntakeAuto || o.Intake > IntakeWhole:
 		return fmt.Errorf("Options.Intake is %d, which is not an IntakeMode", o.Intake)
-	case o.PageSize < 0:
-		return fmt.Errorf("Options.PageSize is %d, less than 0", o.PageSize)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	}

@@ -47,7 +47,6 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.WatchList":             {src, options{WatchList: 3}},
 		"Options.Intake is -1":          {src, options{Intake: -1}},
 		"Options.Intake is 3":           {src, options{Intake: 3}},
-		"Options.PageSize":              {src, options{PageSize: -1}},
 		"Options.DrainTimeout is -1s":   {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":      {src, options{Backoff: &wait.Backoff{}}},
 		"Options.Backoff.Jitter is -1":  {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
@@ -210,7 +209,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				}
 				got := errs.Take()
 				var failed *informer.ObjectError
-				if len(got) != 4 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" {
+				if len(got) != 2 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" || failed.Failing != 2 {
 					t.Errorf("reported %v", got)
 				}
 				src.Apply(object("new", "2")) // the next event tries again
@@ -280,7 +279,7 @@ func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
 			src := informertest.NewSource(object("a", "1"))
 			inf := newInformer(t, src, options{Queue: queue, WatchList: mode})
 			informertest.Run(t, inf)
-			if got := count(src, informertest.VerbList); got != lists {
+			if got := listsOf(src); got != lists {
 				t.Errorf("mode %v: %d LIST requests", mode, got)
 			}
 		}
@@ -315,7 +314,7 @@ func TestPageSizeListsInPages(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue, PageSize: 10, WatchList: informer.WatchListOff})
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
-		if got := count(src, informertest.VerbList); got != 3 {
+		if got := listsOf(src); got != 3 {
 			t.Errorf("25 objects in pages of 10 took %d LIST requests", got)
 		}
 		src.Expire()
@@ -335,6 +334,40 @@ func TestPageSizeListsInPages(t *testing.T) {
 			t.Errorf("listed twice, there are %d pages", lists)
 		}
 	})
+}
+
+func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
+	type anyOptions = informer.Options[informer.AnyObject]
+	sharing, err := informer.Sharing(share.New())(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		opts    anyOptions
+		limit   int64
+		version string // if it is "0", an API server answers in one piece, whatever the limit
+	}{
+		"early":                  {anyOptions{Intake: informer.IntakeEarly}, 500, ""},
+		"early, of another size": {anyOptions{Intake: informer.IntakeEarly, PageSize: 400}, 400, ""},
+		"early, without pages":   {anyOptions{Intake: informer.IntakeEarly, PageSize: -1}, 500, "0"},
+		"whole":                  {anyOptions{}, 500, "0"},
+		"whole, without pages":   {anyOptions{PageSize: -1}, 500, "0"},
+		"shared":                 {sharing, 500, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			src := informertest.NewSource(object("a", "1"))
+			src.SetWatchList(informertest.WatchListRejected)
+			runGuest(t, informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) { return tc.opts, nil }), src)
+			if n := listsOf(src); n != 1 {
+				t.Errorf("%s: %d lists", name, n)
+			}
+			for _, r := range src.Requests() {
+				if r.Verb == informertest.VerbList && (r.Options.Limit != tc.limit || r.Options.ResourceVersion != tc.version) {
+					t.Errorf("%s: it lists with %+v", name, r.Options)
+				}
+			}
+		})
+	}
 }
 
 func TestBackoffPacesListsThatFail(t *testing.T) {
@@ -432,10 +465,10 @@ func (failingClient) Watch(context.Context, metav1.ListOptions) (watch.Interface
 	return nil, errors.New("no watch")
 }
 
-func count(src *source, verb informertest.Verb) int {
+func listsOf(src *source) int {
 	n := 0
 	for _, r := range src.Requests() {
-		if r.Verb == verb {
+		if r.Verb == informertest.VerbList {
 			n++
 		}
 	}

@@ -42,7 +42,7 @@ func (p *plainStore[T]) open(ctx context.Context) (versions map[string]string, o
 	return nil, ok
 }
 
-func (p *plainStore[T]) hasForeign() bool { return p.seeded }
+func (p *plainStore[T]) hasForeign() bool { return p.example != nil }
 
 func (p *plainStore[T]) find(ctx context.Context, it *item[T], now time.Duration) (stored found[T], err error) {
 	stored.obj, stored.exists, err = p.get(ctx, it.key, now)
@@ -76,6 +76,9 @@ func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Durati
 	}
 	p.wrote(ctx, c, false)
 	p.countKnown()
+	if p.lost != nil {
+		return stopped
+	}
 	return written
 }
 

@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -304,10 +305,10 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 	}
 }
 
-// drain lets the listeners deliver the rest of the log, for up to timeout. No record may be
-// appended after the call.
-func (p *informerProcessor[T]) drain(timeout time.Duration) {
-	if timeout == 0 {
+// drain lets the listeners deliver the rest of the log, for up to timeout. run is the ctx of Run,
+// which has ended. No record may be appended after the call.
+func (p *informerProcessor[T]) drain(run context.Context, timeout time.Duration) {
+	if timeout == 0 || errors.Is(context.Cause(run), ErrLeaseLost) {
 		return
 	}
 	timeout = min(timeout, maxWait)

@@ -200,6 +200,26 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	return rv
 }
 
+// ServerVersion asks the source of a namespace how far it is, "" for an informer of all namespaces. It
+// lists at most one object and names no version, so that the API server does not answer from a cache
+// that may be old. A process that waits for a version which it got from another one can find out in that
+// way whether the version exists: not if etcd was restored, or if the other process reads another
+// cluster. ServerVersion blocks until the answer is there, or until ctx ends. It returns an error if
+// the request fails, or unless the informer runs.
+func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
+	for _, s := range i.sources {
+		if s.namespace != namespace && s.namespace != "" {
+			continue
+		}
+		rv, err := s.Newest(ctx)
+		if err != nil {
+			return "", fmt.Errorf("informer %s: ServerVersion: %w", i.opts.Name, err)
+		}
+		return rv, nil
+	}
+	return "", fmt.Errorf("informer %s: ServerVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
+}
+
 // SourceVersions says how far an informer has read one of its sources.
 type SourceVersions struct {
 	// Namespace is "" unless [NewInNamespaces] has made the informer.

@@ -123,14 +123,14 @@ func checkSource(lw cache.ListerWatcher) error {
 }
 
 // newSource returns a source that reads lw and reports in the words of this package.
-func newSource[T Object](r resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
+func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
 	return source.New(r.lw, clock, source.Options{
-		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: opts.PageSize,
+		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
 		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions,
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
-		Unusable:    func(ctx context.Context, err error) { opts.ErrorHandler(ctx, &ObjectError{Op: "watch", Err: err}) },
+		Unusable:    func(ctx context.Context, err error) { objects.unusable(ctx, &ObjectError{Op: "watch", Err: err}) },
 		WatchFailed: watchFailed,
 		Listed: func(l source.List) {
 			if observer.List != nil {
@@ -245,10 +245,10 @@ func (s resourceSource) run(ctx context.Context, sink source.Sink, version strin
 }
 
 // newSources returns the sources of the resources, which report in the words of this package.
-func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
+func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
 	var sources []resourceSource
 	for _, r := range resources {
-		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, opts, watchFailed), r.divided})
+		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, objects, opts, watchFailed), r.divided})
 	}
 	return sources
 }
@@ -259,5 +259,6 @@ func (s resourceSource) health(informer string) NamespaceHealth {
 	return NamespaceHealth{
 		Namespace: s.namespace, Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
 		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
+		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting,
 	}
 }

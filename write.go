@@ -76,6 +76,7 @@ type access[T Object] struct {
 	index    *index.Index[T]
 	clock    stopwatch.Stopwatch
 	report   func(context.Context, error)
+	reports  *reports
 	observer *Observer
 	// flush publishes the changes made so far. It is called before a retry, which may take
 	// long.
@@ -85,14 +86,16 @@ type access[T Object] struct {
 	failing  atomic.Pointer[StoreError] // the operation that fails now
 	refused  atomic.Int64               // number of refused changes
 	objects  atomic.Int64               // number of objects in the store; -1 if that is not known
-	seeded   bool                       // open has found an object
-	keyFound bool                       // checkKey has had an answer from the store
+	example  any                        // an object that open has found; nil if there was none
+	keyFound bool                       // checkKey has found an object
+	lost     *StoreError                // with which checkKey has ended Run; nil if it has not
+	end      func()                     // ends Run
 }
 
-func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), opts Options[T]) *access[T] {
+func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), objects *reports, opts Options[T]) *access[T] {
 	return &access[T]{
 		name: opts.Name, store: store, scan: index.NewScan(store), index: x, clock: clock,
-		report: opts.ErrorHandler, observer: opts.Observer, flush: flush, call: stopwatch.NewCall(clock),
+		report: opts.ErrorHandler, reports: objects, observer: opts.Observer, flush: flush, call: stopwatch.NewCall(clock),
 	}
 }
 
@@ -228,14 +231,14 @@ func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key str
 		}
 	}
 	loaded()
-	return true
+	return a.lost == nil
 }
 
 // take does the work of load for one object.
 func (a *access[T]) take(ctx context.Context, stored any, visit func(key string, obj T)) {
 	obj, err := object.As[T](stored)
 	if err != nil {
-		a.report(ctx, &ObjectError{Op: "store", Err: err})
+		a.reports.unusable(ctx, &ObjectError{Op: "store", Err: err})
 		return
 	}
 	key := object.Key(obj)
@@ -243,7 +246,8 @@ func (a *access[T]) take(ctx context.Context, stored any, visit func(key string,
 	a.objects.Add(1)
 	a.index.Wrote(key, obj, true)
 	a.reportIndex(ctx, key, a.index.CheckFound(obj))
-	a.seeded = true
+	a.example = obj
+	a.checkKey(ctx, key)
 }
 
 // wrote updates the indexes and the number of objects after a change was stored. missing says
@@ -254,13 +258,14 @@ func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
 	case writeDelete:
 		a.count(-1)
 		a.index.Wrote(c.key, c.after, false)
+		a.reports.ended(ctx, "index", c.key, false)
 	default:
 		if c.write == writeAdd {
 			a.count(1)
 		}
 		a.index.Wrote(c.key, c.after, true)
 		a.reportIndex(ctx, c.key, a.index.Check(c.after))
-		if c.write == writeAdd && !a.keyFound && !missing {
+		if c.write == writeAdd && !missing {
 			a.checkKey(ctx, c.key)
 		}
 	}
@@ -272,27 +277,32 @@ func (a *access[T]) count(n int64) {
 	}
 }
 
-var errLostKey = errors.New("the store does not find the object that was just added: it must key objects as cache.MetaNamespaceKeyFunc does")
-
-// checkKey reports, once, if the store does not find an object that was just added. With such
-// a store, every relist would add all objects again.
+// checkKey ends Run if the store does not find the first object that it was given. No delete would
+// reach such a store, and every relist would add all objects again.
 func (a *access[T]) checkKey(ctx context.Context, key string) {
+	if a.keyFound || a.lost != nil {
+		return
+	}
 	a.call.Begin("get", key, a.clock.Now())
 	_, exists, err := a.store.GetByKey(key)
 	a.call.End()
-	if err != nil {
-		return // the next add is checked instead
+	if a.keyFound = exists; exists || err != nil {
+		return // after an error, the next object is checked instead
 	}
-	a.keyFound = true
-	if !exists {
-		a.report(ctx, &StoreError{Op: "get", Key: key, Failures: 1, Err: errLostKey})
-	}
+	a.lost = &StoreError{Op: "get", Key: key, Failures: 1, GaveUp: true, Err: fmt.Errorf("%T does not find an object that it was given: "+
+		"a store must find objects by the keys of cache.MetaNamespaceKeyFunc; to fill something else, call it from a watcher, "+
+		"and keep the objects in a store.NewProjection, or have no Options.Store", a.store)}
+	a.failing.Store(a.lost)
+	a.report(ctx, a.lost)
+	a.end()
 }
 
-// reportIndex reports the errors of index functions.
+// reportIndex notes the errors of the index functions for an object.
 func (a *access[T]) reportIndex(ctx context.Context, key string, errs []error) {
-	for _, err := range errs {
-		a.report(ctx, &ObjectError{Op: "index", Key: key, Err: err})
+	if len(errs) > 0 {
+		a.reports.failed(ctx, "index", key, 0, errs...)
+	} else {
+		a.reports.ended(ctx, "index", key, true)
 	}
 }
 

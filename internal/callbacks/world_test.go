@@ -46,6 +46,7 @@ var errOnce = errors.New("this fails once")
 type world struct {
 	t       *testing.T
 	ctx     context.Context // of the program
+	running context.Context // of the group's Run
 	group   informer.Group
 	members [2]*side
 	// The callbacks of the second controller are those of the group.
@@ -249,7 +250,7 @@ func (w *world) live() map[string]bool {
 	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
 	w.mu.Lock()
-	w.living = true
+	w.living, w.running = true, ctx
 	w.mu.Unlock()
 	var running sync.WaitGroup
 	for _, s := range w.members {
@@ -310,8 +311,10 @@ func (w *world) ask(ctx context.Context) {
 	if err := inf.WaitForSync(ctx); err != nil {
 		return
 	}
-	for range inf.All() {
-		w.in(callback{name: "CustomCacheInformer.All, loop"})
+	for range 2 { // if this is the first list of the store, it fails
+		for range inf.All() {
+			w.in(callback{name: "CustomCacheInformer.All, loop"})
+		}
 	}
 	_, _ = inf.List("", selector{labels.Everything(), w})
 	_ = inf.WaitFor(ctx, keyOf("a"), func(configMap, bool) bool {

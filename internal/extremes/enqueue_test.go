@@ -25,6 +25,8 @@ var enqueueTrials = map[string]extremes.Trial{
 	"enqueue.Options.MaxAttempts":  extremes.Field("-1 min", nil, inBubble(goesOnTrying)),
 	"enqueue.Options.BaseDelay":    extremes.Field("-1 min", nil, inBubble(pausesBetweenAttempts)),
 	"enqueue.Options.MaxDelay":     extremes.Field("-1 min", nil, inBubble(pausesBetweenAttempts)),
+	"enqueue.Options.CallTimeout":  extremes.Field("-1 min", nil, inBubble(endsCalls)),
+	"enqueue.Options.HangTimeout":  extremes.Field("", nil, inBubble(seesHungWorkers)),
 	"enqueue.Options.StandbyDeletes": extremes.Field("-1 min", func() enqueue.Options {
 		return enqueue.Options{Elected: make(chan struct{})}
 	}, inBubble(keepsDeletesOnStandby)),
@@ -168,6 +170,58 @@ func controlling(t *testing.T, opts enqueue.Options, f reconcile, during func(*s
 		t.Errorf("Run: %v", err)
 	}
 	return nil
+}
+
+// endsCalls checks how long the ctx of a call lives.
+func endsCalls(t *testing.T, opts enqueue.Options) error {
+	var took time.Duration
+	opts.ErrorHandler, opts.MaxAttempts = func(context.Context, error) {}, 1
+	return reconciling(t, opts, func(ctx context.Context, _ string) (time.Duration, error) {
+		began := time.Now()
+		select {
+		case <-ctx.Done():
+		case <-time.After(hour):
+		}
+		took = time.Since(began)
+		return 0, ctx.Err()
+	}, func(q queue) {
+		q.Add("a")
+		testkit.SleepBubble(2 * hour)
+		want := hour
+		if opts.CallTimeout > 0 {
+			want = min(want, opts.CallTimeout)
+		}
+		if took != want {
+			t.Errorf("the ctx of a call lived for %v, want %v", took, want)
+		}
+	})
+}
+
+// seesHungWorkers checks whether Live fails while the only worker hangs for two hours.
+func seesHungWorkers(t *testing.T, opts enqueue.Options) error {
+	src := informertest.NewSource(object("a", "1"), object("b", "1"))
+	inf := testkit.NewInformer(t, src, options{})
+	opts.Name = "controller"
+	c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+		time.Sleep(3 * hour)
+		return 0, nil
+	}, opts, enqueue.For(inf))
+	if err != nil {
+		return err
+	}
+	group := &informer.Group{}
+	if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- group.Run(ctx) }()
+	testkit.SleepBubble(2 * hour)
+	if err, want := group.Live(), opts.HangTimeout >= 0 && opts.HangTimeout < 2*hour; (err != nil) != want {
+		t.Errorf("Live: %v, want an error: %t", err, want)
+	}
+	cancel()
+	return <-done
 }
 
 // goesOnTrying checks that a key that fails is not given up.

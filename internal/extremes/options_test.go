@@ -23,7 +23,7 @@ var optionTrials = map[string]extremes.Trial{
 	"informer.Options.Queue":            extremes.Field("max -1 min", nil, inBubble(runs)),
 	"informer.Options.WatchList":        extremes.Field("max -1 min", nil, inBubble(runs)),
 	"informer.Options.Intake":           extremes.Field("max -1 min", nil, inBubble(runs)),
-	"informer.Options.PageSize":         extremes.Field("-1 min", listing, inBubble(runs)),
+	"informer.Options.PageSize":         extremes.Field("", listing, inBubble(runs)),
 	"informer.Options.DrainTimeout":     extremes.Field("-1 min", nil, inBubble(drains)),
 	"informer.Options.Backoff.Duration": extremes.Field("0 -1 min", backingOff, inBubble(recovers)),
 	"informer.Options.Backoff.Cap":      extremes.Field("-1 min", backingOff, inBubble(recovers)),

@@ -66,6 +66,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.ControllerHealth.":    figure,
 		"informer.Event.":               figure,
 		"informer.EventError.":          figure,
+		"informer.ObjectError.":         figure,
 		"informer.HandledInfo.":         figure,
 		"informer.Health.":              figure,
 		"informer.LaggingInfo.":         figure,

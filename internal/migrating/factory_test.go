@@ -4,14 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/informers/scheduling"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -36,13 +47,66 @@ func podsBefore(ctx context.Context, client kubernetes.Interface, service types.
 	return pods.Pods(svc.Namespace).List(labels.SelectorFromSet(svc.Spec.Selector))
 }
 
-func newFactory(client kubernetes.Interface) informers.SharedInformerFactory {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	factory.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return informer.NewSharedIndexInformer(informer.ListWatch(client.CoreV1().Pods("")), &corev1.Pod{}, resync,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	})
-	return factory
+// factory makes this library's informers of the types that source knows, and client-go's of the others.
+type factory struct {
+	informers.SharedInformerFactory
+	client      kubernetes.Interface
+	namespace   string // "" for all
+	newInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
+}
+
+func newFactory(client kubernetes.Interface, namespace string, opts ...informers.SharedInformerOption) informers.SharedInformerFactory {
+	opts = append(opts, informers.WithNamespace(namespace))
+	return &factory{informers.NewSharedInformerFactoryWithOptions(client, 0, opts...), client, namespace, informer.NewSharedIndexInformer}
+}
+
+// source has a case for each type, also for types that the program may not list or does not always use.
+func (f *factory) source(obj runtime.Object) cache.ListerWatcher {
+	switch obj.(type) {
+	case *corev1.Pod:
+		return informer.ListWatch(f.client.CoreV1().Pods(f.namespace))
+	case *corev1.Service:
+		return informer.ListWatch(f.client.CoreV1().Services(f.namespace))
+	case *corev1.ConfigMap:
+		return informer.ListWatch(f.client.CoreV1().ConfigMaps(f.namespace))
+	case *corev1.Secret:
+		return informer.ListWatch(f.client.CoreV1().Secrets(f.namespace))
+	case *corev1.Namespace:
+		return informer.ListWatch(f.client.CoreV1().Namespaces())
+	case *corev1.Node:
+		return informer.ListWatch(f.client.CoreV1().Nodes())
+	case *policyv1.PodDisruptionBudget:
+		return informer.ListWatch(f.client.PolicyV1().PodDisruptionBudgets(f.namespace))
+	case *schedulingv1.PriorityClass:
+		return informer.ListWatch(f.client.SchedulingV1().PriorityClasses())
+	}
+	return nil
+}
+
+// InformerFor is called when somebody asks for a type, also through Core, Policy and Scheduling.
+func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	if lw := f.source(obj); lw != nil {
+		newFunc = func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			return f.newInformer(lw, obj, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		}
+	}
+	return f.SharedInformerFactory.InformerFor(obj, newFunc)
+}
+
+// There is a method for each API group in source.
+func (f *factory) Core() core.Interface             { return core.New(f, f.namespace, nil) }
+func (f *factory) Policy() policy.Interface         { return policy.New(f, f.namespace, nil) }
+func (f *factory) Scheduling() scheduling.Interface { return scheduling.New(f, f.namespace, nil) }
+
+// ForResource is needed only by a program that calls it.
+func (f *factory) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	for kind, t := range scheme.Scheme.KnownTypes(resource.GroupVersion()) {
+		plural, _ := meta.UnsafeGuessKindToResource(resource.GroupVersion().WithKind(kind))
+		if obj, ok := reflect.New(t).Interface().(runtime.Object); ok && plural == resource && f.source(obj) != nil {
+			f.InformerFor(obj, nil) // the embedded factory then has it
+		}
+	}
+	return f.SharedInformerFactory.ForResource(resource)
 }
 
 func podsAfter(ctx context.Context, client kubernetes.Interface, service types.NamespacedName) ([]*corev1.Pod, error) {

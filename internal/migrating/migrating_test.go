@@ -36,7 +36,7 @@ func TestTheCodeInTheGuideFromClientGoIsTested(t *testing.T) {
 	notManager := func(heading string) bool { return heading != migrating.Manager }
 	blocks := migrating.Check(t, guides+"client-go.md", notManager,
 		"factory_test.go", "handlers_test.go", "dynamic_test.go", "store_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 19}, blocks); diff != "" {
+	if diff := cmp.Diff(map[string]int{"go": 21}, blocks); diff != "" {
 		t.Errorf("blocks of code (-want +got):\n%s", diff)
 	}
 }
@@ -83,7 +83,7 @@ func TestBeforeAndAfterFindTheSamePods(t *testing.T) {
 }
 
 func TestAFactoryTakesTheDropIn(t *testing.T) {
-	factory := newFactory(fake.NewClientset(pod("web-1", "web"), pod("db", "db")))
+	factory := newFactory(fake.NewClientset(pod("web-1", "web"), pod("db", "db")), "")
 	lister := factory.Core().V1().Pods().Lister()
 	if _, is := factory.InformerFor(&corev1.Pod{}, nil).(interface{ Health() informer.Health }); !is {
 		t.Error("the factory has an informer of client-go's")
@@ -286,6 +286,40 @@ func TestBeforeAndAfterFillTheSameStore(t *testing.T) {
 					t.Errorf("told (-want +got):\n%s", diff)
 				}
 			})
+		})
+	}
+}
+
+func TestAReflectorAndAProjectionFillTheSameStore(t *testing.T) {
+	for name, run := range map[string]func(context.Context, cache.ListerWatcher, cache.Store) error{
+		"before": func(ctx context.Context, lw cache.ListerWatcher, metrics cache.Store) error {
+			reflectorBefore(ctx, lw, metrics)
+			return nil
+		},
+		"after": reflectorAfter,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			src := informertest.NewSource(pod("web", "web"), pod("db", "db"))
+			metrics := cache.NewStore(func(obj any) (string, error) { return string(obj.(*corev1.Pod).UID), nil })
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := run(ctx, src, metrics); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+			changed := src.Apply(pod("web", "changed"))
+			src.Expire() // so that a relist finds the delete
+			if _, err := src.Delete(types.NamespacedName{Namespace: "shop", Name: "db"}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			stop()
+			running.Wait()
+			if diff := cmp.Diff([]any{changed}, metrics.List()); diff != "" {
+				t.Errorf("%s: it has (-want +got):\n%s", name, diff)
+			}
 		})
 	}
 }

@@ -40,3 +40,8 @@ func TypeName(t reflect.Type) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
 	return name
 }
+
+// AnyKind reports whether objects of type t can be of any kind: then t does not say of which.
+func AnyKind(t reflect.Type) bool {
+	return t.Kind() == reflect.Interface || t == reflect.TypeFor[*metav1.PartialObjectMetadata]() || t.Implements(reflect.TypeFor[runtime.Unstructured]())
+}

@@ -35,7 +35,7 @@ var sharedInformers = map[string]newShared{
 	"ours":                informer.NewSharedIndexInformer,
 	"ours, other options": informer.SharedIndexInformerFunc(otherOptions),
 	"ours, early intake":  informer.SharedIndexInformerFunc(earlyIntake),
-	"ours, shared parts":  informer.SharedIndexInformerFunc(sharedParts),
+	"ours, shared parts":  informer.SharedIndexInformerFunc(informer.Sharing(share.New())),
 	madeWithNew:           newView,
 }
 
@@ -55,14 +55,6 @@ func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) 
 func earlyIntake(runtime.Object) (informer.Options[informer.AnyObject], error) {
 	return informer.Options[informer.AnyObject]{Intake: informer.IntakeEarly}, nil
 }
-
-// sharedParts returns options with which equal parts of objects are one memory. All informers have the
-// same table.
-func sharedParts(runtime.Object) (informer.Options[informer.AnyObject], error) {
-	return informer.Options[informer.AnyObject]{Share: table}, nil
-}
-
-var table = share.New()
 
 // newView returns the client-go view of a CustomCacheInformer. This is possible only for
 // config maps and without a resync period. In other cases newView calls

@@ -32,6 +32,7 @@ func TestDifferences(t *testing.T) {
 		"in a handler that is nil":                         nilHandler,
 		"in a list with an object of another type":         listOfAnotherType,
 		"in a secret that comes instead of a list":         secretInsteadOfAList,
+		"in an object without a name":                      objectWithoutAName,
 		"in an index function that fails":                  failingIndexFunction,
 		"in a source that does not stream the first state": silentStream,
 		"in a transform that makes no API object":          transformToNothing,
@@ -48,6 +49,21 @@ func deleteOfAStranger(t *testing.T, s shared) {
 		h.expect(t)
 	} else {
 		h.expect(t, "delete c@9")
+	}
+}
+
+func objectWithoutAName(t *testing.T, s shared) {
+	src := two()
+	src.InjectListItem(object("", "1"))
+	src.SetWatchList(informertest.WatchListRejected)
+	inf := s.new(src, 0)
+	runShared(t, inf)
+	sleepBubble(time.Minute)
+	if _, stored, err := inf.GetStore().GetByKey("default/"); stored == s.ours() || err != nil {
+		t.Errorf("stored: %t, %v", stored, err)
+	}
+	if !inf.HasSynced() {
+		t.Error("it does not sync")
 	}
 }
 

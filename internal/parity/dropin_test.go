@@ -86,13 +86,13 @@ func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) 
 
 func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 	mistake := errors.New("no options for this type")
-	negative := func(runtime.Object) (anyOptions, error) { return anyOptions{PageSize: -1}, nil }
+	negative := func(runtime.Object) (anyOptions, error) { return anyOptions{DrainTimeout: -1}, nil }
 	for name, test := range map[string]struct {
 		configure func(runtime.Object) (anyOptions, error)
 		reason    string
 	}{
 		"an error of configure": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
-		"a bad option":          {negative, "Options.PageSize"},
+		"a bad option":          {negative, "Options.DrainTimeout"},
 		"an index that is there": {func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Indexers: cache.TypedIndexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
 		}, "twice"},
@@ -131,6 +131,7 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 		"a source without functions": func() { informer.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
 		"no source, and a configure": func() { informer.SharedIndexInformerFunc(none)(nil, &corev1.Pod{}, 0, nil) },
 		"no configure":               func() { informer.SharedIndexInformerFunc(nil) },
+		"no table":                   func() { informer.Sharing(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

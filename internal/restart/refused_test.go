@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -434,62 +433,5 @@ func TestWhatAStoreHeldBeforeRunAndWillNotGiveUpIsTriedAgain(t *testing.T) {
 		tr.reported(2, "delete gone refused at 1", "update stays refused at 1")
 		tr.relist()
 		tr.first.Expect(t, "deleted default/gone", "deleted default/stays", "added default/stays")
-	})
-}
-
-// ownKeys is a store with UIDs as keys. The first get after an add fails.
-type ownKeys struct {
-	cache.Store
-	added, failed bool
-}
-
-func (s *ownKeys) Add(obj any) error {
-	s.added = true
-	return s.Store.Add(obj)
-}
-
-func (s *ownKeys) GetByKey(key string) (any, bool, error) {
-	if s.added && !s.failed {
-		s.failed = true
-		return nil, false, errDown
-	}
-	return s.Store.GetByKey(key)
-}
-
-func TestAStoreWithKeysOfItsOwnIsFoundOutOnce(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		store := &ownKeys{Store: cache.NewStore(func(obj any) (string, error) { return string(obj.(configMap).UID), nil })}
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
-		for n := range 10 {
-			src.Apply(object(fmt.Sprint("o", n), "1"))
-			src.Apply(object("a", fmt.Sprint(n)))
-		}
-		src.Expire()
-		sleepBubble(hour)
-		got := errs.Take()
-		var failed *informer.StoreError
-		if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "get" || failed.GaveUp || !strings.Contains(got[0].Error(), "MetaNamespaceKeyFunc") {
-			t.Errorf("reported %v", got)
-		}
-	})
-}
-
-func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := newTrial(t, queue, object("a", "1"))
-		tr.answer("get a", nil, errDown) // the second get checks that the object can be found by its key
-		tr.answer("get b", nil, errRefuses)
-		tr.answer("add c", afterwards{errDown})
-		informertest.Run(t, tr.ci)
-		tr.expect("added a")
-		for _, name := range []string{"b", "c", "d"} {
-			tr.src.Apply(object(name, "1"))
-			tr.expect("added " + name)
-		}
-		tr.reported(0, "add c failed")
-		tr.relist()
 	})
 }

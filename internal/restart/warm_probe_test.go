@@ -3,7 +3,6 @@ package restart_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,15 +15,14 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// oddProbe is a source that answers a probe with answer until well is set.
+// oddProbe is a source that answers a probe with answer.
 type oddProbe struct {
 	*source
 	answer runtime.Object
-	well   atomic.Bool
 }
 
 func (o *oddProbe) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if opts.Limit == 1 && !o.well.Load() {
+	if opts.Limit == 1 {
 		return o.answer, nil
 	}
 	return o.source.ListWithContext(ctx, opts)
@@ -41,7 +39,7 @@ func restarted(t *testing.T, src *source, lw cache.ListerWatcher, opts options) 
 	return inf, r
 }
 
-func TestAProbeThatIsAnsweredWithNoListIsReportedAndTriedAgain(t *testing.T) {
+func TestAProbeThatIsAnsweredWithNoListIsReportedAndFollowedByAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		lw := &oddProbe{source: src, answer: object("no list", "1")}
@@ -50,12 +48,10 @@ func TestAProbeThatIsAnsweredWithNoListIsReportedAndTriedAgain(t *testing.T) {
 		n := len(src.Requests())
 		start(t, inf)
 		sleepBubble(time.Minute)
-		if got := errs.Take(); inf.HasSynced() || len(got) != 1 || !strings.Contains(got[0].Error(), "*v1.ConfigMap is no list") {
-			t.Errorf("synced: %v, reported: %v", inf.HasSynced(), got)
+		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "*v1.ConfigMap is no list") {
+			t.Errorf("reported: %v", got)
 		}
-		lw.well.Store(true)
-		sleepBubble(time.Minute)
-		if got := asked(src, n); !inf.HasSynced() || !strings.HasPrefix(got, "probe, watch from") {
+		if got := asked(src, n); !inf.HasSynced() || !strings.HasPrefix(got, "list, watch from") {
 			t.Errorf("synced: %v, the source was asked for: %s", inf.HasSynced(), got)
 		}
 		checkView(t, r, src)

@@ -3,11 +3,13 @@ package source
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,11 +19,18 @@ import (
 // A forwarder and WatchWithContext give these errors to the reflector to make it list. The
 // reflector must not answer them by trying the same again, as it does after a 429.
 var (
-	errStreamless = listInstead("the stream of the first state stayed silent")
+	errStreamless = listInstead("the stream of the first state did not end")
 	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
-	errStreamType = listInstead("the stream of the first state has an object of another type")
+	errStreamType = listInstead("the stream of the first state has an object of another type, or no version")
 	errStreamBack = listInstead("the stream of the first state is older than what is known")
 )
+
+// errOverdue is the error of a watch that was stopped because the server has not ended it.
+var errOverdue = errors.New("the watch was silent, and the server has not ended it in time")
+
+// errVersionless is the failure of a list that is taken in without a version. Some servers have none.
+var errVersionless = errors.New("the list has no resourceVersion: " +
+	"the watch starts at some later state, and deletes in between are missed until the next list")
 
 func listInstead(why string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -38,9 +47,24 @@ func cannotStream(err error) bool { return isMisunderstood(err) || apierrors.IsM
 // that is reported. After a 429 or a version that is too large, the reflector asks for the
 // stream again. A request without an answer is a failure of its own: a list could hang.
 func refusesStream(err error) bool {
-	var unanswered net.Error
-	return !errors.As(err, &unanswered) && !apierrors.IsTooManyRequests(err) &&
+	return !unanswered(err) && !apierrors.IsTooManyRequests(err) &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// wayOut leads the reader of an error to the remedy.
+const wayOut = ` (if one object cannot be decoded, a Transform can leave it out: see "cannot be decoded" in docs/operations.md)`
+
+// explain returns the error of a list. If the answer could not be decoded, the error leads to the remedy.
+func explain(err error) error {
+	if err == nil || statusCode(err) != 0 || mayPass(err) || !strings.Contains(err.Error(), "unmarshal") {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, wayOut)
+}
+
+// undecoded reports whether the status stands for an event that client-go could not decode.
+func undecoded(status metav1.Status) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "ClientWatchDecoding" })
 }
 
 func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
@@ -54,6 +78,7 @@ func (r *requests) failed(ctx context.Context, op string, err error) {
 		return
 	}
 	r.trust.lose()
+	r.pauses.interrupted()
 	failure := &Failure{Op: op, Err: err}
 	if r.source.failures.add(failure) {
 		r.source.callbacks.Failed(ctx, failure)
@@ -64,6 +89,9 @@ func (r *requests) failed(ctx context.Context, op string, err error) {
 func (r *requests) worked(op string) {
 	if before := r.source.failures.remove(op); before.failures > 0 {
 		r.logger.Info("The source works again", "operation", op, "failures", before.failures)
+	}
+	if op == "watch" && !r.source.failures.failing.Load() {
+		r.pauses.worked()
 	}
 }
 
@@ -87,7 +115,8 @@ type failures struct {
 
 // opFailures describes the failures of one operation since it last worked.
 type opFailures struct {
-	at       int // failures.count at the last one
+	at       int       // failures.count at the last one
+	since    time.Time // when the first of them came
 	failures int
 	last     *Failure
 	reported map[string]bool // by kind
@@ -99,7 +128,7 @@ func (s *failures) add(f *Failure) bool {
 	defer s.mu.Unlock()
 	op := s.ops[f.Op]
 	if op == nil {
-		op = &opFailures{reported: map[string]bool{}}
+		op = &opFailures{since: time.Now(), reported: map[string]bool{}}
 		if s.ops == nil {
 			s.ops = map[string]*opFailures{}
 		}

@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,9 +19,6 @@ type feed struct {
 	// ordered is false while a watch without a start version sends its first objects: they
 	// do not come in the order of their versions.
 	ordered bool
-	// versionless says that a list without a resourceVersion was reported. A list of version
-	// "0" is not reported: fake sources count from 0.
-	versionless bool
 }
 
 func newFeed(ctx context.Context, r *requests) *feed {
@@ -32,6 +28,7 @@ func newFeed(ctx context.Context, r *requests) *feed {
 // Add, Update and Delete receive one event of a watch. They never return an error, because
 // the reflector could only log it.
 func (f *feed) Add(obj any) error {
+	f.requests.answers.notice(obj)
 	f.sink.Upsert(obj, f.reach(obj))
 	return nil
 }
@@ -83,13 +80,17 @@ func (f *feed) Replace(list []any, version string) error {
 			return err
 		}
 	}
-	if version == "" && !f.versionless {
-		f.versionless = true
-		f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errors.New(
-			"the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list")})
+	if version == "" && !f.requests.source.versionless.Load() {
+		f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errVersionless})
 	}
 	wentBack := f.wentBack(version)
+	f.requests.answers.listed, f.requests.blind = version, false
+	f.requests.source.versionless.Store(version == "")
 	if !f.requests.parts.end(f.sink, version) {
+		f.requests.answers.known.Store(false)
+		if len(list) > 0 {
+			f.requests.answers.notice(list[0])
+		}
 		f.sink.Replace(list, version, wentBack)
 	}
 	f.ordered = !isAnyVersion(version)

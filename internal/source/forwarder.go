@@ -20,12 +20,12 @@ import (
 const (
 	// watchBuffer is how many events a watch may be ahead of the reflector.
 	watchBuffer = 256
-	// quietStream is how long a stream of the first state may bring no object before the
-	// source lists instead. Only Added events count: a server that ignores
-	// sendInitialEvents sends nothing except later changes.
-	quietStream = 10 * time.Second
 	// shortWatch is less than a working watch lasts.
 	shortWatch = time.Second
+	// overdueWatch is how long a watch may be silent when the server should have ended it that long ago.
+	overdueWatch = time.Minute
+	// maxSeconds is longer than any watch lasts, and can be added to a time.
+	maxSeconds = 1 << 32
 )
 
 // phase says what a watch is doing.
@@ -47,18 +47,22 @@ type forwarder struct {
 	requested time.Time
 	once      sync.Once
 	stopped   chan struct{}
-	reached   string // requests.reached when the watch was requested
+	reached   string    // requests.reached when the watch was requested
+	ends      time.Time // when the server should have ended the watch, at the latest; zero if it was not asked to
 
 	// The rest belongs to run's goroutine.
 	phase        phase
 	info         Watch
 	opened       time.Time
-	lasts, quiet *time.Timer      // fire after shortWatch and quietStream
+	first        firstState       // of phaseStreaming
+	over         func()           // notes that the source waits no longer for the end of that; nil if it does not wait
+	silent       time.Duration    // waited since the last event
+	lasts, limit *time.Timer      // fire after shortWatch, and when left may be over
 	settled      <-chan time.Time // fires after resumeWait; nil unless phaseResuming
 }
 
-func newForwarder(r *requests, inner watch.Interface, requested time.Time, p phase) *forwarder {
-	return &forwarder{
+func newForwarder(r *requests, inner watch.Interface, requested time.Time, p phase, seconds *int64) *forwarder {
+	f := &forwarder{
 		requests:  r,
 		inner:     inner,
 		out:       make(chan watch.Event, watchBuffer),
@@ -68,6 +72,10 @@ func newForwarder(r *requests, inner watch.Interface, requested time.Time, p pha
 		stopped:   make(chan struct{}),
 		reached:   r.reached,
 	}
+	if seconds != nil && *seconds > 0 {
+		f.ends = requested.Add(time.Duration(min(*seconds, maxSeconds)) * time.Second)
+	}
+	return f
 }
 
 // ResultChan returns the channel of events, which closes when the watch has ended.
@@ -87,29 +95,45 @@ func (f *forwarder) run(ctx context.Context) {
 	defer source.watching.Add(-1)
 	defer func() { f.requests.watchOver(f.info, f.requested) }()
 	f.opened = time.Now()
+	if f.phase == phaseStreaming {
+		source.waiting.end.Begin("watch", "", source.clock.Now())
+		f.over = sync.OnceFunc(source.waiting.end.End)
+		defer f.over()
+	}
 	if f.inParts() {
 		f.beginParts() // the time that it takes is not the server's
 	}
-	f.lasts, f.quiet = time.NewTimer(shortWatch), time.NewTimer(quietStream)
+	f.lasts, f.limit = time.NewTimer(shortWatch), time.NewTimer(f.left())
 	defer f.lasts.Stop()
-	defer f.quiet.Stop()
+	defer f.limit.Stop()
 	if f.phase == phaseResuming {
 		f.settled = time.After(resumeWait)
 	}
 	in := f.inner.ResultChan()
 	for {
 		e, ok := f.receive(ctx, in)
+		if f.over != nil && (e.Type == watch.Error || f.phase != phaseStreaming) {
+			f.over() // before the reflector goes on
+		}
 		if !ok || !f.pass(ctx, e) {
 			return
 		}
-		switch {
-		case e.Type == watch.Error:
+		if e.Type == watch.Error {
 			f.info.Err = apierrors.FromObject(e.Object)
 			return // the reflector does the same
-		case f.phase == phaseStreaming && (e.Type == watch.Added || f.inParts()): // the sink may have taken long
-			f.quiet.Reset(quietStream)
 		}
 	}
+}
+
+// left returns for how long the watch may still be silent.
+func (f *forwarder) left() time.Duration {
+	switch {
+	case f.phase == phaseStreaming:
+		return f.first.left()
+	case f.ends.IsZero():
+		return maxSeconds * time.Second
+	}
+	return overdueWatch + max(time.Until(f.ends), -f.silent)
 }
 
 // receive returns the next event for the reflector, and false if there is none.
@@ -120,10 +144,7 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 		case e, open = <-in: // in a burst: the select below costs ten times as much
 			waited = f.info.Events%watchBuffer == 0
 		default:
-			var silent <-chan time.Time
-			if f.phase == phaseStreaming {
-				silent = f.quiet.C
-			}
+			begun := time.Now()
 			select {
 			case e, open = <-in:
 				waited = true
@@ -131,23 +152,28 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 				return e, false
 			case <-ctx.Done():
 				return e, false
-			case <-f.lasts.C: // a good watch may stay silent for hours
+			case <-f.lasts.C: // a good watch may stay silent for minutes
 				if f.phase != phaseStreaming {
 					f.requests.worked("watch")
 				}
-				continue
 			case <-f.settled:
 				f.accepted()
-				continue
-			case <-silent:
-				klog.FromContext(ctx).Info("The stream of the first state brought nothing, listing from now on", "after", quietStream)
-				f.requests.streamless.Store(true)
-				return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
+			case <-f.limit.C:
+			}
+			waiting := time.Since(begun)
+			f.silent, f.first.quiet, f.first.doubtful = f.silent+waiting, f.first.quiet+waiting, f.first.doubtful+waiting
+			if !waited {
+				if left := f.left(); left > 0 {
+					f.limit.Reset(left)
+					continue
+				}
+				return f.overdue(ctx)
 			}
 		}
 		if !open {
 			return f.ended(ctx)
 		}
+		f.silent = 0
 		if waited { // in a burst, reading the clock now and then is enough
 			f.requests.source.lastContact.Set(f.requests.source.clock)
 		}
@@ -162,12 +188,29 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 // it needs none.
 func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
 	f.requests.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
+	if f.phase == phaseResuming {
+		if refusal := f.requests.notResumed(errors.New("the watch ended at once")); refusal != nil {
+			return watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}, true
+		}
+	}
 	if f.phase != phaseStreaming {
 		return watch.Event{}, false
 	}
 	// Without an error, the reflector would stream again at once, forever.
 	f.requests.failed(ctx, "watch", errStreamCut)
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
+}
+
+// overdue returns the event with which a watch that has been silent for too long ends, and false if
+// it needs none.
+func (f *forwarder) overdue(ctx context.Context) (watch.Event, bool) {
+	if f.phase != phaseStreaming {
+		f.info.Err = errOverdue
+		return watch.Event{}, false // the next watch begins at the version of this one
+	}
+	klog.FromContext(ctx).Info("The stream of the first state does not end, listing from now on", "after", time.Since(f.opened).Truncate(time.Second))
+	f.requests.streamless.Store(true)
+	return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 }
 
 // inParts reports whether the objects of the watch go to the sink directly.
@@ -206,26 +249,25 @@ func (f *forwarder) send(ctx context.Context, e watch.Event) bool {
 // inspect reports whether to pass e on. It gives every error a Status.
 func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
-		e.Object = statusOf(e.Object)
-		if err := apierrors.FromObject(e.Object); !isExpired(err) {
-			f.requests.failed(ctx, "watch", err)
-		} else if f.phase == phaseResuming {
-			f.requests.resumption.finish() // and a list follows
-		}
+		f.inspectError(ctx, e)
 		return true
 	}
-	f.accepted()
-	completes, err := check(e, f.phase == phaseStreaming)
+	obj, completes, err := check(e, f.phase == phaseStreaming)
 	if err != nil {
 		f.requests.source.callbacks.Unusable(ctx, err)
 		return false
+	}
+	f.accepted()
+	if f.phase == phaseStreaming && e.Type == watch.Added {
+		f.first.took(obj)
 	}
 	if refusal := f.refuse(e, completes); refusal != nil {
 		*e = watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}
 		return true
 	}
 	if completes {
-		f.phase = phaseLive
+		f.phase, f.first = phaseLive, firstState{}
+		f.limit.Reset(f.left())
 	}
 	if f.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
 		f.requests.worked("watch")
@@ -233,14 +275,33 @@ func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	return true
 }
 
+// inspectError gives an error a Status, and reports it unless it says that the version is gone.
+func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
+	e.Object = statusOf(e.Object)
+	err := apierrors.FromObject(e.Object)
+	switch {
+	case !isExpired(err):
+		f.requests.failed(ctx, "watch", err)
+		if refusal := f.requests.notResumed(err); refusal != nil {
+			e.Object = &refusal.ErrStatus
+		}
+	case f.phase == phaseResuming:
+		f.requests.resumption.finish() // and a list follows
+	}
+}
+
 // refuse returns the error with which a stream of the first state must end, because of an event of
 // it, so that a list follows. It returns nil if the stream goes on. completes says that e is the
 // bookmark at the end.
 func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
-	if !completes && (!f.inParts() || e.Type == watch.Bookmark) {
+	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.requests.answers.kind.learn(e.Object)
+	if !odd && !completes && (!f.inParts() || e.Type == watch.Bookmark) {
 		return nil
 	}
-	if f.requests.sink.CheckType(e.Object) != nil {
+	if m, err := object.Meta(e.Object); err == nil && completes {
+		odd = f.requests.answers.checkVersion(m.GetResourceVersion(), true, len(f.first.seen) > 0) != nil
+	}
+	if odd || f.requests.sink.CheckType(e.Object) != nil {
 		f.requests.streamless.Store(true) // perhaps only this object is odd, so a list decides
 		return errStreamType
 	}
@@ -264,6 +325,10 @@ func statusOf(obj runtime.Object) *metav1.Status {
 	if !object.IsNil(obj) {
 		var failure *apierrors.StatusError
 		if errors.As(apierrors.FromObject(obj), &failure) {
+			if status := failure.Status(); undecoded(status) {
+				status.Message += wayOut
+				return &status
+			}
 			return &failure.ErrStatus
 		}
 		message = fmt.Sprintf("the watch reports an error with a %T instead of a Status", obj)
@@ -271,25 +336,25 @@ func statusOf(obj runtime.Object) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Message: message}
 }
 
-// check returns an error if e is no event that a reflector can use, and reports whether e
-// completes the first state that its watch is streaming.
-func check(e *watch.Event, streaming bool) (completes bool, err error) {
-	obj, err := object.Meta(e.Object)
+// check returns the metadata of an event's object, and reports whether the event completes the first
+// state that its watch is streaming. It returns an error if a reflector cannot use the event.
+func check(e *watch.Event, streaming bool) (obj metav1.Object, completes bool, err error) {
+	obj, err = object.Meta(e.Object)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
-		return false, nil
+		return obj, false, nil
 	case watch.Bookmark:
 		completes = streaming && obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 		if !completes && isAnyVersion(obj.GetResourceVersion()) {
 			// The reflector would watch from no version at all, and miss earlier deletes.
-			return false, errors.New("a bookmark without a resourceVersion")
+			return nil, false, errors.New("a bookmark without a resourceVersion")
 		}
-		return completes, nil
+		return obj, completes, nil
 	}
-	return false, fmt.Errorf("unknown type of watch event %q", e.Type)
+	return nil, false, fmt.Errorf("unknown type of watch event %q", e.Type)
 }
 
 // accepted notes that the server did not refuse a watch from an old version.
@@ -298,6 +363,7 @@ func (f *forwarder) accepted() {
 		return
 	}
 	f.phase, f.settled = phaseLive, nil
+	f.requests.unnamed.Store(false)
 	if version := f.requests.resumption.finish(); version != "" {
 		f.requests.sink.Resumed(version)
 	}

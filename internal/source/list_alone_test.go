@@ -110,7 +110,7 @@ func TestAFailureIsReportedOnceOfEachKindUntilItWorks(t *testing.T) {
 		}
 		p.goOn(lists("5"), fails(errForbidden), lists("5"), fails(errForbidden))
 		p.after(time.Minute,
-			lines("list as of 0", "watch from 5", "probe", "list as of 5", "probe"),
+			lines("list as of 0", "watch from 5", "probe", "list as of 5", "list the newest"),
 			lines(`list [] at "5"`),
 			lines("watch failed: configmaps is forbidden: no", "list failed: configmaps is forbidden: no"))
 	})

@@ -127,6 +127,7 @@ func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, er
 		r.parts.take(func() {
 			for i, obj := range objs {
 				objs[i] = nil // it can be collected when the sink has it
+				r.answers.notice(obj)
 				r.sink.Upsert(obj, "")
 			}
 		})
@@ -161,6 +162,7 @@ func (f *forwarder) takePart(e watch.Event) {
 		if e.Type == watch.Deleted {
 			sink.Delete(e.Object, "")
 		} else {
+			f.requests.answers.notice(e.Object)
 			sink.Upsert(e.Object, "")
 		}
 	})

@@ -168,7 +168,7 @@ func TestAStreamWhoseSinkIsSlowIsNoSilentOne(t *testing.T) {
 			p.mu.Lock()
 			p.block = nil
 			p.mu.Unlock()
-			time.Sleep(quiet - time.Second)
+			time.Sleep(quiet/4 - time.Second)
 			if asked, _, _ := p.counts(); asked != 1 {
 				t.Errorf("%s: %d requests", during, asked)
 			}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -44,13 +45,15 @@ func (t *trust) is(state int32) bool { return t.state.Load() == state }
 // A server may refuse such a request as a bad one, such as a relay that does not know the
 // newest state. Then it is trusted, as client-go trusts every server.
 func (r *requests) probe(ctx context.Context, version string) error {
-	_, now, err := r.list(ctx, metav1.ListOptions{Limit: 1})
+	_, now, err := r.list(ctx, metav1.ListOptions{Limit: 1}, func(string, bool) error { return nil })
 	switch {
 	case isMisunderstood(err):
 		r.trust.confirm()
 		return nil
 	case err != nil:
 		return err
+	case isAnyVersion(now) && compares(version):
+		return errors.New("the answer for one object has no resourceVersion")
 	}
 	order, err := resourceversion.CompareResourceVersion(now, version)
 	if err == nil && order < 0 {
@@ -70,7 +73,16 @@ func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
 	if isAnyVersion(version) || !r.trust.is(suspect) {
 		return nil
 	}
-	return r.probe(ctx, version)
+	err := r.probe(ctx, version)
+	switch {
+	case err == nil || isExpired(err) || mayPass(err):
+		return err
+	case r.unprobed == 0:
+		r.unprobed++
+		return err
+	}
+	r.unnamed.Store(true) // probes do not work, but a list may
+	return apierrors.NewResourceExpired(fmt.Sprintf("asking for one object: %v", err))
 }
 
 // askForNewest makes a list ask for the newest state if the server went back in time. A
@@ -85,15 +97,17 @@ func (r *requests) askForNewest(ctx context.Context, opts *metav1.ListOptions) e
 	if opts.Continue != "" {
 		return nil
 	}
-	if err := r.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
-		return err
+	if !r.unnamed.Load() {
+		if err := r.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
+			return err
+		}
 	}
 	newest, whole := r.parts.request()
 	paged := r.source.opts.PageSize > 0 && opts.SendInitialEvents == nil
 	if whole && opts.SendInitialEvents == nil {
 		opts.Limit = 0
 	}
-	if paged || newest || r.trust.is(wentBack) {
+	if paged || newest || r.unnamed.Load() || r.trust.is(wentBack) {
 		opts.ResourceVersion = ""
 		if opts.SendInitialEvents == nil {
 			opts.ResourceVersionMatch = ""

@@ -30,25 +30,37 @@ type requests struct {
 
 	resumption resumption
 	trust      trust
+	answers    *answers
+	pauses     *pauses
 	forwarder  atomic.Pointer[forwarder] // of the last watch
 	lastWatch  time.Time                 // belongs to the reflector's goroutine
 	short      atomic.Int32              // watches in a row that ended at once
-	// streamless says that a stream of the first state stayed silent; from then on, the
-	// source lists.
+	// streamless says that a stream of the first state did not end; from then on, the source
+	// lists.
 	streamless atomic.Bool
+	// unnamed says that a request that named a version was refused, so that the next list must not
+	// name one.
+	unnamed  atomic.Bool
+	unprobed int // probes of a suspect server that were refused since the last complete list
 	// reached is the version of the last list, or of the last event after it that has one. At
 	// first it is the version given to Run. It belongs to the reflector's goroutine.
 	reached string
+	blind   bool // a watch from no version has followed the last list; belongs to the same goroutine
 
 	parts parts
 }
 
 func newRequests(ctx context.Context, s *Source, lister cache.ListerWatcher, sink Sink, version string) *requests {
-	return &requests{
+	r := &requests{
 		source: s, lister: cache.ToListerWatcherWithContext(lister), sink: sink, logger: klog.FromContext(ctx),
 		listOnly:   s.opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
 		resumption: resumption{version: version}, reached: version,
+		answers: &answers{listed: version}, pauses: &pauses{clock: s.clock, first: s.opts.Backoff, next: s.opts.Backoff, end: &s.nextTry},
 	}
+	if example := sink.Example(); example != nil {
+		r.answers.notice(example)
+	}
+	return r
 }
 
 // IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
@@ -73,8 +85,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	list, err := r.resume(ctx)
 	if list == nil && err == nil {
 		if err = r.askForNewest(ctx, &opts); err == nil {
-			list, _, err = r.list(ctx, opts)
-			err = withoutVersion(err, opts.ResourceVersion)
+			list, err = r.listForReflector(ctx, opts)
 		}
 		switch {
 		case err != nil:
@@ -96,20 +107,36 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return list, nil
 }
 
+// listForReflector makes a LIST request of the reflector.
+func (r *requests) listForReflector(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	list, _, err := r.list(ctx, opts, func(version string, proven bool) error {
+		return r.answers.checkVersion(version, opts.Continue == "", proven)
+	})
+	switch {
+	case err == nil:
+		r.resumption.finish()
+	case opts.Continue == "" && !isAnyVersion(opts.ResourceVersion) && !isExpired(err) && !mayPass(err):
+		r.unnamed.Store(true)
+	}
+	return list, withoutVersion(err, opts.ResourceVersion)
+}
+
 // list makes one LIST request. It returns a list that the reflector can take apart, and the
-// version of the list.
-func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, version string, err error) {
+// version of the list. It fails if checkVersion returns an error.
+func (r *requests) list(ctx context.Context, opts metav1.ListOptions, checkVersion func(version string, proven bool) error) (list runtime.Object, version string, err error) {
 	s := r.source
 	if !s.calls.enter("list") {
 		return nil, "", context.Canceled
 	}
 	defer s.calls.leave("list")
-	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
 	if s.opts.Tweak != nil {
 		s.opts.Tweak(&opts)
 	}
+	ctx = s.waiting.forAnswer(ctx, r.logger, "list", s.clock.Now())
 	list, err = r.lister.ListWithContext(ctx, opts)
+	s.waiting.answer.End()
+	err = explain(err)
 	if err == nil && object.IsNil(list) {
 		err = errors.New("the source returned no list")
 	}
@@ -119,6 +146,13 @@ func (r *requests) list(ctx context.Context, opts metav1.ListOptions) (list runt
 	}
 	if err == nil {
 		err = r.checkItems(list)
+	}
+	proven := false
+	if err == nil {
+		proven, err = r.answers.checkKind(list)
+	}
+	if err == nil {
+		err = checkVersion(m.GetResourceVersion(), proven)
 	}
 	if s.callbacks.Listed != nil {
 		info := List{Took: time.Since(begun), Err: err}
@@ -148,6 +182,8 @@ func (r *requests) checkItems(list runtime.Object) error {
 func (r *requests) listComplete() (wentBack bool) {
 	r.source.lastList.Set(r.source.clock)
 	r.worked("list")
+	r.unnamed.Store(false)
+	r.unprobed = 0
 	return r.trust.regain()
 }
 
@@ -174,15 +210,23 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	if !r.source.calls.enter("watch") {
 		return nil, context.Canceled
 	}
-	ctx = klog.NewContext(ctx, r.logger)
 	begun := time.Now()
 	version := opts.ResourceVersion
 	if r.source.opts.Tweak != nil {
 		r.source.opts.Tweak(&opts)
 	}
+	ctx = r.source.waiting.forAnswer(ctx, r.logger, "watch", r.source.clock.Now())
 	inner, err := r.lister.WatchWithContext(ctx, opts)
+	r.source.waiting.answer.End()
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
+	}
+	if err == nil && p != phaseStreaming && !isAnyVersion(version) && time.Since(begun) >= time.Second {
+		// client-go may have repeated the request, each second, after failures that it hides.
+		if probed := r.probe(ctx, version); isExpired(probed) {
+			inner.Stop()
+			err = probed
+		}
 	}
 	if err != nil {
 		r.source.calls.leave("watch")
@@ -190,7 +234,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		return nil, r.watchRefused(ctx, p, version, err)
 	}
 	r.source.lastContact.Set(r.source.clock)
-	w := newForwarder(r, withoutLimit(inner), begun, p)
+	w := newForwarder(r, withoutLimit(inner), begun, p, opts.TimeoutSeconds)
 	r.forwarder.Store(w)
 	go func() {
 		defer r.source.calls.leave("watch")
@@ -204,9 +248,16 @@ func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListO
 	if p == phaseStreaming {
 		return r.askForNewest(ctx, opts)
 	}
-	if isAnyVersion(opts.ResourceVersion) && r.reached != "" {
+	switch {
+	case !isAnyVersion(opts.ResourceVersion):
+	case r.reached != "":
 		// The last event had no version. A watch from no version would miss earlier deletes.
 		opts.ResourceVersion = r.reached
+	case r.blind && r.answers.versioned.Load():
+		// A second watch from no version would miss deletes too. The objects have versions, so a list may.
+		return apierrors.NewResourceExpired("the last list had no resourceVersion")
+	default:
+		r.blind = true
 	}
 	r.pace(ctx)
 	return r.probeIfSuspect(ctx, opts.ResourceVersion)
@@ -222,6 +273,11 @@ func (r *requests) watchRefused(ctx context.Context, p phase, version string, er
 	case isExpired(err):
 		if p == phaseResuming {
 			r.resumption.finish()
+		}
+	case p == phaseResuming:
+		r.failed(ctx, "watch", err)
+		if refusal := r.notResumed(err); refusal != nil {
+			return refusal
 		}
 	case p == phaseStreaming && cannotStream(err): // nothing is wrong with the server
 	case p == phaseStreaming && refusesStream(err):

@@ -2,9 +2,11 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -14,6 +16,13 @@ import (
 // gone. A good watch may be silent for a minute.
 const resumeWait = 100 * time.Millisecond
 
+const (
+	// resumeTries is the number of refusals after which the source is listed.
+	resumeTries = 2
+	// resumePatience is how long a source may be busy before it is listed.
+	resumePatience = time.Minute
+)
+
 // resumption lets a source begin at a given version instead of with a list. A reflector
 // cannot be told where to start, but it watches from the version that it has listed. So its
 // first list is answered with an empty list of the given version, which feed does not pass
@@ -22,6 +31,9 @@ type resumption struct {
 	mu      sync.Mutex // protects the rest
 	version string     // where to begin; "" if there is no such version, or no longer
 	listed  bool       // the reflector has the empty list, and feed has not seen it yet
+
+	refusals int       // how often the source has refused to go on from the version
+	busy     time.Time // when the source was first busy; zero if never
 }
 
 // from returns the version to resume from, or "".
@@ -47,6 +59,25 @@ func (r *resumption) takeList() bool {
 	return listed
 }
 
+// refuse notes that the source refuses with err to go on from the version. It reports whether a list
+// must follow. A busy source gets a minute first, because a list costs more than a watch. A source that
+// cannot be reached gets any time. But if a probe was answered, a lost watch counts as busy.
+func (r *resumption) refuse(err error, probed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case unanswered(err) && !probed:
+		return false
+	case mayPass(err):
+		if r.busy.IsZero() {
+			r.busy = time.Now()
+		}
+		return time.Since(r.busy) >= resumePatience
+	}
+	r.refusals++
+	return r.refusals >= resumeTries
+}
+
 // finish ends the resumption, because a watch from the version was accepted or refused. It
 // returns the version, or "" if the resumption had ended before.
 func (r *resumption) finish() string {
@@ -65,12 +96,26 @@ func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 		return nil, nil
 	}
 	if err := r.probe(ctx, version); err != nil {
-		if isExpired(err) {
+		switch {
+		case isExpired(err):
 			r.resumption.finish()
-			return nil, nil
+		case r.resumption.refuse(err, false):
+			r.unnamed.Store(true) // a list may work; if it does, it ends the resumption
+		default:
+			return nil, err
 		}
-		return nil, err
+		return nil, nil
 	}
 	r.resumption.giveList()
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+}
+
+// notResumed notes that the source has refused with err a watch from the version. If a list must follow,
+// it ends the resumption, and returns the error that makes the reflector list.
+func (r *requests) notResumed(err error) *apierrors.StatusError {
+	if r.resumption.from() == "" || !r.resumption.refuse(err, true) {
+		return nil
+	}
+	r.unnamed.Store(true)
+	return apierrors.NewResourceExpired(fmt.Sprintf("going on from resourceVersion %q: %v", r.resumption.finish(), err))
 }

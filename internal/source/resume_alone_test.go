@@ -47,20 +47,55 @@ func TestASourceListsIfTheVersionIsLost(t *testing.T) {
 	})
 }
 
-func TestASourceListsIfVersionsCannotBeCompared(t *testing.T) {
+func TestASourceListsIfTheVersionsOfAProbeCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, aloneOptions(), "7", lists("v1"), lists("v2"))
-		p.expect(lines("probe", "list as of 0", "watch from v2"), lines(`list [] at "v2"`), nil)
+		p := startAlone(t, aloneOptions(), "7", lists("v1"), lists("8"))
+		p.expect(lines("probe", "list as of 0", "watch from 8"), lines(`list [] at "8"`), nil)
 	})
 }
 
-func TestASourceThatCannotResumeYetTriesAgain(t *testing.T) {
+func TestASourceThatCannotBeReachedResumesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, aloneOptions(), "7", fails(errForbidden), lists("9"), fails(errForbidden), lists("9"), sends(bookmark("9")))
-		p.after(10*time.Second,
-			lines("probe", "probe", "watch from 7", "probe", "watch from 7"), lines("resumed 7", "bookmark 9"),
-			lines("list failed: configmaps is forbidden: no", "watch failed: configmaps is forbidden: no"))
+		var away []answer
+		for range 1000 {
+			away = append(away, fails(errRefused))
+		}
+		p := startAlone(t, aloneOptions(), "7", away...)
+		time.Sleep(1000*time.Second - time.Millisecond)
+		if asked, received, told := p.counts(); asked != 1000 || received != 0 || told != 1 {
+			t.Errorf("%d requests, %d calls of the sink, %d reports", asked, received, told)
+		}
+		p.mu.Lock()
+		p.asked, p.told = nil, nil
+		p.mu.Unlock()
+		p.goOn(lists("9"), sends(bookmark("9")))
+		p.after(time.Second, lines("probe", "watch from 7"), lines("resumed 7", "bookmark 9"), nil)
 	})
+}
+
+// A busy server is not made to list at once, but it cannot keep the source from listing forever.
+func TestASourceThatIsBusyIsListedAfterAMinute(t *testing.T) {
+	busy := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+	for name, refused := range map[string][]answer{"the probe": {fails(busy)}, "the watch": {lists("9"), fails(busy)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &play{t: t}
+				for range 60 {
+					p.script = append(p.script, refused...)
+				}
+				p.run(aloneOptions(), "7")
+				time.Sleep(59 * time.Second)
+				if asked, _, _ := p.counts(); asked != 60*len(refused) {
+					t.Fatalf("%d requests in a minute", asked)
+				}
+				p.mu.Lock()
+				p.asked, p.told = nil, nil
+				p.mu.Unlock()
+				p.goOn(append(refused, lists("10"))...)
+				p.after(3*time.Second, append(lines("probe", "watch from 7")[:len(refused)], "list the newest", "watch from 10"), lines(`list [] at "10"`), nil)
+			})
+		})
+	}
 }
 
 func TestAServerThatRefusesTheProbeIsTrusted(t *testing.T) {
@@ -119,13 +154,24 @@ func TestAServerThatWasUnreachableIsProbedOnceAndNothingIsListed(t *testing.T) {
 func TestAProbeThatFailsIsReportedAndComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startAlone(t, aloneOptions(), "",
-			lists("5"), fails(errInternal), fails(errForbidden), answer{list: versioned("a", "1")}, lists("4"), lists("4"))
+			lists("5"), fails(errInternal), fails(errInternal), answer{list: versioned("a", "1")}, lists("4"), lists("4"))
 		p.after(10*time.Second,
 			lines("list as of 0", "watch from 5", "probe", "probe", "probe", "list the newest", "watch from 4"),
 			lines(`list [] at "5"`, `list [] at "4", went back`),
-			lines("watch failed: starting", "list failed: configmaps is forbidden: no",
+			lines("watch failed: starting", "list failed: starting",
 				"list failed: *v1.ConfigMap is no list: object does not implement the List interfaces",
 				"list failed: the server has gone back in time: its state of resourceVersion 4 takes the place of that of 5"))
+	})
+}
+
+// A front may refuse to ask for one object, and yet let lists pass.
+func TestAServerThatRefusesProbesIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, aloneOptions(), "", lists("5"), fails(errInternal), fails(errForbidden), fails(errForbidden), lists("6"))
+		p.after(10*time.Second,
+			lines("list as of 0", "watch from 5", "probe", "probe", "list the newest", "watch from 6"),
+			lines(`list [] at "5"`, `list [] at "6"`),
+			lines("watch failed: starting", "list failed: configmaps is forbidden: no"))
 	})
 }
 

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -14,12 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
-
-// backoffReset is how long list and watch must work before the back-off starts over. It is
-// client-go's value.
-const backoffReset = 2 * time.Minute
 
 // reflectorLevel is added to the verbosity of the reflector's log lines. The reflector logs
 // a line at Info for every watch that the server cuts. This package reports the lines that
@@ -35,11 +33,15 @@ type Source struct {
 	clock     stopwatch.Stopwatch
 
 	failures              failures
+	waiting               waiting
+	versionless           atomic.Bool // the last list had no version, which was reported
 	calls                 callGroup
 	lastList, lastContact stopwatch.Moment
+	nextTry               stopwatch.Moment // the end of the last pause between attempts
 	watching              atomic.Int32     // open watches
 	opened                stopwatch.Moment // when the last of them was opened
 	reflector             atomic.Pointer[cache.Reflector]
+	reading               atomic.Pointer[requests] // nil before Run
 }
 
 // Options configures a Source.
@@ -69,6 +71,8 @@ type Callbacks struct {
 // Sink receives everything that a Source reads. All methods but Resumed are called one at a time.
 // A method that blocks holds up the watch or the list, and so the API server.
 type Sink interface {
+	// Example returns an object that the sink has before a source delivers any, and nil if it has none.
+	Example() any
 	// CheckType returns an error if obj is an API object of another type than the sink's.
 	// Then the whole list that contains obj fails. For an empty list, obj is an object without
 	// a name, of the type of the list's items.
@@ -125,6 +129,7 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 		opts:      opts,
 		callbacks: callbacks,
 		clock:     clock,
+		waiting:   waiting{answer: stopwatch.NewCall(clock), end: stopwatch.NewCall(clock)},
 	}
 }
 
@@ -146,7 +151,7 @@ type Part struct {
 // returns, until it has changed. Each begins with a list, which is no older than what was read
 // before. RunParts does not use the lister of New.
 func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
-	reached := ""
+	reached, answers := "", (*answers)(nil)
 	for {
 		part := next()
 		reading, end := context.WithCancel(ctx)
@@ -159,10 +164,10 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 			}
 		})
 		r := newRequests(reading, s, part.Lister, sink, "")
-		r.reached, r.parts.behind = reached, reached != ""
+		r.reached, r.parts.behind, r.answers = reached, reached != "", cmp.Or(answers, r.answers)
 		s.read(reading, r)
 		s.calls.close()
-		reached = r.reached
+		reached, answers = r.reached, r.answers
 		end()
 		ending.Wait()
 		if ctx.Err() != nil {
@@ -175,20 +180,19 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 // read has a reflector read into the sink of r until ctx ends.
 func (s *Source) read(ctx context.Context, r *requests) {
 	quiet := r.logger.V(reflectorLevel)
-	backoff := s.opts.Backoff
 	reflector := cache.NewReflectorWithOptions(r, nil, newFeed(ctx, r), cache.ReflectorOptions{
 		Name:            s.opts.Name,
 		TypeDescription: s.opts.Name,
 		Logger:          &quiet,
-		Clock:           stopClock{ctx: ctx},
-		Backoff:         &backoff,
+		Clock:           stopClock{ctx: ctx, pauses: r.pauses},
 	})
 	reflector.WatchListPageSize = s.opts.PageSize
 	s.reflector.Store(reflector)
+	s.reading.Store(r)
 
 	// Not reflector.RunWithContext: it gives errors to a handler that cannot be set from
 	// outside its package.
-	_ = s.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	_ = wait.DelayFunc(r.pauses.step).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.failures.total()
 		err := reflector.ListAndWatchWithContext(klog.NewContext(ctx, quiet))
 		if err == nil || errors.Is(err, errStreamless) {
@@ -209,18 +213,60 @@ type Status struct {
 	Watching              bool
 	Opened                time.Time // when the last watch was opened
 	LastList, LastContact time.Time
-	Failure               *Failure // the latest that has not worked since; nil if there is none
-	Failures              int      // of Failure's operation, in a row
+	Failure               *Failure      // of the operation that failed last and has not worked since, or a warning; may be nil
+	Failures              int           // of that operation, in a row; 0 if both work
+	Since                 time.Time     // when the first of these failures came; zero if both work
+	NextTry               time.Time     // when the pause after the last failure ends; zero if there is none
+	Waiting               time.Duration // how long the request that is under way has had no answer; 0 if that is not too long
 }
 
 // Status returns the state of s. It does not block.
 func (s *Source) Status() Status {
 	latest := s.failures.latest()
-	return Status{
-		Watching: s.watching.Load() > 0, Opened: s.opened.Time(s.clock), LastList: s.lastList.Time(s.clock), LastContact: s.lastContact.Time(s.clock),
-		Failure: latest.last, Failures: latest.failures,
+	failure := cmp.Or(s.waiting.reason(latest.last), latest.last)
+	if failure == nil && s.versionless.Load() {
+		failure = &Failure{Op: "list", Err: errVersionless}
 	}
+	status := Status{
+		Watching: s.watching.Load() > 0, Opened: s.opened.Time(s.clock), LastList: s.lastList.Time(s.clock), LastContact: s.lastContact.Time(s.clock),
+		Failure: failure, Failures: latest.failures, Waiting: s.waiting.tooLong(),
+	}
+	if latest.failures > 0 {
+		status.Since = time.Now().Add(-time.Since(latest.since)).Round(0) // the system's clock may have been set
+		if next := s.nextTry.Time(s.clock); next.After(time.Now()) {
+			status.NextTry = next
+		}
+	}
+	return status
 }
+
+// Newest asks the server for its present version of the resource. Unlike a probe, it changes nothing,
+// and may be called from any goroutine. It fails unless Run is under way.
+func (s *Source) Newest(ctx context.Context) (string, error) {
+	r := s.reading.Load()
+	if r == nil || !s.calls.enter("list") {
+		return "", errNotRunning
+	}
+	defer s.calls.leave("list")
+	opts := metav1.ListOptions{Limit: 1}
+	if s.opts.Tweak != nil {
+		s.opts.Tweak(&opts)
+	}
+	list, err := r.lister.ListWithContext(ctx, opts)
+	switch {
+	case err != nil:
+		return "", explain(err)
+	case object.IsNil(list):
+		return "", errors.New("the source returned no list")
+	}
+	m, err := object.ListMeta(list)
+	if err != nil {
+		return "", err
+	}
+	return m.GetResourceVersion(), nil
+}
+
+var errNotRunning = errors.New("the source is not being read")
 
 // UnderWay returns the names of the user's calls, "list" and "watch", that have not returned.
 func (s *Source) UnderWay() []string { return s.calls.underWay() }
@@ -234,16 +280,17 @@ func (s *Source) LastVersion() string {
 	return ""
 }
 
-// stopClock is a real clock whose After also fires when ctx ends. The reflector waits up to
-// a minute for After without looking at its ctx.
+// stopClock is a real clock whose After waits for the next of pauses, and also fires when ctx ends. The
+// reflector calls After between its own attempts, and does not look at its ctx meanwhile.
 type stopClock struct {
 	clock.RealClock
-	ctx context.Context
+	ctx    context.Context
+	pauses *pauses
 }
 
-func (c stopClock) After(d time.Duration) <-chan time.Time {
+func (c stopClock) After(time.Duration) <-chan time.Time {
 	fired := make(chan time.Time, 1)
-	ctx, cancel := context.WithTimeout(c.ctx, d)
+	ctx, cancel := context.WithTimeout(c.ctx, c.pauses.step())
 	context.AfterFunc(ctx, func() {
 		fired <- c.Now()
 		cancel()

@@ -2,7 +2,6 @@ package source_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,21 +13,19 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// slowly is a source that waits for pause before each event.
-type slowly struct {
+// cut is a source whose streams end after this many events.
+type cut struct {
 	*fakeSource
-	pause time.Duration
-	last  int // a stream ends after this many events; 0 for never
+	last int
 }
 
-func (s slowly) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (s cut) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	inner, err := s.fakeSource.WatchWithContext(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	streaming, n := opts.SendInitialEvents != nil, 0
 	return watch.Filter(inner, func(e watch.Event) (watch.Event, bool) {
-		sleepUntil(ctx, s.pause)
 		if n++; streaming && n == s.last {
 			inner.Stop()
 		}
@@ -43,26 +40,12 @@ func sleepUntil(ctx context.Context, d time.Duration) {
 	}
 }
 
-func TestAStreamThatIsSlowIsNoSilentOne(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource[configMap]()
-		for i := range 8 {
-			src.Apply(object(fmt.Sprint(i), ""))
-		}
-		inf := newInformer(t, slowly{fakeSource: src, pause: 3 * time.Second}, options{Queue: queue})
-		informertest.Run(t, inf)
-		if got := asked(src, 0); got != "stream" {
-			t.Errorf("the source was asked for: %s", got)
-		}
-	})
-}
-
 func TestAStreamThatIsCutAgainAndAgainIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		src.Fail(informertest.VerbList, forbidden("configmaps"), -1)
 		var errs errorLog
-		inf := newInformer(t, slowly{fakeSource: src, last: 1}, options{ErrorHandler: errs.Handle})
+		inf := newInformer(t, cut{fakeSource: src, last: 1}, options{ErrorHandler: errs.Handle})
 		start(t, inf)
 		sleepBubble(10 * time.Minute)
 		if got := errs.Take(); len(got) != 2 || inf.HasSynced() {

@@ -98,49 +98,6 @@ func TestASourceThatIgnoresItsCtxIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAStreamThatStaysSilentIsReplacedByLists(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListSilent)
-		inf := newInformer(t, src, options{Queue: queue})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		begin := time.Now()
-		informertest.Run(t, inf)
-		if took := time.Since(begin); took != 10*time.Second {
-			t.Errorf("synced after %v", took)
-		}
-		r.Expect(t, "added default/a")
-		src.Apply(object("a", "2"))
-		r.Expect(t, "updated default/a")
-		src.Expire()
-		sleepBubble(time.Minute)
-		for _, req := range src.Requests()[2:] {
-			if req.Options.SendInitialEvents != nil {
-				t.Error("asked for a stream again")
-			}
-		}
-	})
-}
-
-func TestAWatchThatNeverSpeaksOfTheEndOfTheFirstStateIsReplacedToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// client-go's documentation shows such a watch. client-go's informer never syncs with it.
-		w := watch.NewFake()
-		defer w.Stop()
-		inf := newInformer(t, &cache.ListWatch{
-			ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
-				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.ConfigMap{*object("a", "1")}}, nil
-			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return w, nil },
-		}, options{})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		start(t, inf)
-		r.Expect(t, "added default/a")
-	})
-}
-
 func TestWhatIsNoObjectOfTheTypeIsReportedAndNotFatal(t *testing.T) {
 	nameless := object("", "1")
 	nameless.ResourceVersion = "7"

@@ -304,6 +304,8 @@ func (p *play) Delete(obj any, version string) { p.receive("delete %s, at %q", n
 func (p *play) Bookmark(version string)        { p.receive("bookmark %s", version) }
 func (p *play) Resumed(version string)         { p.receive("resumed %s", version) }
 
+func (p *play) Example() any { return nil }
+
 func (p *play) Begin(doubtful bool) {
 	if doubtful {
 		p.receive("begin, doubtful")

@@ -307,20 +307,6 @@ func TestBeforeRunASourceHasSeenNothing(t *testing.T) {
 	}
 }
 
-func TestASlowStreamIsNoSilentOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := open()
-		p := startAlone(t, streaming(), "", watches(slow))
-		for _, e := range []watch.Event{added("a", "1"), added("b", "2"), added("c", "3"), complete("5")} {
-			time.Sleep(9 * time.Second)
-			if !slow.send(e) {
-				t.Fatal("the stream was stopped")
-			}
-		}
-		p.expect(lines("stream"), lines(`list [a b c] at "5"`), nil)
-	})
-}
-
 func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var script []answer
@@ -338,9 +324,9 @@ func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
 func TestAWatchThatIsOpenedIsALiveContact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := open(modified("a", "6"))
-		time.AfterFunc(time.Hour, long.Stop)
+		time.AfterFunc(5*time.Minute, long.Stop)
 		p := startAlone(t, aloneOptions(), "", lists("5"), watches(long), sends())
-		time.Sleep(time.Hour + time.Second)
+		time.Sleep(5*time.Minute + time.Second)
 		asked, _, _ := p.counts()
 		if got := time.Since(p.source.Status().LastContact); got > time.Second || asked != 3 {
 			t.Errorf("the last contact was %v ago, after %d requests", got, asked)

@@ -22,10 +22,13 @@ func (s Stopwatch) Now() time.Duration { return time.Since(s.born) + 1 }
 type Moment struct{ at atomic.Int64 }
 
 // Set sets m to the present time of s.
-func (m *Moment) Set(s Stopwatch) { m.at.Store(int64(s.Now())) }
+func (m *Moment) Set(s Stopwatch) { m.SetAfter(s, 0) }
+
+// SetAfter sets m to the time of s at which d will have passed.
+func (m *Moment) SetAfter(s Stopwatch, d time.Duration) { m.at.Store(int64(s.Now() + d)) }
 
 // Time returns m as a time of day, or the zero time if it was never set. s must be the
-// Stopwatch that was given to Set. The time of day is counted back from now, because the
+// Stopwatch that was given to Set or SetAfter. The time of day is counted back from now, because the
 // system's clock may have been set since m was. So two calls may differ by some nanoseconds.
 func (m *Moment) Time(s Stopwatch) time.Time {
 	at := m.at.Load()

@@ -1,0 +1,137 @@
+package restart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// ownKeys is a store with UIDs as keys. The first get after an add fails.
+type ownKeys struct {
+	cache.Store
+	added, failed bool
+}
+
+func (s *ownKeys) Add(obj any) error {
+	s.added = true
+	return s.Store.Add(obj)
+}
+
+func (s *ownKeys) GetByKey(key string) (any, bool, error) {
+	if s.added && !s.failed {
+		s.failed = true
+		return nil, false, errDown
+	}
+	return s.Store.GetByKey(key)
+}
+
+// blindDurable is a Durable that finds no object by its key.
+type blindDurable struct{ *informertest.Durable }
+
+func (blindDurable) GetByKey(string) (any, bool, error) { return nil, false, nil }
+
+func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
+	byUID := func(failed bool) *ownKeys {
+		return &ownKeys{Store: cache.NewStore(func(obj any) (string, error) { return string(obj.(configMap).UID), nil }), failed: failed}
+	}
+	for name, newStore := range map[string]func() cache.Store{
+		"an empty store":           func() cache.Store { return byUID(true) },
+		"the first get fails once": func() cache.Store { return byUID(false) },
+		"a durable store":          func() cache.Store { return blindDurable{informertest.NewDurable()} },
+		"a store that has an object": func() cache.Store {
+			store := byUID(true)
+			_ = store.Add(informertest.NewSource(object("old", "1")).Objects()[0])
+			return store
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs errorLog
+				var told recorder
+				store := newStore()
+				inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1")), options{Store: store, DrainTimeout: time.Second, ErrorHandler: errs.Handle})
+				other := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"})
+				addWatcher(t, inf, &told, informer.WatcherOptions{})
+				group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
+				if err := errors.Join(group.Add(inf), group.Add(other)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ran := make(chan error)
+				go func() { ran <- group.Run(ctx) }()
+				waits := inf.WaitForSync(within(t, time.Minute))
+				together := group.WaitForSync(within(t, time.Minute))
+				sleepBubble(time.Minute)
+				ready := inf.Health().Ready()
+				if err := other.Health().Ready(); err != nil {
+					t.Errorf("the other informer: %v", err)
+				}
+				cancel()
+				for what, err := range map[string]error{"Run": <-ran, "WaitForSync": waits, "WaitForSync of the group": together, "Ready": ready} {
+					var failed *informer.StoreError
+					if !errors.As(err, &failed) || failed.Op != "get" || !failed.GaveUp {
+						t.Errorf("%s: %v", what, err)
+					}
+					for _, says := range []string{"default/", fmt.Sprintf("%T", store), "MetaNamespaceKeyFunc", "watcher", "store.NewProjection"} {
+						if !strings.Contains(fmt.Sprint(err), says) {
+							t.Errorf("%s: %v does not say %s", what, err, says)
+						}
+					}
+				}
+				if !errors.Is(ready, informer.ErrStopped) || !errors.Is(waits, informer.ErrStopped) {
+					t.Errorf("Ready: %v, WaitForSync: %v", ready, waits)
+				}
+				if got := errs.Take(); len(got) != 1 {
+					t.Errorf("reported %v", got)
+				}
+				if name != "the first get fails once" { // the second object was looked for
+					told.ExpectNone(t)
+				}
+			})
+		})
+	}
+}
+
+func TestAnObjectThatIsDeletedInTheSameBatchIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource[configMap](), &slowDurable{durable: informertest.NewDurable()}
+		inf := newInformer(t, src, options{Store: store})
+		start(t, inf)
+		synctest.Wait() // the store has the bookmark of the empty list to write
+		src.Apply(object("a", "1"))
+		_, _ = src.Delete(keyOf("a"))
+		sleepBubble(time.Minute)
+		src.Apply(object("b", "1"))
+		sleepBubble(time.Minute)
+		checkStore(t, inf, src)
+		if store.calls > 3 {
+			t.Errorf("%d batches: the add and the delete were not one", store.calls)
+		}
+	})
+}
+
+func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, object("a", "1"))
+		tr.answer("get a", nil, errDown) // the second get checks that the object can be found by its key
+		tr.answer("get b", nil, errRefuses)
+		tr.answer("add c", afterwards{errDown})
+		informertest.Run(t, tr.ci)
+		tr.expect("added a")
+		for _, name := range []string{"b", "c", "d"} {
+			tr.src.Apply(object(name, "1"))
+			tr.expect("added " + name)
+		}
+		tr.reported(0, "add c failed")
+		tr.relist()
+	})
+}

@@ -1,0 +1,156 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// answers checks that the answer to a LIST is a list of the resource. Clients show other answers, such
+// as a Status of a proxy, as an empty list. Then every object would seem to be deleted. Unless the list is
+// unstructured, its kind is not visible, so only its objects and its version show what it is.
+type answers struct {
+	listed string // the version of the last complete list, or the version given to Run
+	page   string // the version of the first page of the list that comes in
+
+	known     atomic.Bool // the sink may have objects
+	doubted   int         // pages in a row without objects, kind and version
+	versioned atomic.Bool // the objects have versions
+	kind      kind
+}
+
+// notice notes that the sink has an object, or gets one.
+func (a *answers) notice(obj any) {
+	if a.known.Load() { // the usual case, kept cheap
+		return
+	}
+	a.known.Store(true)
+	a.kind.learn(obj)
+	if m, err := object.Meta(obj); err == nil && compares(m.GetResourceVersion()) {
+		a.versioned.Store(true)
+	}
+}
+
+// checkVersion returns an error if a list, or a page of it, cannot have that version. proven says that
+// its objects or its kind show that it is a list of the resource.
+func (a *answers) checkVersion(version string, first, proven bool) error {
+	switch {
+	case !first && version != a.page:
+		return fmt.Errorf("the answer is not the next page of the list: it has resourceVersion %q, and the first page has %q", version, a.page)
+	case compares(version), !first && !isAnyVersion(version):
+	case !isAnyVersion(a.listed) && (isAnyVersion(version) || compares(a.listed)):
+		return fmt.Errorf("the answer may not be a list of the resource: it has resourceVersion %q, which does not compare with %q of the last one", version, a.listed)
+	case !proven && (!first || a.known.Load() && (isAnyVersion(a.listed) || a.versioned.Load())):
+		if a.doubted++; a.doubted < contradictions {
+			return fmt.Errorf("the answer may not be a list of the resource: it has resourceVersion %q and no objects", version)
+		}
+	}
+	a.page, a.doubted = version, 0
+	return nil
+}
+
+// checkKind returns an error if an unstructured list is of another kind than the objects before it, or not a list.
+// It reports whether the objects or the kind of the list show that it is one of the resource.
+func (a *answers) checkKind(list runtime.Object) (proven bool, err error) {
+	l, ok := list.(*unstructured.UnstructuredList)
+	full := meta.LenList(list) > 0
+	if !ok || l.GetKind() == "" { // of a typed client, or made by a program
+		return full, nil
+	}
+	// A list has at most apiVersion, kind and metadata beside its items, and no name.
+	name, _, _ := unstructured.NestedString(l.Object, "metadata", "name")
+	if !full && !strings.HasSuffix(l.GetKind(), "List") && (len(l.Object) > 3 || l.Object["metadata"] == nil || name != "") {
+		return false, fmt.Errorf("the answer is not a list, but of kind %s", l.GetKind())
+	}
+	if err := a.kind.check(l); err != nil {
+		return false, err
+	}
+	return full || !a.versioned.Load(), nil // if objects have versions, so does their list
+}
+
+// After contradictions lists in a row, one is believed that is empty and without a version, or of another
+// kind. Otherwise, one wrong answer at the start would have all right ones refused forever.
+const contradictions = 20
+
+// kind is the kind of the unstructured objects of a source. Its methods may be called from any goroutine.
+type kind struct {
+	mu           sync.Mutex // protects the rest
+	object, list string     // of the objects, and of the last list with some; empty if not known
+	other        int        // lists of another kind since the last of the kind
+}
+
+// learn notes the kind of the first object. It reports false if another kind is known.
+func (k *kind) learn(obj any) bool {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || u.GetKind() == "" {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.object = cmp.Or(k.object, u.GetKind())
+	return k.object == u.GetKind()
+}
+
+// check returns an error if a list is of another kind.
+func (k *kind) check(l *unstructured.UnstructuredList) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fits := k.object == "" || slices.Contains([]string{"List", k.list, k.object + "List"}, l.GetKind()) ||
+		slices.ContainsFunc(l.Items, func(u unstructured.Unstructured) bool { return u.GetKind() == "" || u.GetKind() == k.object })
+	if k.other++; !fits && k.other < contradictions {
+		return fmt.Errorf("the answer is of kind %s, and the objects before it were of kind %s", l.GetKind(), k.object)
+	}
+	if k.other = 0; !fits {
+		k.object = ""
+	}
+	if !fits || len(l.Items) > 0 {
+		k.list = l.GetKind()
+	}
+	return nil
+}
+
+// compares reports whether a version can be compared with others.
+func compares(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}
+
+// unanswered reports whether err says that no answer came.
+func unanswered(err error) bool {
+	var lost net.Error
+	return errors.As(err, &lost) || utilnet.IsProbableEOF(err)
+}
+
+// mayPass reports whether a request that has failed with err may soon succeed, because no answer came, or
+// because the server or a gateway is busy or away.
+func mayPass(err error) bool {
+	switch statusCode(err) {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case 0:
+		return unanswered(err)
+	}
+	return false
+}
+
+func statusCode(err error) int32 {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code
+	}
+	return 0
+}

@@ -1,0 +1,46 @@
+package source
+
+import (
+	"hash/maphash"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// quietStream is how long a source waits for the next object of a stream of the first state,
+	// before it lists instead.
+	quietStream = 10 * time.Second
+	// doubtfulStream is how long it waits for an object that surely belongs to the first state. An object
+	// that was created meanwhile has a higher version than all before it. Most others come by name.
+	doubtfulStream = 40 * time.Second
+)
+
+// firstState measures how long a source has waited for the next object of a first state. Changes of known
+// objects do not count, so no traffic keeps the source waiting forever. Nor does the time of the sink.
+type firstState struct {
+	seen            map[uint64]struct{} // hashes of names; two names with the same hash do no harm
+	newest          string              // the highest version of an object so far
+	quiet, doubtful time.Duration       // waited since the last new object, and since the last that surely belongs to the first state
+}
+
+var nameSeed = maphash.MakeSeed()
+
+// left returns for how long the source may still wait.
+func (s *firstState) left() time.Duration { return min(quietStream-s.quiet, doubtfulStream-s.doubtful) }
+
+// took notes that the stream has brought an object, as an added one.
+func (s *firstState) took(obj metav1.Object) {
+	name := maphash.String(nameSeed, obj.GetNamespace())*31 + maphash.String(nameSeed, obj.GetName())
+	if _, again := s.seen[name]; again {
+		return
+	} else if s.seen == nil {
+		s.seen = map[uint64]struct{}{}
+	}
+	s.seen[name], s.quiet = struct{}{}, 0
+	if version := obj.GetResourceVersion(); older(version, s.newest) {
+		s.doubtful = 0
+	} else {
+		s.newest = version
+	}
+}

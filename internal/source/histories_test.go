@@ -1,0 +1,247 @@
+package source_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+var (
+	histories   = flag.Int("source-histories", 0, "how many histories of an odd source to play; 0 is 3000, and 150 with -short")
+	historySeed = flag.Uint64("source-history", 0, "play only the history with this number")
+)
+
+// history is the life of one or several informers over a source that answers as it likes for a while.
+type history struct {
+	t       *testing.T
+	wire    *testkit.Wire
+	dynamic bool
+	opts    anyOptions
+	well    chan struct{} // closed when the source answers well, which ends all hanging requests
+
+	mu    sync.Mutex // protects the rest
+	rand  *rand.Rand
+	log   []string // what happened
+	known bool     // the informer has objects
+}
+
+func (h *history) draw(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rand.IntN(n)
+}
+
+// note writes something into the log of the history.
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log = append(h.log, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// answers returns the odd answer to a request, or nil for the right one.
+func (h *history) answers(req *http.Request) testkit.Answer {
+	name, answer := "", testkit.Answer(nil)
+	switch n := h.draw(100); {
+	case n < 4:
+		name, answer = "no answer", h.hangs
+	case n < 8:
+		name, answer = "connection closed", testkit.Breaks(io.EOF)
+	case n < 12:
+		name, answer = "connection refused", testkit.Breaks(dialing(errDown))
+	case n < 24:
+		name, answer = oneOf(h, testkit.Refusals)
+	case n < 45 && testkit.IsWatch(req):
+		name, answer = oneOf(h, oddWatches)
+	case n < 45:
+		var body string
+		name, body = oneOf(h, notTheList)
+		h.mu.Lock()
+		if h.known || !h.dynamic || !strings.Contains(name, "another kind") { // at first, nothing shows that this is odd
+			answer = testkit.Says(200, body)
+		}
+		h.mu.Unlock()
+	}
+	h.note("%s: %s", req.URL.RawQuery, name)
+	return answer
+}
+
+// hangs gives no answer until the source answers well.
+func (h *history) hangs(req *http.Request) (*http.Response, error) {
+	select {
+	case <-req.Context().Done():
+	case <-h.well:
+	}
+	return nil, io.ErrUnexpectedEOF
+}
+
+// oddWatches are odd answers to a watch or a stream.
+var oddWatches = map[string]testkit.Answer{
+	"a dead watch":          testkit.Streams(),
+	"500 in the stream":     testkit.Streams(`{"type":"ERROR","object":` + testkit.StatusText(500, "InternalError") + `}`),
+	"410 in the stream":     testkit.Streams(`{"type":"ERROR","object":` + testkit.StatusText(410, "Expired") + `}`),
+	"an odd error":          testkit.Streams(`{"type":"ERROR","object":{"kind":"ConfigMap","apiVersion":"v1"}}`),
+	"not an object":         testkit.Streams(`{"type":"ADDED","object":7}`),
+	"an odd type":           testkit.Streams(`{"type":"ODD","object":` + oneObject + `}`),
+	"a bookmark of nothing": testkit.Streams(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{}}}`),
+	"an end without a version": testkit.Streams(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":` +
+		`{"annotations":{"k8s.io/initial-events-end":"true"}}}}`),
+	"an end at once": testkit.Says(200, ""),
+}
+
+func oneOf[V any](h *history, answers map[string]V) (string, V) {
+	name := testkit.Sorted(keysOf(answers))[h.draw(len(answers))]
+	return name, answers[name]
+}
+
+func keysOf[K comparable, V any](m map[K]V) []string {
+	var keys []string
+	for key := range m {
+		keys = append(keys, fmt.Sprint(key))
+	}
+	return keys
+}
+
+// change changes something at the server.
+func (h *history) change() {
+	src, key, deed := h.wire.Source, "o"+strconv.Itoa(h.draw(5)), h.draw(12)
+	switch {
+	case deed < 5:
+		src.Apply(object(key, strconv.FormatInt(time.Now().UnixNano(), 10)))
+	case deed < 8:
+		_, _ = src.Delete(keyOf(key))
+	case deed < 9:
+		src.Disconnect()
+	case deed < 10:
+		src.Expire()
+	case deed < 11:
+		src.Bookmark()
+	}
+	h.note("deed %d of %s, at version %s, %d objects", deed, key, src.ResourceVersion(), len(src.Objects()))
+}
+
+// handle checks an event. No delete of an object that exists may come.
+func (h *history) handle(_ context.Context, e informer.Event[informer.AnyObject]) error {
+	h.note("told %s %s", e.Type, e.Key())
+	if obj, err := h.wire.Source.Get(e.Key()); e.Type == informer.EventDeleted && err == nil && obj.UID == e.Old.GetUID() {
+		h.t.Errorf("%s was deleted, and exists", e.Key())
+	}
+	return nil
+}
+
+// life runs one informer. Unless it is cut off, it must end in the state of the server.
+func (h *history) life(cutOff bool) {
+	client := typedClient
+	if h.dynamic {
+		client = dynamicClient
+	}
+	inf, err := informer.NewFrom(client(h.wire), h.opts)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	view := &informertest.Recorder[informer.AnyObject]{}
+	for _, w := range []informer.ResourceWatcher[informer.AnyObject]{informer.WatcherFunc[informer.AnyObject](h.handle), view} {
+		if _, err := inf.AddWatcher(w, informer.WatcherOptions{}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	h.well = make(chan struct{})
+	h.wire.Odd(h.answers)
+	for range 12 {
+		sleepBubble(time.Duration(2+h.draw(60)) * time.Second)
+		h.mu.Lock()
+		h.known = h.known || inf.Health().Objects > 0
+		h.mu.Unlock()
+		h.change()
+	}
+	h.wire.Odd(nil)
+	close(h.well)
+	if cutOff {
+		return
+	}
+	h.note("the source is well")
+	sleepBubble(15 * time.Minute)
+	stored, objs := 0, h.wire.Source.Objects()
+	for range inf.All() {
+		stored++
+	}
+	if !inf.HasSynced() || stored != len(objs) || len(view.View()) != len(objs) || view.Err() != nil {
+		h.t.Errorf("ready: %v; of %d objects the store has %d, and the watcher knows %v: %v",
+			inf.Health().Ready(), len(objs), stored, testkit.Sorted(keysOf(view.View())), view.Err())
+	}
+	for _, obj := range objs {
+		got, exists, err := inf.Get(keyOf(obj.Name))
+		if known := view.View()[keyOf(obj.Name)]; err != nil || !exists || got.GetResourceVersion() != obj.ResourceVersion ||
+			known == nil || known.GetResourceVersion() != obj.ResourceVersion {
+			h.t.Errorf("%s is not known in version %s", obj.Name, obj.ResourceVersion)
+		}
+	}
+}
+
+// playHistory plays the history with that number.
+func playHistory(t *testing.T, seed uint64) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &history{t: t, rand: rand.New(rand.NewPCG(seed, 1)), wire: newWire()}
+		h.dynamic = h.draw(10) < 4
+		h.opts = anyOptions{
+			Name: "maps", PageSize: int64(h.draw(3)),
+			WatchList:    []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[h.draw(2)],
+			Intake:       []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[h.draw(2)],
+			Queue:        []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[h.draw(2)],
+			ErrorHandler: func(_ context.Context, err error) { h.note("reported: %v", err) },
+		}
+		if h.draw(2) == 0 {
+			h.life(false)
+		} else {
+			h.opts.Queue = informer.QueueRealFIFO
+			store := informertest.NewDurable()
+			for life := range 3 {
+				h.opts.Store = store
+				h.life(life < 2 && h.draw(2) == 0)
+				store = store.Reopen()
+			}
+		}
+		if t.Failed() {
+			t.Logf("go test ./internal/source -run TestAnOddSource -source-history %d\n%+v\n%s", seed, h.opts, strings.Join(h.log, "\n"))
+		}
+	})
+}
+
+// TestAnOddSourceIsFollowedInTheEnd plays random histories: a source answers with a random choice of right and wrong
+// answers, and not at all, and then well. Informers must end in the state of the server, and no object that
+// exists may seem to be deleted. A history that fails is printed. Its number plays the same answers, but goroutines
+// may take turns in another order.
+func TestAnOddSourceIsFollowedInTheEnd(t *testing.T) {
+	if *historySeed != 0 {
+		playHistory(t, *historySeed)
+		return
+	}
+	n := *histories
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 150
+	default:
+		n = 3000
+	}
+	for seed := 1; seed <= n && !t.Failed(); seed++ {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) { playHistory(t, uint64(seed)) })
+	}
+}

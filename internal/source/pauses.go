@@ -1,0 +1,51 @@
+package source
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/customcacheinformer/informer/internal/stopwatch"
+)
+
+// backoffReset is how long list and watch must work before the back-off starts over.
+const backoffReset = 2 * time.Minute
+
+// pauses are the pauses between attempts. client-go's start over every two minutes, also in an outage.
+type pauses struct {
+	clock stopwatch.Stopwatch
+	first wait.Backoff
+	good  atomic.Int64      // since when list and watch have worked, on clock; 0 if they do not
+	end   *stopwatch.Moment // of the last pause
+
+	mu   sync.Mutex
+	next wait.Backoff // protected by mu
+}
+
+// worked notes that list and watch work.
+func (p *pauses) worked() {
+	if p.good.Load() == 0 { // the usual case, kept cheap
+		p.good.CompareAndSwap(0, int64(p.clock.Now()))
+	}
+}
+
+// interrupted notes that one of them has failed or must be repeated. If both were good for long, all starts over.
+func (p *pauses) interrupted() {
+	if since := p.good.Swap(0); since != 0 && p.clock.Now()-time.Duration(since) >= backoffReset {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.next = p.first
+	}
+}
+
+// step returns the pause before the next attempt.
+func (p *pauses) step() time.Duration {
+	p.interrupted()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pause := p.next.Step()
+	p.end.SetAfter(p.clock, pause)
+	return pause
+}

@@ -1,0 +1,82 @@
+package source_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+// failing returns a source whose requests of these verbs fail, with an informer over it, and counts the requests.
+func failing(t *testing.T, backoff *wait.Backoff, failure error, verbs ...informertest.Verb) (src *fakeSource, requests func() int) {
+	src = informertest.NewSource(object("a", "1"))
+	for _, verb := range verbs {
+		src.Fail(verb, failure, -1)
+	}
+	inf := newInformer(t, src, options{Backoff: backoff, WatchList: informer.WatchListOff, ErrorHandler: ignore})
+	start(t, inf)
+	return src, func() (n int) {
+		for _, r := range src.Requests() {
+			if r.Err != nil {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+func TestPausesGrowAsLongAsRequestsFail(t *testing.T) {
+	doubling := &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 100, Cap: 20 * time.Minute}
+	list, watch := informertest.VerbList, informertest.VerbWatch
+	for n, tc := range []struct {
+		backoff  *wait.Backoff
+		failure  error
+		verbs    []informertest.Verb
+		min, max int // requests in three hours
+	}{
+		{doubling, forbidden("configmaps"), []informertest.Verb{list}, 17, 20},
+		{nil, forbidden("configmaps"), []informertest.Verb{list}, 225, 300},
+		{doubling, forbidden("configmaps"), []informertest.Verb{watch}, 15, 20},
+		{doubling, apierrors.NewTooManyRequests("later", 1), []informertest.Verb{watch}, 15, 20}, // the reflector repeats it
+		{doubling, errDown, []informertest.Verb{list, watch}, 15, 20},
+	} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, requests := failing(t, tc.backoff, tc.failure, tc.verbs...)
+				sleepBubble(3 * time.Hour)
+				if n := requests(); n < tc.min || n > tc.max {
+					t.Errorf("%d requests, want %d to %d", n, tc.min, tc.max)
+				}
+			})
+		})
+	}
+}
+
+func TestPausesStartAgainAfterTwoGoodMinutes(t *testing.T) {
+	for good, next := range map[time.Duration]time.Duration{122 * time.Second: time.Second, 90 * time.Second: 16 * time.Second} {
+		t.Run(good.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				backoff := &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 100, Cap: time.Hour}
+				src, requests := failing(t, backoff, forbidden("configmaps"), informertest.VerbList)
+				sleepBubble(10 * time.Second) // after pauses of 1, 2 and 4 s
+				src.Heal()
+				sleepBubble(5*time.Second + good)
+				src.Fail(informertest.VerbWatch, forbidden("configmaps"), -1)
+				src.Fail(informertest.VerbList, forbidden("configmaps"), -1)
+				src.Disconnect()
+				sleepBubble(next - time.Millisecond)
+				early := requests()
+				sleepBubble(2 * time.Millisecond)
+				if late := requests(); early != 5 || late != 6 {
+					t.Errorf("%d and %d failed requests", early, late)
+				}
+			})
+		})
+	}
+}

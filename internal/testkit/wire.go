@@ -1,0 +1,199 @@
+package testkit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// ConfigMaps is the resource that a [Wire] serves.
+var ConfigMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// Answer answers a request, or returns an error of the connection.
+type Answer func(req *http.Request) (*http.Response, error)
+
+// Wire stands between client-go's real clients and a Source. It answers as an API server does, and as the function
+// given to Odd where that returns an answer. It opens no connection.
+type Wire struct {
+	Source *Source
+
+	mu  sync.Mutex
+	odd func(req *http.Request) Answer // may be nil
+}
+
+// Odd sets a function that returns an odd answer to a request, or nil if the Source is to answer.
+func (w *Wire) Odd(odd func(req *http.Request) Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.odd = odd
+}
+
+// Config returns the configuration of a client of w.
+func (w *Wire) Config() *rest.Config { return &rest.Config{Host: "http://api", Transport: w, QPS: -1} }
+
+// RoundTrip answers a request.
+func (w *Wire) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	w.mu.Lock()
+	odd := w.odd
+	w.mu.Unlock()
+	answer := Answer(nil)
+	if odd != nil {
+		answer = odd(req)
+	}
+	if answer == nil {
+		answer = w.serve
+	}
+	if resp, err = answer(req); resp != nil {
+		resp.Request = req
+	}
+	return resp, err
+}
+
+// IsWatch reports whether a request asks for a watch, also for a stream.
+func IsWatch(req *http.Request) bool { return req.URL.Query().Has("watch") }
+
+// IsStream reports whether a request asks for a stream of the first state.
+func IsStream(req *http.Request) bool { return req.URL.Query().Has("sendInitialEvents") }
+
+// IsProbe reports whether a request asks for one object of a list.
+func IsProbe(req *http.Request) bool { return !IsWatch(req) && req.URL.Query().Get("limit") == "1" }
+
+// Says answers with a status code, a body and a header, whose names and values follow each other.
+func Says(code int, body string, header ...string) Answer {
+	return func(*http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"application/json"}}
+		for i := 0; i+1 < len(header); i += 2 {
+			h.Set(header[i], header[i+1])
+		}
+		return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
+}
+
+// Refuses answers with a Status.
+func Refuses(code int, reason metav1.StatusReason, header ...string) Answer {
+	return Says(code, StatusText(code, reason), header...)
+}
+
+// StatusText returns a Status as text.
+func StatusText(code int, reason metav1.StatusReason) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no: %s"}`, reason, code, reason)
+}
+
+// Refusals are answers that refuse a request: of API servers, proxies and other servers.
+var Refusals = map[string]Answer{
+	"400": Refuses(400, "BadRequest"), "401": Refuses(401, "Unauthorized"), "403": Refuses(403, "Forbidden"), "404": Refuses(404, "NotFound"),
+	"405": Refuses(405, "MethodNotAllowed"), "410": Refuses(410, "Expired"), "410 without a reason": Says(410, "gone"), "422": Refuses(422, "Invalid"),
+	"429": Refuses(429, "TooManyRequests"), "500": Refuses(500, "InternalError"), "503": Refuses(503, "ServiceUnavailable"),
+	"500 of a proxy": Says(500, "<html>", "Content-Type", "text/html"), "HTML": Says(200, "<html>", "Content-Type", "text/html"),
+	"HTML that claims to be JSON": Says(200, "<html>"), "nothing": Says(200, ""),
+}
+
+// Streams answers with a stream that begins with lines and stays open until the request ends.
+func Streams(lines ...string) Answer {
+	return func(req *http.Request) (*http.Response, error) {
+		return stream(req, func(send func(string) error) {
+			for _, line := range lines {
+				_ = send(line)
+			}
+			<-req.Context().Done()
+		}), nil
+	}
+}
+
+// Hangs gives no answer before the request ends.
+func Hangs(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+// Breaks ends the connection with err instead of an answer.
+func Breaks(err error) Answer {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+// stream answers with the lines that run sends, on a goroutine that ends with the request.
+func stream(req *http.Request, run func(send func(line string) error)) *http.Response {
+	in, out := io.Pipe()
+	context.AfterFunc(req.Context(), func() { _ = out.CloseWithError(req.Context().Err()) })
+	go func() {
+		defer func() { _ = out.Close() }()
+		run(func(line string) error { _, err := fmt.Fprintln(out, line); return err })
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in}
+}
+
+// serve answers as the Source does.
+func (w *Wire) serve(req *http.Request) (*http.Response, error) {
+	opts := metav1.ListOptions{}
+	if err := scheme.ParameterCodec.DecodeParameters(req.URL.Query(), corev1.SchemeGroupVersion, &opts); err != nil {
+		return nil, err
+	}
+	var status apierrors.APIStatus
+	if IsWatch(req) {
+		events, err := w.Source.WatchWithContext(req.Context(), opts)
+		if errors.As(err, &status) {
+			return Says(int(status.Status().Code), text(status.Status()))(req)
+		} else if err != nil {
+			return nil, err
+		}
+		return stream(req, func(send func(string) error) {
+			defer events.Stop()
+			for e := range events.ResultChan() {
+				if send(fmt.Sprintf(`{"type":%q,"object":%s}`, e.Type, text(e.Object))) != nil {
+					return
+				}
+			}
+		}), nil
+	}
+	list, err := w.Source.ListWithContext(req.Context(), opts)
+	if errors.As(err, &status) {
+		return Says(int(status.Status().Code), text(status.Status()))(req)
+	} else if err != nil {
+		return nil, err
+	}
+	objs, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	return Says(http.StatusOK, text(map[string]any{
+		"kind": "ConfigMapList", "apiVersion": "v1", "items": append([]runtime.Object{}, objs...),
+		"metadata": map[string]any{"resourceVersion": m.GetResourceVersion(), "continue": m.GetContinue()},
+	}))(req)
+}
+
+// text returns obj as JSON. A ConfigMap or a Status has its kind.
+func text(obj any) string {
+	switch o := obj.(type) {
+	case ConfigMap:
+		o = o.DeepCopy()
+		o.Kind, o.APIVersion = "ConfigMap", "v1"
+		obj = o
+	case metav1.Status:
+		o.Kind, o.APIVersion = "Status", "v1"
+		obj = o
+	case *metav1.Status:
+		return text(*o)
+	}
+	body, err := json.Marshal(obj)
+	if err != nil {
+		panic(err) // these types can always be encoded
+	}
+	return string(body)
+}

@@ -1,0 +1,258 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+)
+
+var errNoOwner = errors.New("no owner")
+
+func needsOwner(obj configMap) (configMap, error) {
+	if obj.Data["value"] == "" {
+		return obj, errNoOwner
+	}
+	return obj, nil
+}
+
+var byOwner = cache.TypedIndexers[configMap]{"owner": func(obj configMap) ([]string, error) {
+	_, err := needsOwner(obj)
+	return nil, err
+}}
+
+// theLog returns the lines that the default log has, with what they say about objects.
+func theLog(lines ktesting.Log) (all []string) {
+	for _, line := range lines {
+		if line.Type == ktesting.LogError {
+			all = append(all, line.Err.Error())
+		} else if line.Verbosity == 0 {
+			all = append(all, fmt.Sprint(line.Message, ": ", line.ParameterKVList))
+		}
+	}
+	return all
+}
+
+// A mistake in a Transform or an index function concerns all objects, and comes again with each list.
+func TestTheLogOfObjectsThatFail(t *testing.T) {
+	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("busy", ""))
+				for i := range 2000 {
+					src.Apply(object(fmt.Sprint("o", i), ""))
+				}
+				opts.ErrorHandler = informer.LogError
+				_, lines := startLogged(t, newInformer(t, src, opts))
+				for n := range int(hour / (10 * time.Second)) {
+					busy := object("busy", "")
+					busy.Labels = map[string]string{"n": fmt.Sprint(n)}
+					src.Apply(busy)
+					if n%30 == 29 {
+						src.Expire()
+					}
+					sleepBubble(10 * time.Second)
+				}
+				got := theLog(lines())
+				if t.Logf("%d lines", len(got)); len(got) > 12 {
+					t.Errorf("the log has %d lines, and begins with %q", len(got), got[:12])
+				}
+				if last := got[len(got)-1]; !strings.HasPrefix(last, name+" default/") || !strings.HasSuffix(last, "no owner (1000 objects fail)") {
+					t.Errorf("the last line is %s", last)
+				}
+			})
+		})
+	}
+}
+
+func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
+	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				opts.Queue, opts.ErrorHandler = queue, informer.LogError
+				src := informertest.NewSource(object("a", ""))
+				_, lines := startLogged(t, newInformer(t, src, opts))
+				said := 0
+				expect := func(what string, want ...string) {
+					t.Helper()
+					sleepBubble(time.Minute)
+					all := theLog(lines())
+					got := strings.ReplaceAll(strings.Join(all[said:], "\n"), `index "owner": `, "")
+					if diff := cmp.Diff(strings.ReplaceAll(strings.Join(want, "\n"), "OP", name), got); diff != "" {
+						t.Errorf("%s: logged (-want +got):\n%s", what, diff)
+					}
+					said = len(all)
+				}
+				expect("one object", "OP default/a: no owner")
+				src.Apply(object("a", ""))
+				src.Expire()
+				expect("the same again")
+				for _, name := range strings.Split("b c d", " ") {
+					src.Apply(object(name, ""))
+					synctest.Wait()
+				}
+				expect("three others", "OP default/b: no owner (2 objects fail)", "OP default/c: no owner (3 objects fail)")
+				src.Apply(object("d", "owned"))
+				expect("one that was not reported works")
+				src.Apply(object("b", "owned"))
+				expect("one that was reported works", "An object works again: [operation OP key default/b failing 2]")
+				_, _ = src.Delete(keyOf("c"))
+				expect("one is deleted")
+				src.Apply(object("c", ""))
+				expect("another of that name fails", "OP default/c: no owner (2 objects fail)")
+				src.Disconnect()
+				_, _ = src.Delete(keyOf("c"))
+				src.Expire()
+				expect("a list lacks it")
+				src.Apply(object("a", "owned"))
+				expect("the last one works", "No object fails any more: [operation OP key default/a]")
+				src.Apply(object("a", ""))
+				expect("it fails again", "OP default/a: no owner")
+				_, _ = src.Delete(keyOf("a"))
+				expect("the last one is deleted", "No object fails any more: [operation OP key default/a]")
+			})
+		})
+	}
+}
+
+// Each source has a goroutine of its own. The list of one says nothing about the objects of others.
+func TestObjectsThatFailInSeveralNamespacesAreCountedTogether(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src, namespaces := informertest.NewSource[configMap](), []string{"a", "b", "c", "d"}
+		var errs errorLog
+		inf, err := informer.NewInNamespaces(src.Namespace, namespaces, options{Queue: queue, Transform: needsOwner, ErrorHandler: errs.Handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill := func(what, value string, want ...int) {
+			t.Helper()
+			for n := range 100 {
+				obj := object(fmt.Sprint("o", n/4), value)
+				obj.Namespace = namespaces[n%4]
+				src.Apply(obj)
+			}
+			sleepBubble(time.Minute)
+			got := numbers(t, &errs)["transform no owner"]
+			if slices.Sort(got); !slices.Equal(want, got) { // the sources report at the same time
+				t.Errorf("%s: reported numbers %v, want %v", what, got, want)
+			}
+		}
+		_, lines := startLogged(t, inf)
+		fill("they fail", "", 1, 2, 3, 10, 100)
+		src.Expire()
+		fill("again", "")
+		fill("they work", "owned")
+		fill("they fail once more", "", 1, 2, 3, 10, 100)
+		if n := strings.Count(strings.Join(theLog(lines()), ""), "No object fails any more"); n != 1 {
+			t.Errorf("%d times, no object failed any more", n)
+		}
+	})
+}
+
+// numbers returns the numbers of failing objects that were reported, by operation and error.
+func numbers(t *testing.T, errs *errorLog) map[string][]int {
+	t.Helper()
+	all := map[string][]int{}
+	for _, err := range errs.Take() {
+		var failed *informer.ObjectError
+		if !errors.As(err, &failed) {
+			t.Errorf("reported %v", err)
+			continue
+		}
+		what := failed.Op + " " + failed.Err.Error()
+		all[what] = append(all[what], failed.Failing)
+	}
+	return all
+}
+
+func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		var errs errorLog
+		store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		secret := func(name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+		for n := range 12 {
+			_ = store.Add(secret(fmt.Sprint(n)))
+		}
+		src := informertest.NewSource[configMap]()
+		src.InjectListItem(object("", "nameless"))
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		for range 12 {
+			for _, obj := range []runtime.Object{object("", "nameless"), secret("s")} {
+				src.Inject(watch.Event{Type: watch.Modified, Object: obj})
+			}
+			synctest.Wait()
+			src.Expire()
+			sleepBubble(time.Minute)
+		}
+		scale := []int{1, 2, 3, 10}
+		if diff := cmp.Diff(map[string][]int{
+			"list *v1.ConfigMap has no name": scale, "watch *v1.ConfigMap has no name": scale,
+			"watch *v1.Secret is not of the informer's type, *v1.ConfigMap": scale,
+			"store *v1.Secret is not of the informer's type, *v1.ConfigMap": scale,
+		}, numbers(t, &errs)); diff != "" {
+			t.Errorf("reported numbers (-want +got):\n%s", diff)
+		}
+		for n := range 1000 {
+			src.Inject(watch.Event{Type: watch.EventType(fmt.Sprint("made up ", n)), Object: object("x", "")})
+			synctest.Wait()
+		}
+		got := errs.Take()
+		if last := fmt.Sprint(got[len(got)-1]); len(got) > 105 || !strings.HasSuffix(last, "(100 times so far)") {
+			t.Errorf("%d reports, the last one is %s", len(got), last)
+		}
+	})
+}
+
+func TestAnIndexThatIsAddedLaterReportsByNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		src := informertest.NewSource[configMap]()
+		for n := range 20 {
+			src.Apply(object(fmt.Sprint("o", n), ""))
+		}
+		inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
+		informertest.Run(t, inf)
+		err := inf.SharedIndexInformer().AddIndexers(cache.Indexers{"owner": func(any) ([]string, error) { return nil, errNoOwner }})
+		if got := errs.Take(); err != nil || len(got) != 4 || !strings.HasSuffix(got[3].Error(), "(10 objects fail)") {
+			t.Errorf("%v, reported %q", err, got)
+		}
+		for n := range 20 {
+			_, _ = src.Delete(keyOf(fmt.Sprint("o", n)))
+		}
+		src.Apply(object("last", ""))
+		synctest.Wait()
+		if got := errs.Take(); len(got) != 1 || !strings.HasSuffix(got[0].Error(), "no owner") {
+			t.Errorf("the next object is reported as %q", got)
+		}
+	})
+}
+
+func TestADropInLogsWhyRunHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		opts := options{Store: informertest.NewDurable(), ErrorHandler: errs.Handle, Name: "second"}
+		inf := newInformer(t, informertest.NewSource[configMap](), opts)
+		opts.Name = "first"
+		informertest.Run(t, newInformer(t, informertest.NewSource[configMap](), opts))
+		inf.SharedIndexInformer().RunWithContext(context.Background())
+		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "informer first runs over") {
+			t.Errorf("reported %q", got)
+		}
+	})
+}
