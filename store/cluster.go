@@ -22,8 +22,7 @@ import (
 //
 // It returns an error if client is nil, if the GET fails, or if the namespace has no UID, as with
 // a fake clientset whose namespace was made without one. The error wraps that of the GET, and says
-// how to go on if the GET is forbidden or finds nothing. Open no store after an error: an empty
-// Identity.Cluster is another cluster.
+// how to go on if the GET is forbidden or finds nothing.
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {

@@ -1,8 +1,12 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"unicode/utf8"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Identity says which objects a store has that outlives the process, such as those of packages
@@ -10,10 +14,11 @@ import (
 // All fields are compared literally; leave a field that does not apply empty. The type of the objects,
 // down to the fields of its structs, is compared too, and need not be named here.
 type Identity struct {
-	// Cluster identifies the cluster. Use [ClusterUID], which stays the same when the address
-	// of the API server changes.
+	// Cluster identifies the cluster, and must not be empty. Use [ClusterUID]: it stays the same when
+	// the address of the API server changes, and shows that a volume was restored in another cluster.
 	Cluster string `json:",omitempty"`
-	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com".
+	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com". It must not be
+	// empty for types that do not name the kind: Unstructured and PartialObjectMetadata.
 	Resource string `json:",omitempty"`
 	// Namespace is the listed namespace, "" for all.
 	Namespace string `json:",omitempty"`
@@ -24,9 +29,16 @@ type Identity struct {
 	Version string `json:",omitempty"`
 }
 
-// Validate returns an error that names a field that is no UTF-8. Such a field could not be stored as
-// JSON.
-func (i Identity) Validate() error {
+// Validate returns an error if no store of objects of that type can have the identity. The error names
+// the field: Cluster or Resource, if it is empty and must not be, or a field that is no UTF-8, which
+// could not be stored as JSON. Packages store/disk and store/valkey call Validate, which does not block.
+func (i Identity) Validate(objects reflect.Type) error {
+	switch {
+	case i.Cluster == "":
+		return errors.New("Identity.Cluster is empty: set it to the UID of the namespace kube-system, which store.ClusterUID returns, or to a name that no other cluster has")
+	case i.Resource == "" && object.AnyKind(objects):
+		return fmt.Errorf("Identity.Resource is empty, and %v does not name the kind of the objects: set it to the listed resource, such as widgets.v1.example.com", objects)
+	}
 	for name, value := range map[string]string{
 		"Cluster": i.Cluster, "Resource": i.Resource, "Namespace": i.Namespace, "Selector": i.Selector, "Version": i.Version,
 	} {

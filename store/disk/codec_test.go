@@ -40,7 +40,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 			if testing.Short() && name == "that is too large" {
 				t.Skip("33 MiB take seconds to encode: make test-long")
 			}
-			s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{Indexers: cache.Indexers{"field": func(obj any) ([]string, error) {
+			s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{Identity: thisIdentity, Indexers: cache.Indexers{"field": func(obj any) ([]string, error) {
 				field, _, _ := unstructured.NestedString(obj.(*unstructured.Unstructured).Object, "field")
 				if field == "unindexable" {
 					return nil, fails
@@ -69,7 +69,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 			}
 		})
 	}
-	s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{})
+	s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{Identity: thisIdentity})
 	err := s.Apply(t.Context(), []cache.Transaction{{Type: "Move", Object: sample.Widget("default", "a")}}, "")
 	if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), "Move") || !strings.Contains(err.Error(), "default/a") {
 		t.Errorf("a change of an unknown type: %v", err)

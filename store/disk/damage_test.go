@@ -56,10 +56,10 @@ func reopened(t *testing.T, file []byte) (all []string, aside error) {
 	t.Helper()
 	path := newPath(t)
 	writeFile(t, path, file)
-	s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{
+	s, err := disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{
 		Durability: disk.SurviveProcess, Indexers: versionIndexer,
 		ErrorHandler: func(err error) { aside = errors.Join(aside, err) },
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@
 // resource, namespace, selector or Version, of another type of object or of a type that has
 // other fields now, of another format, or a file that is damaged in any way. It renames and
 // reports such a file, and the store begins empty: the informer lists, as at its first start.
-// So no file can keep a program from starting. An update of k8s.io/api gives many types a new
+// So nothing in a file can keep a program from starting. An update of k8s.io/api gives many types a new
 // field, which objects stored before lack: so a type with a new field counts as another type.
 // Code that decodes, such as an UnmarshalJSON, may change without its type. Therefore Open also
 // decodes some of the objects, and sets the file aside if one of them cannot be decoded. If it
@@ -86,7 +86,9 @@
 // file is kept for inspection.
 //
 // If the operating system cannot read the file at a start, Open returns an error and leaves
-// the file alone.
+// the file alone. So a program that gets another user, by runAsUser or runAsNonRoot, does not start
+// on the volume of the former one, whose files have mode 0600: Open cannot look at the lock, and a
+// file that another process uses must not be set aside. The error has the owners and the remedy.
 //
 // Every record has a checksum of key and content, which each read verifies. A record that
 // cannot be read leads to an error with its key; the informer retries, and reports it in its

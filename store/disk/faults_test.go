@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -111,6 +114,35 @@ func TestAnIdentityThatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
+func TestAnIdentityThatNamesNoClusterOrKindIsRefusedAndTheFileIsLeftAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		example       runtime.Object
+		identity, add store.Identity
+	}{
+		"no cluster": {&corev1.Pod{}, store.Identity{Resource: "pods"}, store.Identity{Cluster: "c", Resource: "pods"}},
+		"no kind":    {&unstructured.Unstructured{}, store.Identity{Cluster: "c"}, store.Identity{Cluster: "c", Resource: "pods"}},
+	} {
+		path := newPath(t)
+		opts := disk.Options{Identity: c.identity, ErrorHandler: func(err error) { t.Errorf("%s: reported: %v", name, err) }}
+		refused := func() {
+			t.Helper()
+			want := fmt.Sprintf("disk: open %s: Options.%v", path, c.identity.Validate(reflect.TypeOf(c.example)))
+			if _, err := disk.Open(path, c.example, opts); err == nil || err.Error() != want {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+		refused()
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: there is a file: %v", name, err)
+		}
+		if err := open(t, path, c.example, disk.Options{Identity: c.add}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		refused() // and reports no file that is set aside
+		open(t, path, c.example, disk.Options{Identity: c.add})
+	}
+}
+
 // failing is a file that cannot be read from some offset on.
 type failing struct {
 	io.ReaderAt
@@ -146,7 +178,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 	writeFile(t, users, []byte("mine"))
 	var aside []string
 	begin := func(version string) {
-		s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Identity: store.Identity{Version: version}, ErrorHandler: func(err error) {
+		s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Identity: store.Identity{Cluster: "c", Version: version}, ErrorHandler: func(err error) {
 			var set *disk.SetAsideError
 			if errors.As(err, &set) {
 				aside = append(aside, set.Aside)
@@ -221,7 +253,7 @@ func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 				t.Error("Open has not panicked")
 			}
 		}()
-		_, _ = disk.Open(path, sample.ConfigMap("", ""), disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}})
+		_, _ = disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}}))
 	}()
 	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
 		t.Error("the object is gone")

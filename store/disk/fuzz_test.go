@@ -25,7 +25,7 @@ import (
 func smallFile(f *testing.F) []byte {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "objects.db")
-	s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess})
+	s, err := disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess}))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func FuzzOpen(f *testing.F) {
 				aside = set
 			}
 		}}
-		s, err := disk.Open(path, sample.ConfigMap("", ""), opts)
+		s, err := disk.Open(path, sample.ConfigMap("", ""), identified(opts))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 		depth   int
 		refused bool
 	}{{9_900, false}, {10_100, true}, {1_000_000, true}} {
-		s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{})
+		s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{Identity: thisIdentity})
 		var in any = "the end"
 		for range c.depth {
 			in = map[string]any{"x": in}

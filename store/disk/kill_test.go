@@ -87,7 +87,7 @@ func writeUntilKilled(args []string) {
 		n = append(n, i)
 	}
 	h, last, after := at(n[1]), n[1]+n[2], time.Duration(n[3])
-	s, err := disk.Open(args[0], sample.ConfigMap("", ""), disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer})
+	s, err := disk.Open(args[0], sample.ConfigMap("", ""), identified(disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 
 // holdUntilKilled is a process that has a file open.
 func holdUntilKilled(args []string) {
-	s, err := disk.Open(args[0], sample.ConfigMap("", ""), disk.Options{})
+	s, err := disk.Open(args[0], sample.ConfigMap("", ""), identified(disk.Options{}))
 	if err == nil {
 		err = s.Add(newSized("a", 1, 1))
 	}
@@ -196,7 +196,7 @@ func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
 	path, opened := newPath(t), make(chan error, 1)
 	go func() {
 		for range often(300, 300) {
-			s, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{})
+			s, err := disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{}))
 			if err == nil {
 				err = s.Close()
 			}

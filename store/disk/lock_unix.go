@@ -4,7 +4,10 @@ package disk
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -41,4 +44,22 @@ func flock(f *os.File, how int) error {
 			return err
 		}
 	}
+}
+
+// explain adds to an error of access whose the files are, and the remedy. Open does not set files
+// aside that it cannot lock, because another process may use them.
+func (s *Store) explain(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	groups, _ := os.Getgroups()
+	facts := fmt.Sprintf("the process has user %d and groups %v", os.Geteuid(), append(groups, os.Getegid()))
+	for _, name := range []string{filepath.Dir(s.path), s.path, s.path + ".lock", s.mark()} {
+		if info, err := os.Lstat(name); err == nil {
+			owner := info.Sys().(*syscall.Stat_t)
+			facts += fmt.Sprintf(", %s has user %d, group %d and mode %v", name, owner.Uid, owner.Gid, info.Mode())
+		}
+	}
+	return fmt.Errorf("%w: %s: give the files to the user of the process with chown, or delete them if no other process uses them; "+
+		"if it cannot write to the directory, change that with chown, chmod or the fsGroup of the Pod", err, facts)
 }

@@ -1,9 +1,13 @@
 package disk_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,37 +16,72 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// Only the owner of a file can change its mode.
-func TestAFileOfAnotherOwnerThatOthersCanReadIsSetAside(t *testing.T) {
+// The users of the tests of rights.
+const owner, user = 65533, 65534
+
+// filledFileOf makes a file with an object and gives all files to owner, with these modes. It acts as
+// user until the end of the test.
+func filledFileOf(t *testing.T, dir, file, lock os.FileMode) (path string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of other owners")
 	}
-	const owner, user = 65533, 65534
-	path := filledFile(t, disk.Options{})
-	for _, dir := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, mode := range map[string]os.FileMode{path: 0o666, path + ".lock": 0o666} {
-		if err := os.Chmod(name, mode); err != nil {
-			t.Fatal(err)
-		}
+	path = filledFile(t, disk.Options{})
+	for name, mode := range map[string]os.FileMode{filepath.Dir(filepath.Dir(path)): 0o777, filepath.Dir(path): dir, path: file, path + ".lock": lock} {
 		if err := os.Chown(name, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// On Linux each thread has a user of its own for the files.
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if err := syscall.Setfsuid(user); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := syscall.Setfsuid(0); err != nil {
 			t.Fatal(err)
 		}
-	}()
+		runtime.UnlockOSThread()
+	})
+	return path
+}
+
+// Only the owner of a file can change its mode.
+func TestAFileOfAnotherOwnerThatOthersCanReadIsSetAside(t *testing.T) {
+	path := filledFileOf(t, 0o777, 0o666, 0o666)
 	wantAside(t, path, &corev1.ConfigMap{}, disk.Options{}, "its mode is -rw-rw-rw-, which cannot be changed to -rw-------")
 	wantPrivate(t, path)
+}
+
+func TestTheErrorOfAFileOfAnotherUserHasOwnersAndRemedy(t *testing.T) {
+	for name, c := range map[string]struct{ dir, file, lock os.FileMode }{
+		"all files":     {0o777, 0o600, 0o600},
+		"the lock":      {0o777, 0o666, 0o600},
+		"the file":      {0o777, 0o600, 0o666},
+		"the directory": {0o755, 0o666, 0o666}, // the file can be read, but not be set aside
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filledFileOf(t, c.dir, c.file, c.lock)
+			_, err := tryOpen(t, path, &corev1.ConfigMap{}, disk.Options{})
+			if !errors.Is(err, fs.ErrPermission) {
+				t.Fatalf("Open: %v, want that access is denied", err)
+			}
+			for file, mode := range map[string]os.FileMode{filepath.Dir(path): fs.ModeDir | c.dir, path: c.file, path + ".lock": c.lock} {
+				if says := fmt.Sprintf("%s has user %d, group %d and mode %v", file, owner, owner, mode); !strings.Contains(err.Error(), says) {
+					t.Errorf("%v, want it to say: %s", err, says)
+				}
+			}
+			for _, says := range []string{"disk: open " + path, "the process has user 0 and groups", "chown", "fsGroup", "delete them if no other process"} {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%v, want it to say: %s", err, says)
+				}
+			}
+			if left, err := filepath.Glob(path + "*"); len(left) != 2 || err != nil {
+				t.Errorf("there are %v, %v, want the file and its lock as before", left, err)
+			}
+		})
+	}
 }

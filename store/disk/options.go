@@ -28,10 +28,11 @@ const (
 	SurviveProcess
 )
 
-// Options configures a [Store]. The zero value is ready to use.
+// Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
+// use.
 type Options struct {
-	// Identity says which objects the file holds. Set it, or a file of another cluster goes
-	// unnoticed. Defaults to an Identity with nothing but the type of the objects.
+	// Identity says which objects the file holds. Without its Cluster, Open returns an error: a file
+	// of another cluster would go unnoticed.
 	Identity store.Identity
 
 	// Durability says which failures the data survives. Defaults to SurvivePowerLoss.
@@ -57,9 +58,6 @@ func (o Options) withDefaults() Options {
 func (o Options) check() error {
 	if o.Durability < SurvivePowerLoss || o.Durability > SurviveProcess {
 		return fmt.Errorf("Options.Durability is %d, which is no Durability", o.Durability)
-	}
-	if err := o.Identity.Validate(); err != nil {
-		return fmt.Errorf("Options.%w", err)
 	}
 	return checkIndexers(o.Indexers)
 }

@@ -68,7 +68,8 @@ type Store struct {
 //
 // If the file is open already, Open returns an error at once that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system: the file is not
-// to blame for them, and Open leaves it alone.
+// to blame for them, and Open leaves it alone. If the system denies access to the file, to those next
+// to it or to the directory, the error has their owners and modes, except on Windows, and the remedy.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
 	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write, or while an index was built. The file is now marked as damaged.
@@ -88,6 +89,9 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	if err != nil {
 		return nil, err
 	}
+	if err := opts.Identity.Validate(of.Type()); err != nil {
+		return nil, fmt.Errorf("Options.%w", err)
+	}
 	s := &Store{
 		path: path, opts: opts.withDefaults(), codec: of,
 		writer: make(chan struct{}, 1), closing: make(chan struct{}), dormant: map[string]bool{},
@@ -95,7 +99,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	s.close = sync.OnceValue(s.closeAll)
 	s.indexes.Store(&map[string]*index{})
 	if s.lock, err = lockFile(path); err != nil {
-		return nil, err
+		return nil, s.explain(err)
 	}
 	abandon, opened := func() error { return unlock(s.lock) }, false
 	defer func() {
@@ -104,7 +108,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 		}
 	}()
 	if err := s.openFile(); err != nil {
-		return nil, err
+		return nil, s.explain(err)
 	}
 	abandon = s.Close
 	if err := s.AddIndexers(opts.Indexers); err != nil {

@@ -25,13 +25,21 @@ func open(t *testing.T, path string, example runtime.Object, opts disk.Options) 
 	return s
 }
 
-// tryOpen fails the test if an error is reported and opts has no handler.
+// identified gives opts a cluster if they name none.
+func identified(opts disk.Options) disk.Options {
+	if opts.Identity.Cluster == "" {
+		opts.Identity.Cluster = thisIdentity.Cluster
+	}
+	return opts
+}
+
+// tryOpen fails the test if an error is reported and opts has no handler. It gives opts a cluster.
 func tryOpen(t *testing.T, path string, example runtime.Object, opts disk.Options) (*disk.Store, error) {
 	t.Helper()
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = func(err error) { t.Errorf("reported: %v", err) }
 	}
-	s, err := disk.Open(path, example, opts)
+	s, err := disk.Open(path, example, identified(opts))
 	if err == nil {
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
@@ -68,7 +76,7 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 			example, paths := object("", "").(runtime.Object), map[cache.Store]string{}
 			at := func(t *testing.T, path string) *disk.Store {
 				// SurviveProcess, because hardly any of these checks are about the disk.
-				s := open(t, path, example, disk.Options{Durability: disk.SurviveProcess})
+				s := open(t, path, example, disk.Options{Identity: thisIdentity, Durability: disk.SurviveProcess})
 				paths[s] = path
 				return s
 			}

@@ -50,7 +50,7 @@ func TestAFileOfATypeThatHasChangedIsSetAside(t *testing.T) {
 }
 
 func TestAnInformerDoesNotTakeAStoreOfAnotherType(t *testing.T) {
-	store, err := disk.Open(filepath.Join(t.TempDir(), "pods.db"), &corev1.Pod{}, disk.Options{})
+	store, err := disk.Open(filepath.Join(t.TempDir(), "pods.db"), &corev1.Pod{}, identified(disk.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func TestAnObjectWhoseDecodingPanicsLeavesTheFileFree(t *testing.T) {
 				t.Error("Open has not panicked")
 			}
 		}()
-		_, _ = disk.Open(path, &Noted{}, disk.Options{})
+		_, _ = disk.Open(path, &Noted{}, identified(disk.Options{}))
 	}()
 	decodeOld = oldProgram
 	if s := open(t, path, &Noted{}, disk.Options{}); len(s.List()) != 1 {

@@ -34,7 +34,8 @@
 // Each write names its Store. The server refuses the writes of a Store that another one has replaced,
 // however late they arrive. The call then returns ErrFenced, nothing of it is stored, and [Store.Run] ends.
 // Options.Token decides which Store is newer, and should come from the Lease of a leader election: a Store with a
-// lower token than the server knows is not opened.
+// lower token than the server knows is not opened. The token of LeaseToken also rises after somebody
+// has deleted the Lease.
 //
 // The next writer goes on from the bookmark, like an informer over any Durable. It makes one list of
 // one object and one watch, and its watchers get the deletes that they have missed. The readers notice nothing.
@@ -96,7 +97,17 @@
 //
 // The writer's Health has the failures of the server, and the page and the metrics have their durations, as
 // with any store. [Store.Status] and [Source.Status] say who writes, since when, and which version the store
-// has. A reader is behind by the time since its Health's LastProgress, which has a metric and an alert of its own:
-// a writer that works confirms its version about once a minute.
+// has. A reader is behind by the time since its Health's LastProgress: a writer that works confirms its
+// version about once a minute.
+//
+// When the writer has ended, or cannot reach the API server, its readers stay ready with what they have.
+// No list and no watch of theirs fails, and LastContact counts each watch that opens, so no alert
+// fires for it. Alert on LastProgress, by the metric of module metrics/prometheus:
+//
+//	time() - informer_last_progress_timestamp_seconds > 900
+//
+// Then look at the writer that Status names, and at its election. The readers and their connections are
+// well: a restart of a reader changes nothing.
+//
 // Each watch of a reader holds one connection that waits for changes.
 package valkey

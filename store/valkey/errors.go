@@ -11,7 +11,8 @@ import (
 var (
 	// ErrFenced indicates that another Store has been opened since, with the same token or a higher
 	// one, or that a Store with a higher token writes. The call has had no effect, and no call of
-	// this Store will have one any more.
+	// this Store will have one any more. End the process. If Open returns ErrFenced to the leader of
+	// the election, tokens have begun again, and the error has the remedy.
 	ErrFenced = errors.New("another writer has taken over")
 
 	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied

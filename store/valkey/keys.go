@@ -30,6 +30,9 @@ type place struct {
 }
 
 func newPlace(c codec.Codec, identity store.Identity) (place, error) {
+	if err := identity.Validate(c.Type()); err != nil {
+		return place{}, err
+	}
 	text, err := json.Marshal(label{
 		Format: format, Type: c.TypeName(), Fields: c.Fingerprint(), Encoding: c.Encoding(), Identity: identity,
 	})

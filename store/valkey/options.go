@@ -11,17 +11,18 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// Options configures a [Store]. The zero value is ready to use.
+// Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
+// use.
 type Options struct {
 	// Identity says which objects the store has. A store with another Identity, or of another type
-	// of objects, has other keys on the server. Set it, or the stores of two clusters are one.
-	// Defaults to an Identity with nothing but the type of the objects.
+	// of objects, has other keys on the server. Without its Cluster, Open returns an error: the stores
+	// of two clusters would be one.
 	Identity store.Identity
 
 	// Token says which writer is the newer one: a Store takes over from those with the same token
 	// or a lower one, and Open refuses a lower token than the server knows. Take it from the Lease
 	// that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults to 0:
-	// then the Store that was opened last writes.
+	// if all Stores have 0, the one that was opened last writes.
 	Token int64
 
 	// Writer names this process in errors and in the Status. Defaults to the name of the host.
@@ -65,9 +66,6 @@ func (o Options) check() error {
 		return fmt.Errorf("Options.Log is %d, want 0 to %d", o.Log, maxLog)
 	case !utf8.ValidString(o.Writer):
 		return errors.New("Options.Writer is no UTF-8")
-	}
-	if err := o.Identity.Validate(); err != nil {
-		return fmt.Errorf("Options.%w", err)
 	}
 	return nil
 }

@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	client "github.com/valkey-io/valkey-go"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
@@ -40,7 +39,7 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 			return err
 		},
 		"Options.Identity.Selector": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Selector: "\xff"}})
+			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Cluster: "c", Selector: "\xff"}})
 			return err
 		},
 		"Options.Writer": func() error {
@@ -59,6 +58,22 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 			_, err := valkey.NewSource(srv.Client(), &corev1.Pod{}, store.Identity{Cluster: "\xff"})
 			return err
 		},
+		"valkey: open: Options.Identity.Cluster is empty: set it to the UID": func() error {
+			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Resource: "pods"}})
+			return err
+		},
+		"valkey: source: Identity.Cluster is empty: set it to the UID": func() error {
+			_, err := valkey.NewSource(srv.Client(), &corev1.Pod{}, store.Identity{Resource: "pods"})
+			return err
+		},
+		"Options.Identity.Resource is empty, and *unstructured.Unstructured": func() error {
+			_, err := valkey.Open(t.Context(), srv.Client(), &unstructured.Unstructured{}, valkey.Options{Identity: store.Identity{Cluster: "c"}})
+			return err
+		},
+		"Identity.Resource is empty, and *v1.PartialObjectMetadata": func() error {
+			_, err := valkey.NewSource(srv.Client(), &metav1.PartialObjectMetadata{}, store.Identity{Cluster: "c"})
+			return err
+		},
 		"LeaseToken: the client": func() error {
 			_, err := valkey.LeaseToken(t.Context(), nil, "lease", "me")
 			return err
@@ -68,28 +83,18 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 			t.Errorf("%v, want an error that says %s", err, want)
 		}
 	}
-}
-
-func TestTheTokenIsThatOfTheLeaseThatThisProcessHolds(t *testing.T) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operator"}}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = ptr.To("me"), ptr.To[int32](7)
-	leases := fake.NewClientset(lease).CoordinationV1().Leases("default")
-	if token, err := valkey.LeaseToken(t.Context(), leases, "operator", "me"); token != 7 || err != nil {
-		t.Errorf("%d, %v, want 7", token, err)
-	}
-	for name, holder := range map[string]string{"another": "me", "operator": "you"} {
-		if token, err := valkey.LeaseToken(t.Context(), leases, name, holder); err == nil {
-			t.Errorf("the token of %s for %s is %d", name, holder, token)
-		}
+	if keys := srv.Do("DBSIZE"); keys != "0" {
+		t.Errorf("there are %s keys on the server, want none", keys)
 	}
 }
 
 func TestStoresOfDifferentIdentitiesOrTypesShareNothing(t *testing.T) {
 	srv := server.Start(t)
 	c := srv.Client()
-	stores := map[string]cache.Store{"another type": open(t, c, &corev1.Pod{}, valkey.Options{})}
+	stores := map[string]cache.Store{"another type": open(t, c, &corev1.Pod{}, valkey.Options{Identity: store.Identity{Cluster: "c"}})}
 	for _, identity := range []store.Identity{
-		{}, {Cluster: "a"}, {Resource: "a"}, {Namespace: "a"}, {Selector: "a"}, {Version: "a"}, {Cluster: "a", Resource: "b"}, {Cluster: "ab"},
+		{Cluster: "c"}, {Cluster: "a"}, {Cluster: "c", Resource: "a"}, {Cluster: "c", Namespace: "a"}, {Cluster: "c", Selector: "a"},
+		{Cluster: "c", Version: "a"}, {Cluster: "a", Resource: "b"}, {Cluster: "ab"},
 	} {
 		s := open(t, c, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 		if keys := s.ListKeys(); len(keys) > 0 {
@@ -124,11 +129,12 @@ func TestAClientMayUseTLSAndAPassword(t *testing.T) {
 	srv := server.StartWith(t, client.ClientOption{Password: "secret", TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-auth-clients", "no",
 		"--requirepass", "secret")
-	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{})
+	identity := newIdentity()
+	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
 		t.Fatal(err)
 	}
-	list, err := newSource(t, srv.Client(), store.Identity{}).ListWithContext(t.Context(), metav1.ListOptions{})
+	list, err := newSource(t, srv.Client(), identity).ListWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.(*metav1.List).Items) != 1 {
 		t.Errorf("a list: %v, %v", list, err)
 	}
@@ -269,7 +275,7 @@ func TestASourceRefusesWhatItCannotServe(t *testing.T) {
 
 func TestAnObjectThatCannotBeStoredIsRefused(t *testing.T) {
 	srv := server.Start(t)
-	s := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{})
+	s := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{Identity: newIdentity()})
 	large := sample.ConfigMap("a", "b").(*corev1.ConfigMap)
 	large.BinaryData = map[string][]byte{"a": make([]byte, 33<<20)}
 	for name, obj := range map[string]any{

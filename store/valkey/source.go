@@ -67,9 +67,6 @@ func newSource(client valkey.Client, example runtime.Object, identity store.Iden
 	if client == nil {
 		return nil, errors.New("the client is nil")
 	}
-	if err := identity.Validate(); err != nil {
-		return nil, err
-	}
 	of, err := codec.New(example)
 	if err != nil {
 		return nil, err

@@ -61,9 +61,9 @@ type Store struct {
 // If the server does not have all parts of the store, Open begins an empty one, and reports a
 // *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx, or up to 10 seconds
 // later. If it returns an error of the connection, it may have taken over nevertheless: call it again.
-// It returns an error that wraps ErrFenced if the server knows a higher token. It also returns an error
-// if the server may evict any key to make room (a maxmemory-policy that begins with allkeys-), provided
-// that the server tells its configuration.
+// It returns an error that wraps ErrFenced, and has the remedy, if the server knows a higher token. It
+// also returns an error if the server may evict any key to make room (a maxmemory-policy that begins
+// with allkeys-), provided that the server tells its configuration.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {
@@ -85,7 +85,7 @@ func open(ctx context.Context, client valkey.Client, example runtime.Object, opt
 	}
 	p, err := newPlace(of, opts.Identity)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("Options.%w", err)
 	}
 	s := &Store{
 		client: client, place: p, opts: opts.withDefaults(), codec: of,
@@ -119,6 +119,11 @@ func (s *Store) checkPolicy(ctx context.Context) error {
 func (s *Store) take(ctx context.Context) error {
 	reply, err := run(ctx, s.client, s.place, takeScript,
 		s.session, strconv.FormatInt(s.opts.Token, 10), s.opts.Writer, rand.Text(), s.place.label)
+	if errors.Is(err, ErrFenced) {
+		return fmt.Errorf("%w, and Options.Token is %d: if another process leads, it has to write; if not, Token is not set, or the Lease of "+
+			"the election was deleted, edited or restored: delete the Lease, because LeaseToken returns a higher number for the next one, "+
+			"or delete the keys %s* of the store, so that the informer lists", err, s.opts.Token, s.place.prefix)
+	}
 	if err != nil {
 		return err
 	}

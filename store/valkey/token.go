@@ -4,23 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
-// LeaseToken returns the number of times that a Lease has changed hands, for Options.Token. Each holder
-// has a higher number than the one before it. client is a client for Leases, such as that of a
-// clientset, and name and holder are the name and the identity that client-go's leader election was
-// given. Call it when this process has become the leader:
+// LeaseToken returns a number for Options.Token, from the Lease of a leader election. Each holder has a
+// higher number than the one before it, also after somebody has deleted the Lease, such as to free a
+// lock that is stuck. The number is 1,000,000 for each second from the year 2000 to the creation of the
+// Lease, plus the number of times that it has changed hands. client is a client for Leases, such as that
+// of a clientset, and name and holder are the name and the identity that client-go's leader election was
+// given. Call LeaseToken when this process has become the leader:
 //
 //	token, err := valkey.LeaseToken(ctx, clientset.CoordinationV1().Leases(namespace), "operator", id)
 //
 // LeaseToken blocks for one GET of client. It returns an error if the GET fails, and if somebody else
 // holds the Lease. The identity must be that of this process alone, not that of its Pod, which may
-// have had another process before. If the Lease is deleted, its number begins at 0 again, and Open
-// returns ErrFenced until the number is as high as before: delete the keys of the store, too.
+// have had another process before. The number falls, and Open returns ErrFenced, if somebody lowers
+// spec.leaseTransitions, if etcd comes back from a backup, or if the Lease was made by a clock of the API
+// server that was ahead.
 func LeaseToken(ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
 }, name, holder string) (int64, error) {
@@ -34,5 +38,12 @@ func LeaseToken(ctx context.Context, client interface {
 	if has := ptr.Deref(lease.Spec.HolderIdentity, ""); has != holder || holder == "" {
 		return 0, fmt.Errorf("valkey: LeaseToken: the holder of Lease %s is %q, not %q", name, has, holder)
 	}
-	return int64(ptr.Deref(lease.Spec.LeaseTransitions, 0)), nil
+	// A fake clientset sets no time of creation, which is then that of the year 1.
+	seconds := min(max(lease.CreationTimestamp.Unix()-year2000, 0), (maxToken-math.MaxInt32)/tokensPerSecond)
+	return seconds*tokensPerSecond + int64(max(ptr.Deref(lease.Spec.LeaseTransitions, 0), 0)), nil
 }
+
+const (
+	year2000        = 946_684_800 // in seconds since 1970
+	tokensPerSecond = 1_000_000   // no Lease changes hands as often in a second
+)

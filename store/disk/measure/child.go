@@ -22,6 +22,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/bulk"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -120,7 +121,7 @@ func openStore(s setup) (cache.Indexer, error) {
 	if !s.Disk {
 		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), nil
 	}
-	opts := disk.Options{}
+	opts := disk.Options{Identity: store.Identity{Cluster: "measured"}}
 	if s.Process {
 		opts.Durability = disk.SurviveProcess
 	}
