@@ -11,8 +11,9 @@ import (
 //
 // A watcher of this package that has several Changes lets an update pass if any of them wants
 // it. Without a Change it lets every update pass, resyncs included. No Change can keep out an
-// added or deleted object, an object whose deletion begins (the owner of a finalizer must act
-// then), or an update that several updates were merged into ([informer.Event].Merged).
+// added or deleted object, an update of an object that is being deleted (the owners of its
+// finalizers must act then, one after the other), or an update that several updates were merged
+// into ([informer.Event].Merged). A resync changes nothing, so it can be kept out.
 type Change func(before, after metav1.Object) bool
 
 // Generation is a [Change] that wants updates of metadata.generation. The API server increases it when
@@ -42,7 +43,7 @@ func Annotations(before, after metav1.Object) bool {
 func Resync(before, after metav1.Object) bool { return before == after }
 
 func passes(changes []Change, before, after metav1.Object) bool {
-	if len(changes) == 0 || before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil {
+	if len(changes) == 0 || after.GetDeletionTimestamp() != nil && before != after {
 		return true
 	}
 	for _, wanted := range changes {

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/longwait"
+	"github.com/customcacheinformer/informer/internal/queues"
 )
 
 // defaultStandbyDeletes is the default of Options.StandbyDeletes.
@@ -44,6 +44,8 @@ type Controller[K comparable] struct {
 	opts      Options
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error)
 	inputs    []input[K]
+	scope     scope
+	maps      bool        // there is a Watches
 	shard     *sharded[K] // nil without Options.Shards
 	ready     *fifo[K]    // the keys in queue that no worker has
 	state     *state[K]
@@ -58,10 +60,10 @@ type Controller[K comparable] struct {
 	read       int                           // how many of Options.Reads have synced
 	unread     error                         // why the wait for the next one has ended
 	removed    bool
-	queue      workqueue.TypedRateLimitingInterface[K] // nil until the workers start
-	early      []K                                     // the keys that came before, the oldest first
-	isEarly    map[K]int                               // how often each is in early: on standby, once per delete
-	dropped    int                                     // how many keys were dropped from early
+	queue      *planned[K] // nil until the workers start
+	early      []K         // the keys that came before, the oldest first
+	isEarly    map[K]int   // how often each is in early: on standby, once per delete
+	dropped    int         // how many keys were dropped from early
 }
 
 // NewController returns a controller that calls reconcile for the keys of the sources. See [Run]
@@ -119,6 +121,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	c.opts.StandbyDeletes = cmp.Or(c.opts.StandbyDeletes, defaultStandbyDeletes)
 	c.Adopt(nil, nil)
 	watchers := map[any]int{} // by informer
+	own := false              // there is a For
 	for i, s := range sources {
 		if s.attach == nil {
 			return fmt.Errorf("source %d is the zero Source", i+1)
@@ -136,6 +139,17 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 			return fmt.Errorf("source %d: %w", i+1, err)
 		}
 		c.inputs = append(c.inputs, in)
+		c.maps = c.maps || s.maps
+		if s.own && own { // their objects may differ in scope, so that nothing is excluded
+			c.scope.saw("")
+			c.scope.saw("any")
+		}
+		own = own || s.own
+	}
+	for i, s := range sources {
+		if s.clusterScoped && c.scope.namespaced.Load() { // an informer over namespaces
+			return fmt.Errorf("source %d: Owns: %w: Owners.ClusterScoped is set, and the objects of For have a namespace", i+1, ErrScope)
+		}
 	}
 	return nil
 }
@@ -168,9 +182,9 @@ func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *in
 // It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
 // has not ended. It returns an error if Options.Reads has the group that runs the controller. With
 // Options.Elected, it returns an error that wraps informer.ErrStopped if an informer stops before it
-// has told all objects after the election. It returns informer.ErrAlreadyRun at once if the
-// controller was run or removed before. Do not wait for Run to return in a callback of the
-// controller or of one of its informers.
+// has told all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
+// informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run to
+// return in a callback of the controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -187,7 +201,8 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		err = c.awaitElection(ctx)
 	}
 	base, most := c.opts.delays()
-	queue := newQueue(c.opts.Name, c.ready, base, most)
+	queue, end := queues.Make(c.opts.Name, func() *planned[K] { return newQueue(c.opts.Name, c.ready, base, most) })
+	defer end()
 	defer queue.ShutDown()
 	if err == nil {
 		c.live(queue)
@@ -203,11 +218,15 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	w := worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: c.workOptions()}
+	w := newWorker(queue, c.reconcile, c.state, c.workOptions())
+	w.refuses = c.refuses
 	if c.shard != nil {
 		w.enter = c.shard.enter
 	}
 	w.work(ctx)
+	if ctx.Err() == nil {
+		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrLeaseLost)
+	}
 	return nil
 }
 
@@ -327,6 +346,9 @@ func lateInformer(h informer.Health) (late string, reason error) {
 	case !h.Started:
 		return "Run of informer " + h.Name, fmt.Errorf("informer %s has not started: add it to the group, or call its Run", h.Name)
 	}
+	if h.SourceFailures == 0 && h.SourceWaiting == 0 { // a first state that comes slowly is no failure
+		h.SourceError = nil
+	}
 	return "informer " + h.Name, cmp.Or(h.StoreError, h.SourceError)
 }
 
@@ -348,7 +370,7 @@ func (c *Controller[K]) missing() []any {
 }
 
 // live ends the time before the workers start: from now on, keys go into queue.
-func (c *Controller[K]) live(queue workqueue.TypedRateLimitingInterface[K]) {
+func (c *Controller[K]) live(queue *planned[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.early {
@@ -452,29 +474,4 @@ func (c *Controller[K]) Remove() {
 	if c.shard != nil {
 		c.shard.end()
 	}
-}
-
-// Health returns how the controller is doing. Name, Started, Stopped, Synced and Controller are
-// set, and SourceError if something keeps the controller from syncing; the other fields are those
-// of informers. It does not block, and may be called at any time.
-func (c *Controller[K]) Health() informer.Health {
-	c.mu.Lock()
-	h := informer.Health{
-		Name: c.opts.Name, Started: c.ctx != nil, Stopped: c.removed || c.ctx != nil && c.ctx.Err() != nil,
-		Synced: channel.Closed(c.synced), Objects: -1, Watchers: []informer.WatcherHealth{},
-	}
-	s := &informer.ControllerHealth{
-		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.isEarly), Dropped: c.dropped,
-	}
-	working := c.queue != nil
-	c.mu.Unlock()
-	if working {
-		s.Queued, s.OldestQueued = c.ready.oldest()
-	}
-	if h.Started && !h.Synced {
-		s.Late, h.SourceError = c.late()
-	}
-	c.state.health(s)
-	h.Controller = s
-	return h
 }

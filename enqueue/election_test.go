@@ -44,15 +44,15 @@ func newCluster(t *testing.T) *cluster {
 
 // join makes p a replica. ended gets what runElected returns.
 func (c *cluster) join(p *program, name string) (ended chan error) {
-	elected := make(chan struct{})
-	p.opts.Elected = elected
+	elected, lost := make(chan struct{}), make(chan struct{})
+	p.opts.Elected, p.opts.Lost = elected, lost
 	ended = make(chan error, 1)
 	p.run = func(ctx context.Context, group *informer.Group) error {
 		ended <- runElected(ctx, group, &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: "ns", Name: "website"},
 			Client:     c.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
-		}, elected)
+		}, elected, lost)
 		return nil
 	}
 	return ended

@@ -135,11 +135,11 @@ func runDraining(ctx context.Context, group *informer.Group, queue keyQueue, rec
 	return enqueue.Run(ctx, group, queue, reconcile, enqueue.Options{DrainTimeout: 10 * time.Second})
 }
 
-// runElected runs a group on each replica. Its controllers have elected as Options.Elected. When
-// it returns, end the process.
-func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected chan struct{}) error {
-	running, lost := context.WithCancel(ctx)
-	defer lost()
+// runElected runs a group on each replica. Its controllers have elected as Options.Elected and lost as
+// Options.Lost. When it returns, end the process.
+func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected, lost chan struct{}) error {
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -147,7 +147,7 @@ func runElected(ctx context.Context, group *informer.Group, lock resourcelock.In
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(elected) },
-			OnStoppedLeading: lost,
+			OnStoppedLeading: func() { end(informer.ErrLeaseLost); close(lost) },
 		},
 	})
 	if err != nil {
@@ -155,11 +155,23 @@ func runElected(ctx context.Context, group *informer.Group, lock resourcelock.In
 	}
 	var elections sync.WaitGroup
 	elections.Go(func() { elector.Run(electing) })
-	err = group.Run(running)
+	ended := make(chan error, 1)
+	go func() { ended <- group.Run(running) }()
+	wasLost := false // perhaps in the middle of a stop, whose cause is another one
+	select {
+	case err = <-ended:
+	case <-lost:
+		wasLost = true
+		select {
+		case err = <-ended:
+		case <-time.After(5 * time.Second): // LeaseDuration less RenewDeadline
+			err = errors.New("a call has not returned, and ends with the process")
+		}
+	}
 	release() // no call is under way any more, so another replica may begin
 	elections.Wait()
-	if ctx.Err() == nil {
-		err = errors.Join(err, errors.New("the lease is lost"))
+	if wasLost || errors.Is(context.Cause(running), informer.ErrLeaseLost) {
+		err = errors.Join(informer.ErrLeaseLost, err)
 	}
 	return err
 }

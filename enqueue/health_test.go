@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,41 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		}
 		if err := c.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
 			t.Errorf("a second Run returned %v, want ErrAlreadyRun", err)
+		}
+	})
+}
+
+func TestHealthShowsWhenAKeyIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods, hold := newPods(t, "pods", informertest.NewSource(pod("a"))), make(chan struct{})
+		var calls atomic.Int32
+		c := newController(t, func(context.Context, key) (time.Duration, error) {
+			if calls.Add(1) > 12 {
+				<-hold
+			}
+			return 0, errors.New("no luck")
+		}, enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}, MaxAttempts: 13}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		next := func() time.Time { synctest.Wait(); return c.Health().Controller.Failures[0].NextTry }
+		for synctest.Wait(); calls.Load() < 12; {
+			before, pause := calls.Load(), time.Until(next())
+			time.Sleep(pause - 1)
+			synctest.Wait()
+			early := calls.Load()
+			time.Sleep(time.Nanosecond)
+			if synctest.Wait(); pause <= 0 || early != before || calls.Load() != before+1 {
+				t.Fatalf("after %d calls the next try is in %v, before it there are %d, and then %d", before, pause, early, calls.Load())
+			}
+		}
+		time.Sleep(time.Until(next()))
+		during := next()
+		close(hold)
+		if after := next(); !during.IsZero() || !after.IsZero() || calls.Load() != 13 {
+			t.Errorf("during the last of %d calls the next try is at %v, and after it at %v", calls.Load(), during, after)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -34,6 +34,7 @@ type fate struct {
 	obj     *corev1.Pod // the last state that the store had
 	added   int         // the write that brought it; 0 if the store had it at the start of the process
 	deleted int         // the moment at which the store had the delete; 0 if it has none
+	dying   int         // the moment at which the store had the last update while it was being deleted; 0 if it is not, or since before the start of the process
 	done    map[need]bool
 	forgot  bool            // the store has forgotten the tombstone
 	told    map[string]bool // the watchers that were told of the object since the start of the process
@@ -59,8 +60,11 @@ type ledger struct {
 	removed  map[string]bool
 	last     map[need]bool // for each key that was reconciled since the start: whether the last call was good
 	underWay map[need]int
+	begun    map[need]int // the moment at which the last call began
+	calls    map[need]int // since the start
+	lost     bool         // the elected controller has lost its lease
 
-	deletes, exempt, kept int // in all processes
+	deletes, exempt, kept, checked, losses int // in all processes
 }
 
 func newLedger(t *testing.T, random *dice) *ledger {
@@ -93,10 +97,21 @@ func (l *ledger) needs(f *fate) (all []need) {
 	return all
 }
 
+// superseded reports whether the store keeps the delete of another object of that name. Such a delete
+// stands for that of f on standby.
+func (l *ledger) superseded(f *fate) bool {
+	for _, other := range l.fates {
+		if other != f && other.obj.Name == f.obj.Name && other.deleted > 0 && !other.forgot {
+			return true
+		}
+	}
+	return false
+}
+
 // missing returns what has not handled the delete of f.
 func (l *ledger) missing(f *fate) (who []string) {
 	for _, n := range l.needs(f) {
-		if !f.done[n] {
+		if !f.done[n] && (n.controller != elected || !l.superseded(f)) {
 			who = append(who, fmt.Sprintf("%s has not reconciled %s", n.controller, n.key))
 		}
 	}
@@ -173,6 +188,9 @@ func (l *ledger) applied(change cache.Transaction, before map[string]*corev1.Pod
 			f.added, f.deleted, f.forgot = l.writes, 0, false
 		}
 		f.obj, before[id.key] = obj, obj
+		if f.dying = 0; obj.DeletionTimestamp != nil {
+			f.dying = l.now
+		}
 		return
 	}
 	if old != nil && old.UID == id.uid {
@@ -251,8 +269,8 @@ func (l *ledger) reopen(lose int, calm bool) *ledger {
 	}
 	next := &ledger{
 		Durable: l.Reopen(), t: l.t, random: l.random, now: l.now, calm: calm, lose: lose, fates: map[uidKey]*fate{},
-		removed: map[string]bool{}, last: map[need]bool{}, underWay: map[need]int{},
-		deletes: l.deletes, exempt: l.exempt, kept: l.kept,
+		removed: map[string]bool{}, last: map[need]bool{}, underWay: map[need]int{}, begun: map[need]int{}, calls: map[need]int{},
+		deletes: l.deletes, exempt: l.exempt, kept: l.kept, checked: l.checked, losses: l.losses,
 	}
 	objects, tombstones := contentsOf(l.t, next)
 	for id, f := range l.fates {
@@ -272,7 +290,7 @@ func (l *ledger) reopen(lose int, calm bool) *ledger {
 			l.t.Errorf("the store has lost %v", id)
 		}
 		f.fresh()
-		f.added = 0
+		f.added, f.dying = 0, 0
 		next.fates[id] = f
 	}
 	for id := range objects {
@@ -310,6 +328,13 @@ func (l *ledger) begins(n need) (returned func(good bool)) {
 	if l.underWay[n]++; l.underWay[n] > 1 {
 		l.t.Errorf("two calls for %v at once", n)
 	}
+	if l.lost && n.controller == elected {
+		l.t.Errorf("a call for %v begins without the lease", n)
+	}
+	l.begun[n] = began
+	if l.calls[n]++; l.calls[n] == 10_000 {
+		l.t.Fatalf("%d calls for %v: they do not slow down", l.calls[n], n)
+	}
 	return func(good bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -321,6 +346,31 @@ func (l *ledger) begins(n need) (returned func(good bool)) {
 		for _, f := range l.fates {
 			if f.deleted > 0 && f.deleted < began {
 				f.done[n] = true
+			}
+		}
+	}
+}
+
+// loseLease notes that the elected controller may begin no call any more.
+func (l *ledger) loseLease() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
+}
+
+// checkDying checks that each controller of objects has seen the last update of each that is being
+// deleted. It is called when everything was told and no call is under way.
+func (l *ledger) checkDying() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, f := range l.fates {
+		if f.dying > 0 && f.deleted == 0 {
+			l.checked++
+		}
+		for _, c := range controllersOf {
+			n := need{c.name, id.key[len("ns/"):]}
+			if f.dying > 0 && f.deleted == 0 && slices.Contains(c.sources, "For") && !l.removed[c.name] && (c.name != elected || !l.lost) && l.begun[n] < f.dying {
+				l.t.Errorf("%s has not reconciled %s since its last update, and it is being deleted", n.controller, n.key)
 			}
 		}
 	}
@@ -353,7 +403,7 @@ func (l *ledger) idle() (ids []uidKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range tombstones {
-		if !slices.ContainsFunc(l.needs(l.fates[id]), func(n need) bool { return !l.last[n] }) {
+		if !slices.ContainsFunc(l.needs(l.fates[id]), func(n need) bool { return !l.last[n] || n.controller == elected && l.lost }) {
 			ids = append(ids, id)
 		}
 	}

@@ -20,13 +20,7 @@ import (
 //
 // The queue must be shut down, or its goroutines stay; [Run] does that.
 func NewQueue[K comparable](name string) workqueue.TypedRateLimitingInterface[K] {
-	return named[K]{newQueue[K](name, nil, defaultBaseDelay, defaultMaxDelay), name}
-}
-
-// named is a queue that knows its name.
-type named[K comparable] struct {
-	workqueue.TypedRateLimitingInterface[K]
-	name string
+	return newQueue[K](name, nil, defaultBaseDelay, defaultMaxDelay)
 }
 
 // These are the pauses between attempts, those of client-go's default rate limiter. It takes the
@@ -39,15 +33,112 @@ const (
 
 // newQueue returns a queue that keeps the keys that are ready in keys, or in a slice of its own
 // if keys is nil. A key that fails waits for base at first, and for most in the end.
-func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most time.Duration) workqueue.TypedRateLimitingInterface[K] {
+func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most time.Duration) *planned[K] {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
-	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
-		workqueue.TypedRateLimitingQueueConfig[K]{
+	failures := workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most)
+	return &planned[K]{
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(failures, workqueue.TypedRateLimitingQueueConfig[K]{
 			Name:          name,
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: queue}),
-		},
-	)
+		}),
+		name: name, failures: failures, plans: map[K]*plan{},
+	}
+}
+
+// planned is a queue in which a call can replace the time that an earlier call has set for its key.
+// client-go's AddAfter always keeps the earliest time.
+type planned[K comparable] struct {
+	workqueue.TypedRateLimitingInterface[K]
+	name     string
+	failures workqueue.TypedRateLimiter[K] // sets the pauses after failures
+
+	mu     sync.Mutex // protects the rest
+	plans  map[K]*plan
+	firing sync.WaitGroup // the timers that have not been stopped
+	down   bool           // no plan is made any more
+}
+
+// plan is the time for which a key waits.
+type plan struct {
+	timer *time.Timer
+	at    time.Time
+}
+
+// plan adds key after a time, and no longer at the time of an earlier plan.
+func (q *planned[K]) plan(key K, after time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropLocked(key)
+	if q.down {
+		return
+	}
+	p := &plan{at: time.Now().Add(after)}
+	q.plans[key] = p
+	q.firing.Add(1)
+	p.timer = time.AfterFunc(after, func() {
+		defer q.firing.Done()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.plans[key] == p {
+			delete(q.plans, key)
+			q.AddAfter(key, 0) // and not Add, so that client-go counts a retry
+		}
+	})
+}
+
+// drop forgets the plan for key.
+func (q *planned[K]) drop(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropLocked(key)
+}
+
+func (q *planned[K]) dropLocked(key K) {
+	if p := q.plans[key]; p != nil {
+		delete(q.plans, key)
+		if p.timer.Stop() {
+			q.firing.Done()
+		}
+	}
+}
+
+// next returns when the pause of key ends, or the zero time if key has none. q may be nil.
+func (q *planned[K]) next(key K) time.Time {
+	if q == nil {
+		return time.Time{}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.plans[key]; p != nil {
+		return p.at.Round(0)
+	}
+	return time.Time{}
+}
+
+// waiting returns how many keys wait for their time. It first adds those that are foreign, so that a
+// worker forgets them.
+func (q *planned[K]) waiting(foreign func(K) bool) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key := range q.plans {
+		if foreign != nil && foreign(key) {
+			q.dropLocked(key)
+			q.Add(key)
+		}
+	}
+	return len(q.plans)
+}
+
+// ShutDown forgets all plans, too.
+func (q *planned[K]) ShutDown() {
+	q.mu.Lock()
+	q.down = true
+	for key := range q.plans {
+		q.dropLocked(key)
+	}
+	q.mu.Unlock()
+	q.firing.Wait()
+	q.TypedRateLimitingInterface.ShutDown()
 }
 
 // fifoRoom is how many keys that are taken out may keep their memory, or half of all keys if

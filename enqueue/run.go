@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -43,10 +44,23 @@ type Options struct {
 	// BaseDelay and MaxDelay are for a controller alone: the pauses before a key that has failed
 	// is tried again. The first pause is BaseDelay. Each further failure in a row doubles it, up
 	// to MaxDelay. They do not change when a key comes again that an event has put into the queue,
-	// or for which reconcile has asked. BaseDelay defaults to 5 ms, or to MaxDelay if that is less.
-	// MaxDelay defaults to 1000 s, or to BaseDelay if that is more. A pause of more than a year
-	// counts as a year.
+	// or for which reconcile has asked, except that calls which ask for another one at once, again
+	// and again, get the same pauses from the second on. BaseDelay defaults to 5 ms, or to MaxDelay
+	// if that is less. MaxDelay defaults to 1000 s, or to BaseDelay if that is more. A pause of
+	// more than a year counts as a year.
 	BaseDelay, MaxDelay time.Duration
+
+	// CallTimeout is how long a call may take until its ctx ends. A call that then returns an error
+	// has failed, and is tried again. A call that does not heed its ctx goes on. Defaults to 0: no
+	// limit.
+	CallTimeout time.Duration
+
+	// HangTimeout is for a controller alone: if all workers have been in their calls for that long,
+	// and keys wait for them, Live of the controller's Health fails, so that a kubelet starts
+	// the program again. Live also fails if a call is still under way a minute after a stop has
+	// ended its ctx, or after HangTimeout if that is shorter. Defaults to an hour. If it is less
+	// than 0, Live does not look at calls.
+	HangTimeout time.Duration
 
 	// RecoverPanics turns a panic of reconcile into an error that wraps
 	// [*informer.PanicError], so that the key is retried as after any error. Defaults to
@@ -59,16 +73,20 @@ type Options struct {
 	// its controllers have drained. With Run, give the informers a ctx that ends when Run has
 	// returned if calls must see the changes of that time. Defaults to 0: calls are cancelled
 	// at once, and no other call is made.
+	//
+	// A replica that has lost its lease must not drain. So DrainTimeout does not count if the cause
+	// of the end wraps informer.ErrLeaseLost. With Elected it counts only while Lost is open.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called with an [*Error] for each call of reconcile that fails. The
 	// worker calls it with the ctx of the failed call, and waits for it. Several workers may
-	// call it at once. It is not called for a call that returns the error of its ended ctx. Nor
-	// is it called for a conflict (apierrors.IsConflict) that is the first failure of its key in
-	// a row: reconcile then wrote from a state that is not the newest, which happens every day
-	// and is over with the next attempt. A controller also reports with it that a standby drops
-	// deletes. Defaults to Group.ErrorHandler, if a controller is a member of a group that has
-	// one, and otherwise to logging the error.
+	// call it at once. It is not called for a call that returns the error of its ctx after a
+	// stop; the end of a CallTimeout is a failure. Nor is it called for a conflict
+	// (apierrors.IsConflict) that is the first failure of its key in a row: reconcile then wrote
+	// from a state that is not the newest, which happens every day and is over with the next
+	// attempt. A controller also reports with it that a standby drops deletes, and the first key of
+	// the wrong scope ([ErrScope]). Defaults to Group.ErrorHandler, if a controller is a member of
+	// a group that has one, and otherwise to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Reconciled is for a controller alone. It is called after each call of reconcile, as
@@ -86,9 +104,15 @@ type Options struct {
 	// standby: it makes no call. When its informers have synced and the channel is closed, it
 	// reconciles the key of every object, and the keys of the deletes that have come on
 	// standby. With controller-runtime, it is the channel of the manager's method Elected. With
-	// client-go's leaderelection, close a channel in OnStartedLeading. When the election is
-	// lost, end the process, or at least the ctx of Run. Defaults to nil: no standby.
+	// client-go's leaderelection, close a channel in OnStartedLeading. Defaults to nil: no standby.
 	Elected <-chan struct{}
+
+	// Lost is for a controller with Elected. When this channel is closed, another replica may be the
+	// leader. No call begins any more, the ctx of those under way ends at once with a cause that
+	// wraps informer.ErrLeaseLost, and Run returns such an error if its ctx has not ended. With
+	// client-go's leaderelection, close it in OnStoppedLeading, and then end the process. With nil, the
+	// default, the end of the ctx of Run counts as a lost lease.
+	Lost <-chan struct{}
 
 	// StandbyDeletes is for a controller with Elected or Shards: how many keys of deletes it keeps
 	// on standby, or that other replicas have to handle. Beyond that the oldest are dropped: they
@@ -124,10 +148,14 @@ func (o *Options) check() error {
 		return fmt.Errorf("Options.BaseDelay is %v, more than Options.MaxDelay, %v", o.BaseDelay, o.MaxDelay)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
+	case o.CallTimeout < 0:
+		return fmt.Errorf("Options.CallTimeout is %v, less than 0", o.CallTimeout)
 	case o.StandbyDeletes < 0:
 		return fmt.Errorf("Options.StandbyDeletes is %d, less than 0", o.StandbyDeletes)
 	case o.StandbyDeletes > 0 && o.Elected == nil && o.Shards == nil:
 		return errors.New("Options.StandbyDeletes is set, but neither Elected nor Shards")
+	case o.Lost != nil && o.Elected == nil:
+		return errors.New("Options.Lost is set, but not Elected")
 	case o.Elected != nil && o.Shards != nil:
 		return errors.New("Options.Elected and Options.Shards are set: every replica of a set works")
 	}
@@ -145,6 +173,8 @@ func (o *Options) checkRun() error {
 		return errors.New("Options.Elected is for a controller, see NewController")
 	case o.Shards != nil:
 		return errors.New("Options.Shards is for a controller, see NewController")
+	case o.HangTimeout != 0:
+		return errors.New("Options.HangTimeout is for a controller, see NewController")
 	case o.BaseDelay != 0:
 		return errors.New("Options.BaseDelay is for a controller, see NewController; with Run, make the queue with package workqueue")
 	case o.MaxDelay != 0:
@@ -183,8 +213,9 @@ type Informers interface {
 // is out of range or queue is shut down already, Run returns an error at once.
 //
 // reconcile brings about what the object of the key asks for. It gets only the key, and reads
-// the rest from an informer: if there is no such object, the object has been deleted. Its
-// results decide when it is called for the key again:
+// the rest from an informer. If there is no such object, it has been deleted, or the informer does
+// not read it: one with a selector, of some namespaces or of a part knows no other objects. The
+// results of reconcile decide when it is called for the key again:
 //
 //   - An error: after the time set by the queue's rate limiter, see [NewQueue], or of a
 //     controller by Options.BaseDelay and MaxDelay. Meanwhile the workers go on with other keys.
@@ -192,14 +223,17 @@ type Informers interface {
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key
 //     into the queue. An again less than 0, which time.Until returns for a time that is
-//     past, means at once.
+//     past, means at once. If calls for a key ask for less than 5 ms again and again, only the
+//     first gets it. Later pauses are at least as long as those after failures.
 //   - No error, and again 0: when an event puts the key into the queue.
 //
-// An earlier time that was asked for stays valid: the queue keeps the earliest time of a key
-// until it has come.
+// With a queue of [NewQueue], and in a controller, the result of a call replaces the time for which
+// the key has been waiting. Any other queue of package workqueue keeps the earliest time of a key
+// until it comes.
 //
-// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later. It does not end
-// because somebody else has shut queue down. It has a logger (klog.FromContext) with the key.
+// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout.
+// It does not end because somebody else has shut queue down. It has a logger (klog.FromContext)
+// with the key.
 // A call that does not return after its ctx has ended holds up Run, and its key is logged
 // after 10 s. A call must not end its goroutine, as runtime.Goexit and a test's FailNow do.
 func Run[K comparable](
@@ -223,7 +257,7 @@ func Run[K comparable](
 		return fmt.Errorf("enqueue: Run: %w", err)
 	}
 	defer queue.ShutDown()
-	if q, ok := queue.(named[K]); ok {
+	if q, ok := queue.(*planned[K]); ok {
 		opts.Name = cmp.Or(opts.Name, q.name)
 	}
 	opts.Name = cmp.Or(opts.Name, "reconcile")
@@ -239,8 +273,7 @@ func Run[K comparable](
 		}
 		return fmt.Errorf("enqueue: Run: %s: %w", opts.Name, err)
 	}
-	worker := worker[K]{queue: queue, reconcile: reconcile, state: newState[K](), opts: &opts}
-	worker.work(ctx)
+	newWorker(queue, reconcile, newState[K](), &opts).work(ctx)
 	return nil
 }
 
@@ -248,14 +281,14 @@ func Run[K comparable](
 // every call has returned.
 func (w *worker[K]) work(ctx context.Context) {
 	parent := ctx
-	if w.opts.DrainTimeout > 0 {
+	if w.opts.DrainTimeout > 0 || w.opts.Elected != nil {
 		parent = context.WithoutCancel(ctx)
 	}
-	calls, cancel := context.WithCancel(parent)
-	defer cancel()
+	calls, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
 	var running sync.WaitGroup
 	for range max(1, w.opts.Workers) {
-		running.Go(func() { w.run(calls) })
+		running.Go(func() { w.run(ctx, calls) })
 	}
 	finished := make(chan struct{})
 	go func() {
@@ -266,25 +299,43 @@ func (w *worker[K]) work(ctx context.Context) {
 	select {
 	case <-finished: // the queue was shut down
 		return
+	case <-w.opts.Lost:
 	case <-ctx.Done():
 	}
 	w.queue.ShutDown()
-	if w.opts.DrainTimeout > 0 {
-		await(finished, w.opts.DrainTimeout)
+	if w.opts.mayWork(ctx) {
+		await(finished, w.opts.DrainTimeout, w.opts.Lost)
 	}
-	cancel()
-	if !await(finished, grace) {
+	cause := context.Cause(ctx)
+	if w.opts.leaseLost(ctx) && !errors.Is(cause, informer.ErrLeaseLost) {
+		cause = errors.Join(informer.ErrLeaseLost, cause)
+	}
+	cancel(cause)
+	w.state.stop()
+	if !await(finished, grace, nil) {
 		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", w.state.busy())
 		<-finished
 	}
 }
 
-// await waits until done is closed, but at most d, and reports whether done is closed.
-func await(done <-chan struct{}, d time.Duration) bool {
+// leaseLost reports whether another replica may be the leader. ctx is that of Run.
+func (o *Options) leaseLost(ctx context.Context) bool {
+	return channel.Closed(o.Lost) || errors.Is(context.Cause(ctx), informer.ErrLeaseLost) ||
+		o.Elected != nil && o.Lost == nil && ctx.Err() != nil
+}
+
+// mayWork reports whether calls may begin before the ctx of the calls ends. ctx is that of Run.
+func (o *Options) mayWork(ctx context.Context) bool {
+	return !o.leaseLost(ctx) && (ctx.Err() == nil || o.DrainTimeout > 0)
+}
+
+// await waits until done or lost is closed, but at most d, and reports whether done is closed.
+func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
+	case <-lost:
 	case <-time.After(d):
-		return false
 	}
+	return false
 }

@@ -38,12 +38,26 @@ type sharded[K comparable] struct {
 	// replays has those that may not have removed themselves, because a mapper fails.
 	replays []replay
 	ended   bool
+
+	asking  sync.Mutex // protects answers, and is held during requests
+	answers map[string]answer
 }
+
+// answer is how far a source was at a time.
+type answer struct {
+	version string // "" if it has not answered
+	at      time.Time
+}
+
+// recent is how old an answer may be, because all buckets ask at the same time. It is less than the time
+// that a bucket waits before it asks.
+const recent = 5 * time.Second
 
 // cache is the part of an informer that tells how new it is.
 type cache interface {
 	Versions() []informer.SourceVersions
 	WaitForResourceVersionIn(ctx context.Context, namespace, rv string) error
+	ServerVersion(ctx context.Context, namespace string) (string, error)
 }
 
 // divide checks Options.Shards and the type of the keys.
@@ -58,7 +72,7 @@ func (c *Controller[K]) divide() error {
 	if t := reflect.TypeFor[K](); c.opts.Shards.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
 		return fmt.Errorf("Options.Shards divides by namespace, and keys of type %v have none: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.opts.Shards, told: map[string]string{}}
+	c.shard = &sharded[K]{controller: c, set: c.opts.Shards, told: map[string]string{}, answers: map[string]answer{}}
 	return nil
 }
 
@@ -128,7 +142,7 @@ func (s *sharded[K]) enter(ctx context.Context, key K) (call context.Context, do
 func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVersions)) {
 	all := func(kind string, number int, of cache) {
 		for _, v := range of.Versions() {
-			f(sourceName(kind, number, v.Namespace), of, v)
+			f(sourceName(kind, number, of, v.Namespace), of, v)
 		}
 	}
 	for i, in := range s.controller.inputs {
@@ -141,8 +155,36 @@ func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVe
 	}
 }
 
-func sourceName(kind string, number int, namespace string) string {
-	return kind + strconv.Itoa(number) + "/" + namespace
+// sourceName returns a name such as "0.ConfigMap/default". It has the type of the objects, because another
+// version of the program may have another informer in the same place, and versions of two resources must
+// not be compared.
+func sourceName(kind string, number int, of cache, namespace string) string {
+	objects := reflect.TypeOf(of).Elem().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
+	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
+	return kind + strconv.Itoa(number) + "." + objects + "/" + namespace
+}
+
+// name returns the name of a source with a number.
+func (s *sharded[K]) name(source int, namespace string) string {
+	return sourceName("", source, s.controller.inputs[source].cache, namespace)
+}
+
+// Keys returns the shape of the keys. It stays the same if the program renames their type.
+func (s *sharded[K]) Keys() string { return shape(reflect.TypeFor[K]()) }
+
+// shape describes a portable type.
+func shape(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Array:
+		return fmt.Sprintf("[%d]%s", t.Len(), shape(t.Elem()))
+	case reflect.Struct:
+		var fields []string
+		for field := range t.Fields() {
+			fields = append(fields, field.Name+" "+shape(field.Type))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	}
+	return t.Kind().String()
 }
 
 // WaitForSync waits until the controller could begin.
@@ -178,6 +220,31 @@ func (s *sharded[K]) CatchUp(ctx context.Context, seen shards.Versions) error {
 	return errors.Join(errs...)
 }
 
+// Missing returns the versions of the sources that are not as far as seen.
+func (s *sharded[K]) Missing(ctx context.Context, seen shards.Versions) shards.Versions {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	missing := shards.Versions{}
+	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
+		if seen[name] == "" {
+			return
+		}
+		now := s.answers[name]
+		if time.Since(now.at) > recent {
+			version, err := of.ServerVersion(ctx, v.Namespace)
+			if err != nil {
+				version = "" // Health of the informer shows why
+			}
+			now = answer{version, time.Now()}
+			s.answers[name] = now
+		}
+		if !notAfter(seen[name], now.version) && notAfter(now.version, seen[name]) {
+			missing[name] = now.version
+		}
+	})
+	return missing
+}
+
 // Fresh waits until all watches have been open for some time.
 func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	for {
@@ -192,6 +259,13 @@ func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// Connected reports whether all watches are open.
+func (s *sharded[K]) Connected() bool {
+	open := true
+	s.eachCache(func(_ string, _ cache, v informer.SourceVersions) { open = open && v.Watching > 0 })
+	return open
 }
 
 // Known returns the versions of the sources.
@@ -244,10 +318,10 @@ func (s *sharded[K]) endLocked() {
 
 // deleted takes a delete of an object of a source.
 func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, obj metav1.Object, keys []K) {
-	at := span{source: sourceName("", source, "")}
+	at := span{source: s.name(source, "")}
 	for _, v := range s.controller.inputs[source].cache.Versions() {
 		if v.Namespace == "" || v.Namespace == obj.GetNamespace() {
-			at.source, at.to = sourceName("", source, v.Namespace), v.Changed
+			at.source, at.to = s.name(source, v.Namespace), v.Changed
 		}
 	}
 	c := s.controller
@@ -312,7 +386,7 @@ func (s *sharded[K]) Handled(ctx context.Context, buckets shards.Buckets) map[st
 		}
 		for _, v := range versions {
 			if v.Listed != "" {
-				handled[sourceName("", i, v.Namespace)] = shards.Range{After: v.Listed, To: v.ResourceVersion}
+				handled[s.name(i, v.Namespace)] = shards.Range{After: v.Listed, To: v.ResourceVersion}
 			}
 		}
 	}

@@ -17,9 +17,12 @@ import (
 // Source is where the keys of a [Controller] come from: the events of one informer, and a rule
 // that leads from an object to keys. [For], [Owns] and [Watches] make one. It is a value.
 type Source[K comparable] struct {
-	opts     informer.WatcherOptions
-	informer any
-	err      error // the arguments cannot be used
+	opts          informer.WatcherOptions
+	informer      any
+	own           bool  // it is a For
+	maps          bool  // it is a Watches
+	clusterScoped bool  // the keys are of owners without a namespace
+	err           error // the arguments cannot be used
 	// attach registers a watcher for a controller.
 	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
@@ -38,14 +41,17 @@ func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Cha
 	return newSource("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
 
-// Owns returns a source of the keys of the objects' owners, see [Owner]. If only the key of a
+// Owns returns a source of the keys of the objects' owners, see [Owner]. See [ErrScope] for
+// owners of the wrong scope. If only the key of a
 // deleted object is known, its owners are not known, and its delete leads to no key.
 func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners, changes ...Change) Source[types.NamespacedName] {
 	var err error
 	if owners.Kind.Kind == "" {
 		err = errors.New("Owners.Kind has no kind")
 	}
-	return newSource("Owns", inf, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}, err)
+	s := newSource("Owns", inf, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}, err)
+	s.clusterScoped = owners.ClusterScoped
+	return s
 }
 
 // Watches returns a source of the keys that keys returns for an object, see [Map]. An event for
@@ -60,6 +66,7 @@ func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[
 	}
 	s := newSource("Watches", inf, mapper[T, K]{changes, keys}, err)
 	attach := s.attach
+	s.maps = true
 	s.attach = func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
 		if opts.Retry == nil {
 			opts.Retry = mapRetry
@@ -82,8 +89,12 @@ func newSource[T informer.Object, K comparable](function string, inf *informer.C
 	if err != nil {
 		err = fmt.Errorf("%s: %w", function, err)
 	}
-	return Source[K]{informer: inf, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
-		f := &feed[T, K]{controller: c, mapper: m, informer: inf, opts: opts, number: len(c.inputs)}
+	own := function == "For"
+	return Source[K]{informer: inf, own: own, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
+		if own && slices.ContainsFunc(inf.Versions(), func(v informer.SourceVersions) bool { return v.Namespace != "" }) {
+			c.scope.saw("in namespaces")
+		}
+		f := &feed[T, K]{controller: c, mapper: m, informer: inf, opts: opts, number: len(c.inputs), own: own}
 		reg, err := inf.AddWatcher(f, opts)
 		return input[K]{reg: reg, health: inf.Health, cache: inf, replay: f.replay}, err
 	}}
@@ -106,6 +117,7 @@ type feed[T informer.Object, K comparable] struct {
 	opts       informer.WatcherOptions
 	keeping    bool // the store has tombstones; set before any event
 	number     int  // of the source, from 0
+	own        bool // it is a For
 }
 
 func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e.New) }
@@ -120,6 +132,9 @@ func (f *feed[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
 // put queues the keys of all states. On standby it does nothing, because a controller that is
 // elected reads all objects.
 func (f *feed[T, K]) put(ctx context.Context, states ...T) error {
+	if f.own {
+		f.controller.scope.saw(states[0].GetNamespace())
+	}
 	if f.controller.onStandby() {
 		return nil
 	}
@@ -129,6 +144,9 @@ func (f *feed[T, K]) put(ctx context.Context, states ...T) error {
 }
 
 func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
+	if f.own { // perhaps of an object from before the start
+		f.controller.scope.saw(e.Old.GetNamespace())
+	}
 	keys, err := f.mapper.of(ctx, e.Old)
 	if err != nil {
 		return err

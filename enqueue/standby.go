@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // awaitElection waits until the controller is elected, if it has Elected.
@@ -20,10 +21,13 @@ func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	}
 	select {
 	case <-c.opts.Elected:
-		return ctx.Err() // a controller that has lost the election again must make no call
+	case <-c.opts.Lost:
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	if channel.Closed(c.opts.Lost) { // also a controller that was elected before must make no call
+		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrLeaseLost)
+	}
+	return ctx.Err()
 }
 
 // onStandby reports whether only deletes are kept, because all objects will be read again.

@@ -31,6 +31,7 @@ type state[K comparable] struct {
 
 	succeeded, failed, gaveUp int
 	lastSuccess               time.Time
+	stopped                   time.Time // when the ctx of all calls ended; zero before
 }
 
 // call is a call of reconcile that is under way.
@@ -209,6 +210,13 @@ func (s *state[K]) forgetLocked(key K, f *failure) {
 	}
 }
 
+// stop notes that the ctx of all calls has ended.
+func (s *state[K]) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = time.Now()
+}
+
 // busy returns the keys of the calls under way.
 func (s *state[K]) busy() (keys []K) {
 	s.mu.Lock()
@@ -219,8 +227,8 @@ func (s *state[K]) busy() (keys []K) {
 	return keys
 }
 
-// health fills in what the state knows.
-func (s *state[K]) health(h *informer.ControllerHealth) {
+// health fills in what the state knows. next returns when a key is tried again.
+func (s *state[K]) health(h *informer.ControllerHealth, next func(K) time.Time) {
 	calls, failures := s.counts(h)
 	now := time.Now()
 	// The lock is not held here, because a key's method String is the program's code.
@@ -229,7 +237,7 @@ func (s *state[K]) health(h *informer.ControllerHealth) {
 	}
 	for _, f := range failures {
 		h.Failures = append(h.Failures, informer.ReconcileFailure{
-			Key: fmt.Sprint(f.key), Failures: f.value.failures, For: now.Sub(f.at), GaveUp: f.value.givenUp != nil, Err: f.value.err,
+			Key: fmt.Sprint(f.key), Failures: f.value.failures, For: now.Sub(f.at), GaveUp: f.value.givenUp != nil, NextTry: next(f.key), Err: f.value.err,
 		})
 	}
 }

@@ -373,14 +373,36 @@ func TestMergedUpdatesPass(t *testing.T) {
 	}
 }
 
-// A further update of an object whose deletion has begun is filtered like any other.
-func TestADeletionThatGoesOnIsNoReason(t *testing.T) {
-	var queue keys[types.NamespacedName]
+// The owners of its finalizers go one after the other. The API server raises no generation for that.
+func TestAnUpdateOfADyingObjectPasses(t *testing.T) {
 	now := metav1.Now()
-	old := pod("p", func(p *corev1.Pod) { p.Generation, p.DeletionTimestamp = 1, &now })
-	tell(t, enqueue.Object[*corev1.Pod](&queue, enqueue.Generation), old, old.DeepCopy())
-	if got := queue.take(); got != "" {
-		t.Errorf("enqueued %q", got)
+	old := pod("p", func(p *corev1.Pod) {
+		p.Generation, p.DeletionTimestamp, p.Finalizers = 1, &now, []string{"ours", "theirs"}
+		ownedBy(owner("apps/v1", "ReplicaSet", "r", true))(p)
+	})
+	after := old.DeepCopy()
+	after.Finalizers = []string{"ours"}
+	never := func(metav1.Object, metav1.Object) bool { return false }
+	for name, change := range map[string]enqueue.Change{
+		"Generation": enqueue.Generation, "Labels": enqueue.Labels, "Annotations": enqueue.Annotations, "never": never,
+	} {
+		var queue keys[types.NamespacedName]
+		for want, w := range map[string]informer.ResourceWatcher[*corev1.Pod]{
+			"ns/p": enqueue.Object[*corev1.Pod](&queue, change),
+			"ns/r": enqueue.Owner[*corev1.Pod](&queue, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}}, change),
+			"ns/m": enqueue.Map(&queue, func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) {
+				return []types.NamespacedName{{Namespace: "ns", Name: "m"}}, nil
+			}, change),
+		} {
+			tell(t, w, old, after)
+			if got := queue.take(); got != want {
+				t.Errorf("%s: enqueued %q, want %s", name, got, want)
+			}
+			tell(t, w, old, old)
+			if got := queue.take(); got != "" {
+				t.Errorf("%s: a resync enqueues %q", name, got)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package enqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -17,24 +18,37 @@ import (
 // worker reconciles one key after another.
 type worker[K comparable] struct {
 	queue     workqueue.TypedRateLimitingInterface[K]
+	planned   *planned[K] // is queue, or nil if the program has made queue with package workqueue
 	reconcile func(context.Context, K) (time.Duration, error)
 	state     *state[K]
 	opts      *Options
+	soon      workqueue.TypedRateLimiter[K] // sets the pauses of keys for which calls ask at once, again and again
+	// refuses reports whether no call may be made for key. Nil if there is none that it refuses.
+	refuses func(ctx context.Context, key K) bool
 	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
 	// keys.
 	enter func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
 }
 
-// run returns when the queue is shut down and empty. Keys that are still in the queue when ctx
-// has ended are taken out and dropped.
-func (w *worker[K]) run(ctx context.Context) {
+func newWorker[K comparable](queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) (time.Duration, error), state *state[K], opts *Options) *worker[K] {
+	planned, _ := queue.(*planned[K])
+	base, most := opts.delays()
+	return &worker[K]{
+		queue: queue, planned: planned, reconcile: reconcile, state: state, opts: opts,
+		soon: workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
+	}
+}
+
+// run returns when the queue is shut down and empty. Keys that are still in the queue when no call
+// may begin any more are taken out and dropped. running is the ctx of Run, and ctx that of the calls.
+func (w *worker[K]) run(running, ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for {
 		key, shutdown := w.queue.Get()
 		if shutdown {
 			return
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && w.opts.mayWork(running) {
 			w.handle(klog.NewContext(ctx, klog.LoggerWithValues(logger, "key", key)), key)
 		}
 		w.queue.Done(key)
@@ -43,19 +57,26 @@ func (w *worker[K]) run(ctx context.Context) {
 
 // handle makes one attempt at key, and tells the queue when to hand the key out again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
+	if w.refuses != nil && w.refuses(ctx, key) {
+		w.state.drop(key)
+		return
+	}
 	if w.enter != nil {
 		call, done, ours := w.enter(ctx, key)
 		if !ours { // the replica that gets the bucket reconciles all of its keys
 			w.state.leave(key)
-			w.queue.Forget(key)
+			w.forget(key)
 			return
 		}
 		defer done()
 		ctx = call
 	}
 	w.state.begin(key)
+	if w.planned != nil {
+		w.planned.drop(key) // this call decides when the next one comes
+	}
 	again, err := w.call(ctx, key)
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+	if cause := context.Cause(ctx); errors.Is(cause, shards.ErrSessionLost) || errors.Is(cause, informer.ErrLeaseLost) {
 		w.state.cancelled(key) // also without an error: another replica may have begun meanwhile
 		return
 	}
@@ -64,17 +85,60 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		return
 	}
 	took := w.state.success(key, again != 0)
-	switch {
-	case again > 0:
-		w.queue.AddAfter(key, again)
-	case again < 0: // that time has passed already
-		w.queue.Add(key)
-	}
 	w.queue.Forget(key)
+	switch {
+	case again == 0:
+		w.soon.Forget(key)
+	case again >= soon:
+		w.soon.Forget(key)
+		w.addAfter(key, again)
+	default:
+		first := w.soon.NumRequeues(key) == 0
+		pause := w.soon.When(key)
+		if first {
+			pause = 0
+		}
+		w.addAfter(key, max(again, pause))
+	}
 	w.observe(informer.ReconciledInfo{Key: key, Took: took, Again: again != 0})
 }
 
+// soon is the shortest again that is never stretched.
+const soon = 5 * time.Millisecond
+
+// addAfter adds key after a time, in place of the time of an earlier call if the queue can do that.
+func (w *worker[K]) addAfter(key K, after time.Duration) {
+	switch {
+	case w.planned == nil || after <= 0:
+		w.queue.AddAfter(key, after)
+	default:
+		w.planned.plan(key, after)
+	}
+}
+
+// forget forgets the pauses of key.
+func (w *worker[K]) forget(key K) {
+	w.queue.Forget(key)
+	w.soon.Forget(key)
+	if w.planned != nil {
+		w.planned.drop(key)
+	}
+}
+
+// call makes a call that takes no longer than Options.CallTimeout, if it heeds its ctx.
 func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
+	if limit := w.opts.CallTimeout; limit > 0 {
+		over := fmt.Errorf("Options.CallTimeout, %v, is over", limit)
+		inner, cancel := context.WithTimeoutCause(ctx, limit, over)
+		defer cancel()
+		timed := timedContext{inner, ctx}
+		defer func() {
+			if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(timed), over) {
+				err = fmt.Errorf("%w: %w", over, err)
+			}
+		}()
+		ctx = timed
+	}
 	if w.opts.RecoverPanics {
 		defer func() {
 			if v := recover(); v != nil {
@@ -85,9 +149,21 @@ func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err e
 	return w.reconcile(ctx, key)
 }
 
+// timedContext is a ctx with a time limit whose Err asks its parent, because that of a bucket looks at
+// the clock.
+type timedContext struct {
+	context.Context
+	parent context.Context
+}
+
+func (c timedContext) Err() error {
+	_ = c.parent.Err()
+	return c.Context.Err()
+}
+
 // fail reports a failure, and has key retried if that may help.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		w.state.cancelled(key) // which is no failure
 		return
 	}
@@ -97,9 +173,12 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	e.Failures, e.GaveUp, took = w.state.failure(key, err, permanent, func(failures int) bool {
 		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
 	})
-	if e.GaveUp {
-		w.queue.Forget(key)
-	} else {
+	switch {
+	case e.GaveUp:
+		w.forget(key)
+	case w.planned != nil:
+		w.planned.plan(key, w.planned.failures.When(key))
+	default:
 		w.queue.AddRateLimited(key)
 	}
 	w.observe(informer.ReconciledInfo{Key: key, Took: took, Err: err, Failures: e.Failures, GaveUp: e.GaveUp})

@@ -31,19 +31,21 @@ func (s *session) claim() {
 			}
 		}
 		s.set.mu.Unlock()
-		seen := map[string]Versions{}
+		seen, known, connected := map[string]Versions{}, map[string]Versions{}, true
 		for _, w := range s.set.joined() {
-			seen[w.name] = w.Seen()
+			seen[w.name], known[w.name] = w.Seen(), w.Known()
+			connected = connected && w.Connected()
 		}
 		claims := s.set.claims(held, s.set.opts.RenewEvery)
 		s.set.mu.Lock()
 		s.claims, s.seen = claims, seen
+		s.compareLocked(known, connected, time.Now())
 		s.set.poke() // the Lease of a bucket may have deletes that are handled now
 		s.set.mu.Unlock()
 		select {
 		case <-s.ended:
 			return
-		case <-time.After(s.set.opts.RenewEvery / 2):
+		case <-time.After(min(s.set.opts.RenewEvery/2, askAfter)):
 		}
 	}
 }

@@ -60,9 +60,10 @@ func (s *Set) lightenLocked(h *holding) {
 
 // lighten removes from the Lease of a bucket the keys of deletes that are handled.
 func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
-	before, left := deletesIn(lease), map[string][]string{}
+	before, left := deletesIn(lease), deletesIn(lease) // those of workers that only other replicas have stay
 	for _, w := range s.joined() {
 		waiting := w.Deletes(h.bucket)
+		delete(left, w.name)
 		for _, key := range before[w.name] {
 			if slices.Contains(waiting, key) {
 				left[w.name] = append(left[w.name], key)

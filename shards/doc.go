@@ -24,7 +24,8 @@
 //     fencing token than those of the replica that has the bucket now, see [Token].
 //  2. No bucket is without an owner for longer than Options.LeaseDuration and a second while a replica
 //     reaches the API server. Nobody has more than its share, and when a replica joins or leaves, only
-//     as many buckets move as necessary.
+//     as many buckets move as necessary. A replica whose caches have been behind for three minutes has no
+//     bucket while there is one whose caches are not.
 //  3. A bucket moves only when no call for its keys is under way, however long that takes. Such a
 //     replica goes on renewing its session, and Health shows how long it has been waiting.
 //  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not

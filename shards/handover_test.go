@@ -322,6 +322,50 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 	})
 }
 
+// The ctx of a call looks at the clock also if the call has a time limit.
+func TestACallWithATimeLimitFindsItsCtxEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		begun := make(chan context.Context, 1)
+		a := w.start("a", func(_ *shards.Options, r *replica) {
+			r.inCall = func(ctx context.Context) { begun <- ctx; time.Sleep(time.Minute) }
+		})
+		ctx := <-begun
+		a.link.cut()
+		for a.set.Has(w.bucket(name(0))) {
+			time.Sleep(time.Millisecond)
+		}
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+			t.Errorf("%v because of %v", ctx.Err(), context.Cause(ctx))
+		}
+		time.Sleep(time.Hour)
+		a.crash()
+		a.ended()
+	})
+}
+
+// A key whose bucket moves waits for its time in the replica that has the bucket.
+func TestAKeyWaitsInOneReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		daily := func(_ *shards.Options, r *replica) { r.again = 24 * time.Hour }
+		waiting := func(r *replica) int { return r.group.Health()["objects"].Controller.Waiting }
+		a := w.start("a", daily)
+		time.Sleep(10 * time.Second)
+		if n := waiting(a); n != 64 {
+			t.Errorf("%d keys wait in the only replica, want 64", n)
+		}
+		b := w.start("b", daily)
+		w.settled(time.Minute)
+		w.balanced(a, b)
+		if inA, inB := waiting(a), waiting(b); inA+inB != 64 || inA == 0 || inB == 0 {
+			t.Errorf("%d and %d keys wait, want 64 together", inA, inB)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
 // A replica that has died cannot say what it had seen. Another one that cannot see the objects at that
 // moment must not work on them from an older state.
 func TestAfterADeathCachesMustBeConnected(t *testing.T) {

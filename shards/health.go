@@ -8,13 +8,14 @@ import (
 )
 
 // Health returns how the set is doing in this replica. Name, Started, Stopped, Synced and Shards are
-// set, and SourceError if the replica cannot read the Leases; the other fields are those of
+// set, and SourceError if the replica cannot read the Leases or may not join; the other fields are those of
 // informers. It does not block, and may be called at any time.
 func (s *Set) Health() informer.Health {
 	leases := s.watched.Health()
 	h := informer.Health{
 		Name: s.opts.Name, Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced),
-		SourceError: leases.SourceError, SourceFailures: leases.SourceFailures, LastContact: leases.LastContact,
+		SourceError: leases.SourceError, SourceFailures: leases.SourceFailures, SourceWaiting: leases.SourceWaiting, LastContact: leases.LastContact,
+		SourceFailingSince: leases.SourceFailingSince, SourceNextTry: leases.SourceNextTry,
 		Objects: -1, Watchers: []informer.WatcherHealth{},
 	}
 	now := time.Now()
@@ -43,11 +44,20 @@ func (s *Set) Health() informer.Health {
 		for _, held := range n.holdings {
 			add(set, held, now)
 		}
+		if since := n.behindLocked(now); !since.IsZero() {
+			set.CatchingUpFor = max(set.CatchingUpFor, now.Sub(since))
+		}
+		if set.Unserved = s.unserved.buckets; set.Unserved > 0 {
+			set.UnservedFor, set.Lacking = now.Sub(s.unserved.since), s.unserved.workers
+		}
 	}
 	for old := range s.old {
 		for _, held := range old.holdings {
 			set.LostCalls += held.calls
 		}
+	}
+	if s.session == nil && h.SourceError == nil {
+		h.SourceError = s.refused
 	}
 	for _, src := range s.sources {
 		set.Selector = worse(set.Selector, src.served())
@@ -71,6 +81,7 @@ func add(set *informer.ShardsHealth, h *holding, now time.Time) {
 		return
 	case catching:
 		set.CatchingUp++
+		set.CatchingUpFor = max(set.CatchingUpFor, now.Sub(h.since))
 	case releasing:
 		set.Draining++
 		set.DrainingFor = max(set.DrainingFor, now.Sub(h.since))

@@ -28,7 +28,7 @@ func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
 		w := newWorld(t, 1)
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.link.cut() })
 		time.Sleep(time.Minute)
-		const want = "set test: has not joined: it cannot read its Leases: "
+		const want = "set test: has not joined: "
 		if err := r.set.Health().Ready(); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, errCut) {
 			t.Errorf("before it has joined, Ready returned %v", err)
 		}

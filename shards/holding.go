@@ -62,11 +62,7 @@ func pastIn(lease *coordinationv1.Lease) past {
 // write writes the past into the Lease of a bucket.
 func (p past) write(lease *coordinationv1.Lease) {
 	annotate(lease, seenAnnotation, format(p.seen))
-	died := ""
-	if p.died {
-		died = "true"
-	}
-	annotate(lease, diedAnnotation, died)
+	annotate(lease, diedAnnotation, flagText(p.died))
 }
 
 // begin moves h to another phase.

@@ -34,7 +34,7 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	defer s.mu.Unlock()
 	n := &session{
 		set: s, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
-		holdings: map[int]*holding{}, fresh: Buckets{},
+		holdings: map[int]*holding{}, fresh: Buckets{}, lag: s.lag.next(),
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	n.limitLocked(sent)
@@ -52,7 +52,8 @@ func (s *Set) createSession(ctx context.Context, nonce, id string) (*coordinatio
 	lease := s.newLease(sessionName(s.opts.Name, nonce), id)
 	s.stamp(lease, time.Now())
 	lease.Spec.AcquireTime = lease.Spec.RenewTime
-	annotate(lease, idleAnnotation, idleText(true))
+	annotate(lease, idleAnnotation, flagText(true))
+	annotate(lease, lateAnnotation, flagText(true))
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
 	return s.leases.Create(ctx, lease, metav1.CreateOptions{})
@@ -69,7 +70,7 @@ func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (
 	}
 	lease, sent = created.DeepCopy(), time.Now()
 	s.stamp(lease, sent)
-	annotate(lease, idleAnnotation, idleText(false))
+	annotate(lease, idleAnnotation, flagText(false))
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
 	lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -92,12 +93,17 @@ func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
 	for i := range all.Items {
 		s.view.note(&all.Items[i], false, now)
 	}
+	ours := s.isOursLocked(now)
 	for i := range all.Items {
 		lease := &all.Items[i]
-		if holder := s.view.session(holderOf(lease), now); lease.UID == own.UID || holder == nil || !holder.mayWork(&s.opts, now) {
+		holder := s.view.session(holderOf(lease), now)
+		if lease.UID == own.UID || holder == nil || !holder.mayWork(&s.opts, now) {
 			continue
 		}
 		if err := s.differs(lease); err != nil {
+			return err
+		}
+		if err := s.isOtherProgram(holder); err != nil && (!ours || !holder.idle) {
 			return err
 		}
 	}

@@ -23,9 +23,13 @@ const (
 	byAnnotation      = prefix + "by"     // byNamespace, or missing
 	rangesAnnotation  = prefix + "ranges" // of the Lease that has the ranges of namespaces
 	cutAnnotation     = prefix + "cut"    // the key of the holder's ranges
+	leaseAnnotation   = prefix + "lease"  // the UID of the Lease, missing when it is created
+
+	workersAnnotation = prefix + "workers" // the keys of each worker, by name
 
 	holdsAnnotation = prefix + "holds" // the buckets that the session has
 	idleAnnotation  = prefix + "idle"  // the session takes no buckets, because it has just begun, or ends
+	lateAnnotation  = prefix + "late"  // the caches of the session are behind, or perhaps so
 	endedAnnotation = prefix + "ended" // another replica has ended the session
 
 	seenAnnotation    = prefix + "seen"    // the versions that the holder had seen, by worker
@@ -48,8 +52,10 @@ type sessionLease struct {
 	id       string // spec.holderIdentity
 	duration time.Duration
 	holds    Buckets
+	workers  map[string]string // the keys of each, by name; nil if they are not known
 	seen     map[string]Versions
 	idle     bool
+	late     bool
 	ended    bool
 }
 
@@ -96,7 +102,22 @@ func (s *Set) mark(lease *coordinationv1.Lease, holder string) {
 	annotate(lease, bucketsAnnotation, strconv.Itoa(s.opts.Buckets))
 	annotate(lease, byAnnotation, by)
 	annotate(lease, cutAnnotation, s.rangesKey())
+	annotate(lease, leaseAnnotation, string(lease.UID))
 	lease.Spec.HolderIdentity = &holder
+}
+
+// believed returns a Lease as it is, or, if it is a copy of another one, without what replicas have written
+// into it about versions and buckets: a backup tool may have brought it from another cluster. Keys of
+// deletes stay. It does no harm to reconcile them, and they may be of this cluster.
+func believed(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	if of := lease.Annotations[leaseAnnotation]; of == "" || of == string(lease.UID) {
+		return lease
+	}
+	lease = lease.DeepCopy()
+	for _, key := range []string{holdsAnnotation, seenAnnotation, claimsAnnotation, diedAnnotation} {
+		delete(lease.Annotations, key)
+	}
+	return lease
 }
 
 // isMarked reports whether a Lease has the parts that mark writes.
@@ -123,9 +144,11 @@ func readSession(lease *coordinationv1.Lease) (s sessionLease) {
 	if n := lease.Spec.LeaseDurationSeconds; n != nil {
 		s.duration = time.Duration(max(0, *n)) * time.Second
 	}
+	s.workers = parse[map[string]string](lease.Annotations[workersAnnotation])
 	s.holds = parseBuckets(lease.Annotations[holdsAnnotation])
 	s.seen = parse[map[string]Versions](lease.Annotations[seenAnnotation])
 	s.idle = lease.Annotations[idleAnnotation] != ""
+	s.late = lease.Annotations[lateAnnotation] != ""
 	s.ended = lease.Annotations[endedAnnotation] != ""
 	return s
 }

@@ -169,6 +169,20 @@ func (l *link) cutObjects() {
 	l.watches = nil
 }
 
+// healLeases ends cut, but not cutObjects.
+func (l *link) healLeases() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
+}
+
+// healObjects ends cutObjects.
+func (l *link) healObjects() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = false
+}
+
 // configMaps is a replica's connection to the ConfigMaps.
 type configMaps struct{ *link }
 

@@ -61,7 +61,8 @@ type Leases interface {
 type Options struct {
 	// Name is the name of the set, such as "website". The names of its Leases begin with it, and it
 	// is the set's name in Health, in metrics and in log lines. It must be a DNS label of at most 40
-	// characters. Two sets in one namespace must have different names.
+	// characters. Two sets in one namespace must have different names: a replica that finds a
+	// working replica without any of its own controllers does not join.
 	Name string
 
 	// Identity names this replica in its Leases and in Health, for people. It need not be unique,

@@ -54,8 +54,9 @@ func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 	}
 	list, err := p.source.all.ListWithContext(ctx, p.narrow(opts))
 	if p.refuses(err) {
-		return p.source.all.ListWithContext(ctx, p.narrow(opts))
+		list, err = p.source.all.ListWithContext(ctx, p.narrow(opts))
 	}
+	p.source.answered(ctx, err)
 	return list, err
 }
 
@@ -64,7 +65,10 @@ func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 	p.probe(ctx) // also without a list: another API server may answer now
 	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
 	if p.refuses(err) {
-		return p.source.all.WatchWithContext(ctx, p.narrow(opts))
+		w, err = p.source.all.WatchWithContext(ctx, p.narrow(opts))
+	}
+	if err == nil { // a server may refuse to stream the first state
+		p.source.answered(ctx, nil)
 	}
 	return w, err
 }

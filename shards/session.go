@@ -42,6 +42,7 @@ type session struct {
 	claims   []claim
 	seen     map[string]Versions
 	fresh    Buckets // open, and their keys are not queued
+	lag      lag
 }
 
 // expired reports whether the session is over. It takes no lock.
@@ -92,6 +93,7 @@ func (s *session) endLocked(err error) {
 	set := s.set
 	if set.session == s {
 		set.session = nil
+		set.lag = s.lag.next()
 		set.tellSourcesLocked()
 	}
 	if !s.leaving || len(s.holdings) > 0 {
@@ -110,8 +112,10 @@ func because(what, why error) error {
 	return fmt.Errorf("%w: %w", what, why)
 }
 
-// stamp writes the time of a renewal into a Lease, for people: no replica reads it.
+// stamp writes the workers of this replica into the Lease of a session, and the time of a renewal, for
+// people: no replica reads it.
 func (s *Set) stamp(lease *coordinationv1.Lease, now time.Time) {
+	annotate(lease, workersAnnotation, format(s.workersHere()))
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(s.opts.LeaseDuration / time.Second))
 }
@@ -194,13 +198,14 @@ func (s *session) next() *coordinationv1.Lease {
 	if s.seen != nil {
 		annotate(lease, seenAnnotation, format(s.seen))
 	}
-	annotate(lease, idleAnnotation, idleText(s.leaving))
+	annotate(lease, idleAnnotation, flagText(s.leaving || s.lag.away))
+	annotate(lease, lateAnnotation, flagText(s.lag.late))
 	return lease
 }
 
-// idleText returns the value of idleAnnotation.
-func idleText(idle bool) string {
-	if idle {
+// flagText returns the value of an annotation that is missing if it is false.
+func flagText(on bool) string {
+	if on {
 		return "true"
 	}
 	return ""
@@ -218,7 +223,7 @@ func (s *session) heedLocked(lease *coordinationv1.Lease, deleted bool) {
 		token(s.hurry)
 	case now.ended:
 		s.endLocked(errEnded)
-	case now.idle && !s.leaving, now.duration != s.set.opts.LeaseDuration, !s.set.isMarked(lease, s.id):
+	case now.idle && !s.leaving && !s.lag.away, now.duration != s.set.opts.LeaseDuration, !s.set.isMarked(lease, s.id):
 		token(s.hurry)
 	}
 }

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -38,15 +40,19 @@ type Set struct {
 	sources []*source              // of Source; fixed once Run was called
 	ranges  atomic.Pointer[ranges] // with Options.ByNamespace; nil before they are known
 
-	mu      sync.Mutex // protects the rest, and view
-	ctx     context.Context
-	workers []worker
-	session *session              // nil if there is none
-	old     map[*session]bool     // lost sessions with calls under way
-	reports []error               // errors that step has not reported yet
-	deletes []map[string][]string // keys of deletes that step has not given to the workers yet
-	counts  counts
-	running sync.WaitGroup // requests that are under way
+	mu       sync.Mutex // protects the rest, and view
+	ctx      context.Context
+	workers  []worker
+	session  *session              // nil if there is none
+	old      map[*session]bool     // lost sessions with calls under way
+	reports  []error               // errors that step has not reported yet
+	deletes  []map[string][]string // keys of deletes that step has not given to the workers yet
+	counts   counts
+	missed   time.Time // when reportMissing last reported
+	lag      lag       // of the last session
+	refused  error     // why this replica does not join; nil if it may
+	unserved unserved
+	running  sync.WaitGroup // requests that are under way
 }
 
 // counts count since the start.
@@ -109,11 +115,13 @@ func (l labelled) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Int
 // Join adds a worker. Its name is the same in all replicas. Join must be called before Run, and does
 // not block. It returns an error if another worker has the name, or if Run was called.
 func (s *Set) Join(name string, w Worker) error {
+	if object.IsNil(w) {
+		return fmt.Errorf("shards: set %s: the worker %q is nil", s.opts.Name, name)
+	}
+	keys := w.Keys()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case object.IsNil(w):
-		return fmt.Errorf("shards: set %s: the worker %q is nil", s.opts.Name, name)
 	case name == "":
 		return fmt.Errorf("shards: set %s: the name of the worker is empty", s.opts.Name)
 	case slices.ContainsFunc(s.workers, func(other worker) bool { return other.name == name }):
@@ -121,7 +129,7 @@ func (s *Set) Join(name string, w Worker) error {
 	case s.ctx != nil:
 		return fmt.Errorf("shards: set %s: the worker %q is too late: %w", s.opts.Name, name, informer.ErrAlreadyRun)
 	}
-	s.workers = append(s.workers, worker{w, name})
+	s.workers = append(s.workers, worker{w, name, keys})
 	return nil
 }
 
@@ -210,8 +218,9 @@ func (s *Set) Run(ctx context.Context) error {
 			}
 		})
 	}
-	// A worker that has stopped says itself why. A group stops its controllers before its sets.
-	if err := s.participate(working); err != nil && working.Err() == nil {
+	// A worker that has stopped says itself why, and so does one whose informer has stopped. A group
+	// stops these before its sets.
+	if err := s.participate(working); err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped) {
 		return err
 	}
 	<-ctx.Done()
@@ -246,18 +255,33 @@ func (s *Set) participate(ctx context.Context) error {
 	for s.agree(ctx) == nil && ctx.Err() == nil {
 		n, err := s.newSession(ctx)
 		if err == nil {
+			s.refuse(nil)
 			s.hold(ctx, n)
 			continue
 		}
-		if ctx.Err() == nil {
+		pause := retryAfter
+		if first := s.refuse(err); ctx.Err() == nil && first {
 			s.report(fmt.Errorf("joining: %w", err))
+		}
+		if errors.Is(err, errOtherProgram) {
+			pause = wait.Jitter(s.opts.RenewEvery, 1) // two programs that find each other do not do so again
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryAfter):
+		case <-time.After(pause):
 		}
 	}
 	return nil
+}
+
+// refuse notes why this replica cannot join. It reports whether that is to be reported: a replica that
+// waits for the end of another program reports it once.
+func (s *Set) refuse(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.refused
+	s.refused = err
+	return !errors.Is(err, errOtherProgram) || !errors.Is(last, errOtherProgram)
 }
 
 // await waits until this replica could begin.
@@ -366,7 +390,7 @@ func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) e
 	s.poke()
 	s.mu.Unlock()
 	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
-		s.learn(parse[[]claim](e.New.Annotations[claimsAnnotation]))
+		s.learn(parse[[]claim](believed(e.New).Annotations[claimsAnnotation]))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +78,7 @@ type source struct {
 	applied  Buckets       // those whose objects the informer has
 	moved    chan struct{} // closed when applied has changed
 	selector string        // one of the values of ShardsHealth.Selector
+	failing  bool          // the last list has failed, and no watch was opened since
 }
 
 // These are the values of ShardsHealth.Selector.
@@ -203,6 +205,22 @@ func (s *source) renew(after time.Time) {
 	if p := s.current; p != nil && !p.begun.After(after) && !channel.Closed(p.changed) {
 		close(p.changed)
 	}
+}
+
+// answered notes the outcome of a list, or a watch that was opened.
+func (s *source) answered(ctx context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = err != nil && ctx.Err() == nil
+}
+
+// isFailing reports whether a source does not get on.
+func (s *Set) isFailing() bool {
+	return slices.ContainsFunc(s.sources, func(src *source) bool {
+		src.mu.Lock()
+		defer src.mu.Unlock()
+		return src.failing
+	})
 }
 
 func (s *source) found(selector string) {

@@ -32,6 +32,8 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	s.view.forget(now)
 	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
 	s.keepRangesLocked(now)
+	s.countUnservedLocked(now)
+	s.goAwayLocked(n, now)
 	sessions, holders := s.planLocked(n, now)
 	var weights []int
 	if r := s.ranges.Load(); r != nil {
@@ -66,7 +68,7 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 			sessions = append(sessions, id)
 		}
 	}
-	if !n.leaving {
+	if !n.leaving && !n.lag.away {
 		sessions = append(sessions, n.id)
 	}
 	for b := range s.view.buckets {

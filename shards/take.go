@@ -27,6 +27,7 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 		s.mark(lease, h.session.id)
 	}
 	s.own(lease, transitions)
+
 	if died != nil {
 		past{latest(pastIn(lease).seen, died.seen), true}.write(lease)
 	}
@@ -68,12 +69,12 @@ func (s *Set) opened(h *holding, known map[string]Versions) {
 	h.known = known
 	h.begin(open)
 	h.session.fresh.Insert(h.bucket)
+	h.session.lag.times = 0
 	token(s.filling)
 }
 
 // catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the
-// last holder. If it has died, it has said only from time to time what it had seen. It had no call
-// after its session, and Margin later everything that it had seen has come to watches that are open.
+// last holder.
 func (s *Set) catchUp(h *holding) error {
 	for _, src := range s.sources {
 		if err := src.await(h.ctx, h.bucket); err != nil {
@@ -87,16 +88,7 @@ func (s *Set) catchUp(h *holding) error {
 		}
 	})
 	defer late.Stop()
-	for _, w := range s.joined() {
-		err := w.CatchUp(h.ctx, h.before.seen[w.name])
-		if err == nil && h.before.died {
-			err = w.Fresh(h.ctx, s.opts.Margin)
-		}
-		if err != nil {
-			return fmt.Errorf("worker %s: %w", w.name, err)
-		}
-	}
-	return nil
+	return s.reach(h.ctx, h.before)
 }
 
 // latest returns the later of the versions of each source.

@@ -44,6 +44,7 @@ func newView(opts *Options) view {
 // note takes a Lease that was seen, or its last state if it was deleted. It returns the state of the
 // session, if it is that of one.
 func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *seenSession {
+	lease = believed(lease)
 	if b, ok := bucketOf(v.opts.Name, lease); ok {
 		if b < len(v.buckets) {
 			v.buckets[b].note(lease, deleted)

@@ -31,6 +31,9 @@ type Range struct {
 // The set calls the methods from its own goroutines, several at once, and holds no lock then. Methods
 // with a ctx may block until it ends; the others do not block.
 type Worker interface {
+	// Keys describes the worker's keys, such as "string". Two workers of one name with keys of other kinds
+	// are not the same. [Set.Join] calls it.
+	Keys() string
 	// WaitForSync blocks until the worker could begin. The replica joins the set when all of its
 	// workers can.
 	WaitForSync(ctx context.Context) error
@@ -40,10 +43,16 @@ type Worker interface {
 	// CatchUp blocks until the worker's caches are at least as new as those of the replica that had
 	// a bucket before, whose Seen returned seen.
 	CatchUp(ctx context.Context, seen Versions) error
+	// Missing asks the sources of the worker's caches how far they are. It returns their versions, of
+	// each source that does not have its version of seen. A source that does not answer counts as one
+	// that has it.
+	Missing(ctx context.Context, seen Versions) Versions
 	// Fresh blocks until the sources of the worker's caches have been connected without a break for
 	// at least d. The set calls it when the last holder has died, because nobody knows what it had
 	// seen last.
 	Fresh(ctx context.Context, d time.Duration) error
+	// Connected reports whether the sources of the worker's caches are connected now.
+	Connected() bool
 	// Queue queues all keys of buckets that this replica has got, and those of deletes that are
 	// not handled. Events may have queued some already.
 	Queue(ctx context.Context, buckets Buckets) error
@@ -70,5 +79,5 @@ type Worker interface {
 // worker is a Worker that has joined.
 type worker struct {
 	Worker
-	name string
+	name, keys string
 }

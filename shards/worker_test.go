@@ -47,12 +47,20 @@ func (c *caller) call(method string) {
 	c.called[method]++
 }
 
+func (c *caller) Connected() bool { c.call("Connected"); return true }
+
+func (c *caller) Keys() string { c.call("Keys"); return "string" }
+
 func (c *caller) WaitForSync(context.Context) error { c.call("WaitForSync"); return nil }
 func (c *caller) Stopped() <-chan struct{}          { c.call("Stopped"); return c.stopped }
 func (c *caller) Seen() shards.Versions             { c.call("Seen"); return shards.Versions{"0": "5"} }
 func (c *caller) Known() shards.Versions            { c.call("Known"); return shards.Versions{"0": "5"} }
 
-func (c *caller) Queue(context.Context, shards.Buckets) error    { c.call("Queue"); return nil }
+func (c *caller) Queue(context.Context, shards.Buckets) error { c.call("Queue"); return nil }
+func (c *caller) Missing(context.Context, shards.Versions) shards.Versions {
+	c.call("Missing")
+	return nil
+}
 func (c *caller) CatchUp(context.Context, shards.Versions) error { c.call("CatchUp"); return nil }
 func (c *caller) Fresh(context.Context, time.Duration) error     { c.call("Fresh"); return nil }
 

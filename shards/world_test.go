@@ -1,6 +1,7 @@
 package shards_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,16 +47,18 @@ type world struct {
 	stale    []string          // calls from an older state than the call before
 	read     map[string]int    // the version of the cache at the last call, by key
 	count    int
-	tokens   map[int]int64       // the highest token of each bucket
-	traces   map[string][]string // what happened to each object
-	refused  int                 // effects of calls with a lower one
+	tokens   map[int]int64                // the highest token of each bucket
+	traces   map[string][]string          // what happened to each object
+	refused  int                          // effects of calls with a lower one
+	unsure   time.Time                    // after a restore: until all replicas have noticed it
+	extra    map[string]map[string]string // the newest version that another controller has reconciled, by controller and key
 }
 
 func newWorld(t *testing.T, objects int) *world {
 	w := &world{
 		t: t, leases: informertest.NewSource[*coordinationv1.Lease](), objects: informertest.NewSource[*corev1.ConfigMap](),
 		client: fake.NewClientset(), calls: map[string]string{}, seen: map[string]string{}, deleted: map[string]int{},
-		read: map[string]int{}, tokens: map[int]int64{}, traces: map[string][]string{},
+		read: map[string]int{}, tokens: map[int]int64{}, extra: map[string]map[string]string{}, traces: map[string][]string{},
 	}
 	w.leases.Serve(&w.client.Fake, "leases", &coordinationv1.LeaseList{})
 	for n := range objects {
@@ -98,9 +101,13 @@ type replica struct {
 	cache  *informer.CustomCacheInformer[*corev1.ConfigMap]
 	server *selecting            // between the replica and its ConfigMaps, or nil
 	extra  bool                  // the set has another Source, which nobody reads
+	named  string                // the name of the controller, "objects" by default
+	more   []string              // the names of more controllers
 	slow   time.Duration         // how long a call takes
 	deaf   atomic.Bool           // calls ignore their ctx
 	quick  func(key string) bool // calls for these keys take no time, if it is not nil
+	again  time.Duration         // what calls ask for
+	inCall func(context.Context) // is called in each call, if it is not nil
 	kill   context.CancelFunc
 	dead   bool // killed: nothing of it counts any more; protected by world.mu
 	done   chan error
@@ -143,9 +150,12 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 		w.t.Fatal(err)
 	}
 	reconcile := func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-		return 0, r.reconcile(ctx, inf, key)
+		if r.inCall != nil {
+			r.inCall(ctx)
+		}
+		return r.again, r.reconcile(ctx, inf, key)
 	}
-	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: "objects", Workers: 4, Shards: r.set}, enqueue.For(inf))
+	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: cmp.Or(r.named, "objects"), Workers: 4, CallTimeout: time.Hour, Shards: r.set}, enqueue.For(inf))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,11 +167,50 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 	if err := errors.Join(r.group.Add(inf), r.group.Add(c), r.group.Add(r.set)); err != nil {
 		w.t.Fatal(err)
 	}
+	for _, name := range r.more {
+		r.control(name)
+	}
 	w.any = r
 	ctx, cancel := context.WithCancel(w.t.Context())
 	r.kill = cancel
 	go func() { r.done <- r.group.Run(ctx) }()
 	return r
+}
+
+// control adds a controller that notes what it reconciles in extra.
+func (r *replica) control(name string) {
+	w := r.world
+	c, err := enqueue.NewController(func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+		obj, _, err := r.cache.Get(key)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.extra[name] == nil {
+			w.extra[name] = map[string]string{}
+		}
+		switch {
+		case r.dead:
+		case obj != nil:
+			w.extra[name][key.Name] = obj.ResourceVersion
+		default:
+			w.extra[name][key.Name] = ""
+		}
+		return 0, err
+	}, enqueue.Options{Name: name, Shards: r.set}, enqueue.For(r.cache))
+	if err := errors.Join(err, r.group.Add(c)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// waiting returns how many objects have a state that the controller of that name has not reconciled.
+func (w *world) waiting(controller string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, obj := range w.objects.Objects() {
+		if w.extra[controller][obj.Name] != obj.ResourceVersion {
+			n++
+		}
+	}
+	return n
 }
 
 // toldOf reports whether the replica was told that an object was deleted.
@@ -249,6 +298,9 @@ func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInform
 		w.deleted[key.Name]++
 		w.seen[key.Name] = ""
 	}
+	if time.Now().Before(w.unsure) {
+		return nil
+	}
 	if exists && version < w.read[key.Name] {
 		w.stale = append(w.stale, fmt.Sprintf("%s: %s saw version %d after %d", key.Name, r.name, version, w.read[key.Name]))
 	}
@@ -265,7 +317,7 @@ func (w *world) settled(after time.Duration) {
 	defer w.mu.Unlock()
 	for _, obj := range w.objects.Objects() {
 		if w.seen[obj.Name] != obj.ResourceVersion {
-			w.t.Errorf("%s: version %s is not reconciled, but %q", obj.Name, obj.ResourceVersion, w.seen[obj.Name])
+			w.t.Errorf("%s: version %s is not reconciled, but %q:\n%s", obj.Name, obj.ResourceVersion, w.seen[obj.Name], strings.Join(w.traces[obj.Name], "\n"))
 		}
 	}
 	for _, o := range w.overlaps {

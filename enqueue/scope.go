@@ -1,0 +1,54 @@
+package enqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrScope is wrapped by the error that reports a key that no object of a controller's For can have:
+// these objects have a namespace and the key has none, or the reverse. Owners.ClusterScoped is set
+// although it should not be, or is not set. NewController returns it if the options of the
+// informers show that. Otherwise a controller reports the first such key and does not reconcile them;
+// their deletes count as handled. One with a [Watches] reconciles them, because its function may mean
+// something by them.
+var ErrScope = errors.New("no object of For can have such a key")
+
+// scope knows whether the objects of For have a namespace.
+type scope struct {
+	namespaced, clusterScoped atomic.Bool // there are such objects
+	reported                  atomic.Bool
+}
+
+// saw notes the namespace of an object.
+func (s *scope) saw(namespace string) {
+	seen := &s.namespaced
+	if namespace == "" {
+		seen = &s.clusterScoped
+	}
+	if !seen.Load() {
+		seen.Store(true)
+	}
+}
+
+// excludes reports whether no object can have key. Without objects, or with both kinds of them, that
+// is not known.
+func (s *scope) excludes(key any) bool {
+	name, ok := key.(types.NamespacedName)
+	namespaced, clusterScoped := s.namespaced.Load(), s.clusterScoped.Load()
+	return ok && namespaced != clusterScoped && namespaced == (name.Namespace == "")
+}
+
+// refuses reports whether key is of the wrong scope and must not be reconciled.
+func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
+	if !c.scope.excludes(key) {
+		return false
+	}
+	if !c.scope.reported.Swap(true) {
+		c.workOptions().ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
+	}
+	return !c.maps
+}

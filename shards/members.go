@@ -1,0 +1,108 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file compares the workers of this replica with those of others, as the Leases of sessions show
+// them. All replicas of a program have the same, except during a rolling update.
+
+// errOtherProgram is wrapped by the error of a replica that finds a working replica without any of its
+// workers.
+var errOtherProgram = errors.New("another program has a set of this name in this namespace")
+
+// workersHere returns the keys of each worker, by name. The workers do not change once Run was called.
+func (s *Set) workersHere() map[string]string {
+	here := map[string]string{}
+	for _, w := range s.workers {
+		here[w.name] = w.keys
+	}
+	return here
+}
+
+// lacks returns the names of the workers that a session does not have, sorted. A session of a version
+// that does not name its workers counts as one that has all.
+func (s sessionLease) lacks(here map[string]string) (names []string) {
+	if s.workers == nil {
+		return nil
+	}
+	for name, keys := range here {
+		if s.workers[name] != keys {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isOtherProgram returns an error if a working session has none of the workers of this replica.
+func (s *Set) isOtherProgram(other *seenSession) error {
+	here := s.workersHere()
+	if len(other.lacks(here)) < len(here) {
+		return nil
+	}
+	return fmt.Errorf("%w: the replica %s has %s, and this one has %s (see Options.Name)", errOtherProgram, other.id, describe(other.workers), describe(here))
+}
+
+// isOursLocked reports whether a replica with one of the workers of this one takes buckets. Then another program
+// does not join, although the Lease of its attempt may still be there.
+func (s *Set) isOursLocked(now time.Time) bool {
+	for _, seen := range s.view.sessions {
+		if seen.mayTake(&s.opts, now) && seen.workers != nil && s.isOtherProgram(seen) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// describe returns the names of workers with their keys.
+func describe(workers map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(workers)) {
+		all = append(all, fmt.Sprintf("%s (keys: %s)", name, workers[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// unserved is what this replica knows of buckets whose holders do not have all of its workers.
+type unserved struct {
+	buckets int
+	workers []string  // that one of the holders does not have, sorted
+	since   time.Time // zero if buckets is 0
+}
+
+// countUnservedLocked looks at the holders of all buckets, and reports the first that lacks a worker.
+func (s *Set) countUnservedLocked(now time.Time) {
+	here, lacking, last := s.workersHere(), map[string]bool{}, s.unserved
+	u := unserved{since: last.since}
+	for b := range s.view.buckets {
+		holder := s.view.holder(b, now)
+		if holder == nil || !holder.mayWork(&s.opts, now) {
+			continue
+		}
+		names := holder.lacks(here)
+		for _, name := range names {
+			lacking[name] = true
+		}
+		if len(names) > 0 {
+			u.buckets++
+		}
+	}
+	u.workers = slices.Sorted(maps.Keys(lacking))
+	switch {
+	case u.buckets == 0:
+		u.since = time.Time{}
+	case u.since.IsZero():
+		u.since = now
+	}
+	s.unserved = u
+	if u.buckets > 0 && !slices.Equal(u.workers, last.workers) {
+		s.later(fmt.Errorf("%d buckets are with replicas that do not have %s: these keys wait until other replicas have the buckets",
+			u.buckets, strings.Join(u.workers, ", ")))
+	}
+}
