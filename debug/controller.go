@@ -2,6 +2,7 @@ package debug
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/customcacheinformer/informer"
@@ -14,7 +15,7 @@ const (
 	hungCall       = 5 * time.Minute // how long a call may take; that of the alert, too
 	failingKey     = 5 * time.Minute // for how long a key may fail while further attempts follow
 	failedAttempts = 3               // how often a key may fail in that time: a few conflicts are common
-	behindQueue    = time.Minute     // how long a key may wait for a worker
+	behindQueue    = time.Minute     // how long a key may wait for a worker, and the first call may take
 )
 
 type controllerView struct {
@@ -31,33 +32,37 @@ type controllerView struct {
 
 // callView is a call of reconcile that is under way.
 type callView struct {
-	Key       string  `json:"key"`
-	Seconds   float64 `json:"seconds"`
-	Attention bool    `json:"attention"`
-	took      time.Duration
+	Key       string        `json:"key"`
+	Took      time.Duration `json:"-"`
+	Seconds   float64       `json:"seconds"`
+	Attention bool          `json:"attention"`
 }
 
 // failureView is a key that fails.
 type failureView struct {
-	Key       string  `json:"key"`
-	Seconds   float64 `json:"seconds"`
-	Failures  int     `json:"failures"`
-	GaveUp    bool    `json:"gaveUp"`
-	Error     string  `json:"error"`
-	Attention bool    `json:"attention"`
-	since     time.Duration
+	Key       string        `json:"key"`
+	For       time.Duration `json:"-"`
+	Seconds   float64       `json:"seconds"`
+	Failures  int           `json:"failures"`
+	GaveUp    bool          `json:"gaveUp"`
+	NextTry   time.Time     `json:"nextTry,omitzero"` // zero if there is no pause
+	Error     string        `json:"error"`
+	Attention bool          `json:"attention"`
 }
 
 // newControllerView returns the state of the controller whose Health is h.
 func newControllerView(name string, h informer.Health) controllerView {
 	v := controllerView{Name: name, Health: h.Controller, Calls: []callView{}, Failures: []failureView{}}
 	for _, c := range h.Controller.Calls {
-		shown := callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, took: c.Took}
+		shown := callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, Took: c.Took}
 		v.Calls, v.hung = append(v.Calls, shown), v.hung || shown.Attention
 	}
+	fruitless := fruitless(h.Controller)
+	v.failing = fruitless
 	for _, f := range h.Controller.Failures {
-		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, since: f.For}
-		shown.Attention = f.GaveUp || f.For >= failingKey && f.Failures > failedAttempts // no attempt may mend what was given up
+		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, NextTry: f.NextTry, For: f.For}
+		// No attempt may mend what was given up.
+		shown.Attention = fruitless || f.GaveUp || f.For >= failingKey && f.Failures > failedAttempts
 		if f.Err != nil {
 			shown.Error = f.Err.Error()
 		}
@@ -66,6 +71,23 @@ func newControllerView(name string, h informer.Health) controllerView {
 	v.Error = errorOf(h.SourceError)
 	v.State, v.Attention = controllerState(h, v)
 	return v
+}
+
+// fruitless reports whether the controller fails for most of its keys: nothing has ever succeeded, or
+// most of the failing keys have failed often, and either there are more of them than calls have
+// succeeded, or nothing has succeeded since several of them began to fail.
+func fruitless(c *informer.ControllerHealth) bool {
+	if c.Succeeded == 0 {
+		return c.Failed > 0
+	}
+	often := 0
+	for _, f := range c.Failures {
+		if f.Failures > failedAttempts {
+			often++
+		}
+	}
+	return 2*often > len(c.Failures) &&
+		(c.Failing > c.Succeeded || c.Failing > 1 && time.Since(c.LastSuccess) >= c.Failures[0].For)
 }
 
 // controllerState returns the state of a controller c, and whether a person should look at the
@@ -93,13 +115,38 @@ func controllerState(h informer.Health, c controllerView) (state string, attenti
 }
 
 // Class returns the CSS class of the controller's state.
-func (c controllerView) Class() string { return stateClass(c.State == "working", c.Attention) }
+func (c controllerView) Class() string {
+	if c.State == "working" && c.Health.Succeeded == 0 && len(c.Calls) > 0 && c.Calls[0].Took >= behindQueue { // the first call
+		return unready
+	}
+	return stateClass(c.State, c.Attention)
+}
 
-// LateText names the things for which a controller waits before it has synced.
-func (c controllerView) LateText() string { return some(c.Health.Late) }
+// Brief returns the figures in the line of a controller that is well.
+func (c controllerView) Brief() string {
+	return fmt.Sprintf("queued %d, busy %s, failing keys %d", c.Health.Queued, c.BusyText(), c.Health.Failing)
+}
 
-// ErrorText returns why the controller cannot sync, as far as the page has room for it.
-func (c controllerView) ErrorText() string { return cut(c.Error, maxErrorText) }
+// BusyText returns how many of the workers are busy.
+func (c controllerView) BusyText() string {
+	return fmt.Sprintf("%d of %s", c.Health.Busy, plural(c.Health.Workers, "worker"))
+}
+
+// ByError returns the failing keys, those with the same error together.
+func (c controllerView) ByError() (all [][]failureView) {
+	for _, f := range c.Failures {
+		n := slices.IndexFunc(all, func(same []failureView) bool { return same[0].Error == f.Error })
+		if n < 0 {
+			n, all = len(all), append(all, nil)
+		}
+		all[n] = append(all[n], f)
+	}
+	return all
+}
+
+// MoreCalls and MoreFailures return how many calls and failing keys are not listed.
+func (c controllerView) MoreCalls() int    { return max(0, c.Health.Busy-len(c.Calls)) }
+func (c controllerView) MoreFailures() int { return max(0, c.Health.Failing-len(c.Failures)) }
 
 // QueuedText says how many keys wait for a worker, and how long the oldest has.
 func (c controllerView) QueuedText() string {
@@ -108,12 +155,3 @@ func (c controllerView) QueuedText() string {
 	}
 	return fmt.Sprintf("%d, the oldest for %s", c.Health.Queued, roundDuration(c.Health.OldestQueued))
 }
-
-// For returns how long the call has been under way.
-func (c callView) For() string { return roundDuration(c.took) }
-
-// For returns for how long the key has been failing.
-func (f failureView) For() string { return roundDuration(f.since) }
-
-// ErrorText returns the text of the last error, as far as the page has room for it.
-func (f failureView) ErrorText() string { return cut(f.Error, maxErrorText) }

@@ -99,7 +99,7 @@ func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 			if !strings.Contains(shown, `Controller <bdi>website</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
 				t.Errorf("the page does not show the state %q", want)
 			}
-			if sick := strings.Contains(shown, " and 1 of 1 controller need attention."); sick != attention {
+			if sick := summary(shown) == "1 of 1 controller needs attention." || summary(shown) == "1 of 1 informer and 1 of 1 controller need attention."; sick != attention {
 				t.Errorf("with the state %q, the summary counts the controller: %v", want, sick)
 			}
 			return c
@@ -113,8 +113,8 @@ func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 		check("standby", false)
 		close(elected)
 		check("working", false)
-		if shown := page(t, h); !strings.Contains(shown, "All is well: 1 informer, 1 watcher, 1 controller.") {
-			t.Error("the page does not say that all is well")
+		if got := summary(page(t, h)); got != "All is well: 1 informer, 1 watcher, 1 controller." {
+			t.Errorf("the summary is %q", got)
 		}
 
 		// One conflict does not count, however long ago, and neither does a key that fails at first.
@@ -167,6 +167,13 @@ func TestAControllerNeedsAttentionFromTheBoundsOn(t *testing.T) {
 			{Key: "a", Failures: failures, For: lasts, GaveUp: gaveUp, Err: errors.New("no")},
 		}}
 	}
+	most := func(failing, failures, succeeded int, idle time.Duration) informer.ControllerHealth {
+		c := informer.ControllerHealth{Failing: failing, Failed: failing * failures, Succeeded: succeeded, LastSuccess: time.Now().Add(-idle)}
+		for range min(failing, 10) {
+			c.Failures = append(c.Failures, informer.ReconcileFailure{Key: "a", Failures: failures, For: 90 * time.Second, Err: errors.New("no")})
+		}
+		return c
+	}
 	for name, test := range map[string]struct {
 		health informer.ControllerHealth
 		want   string
@@ -179,6 +186,12 @@ func TestAControllerNeedsAttentionFromTheBoundsOn(t *testing.T) {
 		"a key that fails for less":                 {failure(4, just, false), "working"},
 		"a key with three conflicts":                {failure(3, time.Hour, false), "working"},
 		"a key that was given up at once":           {failure(1, 0, true), "failing"},
+		"nothing that has ever succeeded":           {informer.ControllerHealth{Failed: 1, Failing: 1}, "failing"},
+		"most keys failing often":                   {most(120, 4, 1, 0), "failing"},
+		"most keys failing a few times":             {most(120, 3, 1, 0), "working"},
+		"a few of many keys failing often":          {most(9, 40, 1000, time.Second), "working"},
+		"no success since several keys fail":        {most(9, 40, 1000, 2*time.Minute), "failing"},
+		"no success since one key fails":            {most(1, 40, 1000, 2*time.Minute), "working"},
 		"a standby":                                 {informer.ControllerHealth{Standby: true, Queued: 1000}, "standby"},
 		"a standby whose key had failed before":     {informer.ControllerHealth{Standby: true, Failing: 1}, "standby"},
 		"a controller that dropped keys on standby": {informer.ControllerHealth{Dropped: 3}, "working"},
@@ -196,7 +209,7 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 			Workers: 4, Queued: 7, OldestQueued: 90 * time.Second, Busy: 1, Calls: []informer.ReconcileCall{{Key: "shop/web", Took: 6 * time.Minute}},
 			Failing: 2, LastSuccess: time.Now().Add(-time.Hour), Succeeded: 1200, Failed: 30, GaveUp: 3, Deletes: 5, Dropped: 9,
 			Failures: []informer.ReconcileFailure{
-				{Key: "shop/a", Failures: 12, For: 7 * time.Minute, Err: errors.New("no quota")},
+				{Key: "shop/a", Failures: 12, For: 7 * time.Minute, NextTry: time.Now().Add(20 * time.Second), Err: errors.New("no quota")},
 				{Key: "shop/b", Failures: 1, For: time.Second, GaveUp: true, Err: errors.New("bad spec")},
 			},
 		}))
@@ -204,8 +217,9 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 			"<dd>7, the oldest for 1 min 30 s</dd>", "<dd>1 of 4 workers</dd>", "<dd>1 h 0 min ago</dd>", "<dd>1200</dd>", "<dd>30</dd>", "<dd>3</dd>",
 			"<dt>Failing keys</dt><dd>2</dd>", "<dt>Deletes not reconciled</dt><dd>5</dd>", "<dt>Dropped on standby</dt><dd>9</dd>",
 			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td data-label="State">is reconciled</td><td data-label="For" class="number">6 min 0 s</td>`,
-			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td data-label="State">fails</td><td data-label="For" class="number">7 min 0 s</td><td data-label="Failures" class="number">12</td><td data-label="Last error" class="calls"><bdi>no quota</bdi>`,
-			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td data-label="State">given up</td><td data-label="For" class="number">1 s</td><td data-label="Failures" class="number">1</td><td data-label="Last error" class="calls"><bdi>bad spec</bdi>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td data-label="State">fails</td><td data-label="For" class="number">7 min 0 s</td><td data-label="Failures" class="number">12</td><td data-label="Next try">in 20 s</td>`,
+			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td data-label="State">given up</td><td data-label="For" class="number">1 s</td><td data-label="Failures" class="number">1</td><td data-label="Next try"></td>`,
+			`<th scope="rowgroup" colspan="5"><bdi>no quota</bdi></th>`, `<th scope="rowgroup" colspan="5"><bdi>bad spec</bdi></th>`,
 		} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("the page lacks %s", want)

@@ -28,24 +28,27 @@ import (
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
-// The page shows the state, source, store and errors of each informer, sorted by name. Of each
-// watcher it shows how many events wait and for how long, how many are handled per second, and
-// the objects that the watcher is being called for. Every informer is shown alike: a member of
-// a group, an informer of [informer.Group.SharedIndexInformerFunc], or anything else that has a
-// Health.
+// The page begins with what needs attention. Controllers come before sets, and sets before informers,
+// each sorted by name. A thing that is well takes a line, which can be opened. In texts of the
+// program, characters that cannot be seen are escapes such as ‹U+202E›.
 //
-// An entry with a Health.Controller is shown as a controller of package enqueue, after the
-// informers: how many keys wait and for how long, the calls that are under way, the keys that
-// fail with their last errors, and the results so far. It needs attention if it has stopped, if
-// something that it reads cannot sync, if a call has lasted for 5 minutes, if a key has waited for a
-// worker for a minute, or if a key was given up, or has been failing for 5 minutes and more than
-// three times in a row.
+// The page shows the state, source, store and errors of each informer. Of each watcher it shows how
+// many events wait and for how long, how many are handled per second, and the objects that the
+// watcher is being called for. An informer is anything with a Health, in a group or not.
 //
-// An entry with a Health.Shards is shown as a set of package shards, after the controllers: how many
+// An entry with a Health.Controller is shown as a controller of package enqueue: how many keys wait
+// and for how long, the calls that are under way, the keys that fail, by their last errors, and the
+// results so far. It needs attention if it has stopped, if something that it reads cannot sync, if a
+// call has lasted for 5 minutes, if a key has waited for a worker for a minute, if a key was given
+// up, or has been failing for 5 minutes and more than three times in a row, if calls have failed and
+// none has ever succeeded, or if most keys fail more than three times in a row.
+//
+// An entry with a Health.Shards is shown as a set of package shards: how many
 // replicas there are, how many of the buckets this replica has, and how many have no owner, wait for
-// the caches, or drain. It needs attention if it has stopped, if this replica cannot read the Leases
-// or has lost its session, if calls of a lost session have not returned, if a bucket has had no owner
-// for a minute, or if a bucket has been draining for 5 minutes.
+// the caches, drain, or are with replicas that lack a controller. It needs attention if it has stopped,
+// if this replica may not join, cannot read the Leases or has lost its session, if calls of a lost
+// session have not returned, if a bucket has had no owner for a minute, if the caches have been behind
+// for a minute, or if a bucket has been draining, or without a controller, for 5 minutes.
 //
 // An open page updates itself once a second, or every 5 s in a browser without JavaScript.
 // It loads nothing from other addresses.
@@ -60,8 +63,8 @@ import (
 // "state", "attention", "error" (why it cannot sync, if it cannot), "health" (as
 // [informer.ControllerHealth] encodes it), "calls" (those under way: each has "key", "seconds" and
 // "attention") and "failures" (the keys that fail: each has "key", "seconds" since it first failed,
-// "failures" in a row, "gaveUp", the last "error" and "attention"). Both name at most ten. A set has
-// "name", "state", "attention", "error" (why its Leases cannot be read, if they cannot) and "health"
+// "failures" in a row, "gaveUp", the time "nextTry", the last "error" and "attention"). Both name at most ten. A set has
+// "name", "state", "attention", "error" (why it may not join, or cannot read its Leases, if so) and "health"
 // (as [informer.ShardsHealth] encodes it).
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content

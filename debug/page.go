@@ -31,8 +31,14 @@ var (
 		"style":    func() template.CSS { return template.CSS(style) },
 		"script":   func() template.JS { return template.JS(script) },
 		"ago":      ago,
+		"in":       in,
+		"visible":  visible,
+		"plural":   plural,
 		"duration": roundDuration,
-		"short":    shorten,
+		"class":    stateClass,
+		"some":     some,
+		"short":    func(name string) string { return cut(name, maxName) },
+		"text":     func(err string) string { return cut(err, maxErrorText) },
 		"quiet":    quiet,
 		"compact":  compact,
 	}).Parse(markup))
@@ -56,92 +62,20 @@ func (v view) Title() string {
 	return "Informers"
 }
 
-// Bad returns how many things need attention.
-func (v view) Bad() int {
-	informers, watchers, controllers, sets := v.tallies()
-	return informers.bad + watchers.bad + controllers.bad + sets.bad
+// late returns the watchers that need attention, or the others.
+func (i informerView) late(attention bool) []watcherView {
+	return slices.DeleteFunc(slices.Clone(i.Watchers), func(w watcherView) bool { return w.Attention != attention })
 }
-
-func (v view) tallies() (informers, watchers, controllers, sets tally) {
-	for _, i := range v.Informers {
-		informers.add(i.Attention)
-		for _, w := range i.Watchers {
-			watchers.add(w.Attention)
-		}
-	}
-	for _, c := range v.Controllers {
-		controllers.add(c.Attention)
-	}
-	for _, s := range v.Sets {
-		sets.add(s.Attention)
-	}
-	return informers, watchers, controllers, sets
-}
-
-// Summary says how many informers and watchers there are, and controllers and sets if there are any,
-// and how many of them need attention.
-func (v view) Summary() string {
-	informers, watchers, controllers, sets := v.tallies()
-	bad := v.Bad()
-	if informers.all == 0 && bad == 0 {
-		return "No informers: none was made yet, or all have stopped."
-	}
-	all, sick := []string{informers.count("informer"), watchers.count("watcher")}, []string{informers.share("informer"), watchers.share("watcher")}
-	if controllers.all > 0 {
-		all, sick = append(all, controllers.count("controller")), append(sick, controllers.share("controller"))
-	}
-	if sets.all > 0 {
-		all, sick = append(all, sets.count("set")), append(sick, sets.share("set"))
-	}
-	if bad == 0 {
-		return fmt.Sprintf("All is well: %s.", strings.Join(all, ", "))
-	}
-	last := len(sick) - 1
-	return fmt.Sprintf("%s and %s need attention.", strings.Join(sick[:last], ", "), sick[last])
-}
-
-// tally counts things of one kind, and those that need attention.
-type tally struct{ all, bad int }
-
-func (t *tally) add(attention bool) {
-	t.all++
-	if attention {
-		t.bad++
-	}
-}
-
-// count says how many things there are.
-func (t tally) count(what string) string {
-	if t.all != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", t.all, what)
-}
-
-// share says how many of the things need attention.
-func (t tally) share(what string) string { return fmt.Sprintf("%d of %s", t.bad, t.count(what)) }
 
 // Shown returns the watchers that the page has room for. Watchers that need attention come
 // first.
 func (i informerView) Shown() []watcherView {
-	shown := slices.Clone(i.Watchers)
-	slices.SortStableFunc(shown, func(a, b watcherView) int {
-		switch {
-		case a.Attention == b.Attention:
-			return 0
-		case a.Attention:
-			return -1
-		}
-		return 1
-	})
+	shown := append(i.late(true), i.late(false)...)
 	return shown[:min(len(shown), maxWatchers)]
 }
 
 // Hidden returns how many watchers Shown omits.
 func (i informerView) Hidden() int { return max(0, len(i.Watchers)-maxWatchers) }
-
-// SourceError returns the text of the source's error, "" if there is none.
-func (i informerView) SourceError() string { return errorText(i.Health.SourceError) }
 
 // maxNamespaces is how many namespaces the page names that cannot be read.
 const maxNamespaces = 5
@@ -155,7 +89,7 @@ func (i informerView) Namespaces() string {
 	}
 	var unread []string
 	for _, n := range i.Health.Namespaces {
-		if !n.Synced || n.SourceError != nil {
+		if !n.Synced || n.SourceFailures > 0 || n.SourceWaiting > 0 {
 			unread = append(unread, n.Namespace)
 		}
 	}
@@ -169,11 +103,6 @@ func (i informerView) Namespaces() string {
 	return text
 }
 
-// StoreError returns the text of the store's error, "" if there is none.
-func (i informerView) StoreError() string { return errorText(i.Health.StoreError) }
-
-func errorText(err error) string { return cut(errorOf(err), maxErrorText) }
-
 // errorOf returns the text of an error, "" for nil.
 func errorOf(err error) string {
 	if err == nil {
@@ -182,33 +111,24 @@ func errorOf(err error) string {
 	return err.Error()
 }
 
-func shorten(name string) string { return cut(name, maxName) }
-
-// cut returns the first bytes of text, up to end, and cuts no character in two.
+// cut returns the first bytes of text, up to end, and cuts no character in two. All characters of
+// the result are visible.
 func cut(text string, end int) string {
 	if len(text) <= end {
-		return text
+		return visible(text)
 	}
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end] + " …"
+	return visible(text[:end]) + " …"
 }
 
-// Class returns the CSS class of the informer's state.
-func (i informerView) Class() string { return stateClass(i.State == "watching", i.Attention) }
-
-// Class returns the CSS class of the watcher's state.
-func (w watcherView) Class() string { return stateClass(w.State == "well", w.Attention) }
-
-func stateClass(well, attention bool) string {
-	switch {
-	case attention:
-		return "attention"
-	case well:
-		return "well"
+// ObjectsText returns the number of objects in the store.
+func (i informerView) ObjectsText() string {
+	if i.Health.Objects < 0 {
+		return "not counted"
 	}
-	return "waiting"
+	return plural(i.Health.Objects, "object")
 }
 
 // ago returns how long before the page a time was, "never" for the zero time.
@@ -219,11 +139,13 @@ func ago(page, t time.Time) string {
 	return roundDuration(page.Sub(t)) + " ago"
 }
 
-// CallText names the first objects that the watcher is being called for.
-func (w watcherView) CallText() string { return some(w.Calls) }
-
-// RetryText names the first objects that wait for another attempt.
-func (w watcherView) RetryText() string { return some(w.Retries) }
+// in returns how long after the page a time is, "" for the zero time.
+func in(page, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return "in " + roundDuration(t.Sub(page))
+}
 
 // some returns the first three keys, and how many more there are.
 func some(keys []string) string {
@@ -250,45 +172,51 @@ type chart struct {
 	Now, Peak        int
 	Top              int    // the value at the top of the box
 	Line             string // the points of a polyline
+	Flat             bool   // the number was the same for the whole time
 }
 
-// Chart returns the chart of the watcher's backlog. The peak of the last minute is as high as
-// the box, but at least ten events are: a few events that wait for a moment stay low.
-func (w watcherView) Chart() chart {
+// Chart returns the chart of the watcher's backlog, or nil if nothing has waited or there was one look
+// only. The peak of the last minute is as high as the box, but at least ten events are: a few events
+// that wait for a moment stay low.
+func (w watcherView) Chart() *chart {
 	const height = 20
-	c := chart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}
+	c := &chart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}
 	for _, p := range w.Backlog {
 		c.Peak = max(c.Peak, p.Pending)
 	}
+	if c.Peak == 0 || len(w.Backlog) < 2 {
+		return nil
+	}
 	c.Top = max(c.Peak, 10)
-	line := make([]string, 0, len(w.Backlog))
+	line, flat := make([]string, 0, len(w.Backlog)), true
 	for _, p := range w.Backlog {
 		x := float64(c.Width) - p.SecondsAgo
 		y := height * (1 - float64(p.Pending)/float64(c.Top))
-		line = append(line, fmt.Sprintf("%.1f,%.1f", x, y))
+		line, flat = append(line, fmt.Sprintf("%.1f,%.1f", x, y)), flat && p.Pending == c.Peak
 	}
-	c.Line = strings.Join(line, " ")
+	c.Line, c.Flat = strings.Join(line, " "), flat
 	return c
 }
 
-// roundDuration returns d in its one or two largest units.
+// roundDuration returns d in its one or two largest units, not below a second: smaller ones change at
+// each look and mean nothing.
 func roundDuration(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return "0 s"
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
+	const day = 24 * time.Hour
+	switch d = max(d, 0); {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
 	case d < time.Hour:
 		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < 2*day:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
 	}
-	return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
 }
 
 // quiet returns the class of a figure that is zero, so that others stand out.
 func quiet(n any) string {
-	if fmt.Sprint(n) == "0" {
+	switch fmt.Sprint(n) {
+	case "0", "0 s", "0.0":
 		return " quiet"
 	}
 	return ""

@@ -2,16 +2,20 @@ package debug
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/customcacheinformer/informer"
 )
 
-// These are the bounds of a set's states. They are those of the alerts InformerShardsUnowned and
-// InformerShardsDraining of metrics/prometheus, which wait a little longer before they interrupt
-// people.
+// These are the bounds of a set's states. The alerts InformerShardsUnowned, InformerShardsBehind,
+// InformerShardsUnserved and InformerShardsDraining of metrics/prometheus wait a little longer before
+// they interrupt people.
 const (
 	unownedBucket = time.Minute     // how long a bucket may have no owner
+	oldCaches     = time.Minute     // how long the caches of a replica may be behind
+	slowUpdate    = 5 * time.Minute // how long replicas may have different controllers
 	slowDrain     = 5 * time.Minute // how long a bucket may drain
 )
 
@@ -20,7 +24,7 @@ type setView struct {
 	Name      string                 `json:"name"` // the key in the map of health
 	State     string                 `json:"state"`
 	Attention bool                   `json:"attention"`
-	Error     string                 `json:"error,omitempty"` // why it cannot read its Leases
+	Error     string                 `json:"error,omitempty"` // why it cannot read its Leases, or may not join
 	Health    *informer.ShardsHealth `json:"health"`
 }
 
@@ -52,16 +56,27 @@ func setState(h informer.Health) (state string, attention bool) {
 		return "Leases fail", true
 	case s.UnownedFor >= unownedBucket:
 		return "unowned", true
+	case s.CatchingUpFor >= oldCaches:
+		return "behind", true
+	case s.UnservedFor >= slowUpdate:
+		return "unserved", true
 	case s.DrainingFor >= slowDrain:
 		return "draining", true
+	case s.Owned > 0 && s.CatchingUp == s.Owned:
+		return "catching up", false
 	}
 	return "working", false
 }
 
 // Class returns the CSS class of the set's state.
-func (s setView) Class() string { return stateClass(s.State == "working", s.Attention) }
+func (s setView) Class() string {
+	if s.State == "working" && s.Health.Unowned > 0 { // not for long
+		return unready
+	}
+	return stateClass(s.State, s.Attention)
+}
 
-// ErrorText returns why the set cannot read its Leases, as far as the page has room for it.
+// ErrorText returns why the set cannot read its Leases or may not join, as far as the page has room for it.
 func (s setView) ErrorText() string { return cut(s.Error, maxErrorText) }
 
 // BucketsText says how many buckets this replica has, and of how many.
@@ -75,6 +90,21 @@ func (s setView) DrainingText() string { return firstFor(s.Health.Draining, s.He
 
 // UnownedText says how many buckets no replica has, and for how long the first has had none.
 func (s setView) UnownedText() string { return firstFor(s.Health.Unowned, s.Health.UnownedFor) }
+
+// BehindText says how many buckets wait for the caches of this replica, and for how long these have been
+// behind.
+func (s setView) BehindText() string {
+	if s.Health.CatchingUpFor == 0 {
+		return strconv.Itoa(s.Health.CatchingUp)
+	}
+	return fmt.Sprintf("%d, caches behind for %s", s.Health.CatchingUp, roundDuration(s.Health.CatchingUpFor))
+}
+
+// UnservedText says how many buckets are with replicas that lack controllers of this one, for how long, and
+// which.
+func (s setView) UnservedText() string {
+	return fmt.Sprintf("%d for %s: no %s there", s.Health.Unserved, roundDuration(s.Health.UnservedFor), cut(strings.Join(s.Health.Lacking, ", "), maxErrorText))
+}
 
 // firstFor returns a number of buckets, and for how long the first of them has been so.
 func firstFor(n int, d time.Duration) string {

@@ -81,7 +81,7 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 			if !strings.Contains(shown, `Set <bdi>sites</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
 				t.Errorf("the page does not show the state %q", want)
 			}
-			if sick := strings.Contains(shown, " and 1 of 1 set need attention."); sick != attention {
+			if sick := strings.Contains(summary(shown), "1 of 1 set need"); sick != attention {
 				t.Errorf("with the state %q, the summary counts the set: %v", want, sick)
 			}
 			return s
@@ -96,8 +96,8 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 		if s := check("working", false).Health; s.Replica != "replica-0" || s.Session == "" || s.Replicas != 1 || s.Buckets != 8 || s.Owned != 8 || s.Taken != 8 {
 			t.Errorf("the set is %+v", s)
 		}
-		if shown := page(t, h); !strings.Contains(shown, "All is well: 1 informer, 1 watcher, 1 controller, 1 set.") {
-			t.Error("the page does not say that all is well")
+		if got := summary(page(t, h)); got != "All is well: 1 informer, 1 watcher, 1 controller, 1 set." {
+			t.Errorf("the summary is %q", got)
 		}
 
 		refused.Store(true)
@@ -134,6 +134,10 @@ func TestASetNeedsAttentionFromTheBoundsOn(t *testing.T) {
 	}{
 		"buckets that have waited for an owner for a minute": {joined(informer.ShardsHealth{Unowned: 1, UnownedFor: time.Minute}), "unowned"},
 		"buckets that wait for less":                         {joined(informer.ShardsHealth{Unowned: 9, UnownedFor: time.Minute - 1}), "working"},
+		"caches that have been behind for a minute":          {joined(informer.ShardsHealth{CatchingUpFor: time.Minute}), "behind"},
+		"caches that have been behind for less":              {joined(informer.ShardsHealth{CatchingUp: 2, Owned: 5, CatchingUpFor: time.Minute - 1}), "working"},
+		"replicas without a controller for five minutes":     {joined(informer.ShardsHealth{Unserved: 1, UnservedFor: 5 * time.Minute}), "unserved"},
+		"replicas without a controller for less":             {joined(informer.ShardsHealth{Unserved: 9, UnservedFor: 5*time.Minute - 1}), "working"},
 		"a bucket that drains for five minutes":              {joined(informer.ShardsHealth{Draining: 1, DrainingFor: 5 * time.Minute}), "draining"},
 		"a bucket that drains for less":                      {joined(informer.ShardsHealth{Draining: 1, DrainingFor: 5*time.Minute - 1}), "working"},
 		"a replica that waits for its caches":                {joined(informer.ShardsHealth{CatchingUp: 5}), "working"},
@@ -155,7 +159,7 @@ func TestASetNeedsAttentionFromTheBoundsOn(t *testing.T) {
 
 func TestThePageShowsASetAsSuch(t *testing.T) {
 	health := joined(informer.ShardsHealth{
-		Replica: "replica-0", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, Draining: 2, DrainingFor: 90 * time.Second,
+		Replica: "replica-0", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, CatchingUpFor: 7 * time.Second, Unserved: 8, UnservedFor: 3 * time.Second, Lacking: []string{"added", "more"}, Draining: 2, DrainingFor: 90 * time.Second,
 		Unowned: 5, UnownedFor: 12 * time.Second, Taken: 1200, Released: 1179, LostSessions: 7, LostCalls: 6,
 		Selector: "ignored",
 	})
@@ -163,10 +167,11 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 	shown := page(t, divided(health))
 	for _, want := range []string{
 		"<dt>This replica</dt><dd><bdi>replica-0</bdi></dd>", "<dt>Replicas</dt><dd>3</dd>", "<dt>Buckets here</dt><dd>21 of 64</dd>",
-		"<dt>Buckets without owner</dt><dd>5, the first for 12 s</dd>", "<dt>Waiting for the caches</dt><dd>4</dd>",
+		"<dt>Buckets without owner</dt><dd>5, the first for 12 s</dd>", "<dt>Waiting for the caches</dt><dd>4, caches behind for 7 s</dd>",
+		"<dt>Buckets without a controller</dt><dd><bdi>8 for 3 s: no added, more there</bdi></dd>",
 		"<dt>Draining</dt><dd>2, the first for 1 min 30 s</dd>", "<dt>Taken</dt><dd>1200</dd>", "<dt>Released</dt><dd>1179</dd>",
 		"<dt>Selection by the API server</dt><dd>ignored</dd>", "<dt>Lost sessions</dt><dd>7</dd>", "<dt>Calls of lost sessions</dt><dd>6</dd>", `<p class="error"><bdi>Leases are forbidden</bdi></p>`,
-		"0 of 0 informers, 0 of 0 watchers and 1 of 1 set need attention.",
+		">1 of 1 set</a> needs attention.",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the page lacks %s", want)

@@ -20,9 +20,11 @@ func informerState(h informer.Health) (state string, attention bool) {
 		return "not started", false
 	case h.StoreError != nil:
 		return "store fails", true
-	case h.SourceError != nil && !h.Synced:
+	case h.SourceWaiting > 0:
+		return "no answer", true
+	case h.SourceFailures > 0 && !h.Synced:
 		return "cannot sync", true
-	case h.SourceError != nil:
+	case h.SourceFailures > 0:
 		return "source fails", true
 	case !h.Synced:
 		return "syncing", false
@@ -51,4 +53,21 @@ func watcherState(h informer.Health, w informer.WatcherHealth, t *trail) (state 
 		return "syncing", false
 	}
 	return "well", false
+}
+
+// unready is the CSS class of something that gets nothing done, which is no fault so far.
+const unready = "unready"
+
+// stateClass returns the CSS class of a state.
+func stateClass(state string, attention bool) string {
+	if attention {
+		return "attention"
+	}
+	switch state {
+	case "watching", "well", "working":
+		return "well"
+	case "syncing", "joining", "catching up":
+		return unready
+	}
+	return "waiting"
 }

@@ -1,6 +1,8 @@
 package debug_test
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/customcacheinformer/informer/informertest"
@@ -28,3 +30,11 @@ var (
 	sleepBubble   = testkit.SleepBubble
 	unreachable   = testkit.Unreachable
 )
+
+// summary returns the text of the page's summary.
+func summary(shown string) string {
+	_, text, _ := strings.Cut(shown, `<p id="summary" role="status"`)
+	_, text, _ = strings.Cut(text, ">")
+	text, _, _ = strings.Cut(text, "</p>")
+	return regexp.MustCompile("<[^>]*>").ReplaceAllString(text, "")
+}

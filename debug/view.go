@@ -15,6 +15,8 @@ type view struct {
 	Informers   []informerView   `json:"informers"`
 	Controllers []controllerView `json:"controllers"`
 	Sets        []setView        `json:"sets"`
+
+	health map[string]informer.Health // of all of them, by name
 }
 
 type informerView struct {
@@ -42,7 +44,7 @@ func (h *handler) look() view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, all := time.Now(), h.health()
-	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}, Sets: []setView{}}
+	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}, Sets: []setView{}, health: all}
 	trails := map[trailID]*trail{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"maps"
 	"math"
 	"net/http"
@@ -43,7 +44,7 @@ func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
 		return get(debugOf(t, informer.Health{Name: "maps", Namespaces: namespaces}), "/").Body.String()
 	}
 	well := informer.NamespaceHealth{Namespace: "well", Synced: true}
-	failing := informer.NamespaceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden")}
+	failing := informer.NamespaceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 1}
 	if got := page(); strings.Contains(got, "Namespaces") {
 		t.Error("an informer without namespaces has a line about them")
 	}
@@ -147,9 +148,14 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 
 func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 	of := func(watchers int, err error) informer.Health {
-		return informer.Health{Started: true, Synced: true, Watching: true, SourceError: err, Watchers: make([]informer.WatcherHealth, watchers)}
+		h := informer.Health{Started: true, Synced: true, Watching: true, SourceError: err, Watchers: make([]informer.WatcherHealth, watchers)}
+		if err != nil {
+			h.SourceFailures = 1
+		}
+		return h
 	}
-	failing := errors.New("no")
+	failing, blocked := errors.New("no"), of(1, nil)
+	blocked.Watchers[0].Hung = true
 	for _, test := range []struct {
 		all  []informer.Health
 		want string
@@ -158,23 +164,25 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 		{[]informer.Health{of(0, nil)}, "All is well: 1 informer, 0 watchers."},
 		{[]informer.Health{of(1, nil)}, "All is well: 1 informer, 1 watcher."},
 		{[]informer.Health{of(3, nil), of(4, nil), of(0, nil)}, "All is well: 3 informers, 7 watchers."},
-		{[]informer.Health{of(1, failing)}, "1 of 1 informer and 0 of 1 watcher need attention."},
-		{[]informer.Health{of(1, failing), of(1, nil)}, "1 of 2 informers and 0 of 2 watchers need attention."},
+		{[]informer.Health{of(1, failing)}, "1 of 1 informer needs attention."},
+		{[]informer.Health{of(1, failing), of(1, nil)}, "1 of 2 informers needs attention."},
+		{[]informer.Health{of(1, failing), of(1, failing), blocked}, "2 of 3 informers and 1 of 3 watchers need attention."},
+		{[]informer.Health{{Started: true, Synced: true, Shards: &informer.ShardsHealth{Session: "s", Owned: 2, CatchingUp: 2}}, of(1, nil)},
+			"Nothing needs attention yet: 1 informer, 1 watcher, 1 set."},
 	} {
 		all := map[string]informer.Health{}
 		for n, h := range test.all {
 			all[fmt.Sprint(n)] = h
 		}
 		shown := page(t, debug.Handler(func() map[string]informer.Health { return all }))
-		title, opening := "Informers", `<p id="summary" role="status">`
-		if strings.Contains(test.want, "need attention") {
-			title, opening = "(1) Informers", `<p id="summary" role="status" class="attention">`
+		title, opening := "<title>Informers<", `<p id="summary" role="status">`
+		if regexp.MustCompile("^[0-9].*attention").MatchString(test.want) {
+			title, opening = `<title>\([13]\) Informers<`, `<p id="summary" role="status" class="attention">`
 		}
-		_, summary, _ := strings.Cut(shown, opening)
-		if summary, _, _ = strings.Cut(summary, "</p>"); summary != test.want {
-			t.Errorf("the summary is %q, want %q", summary, test.want)
+		if got := summary(shown); got != test.want || !strings.Contains(shown, opening) {
+			t.Errorf("the summary is %q, want %q", got, test.want)
 		}
-		if !strings.Contains(shown, "<title>"+title+"</title>") {
+		if !regexp.MustCompile(title).MatchString(shown) {
 			t.Errorf("the title is not %q with the summary %q", title, test.want)
 		}
 	}
@@ -195,13 +203,84 @@ func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
 	}
 }
 
-func TestThePageCountsInHoursWhatIsLongAgo(t *testing.T) {
+func TestThePageCountsTimeInTwoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := debugOf(t, informer.Health{LastList: time.Now().Add(-90 * time.Minute)})
-		if shown := page(t, h); !strings.Contains(shown, "<dd>1 h 30 min ago</dd>") {
-			t.Errorf("the list was 90 minutes ago:\n%s", shown)
+		for ago, want := range map[time.Duration]string{
+			-time.Second: "0 s", 932 * time.Millisecond: "0 s", 72 * time.Second: "1 min 12 s", 90 * time.Minute: "1 h 30 min", 48*time.Hour - 1: "47 h 59 min", 50 * time.Hour: "2 d 2 h",
+		} {
+			h := debugOf(t, informer.Health{LastList: time.Now().Add(-ago)})
+			if shown := page(t, h); !strings.Contains(shown, "<dd>"+want+" ago</dd>") {
+				t.Errorf("the page does not show that the list was %v ago as %q", ago, want)
+			}
 		}
 	})
+}
+
+func TestOnlyWhatGetsSomethingDoneIsGreen(t *testing.T) {
+	call := []informer.ReconcileCall{{Key: "a", Took: time.Minute}}
+	for _, test := range []struct {
+		health informer.Health
+		want   string
+	}{
+		{joined(informer.ShardsHealth{Owned: 16, CatchingUp: 16}), "unready\">catching up"},
+		{joined(informer.ShardsHealth{Owned: 16, CatchingUp: 15}), "well\">working"},
+		{joined(informer.ShardsHealth{Owned: 16, Unowned: 1}), "unready\">working"},
+		{joined(informer.ShardsHealth{Unowned: 1, UnownedFor: time.Hour}), "attention\">unowned"},
+		{informer.Health{Started: true, Controller: &informer.ControllerHealth{}}, "unready\">syncing"},
+		{informer.Health{Started: true, Synced: true, Controller: &informer.ControllerHealth{Calls: call}}, "unready\">working"},
+		{informer.Health{Started: true, Synced: true, Controller: &informer.ControllerHealth{Calls: call, Succeeded: 1}}, "well\">working"},
+	} {
+		test.health.Name = "x"
+		if shown := page(t, divided(test.health)); !strings.Contains(shown, `<bdi>x</bdi> <span class="state `+test.want+"<") {
+			t.Errorf("it is not %q:\n%s", test.want, shown)
+		}
+	}
+}
+
+func TestThePageShowsSinceWhenASourceFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		failing := informer.Health{Name: "maps", Started: true, SourceError: errors.New("no"), SourceFailures: 7}
+		timed := failing
+		timed.SourceFailingSince, timed.SourceNextTry = now.Add(-12*time.Minute), now.Add(28*time.Second)
+		old := timed
+		old.Synced, old.LastProgress = true, now.Add(-13*time.Minute)
+		for want, health := range map[string]informer.Health{
+			"<strong>Failures in a row: 7.</strong> ":                                                                failing,
+			"<strong>Failures in a row: 7, for 12 min 0 s; next try in 28 s.</strong> ":                              timed,
+			"<strong>Failures in a row: 7, for 12 min 0 s; next try in 28 s. The state is 13 min 0 s old.</strong> ": old,
+			"": {Name: "maps", Started: true, SourceError: errors.New("no")},
+		} {
+			if shown := page(t, divided(health)); !strings.Contains(shown, `<details class="open" open>`) || !strings.Contains(shown, `<p class="error">`+want+`<bdi>no</bdi>`) {
+				t.Errorf("the page lacks %q, or is closed", want)
+			}
+		}
+	})
+}
+
+// Every text of a program may be such that a reader would take it for another one.
+func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
+	for text, want := range map[string]string{
+		"\u202egnp.exe": "‹U+202E›gnp.exe", "a\nb": "a‹U+000A›b", "a\x00b": "a‹U+0000›b", "a\u00a0b": "a‹U+00A0›b", "a\u200bb": "a‹U+200B›b",
+		"a\u00adb": "a‹U+00AD›b", "a\u3164b": "a‹U+3164›b", "a\ufe0fb": "a‹U+FE0F›b", "a\U000e0041b": "a‹U+E0041›b", "a\u2800b": "a‹U+2800›b",
+		"a\xffb": "a‹0xFF›b", "‹U+202E›": "‹U+2039›U+202E›", "a\ufffdb": "a\ufffdb", "größe 大きさ 🙂 e\u0301": "größe 大きさ 🙂 e\u0301",
+	} {
+		err := errors.New(text)
+		h := debug.Handler(func() map[string]informer.Health {
+			return map[string]informer.Health{
+				text + "1": {Name: text, Started: true, ResourceVersion: text, Store: text, SourceError: err, StoreError: err,
+					Namespaces: []informer.NamespaceHealth{{Namespace: text}},
+					Watchers:   []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: text}, Hung: true, Calls: []string{text}, Retries: []string{text}}}},
+				text + "2": {Name: text, Started: true, SourceError: err, Controller: &informer.ControllerHealth{Late: []string{text},
+					Calls: []informer.ReconcileCall{{Key: text}}, Failures: []informer.ReconcileFailure{{Key: text, Err: err}}}},
+				text + "3": {Name: text, Started: true, SourceError: err, Shards: &informer.ShardsHealth{Replica: text, Selector: text}},
+			}
+		})
+		shown := html.UnescapeString(page(t, h))
+		if n := strings.Count(shown, want); n < 20 || want != text && strings.Contains(shown, text) {
+			t.Errorf("%q is shown %d times as %q, or as itself", text, n, want)
+		}
+	}
 }
 
 func TestThePageCutsNoCharacterInTwo(t *testing.T) {
@@ -232,13 +311,53 @@ func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
 	page(t, h)
 }
 
-// TestAChartSaysHowHighItIs has backlogs that fit into the lowest chart, and longer ones.
+// A chart whose line rises from 0 has a scale, a level one has none, and one of nothing is a dash.
 func TestAChartSaysHowHighItIs(t *testing.T) {
-	for pending, want := range map[int]string{0: "10", 3: "10", 11: "11", 9_999: "9999", 10_000: "10k", 999_999: "999k", 2_500_000: "2M", math.MaxInt32: "2147M"} {
-		w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Pending: pending}}
-		shown := page(t, debugOf(t, informer.Health{Watchers: []informer.WatcherHealth{w}}))
-		if !strings.Contains(shown, `<span class="scale" aria-hidden="true">`+want+`</span>`) {
-			t.Errorf("the top of the chart of a watcher with %d waiting events is not %s", pending, want)
+	type pending struct{ before, now int }
+	for test, want := range map[pending]string{
+		{0, 0}: "", {0, 3}: "10", {0, 11}: "11", {0, 9_999}: "9999", {0, 10_000}: "10k", {0, 999_999}: "999k", {0, 2_500_000}: "2M",
+		{0, math.MaxInt32}: "2147M", {11, 0}: "11", {7, 7}: "",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Pending: test.before}}
+			h := debug.Handler(func() map[string]informer.Health {
+				return map[string]informer.Health{"maps": {Watchers: []informer.WatcherHealth{w}}}
+			})
+			if shown := page(t, h); strings.Contains(shown, "<svg") || !strings.Contains(shown, `<td data-label="Last minute" class="quiet">–</td>`) {
+				t.Error("a single look makes a chart")
+			}
+			sleepBubble(time.Second)
+			w.Pending = test.now
+			shown := page(t, h)
+			_, scale, _ := strings.Cut(shown, `<span class="scale" aria-hidden="true">`)
+			scale, _, _ = strings.Cut(scale, "<")
+			if chart := strings.Contains(shown, "<svg"); scale != want || chart != (test != pending{}) {
+				t.Errorf("with %d and then %d waiting events the top of the chart is %q, want %q; there is a chart: %v", test.before, test.now, scale, want, chart)
+			}
+		})
+	}
+}
+
+// A source that has not failed, but gives no answer, or not the end of the first state.
+func TestThePageShowsForWhatASourceIsWaitedFor(t *testing.T) {
+	reason := errors.New("the end of the first state has not come for 12s")
+	for _, test := range []struct {
+		health    informer.Health
+		state     string
+		attention bool
+	}{
+		{informer.Health{Name: "maps", Started: true, SourceError: reason}, "syncing", false},
+		{informer.Health{Name: "maps", Started: true, Synced: true, Watching: true, SourceError: reason}, "watching", false},
+		{informer.Health{Name: "maps", Started: true, SourceError: reason, SourceWaiting: time.Minute}, "no answer", true},
+		{informer.Health{Name: "maps", Started: true, Synced: true, SourceError: reason, SourceWaiting: time.Minute, SourceFailures: 1}, "no answer", true},
+	} {
+		h := debug.Handler(func() map[string]informer.Health { return map[string]informer.Health{"maps": test.health} })
+		if i := look(t, h).Informers[0]; i.State != test.state || i.Attention != test.attention {
+			t.Errorf("the informer is %q (attention %v), want %q", i.State, i.Attention, test.state)
+		}
+		shown := get(h, "/").Body.String()
+		if failures := strings.Contains(shown, "Failures in a row"); !strings.Contains(shown, reason.Error()) || failures != (test.health.SourceFailures > 0) {
+			t.Errorf("the page does not show the reason, or shows failures: %v", failures)
 		}
 	}
 }
