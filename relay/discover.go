@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -17,23 +19,59 @@ import (
 // version, it is the one that the API server prefers. Discover blocks for a few requests. It returns
 // an error if a resource does not exist, or cannot be read and watched.
 func Discover(upstream *rest.Config, names ...string) ([]Resource, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(upstream)
-	if err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	groups, err := restmapper.GetAPIGroupResources(client)
-	if err != nil {
-		return nil, fmt.Errorf("relay: discovery: %w", err)
-	}
-	var all []Resource
-	for _, name := range names {
-		found, err := discover(groups, name)
+	all, errs := lookup(context.Background(), upstream, names)
+	for _, err := range errs {
 		if err != nil {
-			return nil, fmt.Errorf("relay: resource %q: %w", name, err)
+			return nil, fmt.Errorf("relay: %w", err)
 		}
-		all = append(all, found)
 	}
 	return all, nil
+}
+
+// lookup returns the resource of each name, or the reason why there is none.
+func lookup(ctx context.Context, upstream *rest.Config, names []string) ([]Resource, []error) {
+	all, errs := make([]Resource, len(names)), make([]error, len(names))
+	groups, incomplete, err := described(ctx, upstream)
+	for i, name := range names {
+		if errs[i] = err; err != nil {
+			continue
+		}
+		found, err := discover(groups, name)
+		switch {
+		case meta.IsNoMatchError(err) && incomplete != nil: // it may be in a group that has not answered
+			errs[i] = fmt.Errorf("resource %q: discovery: %w", name, incomplete)
+		case err != nil:
+			errs[i] = fmt.Errorf("resource %q: %w", name, err)
+		default:
+			all[i] = found
+		}
+	}
+	return all, errs
+}
+
+// described asks the API server which resources it has. incomplete is the error of groups that do not answer.
+func described(ctx context.Context, upstream *rest.Config) (groups []*restmapper.APIGroupResources, incomplete, err error) {
+	client, err := discovery.NewDiscoveryClientForConfig(upstream)
+	if err != nil {
+		return nil, nil, err
+	}
+	watched := &noting{DiscoveryInterfaceWithContext: discovery.ToDiscoveryInterfaceWithContext(client)}
+	if groups, err = restmapper.GetAPIGroupResourcesWithContext(ctx, watched); err != nil {
+		return nil, nil, fmt.Errorf("discovery: %w", err)
+	}
+	return groups, watched.err, nil
+}
+
+// noting keeps the error that restmapper drops if some groups have answered.
+type noting struct {
+	discovery.DiscoveryInterfaceWithContext
+	err error
+}
+
+func (n *noting) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, resources, err := n.DiscoveryInterfaceWithContext.ServerGroupsAndResourcesWithContext(ctx)
+	n.err = err
+	return groups, resources, err
 }
 
 // discover returns the resource with a name.
@@ -50,7 +88,7 @@ func discover(groups []*restmapper.APIGroupResources, name string) (Resource, er
 	if err != nil {
 		return Resource{}, err
 	}
-	info, ok := described(groups, full)
+	info, ok := describe(groups, full)
 	for _, verb := range []string{"get", "list", "watch"} {
 		if !ok || !slices.Contains(info.Verbs, verb) {
 			return Resource{}, fmt.Errorf("the API server has no verb %s for %s", verb, full.String())
@@ -64,8 +102,8 @@ func discover(groups []*restmapper.APIGroupResources, name string) (Resource, er
 	return r, nil
 }
 
-// described returns how the API server describes a resource.
-func described(groups []*restmapper.APIGroupResources, resource schema.GroupVersionResource) (metav1.APIResource, bool) {
+// describe returns how the API server describes a resource.
+func describe(groups []*restmapper.APIGroupResources, resource schema.GroupVersionResource) (metav1.APIResource, bool) {
 	for _, group := range groups {
 		if group.Group.Name != resource.Group {
 			continue

@@ -30,8 +30,21 @@
 //     agents read again, from the relay.
 //  3. A relay whose informers have a Durable makes no list when it starts again, as long as the API
 //     server has the changes since it stopped.
-//  4. The state is as old as the relay's watch. Ready returns an error when the API server has been
-//     silent for longer than Options.MaxStaleness. Reads with resourceVersion="" are answered with
+//  4. The state is as old as the relay's watch. Ready returns an error when no resource has been heard of
+//     for longer than Options.MaxStaleness. Reads with resourceVersion="" are answered with
 //     the newest state that the relay has, which may be older than the API server's.
-//  5. Everything except get, list and watch is answered with 405.
+//  5. No resource takes another from the agents. A resource that fails is served in the state of the last
+//     contact. One that does not exist is answered with 404, and its watches end; one that has never had a
+//     state is answered with 503 and the reason. Both are served as soon as the API server has them.
+//  6. No client changes the answers of another.
+//  7. Everything except get, list and watch is answered with 405.
+//
+// # What is logged
+//
+// Run logs with the logger of its ctx, besides what k8s.io/apiserver and the informers log:
+//
+//	error  The relay cannot serve a resource yet, and tries again
+//	       one of Options.Names is not known to the API server, or cannot be asked for; once for each reason
+//	error  The relay serves a resource no more
+//	       its store has failed for good; the other resources are served
 package relay

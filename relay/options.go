@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,15 +24,29 @@ type Options struct {
 	// Upstream is the API server, or another relay. The relay may get, list and watch the resources
 	// there. Required.
 	Upstream *rest.Config
-	// Resources are served. Discover finds them by their names. At least one is required.
+	// Resources are served. Discover finds them by their names. At least one is required, or one of Names.
 	Resources []Resource
+	// Names are the names of further resources, as Discover takes them. Run asks the API server for them,
+	// again and again with pauses of up to 30 s, and serves each from the moment when the API server has
+	// described it. Until then, reads of the resource are answered with 404 if the API server does not
+	// know it, and otherwise with 503 and the reason. So a relay can start while the API server is away,
+	// and before a definition is there.
+	Names []string
+	// Prepare is called for each of Names that was found, before it is served. It may set the Store, the
+	// Transform, Fields and Index. After an error it is called again, for the resource without its
+	// changes. It may block until ctx ends. Defaults to doing nothing.
+	Prepare func(ctx context.Context, resource *Resource) error
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 
 	// Serving says where the relay listens, and with which certificate. It is required.
 	Serving *genericserver.SecureServingOptionsWithLoopback
 	// Authentication says who a client is: by client certificates, and by TokenReviews at the API
-	// server. Without it, all clients are system:anonymous.
+	// server. Without it, all clients are system:anonymous. A review that fails is tried again for
+	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With it, the generic server ends
+	// an HTTP/2 connection of system:anonymous a second after an answer, so that slow readers get no list.
+	// New asks for the certificate authority, and fails without an answer, unless SkipInClusterLookup or
+	// TolerateInClusterLookupFailure is true.
 	Authentication *genericserver.DelegatingAuthenticationOptions
 	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. A
 	// permission that is revoked ends at the latest when the answer of the review has left the cache
@@ -39,8 +54,8 @@ type Options struct {
 	// everybody who reaches the relay may read everything that it serves.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
-	// MaxStaleness is how long the API server may be silent before Ready returns an error. Defaults
-	// to DefaultMaxStaleness.
+	// MaxStaleness is how long the API server may send nothing but errors about a resource before the
+	// resource does not count for Ready. Defaults to DefaultMaxStaleness.
 	MaxStaleness time.Duration
 	// MinWatchTimeout is how long a watch lasts for which the client asks no timeout, up to twice
 	// as long. No watch lasts longer than twice this time. In whole seconds. Defaults to 30 minutes.
@@ -102,6 +117,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Upstream == nil:
 		return errors.New("Options.Upstream is nil")
+	case len(o.Resources)+len(o.Names) == 0:
+		return errors.New("there is no resource in Options.Resources or Options.Names")
 	case o.Serving == nil:
 		return errors.New("Options.Serving is nil")
 	case o.MaxStaleness < 0:
@@ -120,6 +137,17 @@ func (o *Options) check() error {
 		name := o.Resources[i].name()
 		if seen[name] {
 			return fmt.Errorf("Options.Resources has %s twice", name)
+		}
+		seen[name] = true
+	}
+	for _, name := range o.Names {
+		switch {
+		case name == "":
+			return errors.New("Options.Names has an empty name")
+		case (name == "secrets" || name == "secret") && !o.AllowSecrets:
+			return errors.New("Secrets are not served unless Options.AllowSecrets is true")
+		case seen[name]:
+			return fmt.Errorf("Options.Names has %s twice", name)
 		}
 		seen[name] = true
 	}

@@ -19,11 +19,33 @@ import (
 // would end the watches of all agents.
 type patient struct {
 	cache.ListerWatcherWithContext
+	answered func(error) // is given the outcome of each request
+	stopping context.Context
 }
 
-func newPatient(lw cache.ListerWatcher) cache.ListerWatcher {
-	return patient{cache.ToListerWatcherWithContext(lw)}
+func newPatient(stopping context.Context, lw cache.ListerWatcher, answered func(error)) cache.ListerWatcher {
+	return patient{cache.ToListerWatcherWithContext(lw), answered, stopping}
 }
+
+// until returns a ctx that also ends when the relay stops, or with the function. It blocks while the relay
+// stops, until ctx ends: the store must not get ahead of the agents, which could not watch on from their
+// versions after a restart.
+func (p patient) until(ctx context.Context) (context.Context, func()) {
+	if p.stopping.Err() != nil {
+		<-ctx.Done()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(p.stopping, cancel)
+	return ctx, func() { forget(); cancel() }
+}
+
+// ending is a watch that calls a function when it is stopped.
+type ending struct {
+	watch.Interface
+	end func()
+}
+
+func (e ending) Stop() { e.Interface.Stop(); e.end() }
 
 // List and Watch exist because an informer is made of the older interface. They are not called.
 func (p patient) List(opts metav1.ListOptions) (runtime.Object, error) {
@@ -36,14 +58,23 @@ func (p patient) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 
 // ListWithContext implements cache.ListerWatcherWithContext.
 func (p patient) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	ctx, end := p.until(ctx)
+	defer end()
 	list, err := p.ListerWatcherWithContext.ListWithContext(ctx, opts)
+	p.answered(err)
 	return list, later(err)
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (p patient) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	ctx, end := p.until(ctx)
 	w, err := p.ListerWatcherWithContext.WatchWithContext(ctx, opts)
-	return w, later(err)
+	p.answered(err)
+	if err != nil {
+		end()
+		return nil, later(err)
+	}
+	return ending{w, end}, nil
 }
 
 // later returns an error of 429 in place of one that says that the API server is away: there is no
@@ -59,5 +90,5 @@ func later(err error) error {
 	default:
 		return err
 	}
-	return apierrors.NewTooManyRequests("the API server is away: "+err.Error(), 0)
+	return apierrors.NewTooManyRequests("the API server is away or fails: "+err.Error(), 0)
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/relay/internal/feed"
@@ -21,11 +24,17 @@ import (
 
 // Relay is a read-only API server. New makes one.
 type Relay struct {
-	maxStaleness time.Duration
-	informers    []*informer.CustomCacheInformer[informer.AnyObject]
-	feeds        []*feed.Feed
-	server       *serving.Server
-	run          atomic.Bool
+	opts     Options
+	server   *serving.Server
+	run      atomic.Bool
+	begun    atomic.Bool // it was ready once
+	stopping context.Context
+	stop     context.CancelFunc
+
+	mu     sync.Mutex // protects the rest
+	served []*served
+	// unknown has the reason for each of Options.Names that is not served, nil before the first answer.
+	unknown map[string]error
 }
 
 // New returns a Relay. It begins to listen, and makes no request for objects before Run. It may ask the
@@ -47,18 +56,26 @@ func newRelay(opts Options) (*Relay, error) {
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) {
 		return nil, errors.New("client-go's feature WatchListClient is off, and the watch cache is filled by it")
 	}
-	r := &Relay{maxStaleness: opts.MaxStaleness}
-	if r.maxStaleness == 0 {
-		r.maxStaleness = DefaultMaxStaleness
+	r := &Relay{opts: opts, unknown: map[string]error{}}
+	if r.opts.MaxStaleness == 0 {
+		r.opts.MaxStaleness = DefaultMaxStaleness
 	}
-	config := serving.Config{AllowSecrets: opts.AllowSecrets, RefuseConsistentReads: opts.RefuseConsistentReads}
+	r.stopping, r.stop = context.WithCancel(context.Background())
+	for _, name := range opts.Names {
+		r.unknown[name] = nil
+	}
+	config := serving.Config{
+		AllowSecrets: opts.AllowSecrets, RefuseConsistentReads: opts.RefuseConsistentReads,
+		KeepAnonymous: opts.Authentication == nil,
+		Unknown:       r.whyUnknown, NoCheck: true, // Ready is the check of /readyz
+	}
 	for i := range opts.Resources {
-		served, err := r.add(&opts.Resources[i], &opts)
+		s, resource, err := r.make(opts.Resources[i])
 		if err != nil {
 			r.close()
 			return nil, err
 		}
-		config.Resources = append(config.Resources, served)
+		r.served, config.Resources = append(r.served, s), append(config.Resources, resource)
 	}
 	var err error
 	if config.Generic, err = r.generic(&opts); err == nil {
@@ -71,48 +88,64 @@ func newRelay(opts Options) (*Relay, error) {
 	return r, nil
 }
 
-// add makes the informer of a resource, and its feed.
-func (r *Relay) add(resource *Resource, opts *Options) (serving.Resource, error) {
-	none := serving.Resource{}
-	lw, err := resource.source(opts.Upstream)
+// make makes the informer of a resource, and its feed.
+func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
+	s, none := &served{Resource: resource}, serving.Resource{}
+	lw, err := s.source(r.stopping, r.opts.Upstream, s.answered)
 	if err != nil {
-		return none, err
+		return nil, none, err
 	}
 	options := informer.Options[informer.AnyObject]{
-		Name: resource.name(), Queue: informer.QueueRealFIFO, Transform: resource.Transform, Observer: opts.Observer,
+		Name: s.name(), Queue: informer.QueueRealFIFO, Transform: s.Transform, Observer: r.opts.Observer,
 	}
-	if resource.Store != nil {
-		options.Store = resource.Store
+	if s.Store != nil {
+		options.Store = s.Store
 	}
-	inf, err := informer.NewFrom(lw, options)
+	if s.inf, err = informer.NewFrom(lw, options); err != nil {
+		return nil, none, err
+	}
+	reached, err := s.reached(r.opts.Upstream)
 	if err != nil {
-		return none, err
+		return nil, none, err
 	}
-	reached, err := resource.reached(opts.Upstream)
-	if err != nil {
-		return none, err
+	if s.feed, err = feed.New(s.inf, s.newObject); err != nil {
+		return nil, none, err
 	}
-	from, err := feed.New(inf, resource.newObject)
-	if err != nil {
-		return none, err
-	}
-	r.informers, r.feeds = append(r.informers, inf), append(r.feeds, from)
-	return serving.Resource{
-		GroupVersionResource: resource.GroupVersionResource,
-		Kind:                 resource.Kind, Singular: resource.Singular, ShortNames: resource.ShortNames, Namespaced: resource.Namespaced,
-		Fields: resource.Fields, Index: resource.Index, Storage: from, Reached: reached,
+	return s, serving.Resource{
+		GroupVersionResource: s.GroupVersionResource,
+		Kind:                 s.Kind, Singular: s.Singular, ShortNames: s.ShortNames, Namespaced: s.Namespaced,
+		Fields: s.Fields, Index: s.Index, Storage: s.feed, Absent: r.refusing(s), Reached: reached,
 	}, nil
 }
+
+// refusing returns the function that refuses reads of a resource. A relay that stops begins nothing: a watch
+// that ends at once would make its agent list.
+func (r *Relay) refusing(s *served) func() error {
+	return func() error {
+		if r.stopping.Err() != nil {
+			return apierrors.NewTooManyRequests("the relay stops", 1)
+		}
+		return s.absent()
+	}
+}
+
+// settleTime is how long a relay that stops goes on with its watches, so that agents get all that it has.
+const settleTime = time.Second
 
 // generic returns the configuration of the generic API server.
 func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 	config := serving.NewGenericConfig()
+	config.ShutdownDelayDuration = settleTime
 	if err := opts.Serving.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, err
 	}
 	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
 	if opts.Authentication != nil {
-		if err := opts.Authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
+		authentication := *opts.Authentication
+		if authentication.TokenRequestTimeout == 0 {
+			authentication.TokenRequestTimeout = 10 * time.Second // of all attempts together
+		}
+		if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -127,14 +160,15 @@ func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 	if opts.MaxRequestsInFlight > 0 {
 		config.MaxRequestsInFlight = opts.MaxRequestsInFlight
 	}
-	config.AddReadyzChecks(healthz.NamedCheck("upstream", func(*http.Request) error { return r.fresh() }))
+	config.AddReadyzChecks(healthz.NamedCheck("upstream", func(*http.Request) error { return r.Ready() }))
 	return config, nil
 }
 
 // Run lists and watches the resources, and serves them until ctx ends. Then it waits for the requests
 // under way, ends the watches over some seconds, and returns when every goroutine that it started has
 // returned, except those of k8s.io/apiserver that end by themselves. It returns nil if ctx has ended,
-// and an error if the relay cannot go on. A second Run returns an error.
+// and an error if the server ends by itself, or no resource can be served any more because of their
+// stores. A store that failed is also an error at the end. A second Run returns an error.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.run.Swap(true) {
 		return fmt.Errorf("relay: %w", informer.ErrAlreadyRun)
@@ -148,50 +182,107 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) serve(ctx context.Context) error {
 	serve, stopServing := context.WithCancel(ctx)
 	defer stopServing()
+	context.AfterFunc(serve, r.stop)
 	// The informers outlive the server, so that agents get the last changes.
 	read, stopReading := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReading()
-	var reading sync.WaitGroup
-	failures := make([]error, len(r.informers))
-	for i, inf := range r.informers {
+	var finding, reading sync.WaitGroup
+	begin := func(s *served) {
 		reading.Go(func() {
-			if failures[i] = inf.Run(read); failures[i] != nil {
+			err := s.inf.Run(read)
+			if err == nil {
+				return
+			}
+			s.ended.Store(&err)
+			s.feed.Interrupt()
+			klog.FromContext(ctx).Error(err, "The relay serves a resource no more", "resource", s.name())
+			if r.failed() {
 				stopServing()
 			}
 		})
 	}
-	err := r.server.Run(serve)
+	for _, s := range r.all() {
+		begin(s)
+	}
+	finding.Go(func() { r.find(serve, begin) })
+	errs := []error{r.server.Run(serve)}
+	stopServing()
+	finding.Wait()
 	r.close()
 	stopReading()
 	reading.Wait()
-	return errors.Join(append(failures, err)...)
+	for _, s := range r.all() {
+		if err := s.ended.Load(); err != nil {
+			errs = append(errs, *err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// all returns the resources that are served.
+func (r *Relay) all() []*served {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.served)
+}
+
+// failed reports whether no resource can be served any more.
+func (r *Relay) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unknown) == 0 && !slices.ContainsFunc(r.served, func(s *served) bool { return s.ended.Load() == nil })
 }
 
 // close ends the feeds.
 func (r *Relay) close() {
-	for _, from := range r.feeds {
-		from.Close()
+	r.stop()
+	for _, s := range r.all() {
+		s.feed.Close()
 	}
 }
 
-// Ready returns nil if every resource can be read and the API server was heard of within
-// Options.MaxStaleness. Otherwise its error says which resource is late. It does not block. The path
+// Ready returns nil if agents can use the relay: there is a resource that it can read and of which the
+// API server was heard within Options.MaxStaleness, and the first state of no other resource is on its
+// way. A resource that fails, is silent or does not exist takes no other from the agents; Absent and
+// Health show it. Otherwise the error has the reason for each resource. It does not block. The path
 // /readyz of the server answers with it.
-func (r *Relay) Ready() error { return errors.Join(r.server.Ready(), r.fresh()) }
-
-// fresh returns an error that names the resources of which the API server has been silent for too long.
-func (r *Relay) fresh() error {
-	var late []error
-	for _, inf := range r.informers {
-		h := inf.Health()
-		switch silent := time.Since(h.LastContact); {
-		case h.LastContact.IsZero():
-			late = append(late, fmt.Errorf("%s: the API server has not answered yet", h.Name))
-		case silent > r.maxStaleness:
-			late = append(late, fmt.Errorf("%s: the API server has been silent for %v", h.Name, silent.Round(time.Second)))
-		}
+func (r *Relay) Ready() error {
+	var reasons []error
+	ready, begin := false, false
+	for _, s := range r.all() {
+		reason, begins := s.problem(r.opts.MaxStaleness, r.server.HasState(s.GroupVersionResource))
+		reasons = append(reasons, reason)
+		ready, begin = ready || reason == nil, begin || begins
 	}
-	return errors.Join(late...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, reason := range r.unknown {
+		reasons = append(reasons, notFound(name, reason))
+		begin = begin || reason == nil
+	}
+	// A resource that is found later takes the others from nobody while it begins.
+	if ready && (!begin || r.begun.Load()) {
+		r.begun.Store(true)
+		return nil
+	}
+	return errors.Join(reasons...)
+}
+
+// Absent returns, for each resource, the error with which reads of it are answered in place of objects,
+// and nil for a resource that is served. The API server does not know such a resource, or it has never
+// given the relay a state, or the resource's store has failed. The keys are those of Health, and for one
+// of Options.Names that the API server has not described yet, that name. It does not block.
+func (r *Relay) Absent() map[string]error {
+	all := map[string]error{}
+	for _, s := range r.all() {
+		all[s.name()] = s.absent()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, reason := range r.unknown {
+		all[name] = notFound(name, reason)
+	}
+	return all
 }
 
 // Health returns how the informer of each resource is doing, by names such as
@@ -199,8 +290,8 @@ func (r *Relay) fresh() error {
 // and the page of package debug.
 func (r *Relay) Health() map[string]informer.Health {
 	all := map[string]informer.Health{}
-	for _, inf := range r.informers {
-		h := inf.Health()
+	for _, s := range r.all() {
+		h := s.inf.Health()
 		all[h.Name] = h
 	}
 	return all

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,14 +29,15 @@ func (r *Resource) newObject() runtime.Object {
 	return obj
 }
 
-// source returns what the informer lists and watches. Built-in types come as protobuf.
-func (r *Resource) source(upstream *rest.Config) (cache.ListerWatcher, error) {
+// source returns what the informer lists and watches. Built-in types come as protobuf. answered is given
+// the outcome of each request. After the end of stopping, the source is silent.
+func (r *Resource) source(stopping context.Context, upstream *rest.Config, answered func(error)) (cache.ListerWatcher, error) {
 	if !r.builtIn() {
 		client, err := dynamic.NewForConfig(upstream)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.name(), err)
 		}
-		return newPatient(informer.ListWatch(client.Resource(r.GroupVersionResource))), nil
+		return newPatient(stopping, informer.ListWatch(client.Resource(r.GroupVersionResource)), answered), nil
 	}
 	config := rest.CopyConfig(upstream)
 	version := r.GroupVersion()
@@ -54,5 +56,5 @@ func (r *Resource) source(upstream *rest.Config) (cache.ListerWatcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name(), err)
 	}
-	return newPatient(cache.NewListWatchFromClient(client, r.Resource, "", fields.Everything())), nil
+	return newPatient(stopping, cache.NewListWatchFromClient(client, r.Resource, "", fields.Everything()), answered), nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
@@ -8,32 +10,55 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/relay"
 )
 
-// metrics are those of the informers, beside k8s.io/apiserver's own, and the limit that the alert in
-// alerts.yaml compares the informers' last contact with.
+// metrics are those of the informers, beside k8s.io/apiserver's own, and those that the alerts in
+// alerts.yaml need: which resources are absent, and the limit for the informers' last contact.
 type metrics struct {
 	informers *prometheus.Metrics
-	health    func() map[string]informer.Health // of the relay; nil before it is made
+	limit     prom.Gauge
+	relay     atomic.Pointer[relay.Relay] // nil while there is none
 }
 
-func newMetrics() *metrics {
-	m := &metrics{}
-	m.informers = prometheus.New(func() map[string]informer.Health {
-		if m.health == nil {
-			return nil
-		}
-		return m.health()
-	})
-	return m
-}
-
-// serve has /metrics show the metrics. It is called once in a process, when health is set.
-func (m *metrics) serve(maxStaleness time.Duration) {
-	limit := prom.NewGauge(prom.GaugeOpts{
+// served returns the metrics of the process, which /metrics shows.
+var served = sync.OnceValue(func() *metrics {
+	m := &metrics{limit: prom.NewGauge(prom.GaugeOpts{
 		Name: "relay_max_staleness_seconds",
-		Help: "How long the API server may be silent before the relay is not ready.",
+		Help: "How long the API server may be silent about a resource before the state counts as old.",
+	})}
+	m.informers = prometheus.New(func() map[string]informer.Health {
+		if r := m.relay.Load(); r != nil {
+			return r.Health()
+		}
+		return nil
 	})
-	limit.Set(maxStaleness.Seconds())
-	legacyregistry.RawMustRegister(m.informers, limit)
+	legacyregistry.RawMustRegister(m.informers, m.limit, m)
+	return m
+})
+
+// show shows a relay.
+func (m *metrics) show(r *relay.Relay, maxStaleness time.Duration) {
+	m.limit.Set(maxStaleness.Seconds())
+	m.relay.Store(r)
+}
+
+var absent = prom.NewDesc("relay_absent", "1 if reads of the resource are answered with 404 or 503.", []string{"informer"}, nil)
+
+// Describe implements prom.Collector.
+func (m *metrics) Describe(all chan<- *prom.Desc) { all <- absent }
+
+// Collect implements prom.Collector.
+func (m *metrics) Collect(all chan<- prom.Metric) {
+	r := m.relay.Load()
+	if r == nil {
+		return
+	}
+	for name, reason := range r.Absent() {
+		value := 0.
+		if reason != nil {
+			value = 1
+		}
+		all <- prom.MustNewConstMetric(absent, prom.GaugeValue, value, name)
+	}
 }

@@ -35,12 +35,16 @@ func newOptions() *options {
 	serving.BindPort = 6443
 	serving.ServerCert.PairName = "relay"
 	serving.ServerCert.CertDirectory = "" // a certificate that the relay makes for itself stays in memory
+	authentication := genericoptions.NewDelegatingAuthenticationOptions()
+	// A relay also starts while the API server is away. Until it is started again, the headers of the
+	// front proxy then have no effect. Tokens and client certificates have.
+	authentication.TolerateInClusterLookupFailure = true
 	return &options{
 		minRequestTimeout: 1800,
 		logs:              logsapi.NewLoggingConfiguration(),
 		relay: relay.Options{
 			Serving:             serving.WithLoopback(),
-			Authentication:      genericoptions.NewDelegatingAuthenticationOptions(),
+			Authentication:      authentication,
 			Authorization:       genericoptions.NewDelegatingAuthorizationOptions(),
 			MaxStaleness:        relay.DefaultMaxStaleness,
 			MaxRequestsInFlight: 400,
@@ -107,27 +111,25 @@ func (o *options) complete() error {
 }
 
 // run runs the relay until ctx ends.
-func (o *options) run(ctx context.Context) (err error) {
+func (o *options) run(ctx context.Context) (failed error) {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	if o.relay.Resources, err = relay.Discover(o.relay.Upstream, o.resources...); err != nil {
-		return err
-	}
+	o.relay.Names = o.resources
 	if o.dataDir != "" {
-		stores, openErr := openStores(ctx, o.dataDir, &o.relay)
-		defer func() { err = errors.Join(err, stores.close()) }()
-		if openErr != nil {
-			return openErr
+		stores, err := newStores(o.dataDir, o.relay.Upstream)
+		if err != nil {
+			return err
 		}
+		defer func() { failed = errors.Join(failed, stores.close()) }()
+		o.relay.Prepare = stores.open
 	}
-	metrics := newMetrics()
+	metrics := served()
 	o.relay.Observer = metrics.informers.Observer()
 	r, err := relay.New(o.relay)
 	if err != nil {
 		return err
 	}
-	metrics.health = r.Health
-	metrics.serve(o.relay.MaxStaleness)
+	metrics.show(r, o.relay.MaxStaleness)
 	return r.Run(ctx)
 }

@@ -6,58 +6,70 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/relay"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// stores are open files.
-type stores []*disk.Store
+// stores are the files of the resources. A file that is open stays open when its resource is prepared again.
+type stores struct {
+	dir      string
+	upstream *rest.Config
+	cluster  string // the UID of the API server's cluster, "" before it is known
+	files    map[string]*disk.Store
+}
 
-// openStores gives each resource a file in dir. The caller must close the stores that are returned,
-// also with an error.
-func openStores(ctx context.Context, dir string, opts *relay.Options) (stores, error) {
+// newStores makes the directory. The caller must call close.
+func newStores(dir string, upstream *rest.Config) (*stores, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(opts.Upstream)
-	if err != nil {
-		return nil, err
+	return &stores{dir: dir, upstream: upstream, files: map[string]*disk.Store{}}, nil
+}
+
+// open gives a resource its file.
+func (s *stores) open(ctx context.Context, r *relay.Resource) error {
+	if s.cluster == "" {
+		config := rest.CopyConfig(s.upstream)
+		config.Timeout = 10 * time.Second // other resources wait
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		if s.cluster, err = store.ClusterUID(ctx, client.CoreV1().Namespaces()); err != nil {
+			return fmt.Errorf("--data-dir: the files are of one cluster: %w", err)
+		}
 	}
-	cluster, err := store.ClusterUID(ctx, client.CoreV1().Namespaces())
-	if err != nil {
-		return nil, fmt.Errorf("--data-dir: the files are of one cluster: %w", err)
-	}
-	var all stores
-	for i := range opts.Resources {
-		r := &opts.Resources[i]
-		name := r.Resource + "." + r.Version + "." + r.Group
-		store, err := disk.Open(filepath.Join(dir, name+".db"), example(r), disk.Options{
-			Identity: store.Identity{Cluster: cluster, Resource: name},
+	name := r.Resource + "." + r.Version + "." + r.Group
+	if s.files[name] == nil {
+		file, err := disk.Open(filepath.Join(s.dir, name+".db"), example(r), disk.Options{
+			Identity: store.Identity{Cluster: s.cluster, Resource: name},
 			// A file that the machine's end has spoiled costs one list, and waiting for the disk costs
 			// every agent some milliseconds for each change.
 			Durability: disk.SurviveProcess,
 		})
 		if err != nil {
-			return all, fmt.Errorf("--data-dir: %w", err)
+			return fmt.Errorf("--data-dir: %w", err)
 		}
-		all = append(all, store)
-		r.Store = store
+		s.files[name] = file
 	}
-	return all, nil
+	r.Store = s.files[name]
+	return nil
 }
 
-// close closes the stores.
-func (s stores) close() error {
+// close closes the files.
+func (s *stores) close() error {
 	var all []error
-	for _, store := range s {
-		all = append(all, store.Close())
+	for _, file := range s.files {
+		all = append(all, file.Close())
 	}
 	return errors.Join(all...)
 }

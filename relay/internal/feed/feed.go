@@ -38,9 +38,11 @@ type Feed struct {
 	closed    context.Context
 	close     context.CancelFunc
 
-	mu     sync.Mutex
-	first  *session // begins with the first state of the informer; nil after the first watch
-	ending sync.WaitGroup
+	mu        sync.Mutex
+	open      context.Context // of the watches that are open; ends with closed
+	interrupt context.CancelFunc
+	first     *session // begins with the first state of the informer; nil after the first watch
+	ending    sync.WaitGroup
 }
 
 // New returns a Feed over an informer that does not run yet. The informer must have the queue
@@ -49,6 +51,7 @@ type Feed struct {
 func New(inf Informer, newObject func() runtime.Object) (*Feed, error) {
 	f := &Feed{inf: inf, newObject: newObject, versioner: storage.APIObjectVersioner{}}
 	f.closed, f.close = context.WithCancel(context.Background())
+	f.open, f.interrupt = context.WithCancel(f.closed)
 	first, err := f.begin(true)
 	if err != nil {
 		f.close()
@@ -65,6 +68,15 @@ func (f *Feed) Close() {
 	f.close()
 	f.mu.Unlock()
 	f.ending.Wait()
+}
+
+// Interrupt ends the watches that are open. The next watch begins again. It does not block.
+func (f *Feed) Interrupt() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.interrupt()
+	f.open, f.interrupt = context.WithCancel(f.closed)
+	f.first = nil
 }
 
 // begin starts a session. inherited says that the informer does not run yet.

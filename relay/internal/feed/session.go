@@ -28,7 +28,7 @@ type session struct {
 
 func newSession(f *Feed, inherited bool) *session {
 	s := &session{feed: f, events: make(chan watch.Event), inherited: inherited, state: map[types.NamespacedName]informer.AnyObject{}}
-	s.ctx, s.stop = context.WithCancel(f.closed)
+	s.ctx, s.stop = context.WithCancel(f.open)
 	return s
 }
 

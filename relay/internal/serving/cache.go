@@ -160,6 +160,9 @@ func (c *watchCache) GetList(ctx context.Context, key string, opts storage.ListO
 
 // Watch implements storage.Interface.
 func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if _, err := c.Versioner().ParseResourceVersion(opts.ResourceVersion); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	err := c.awaitVersion(ctx, opts.ResourceVersion)
 	switch initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents; {
 	case initial && err != nil:

@@ -21,6 +21,7 @@ import (
 type endpoint struct {
 	resource *Resource
 	store    *registry.Store
+	cache    *watchCache
 	refuse   bool
 }
 
@@ -53,7 +54,7 @@ func newEndpoint(r *Resource, t *types, all []field, cache *watchCache, refuse b
 		Storage:        registry.DryRunnableStorage{Storage: cache},
 	}
 	store.KeyRootFunc, store.KeyFunc = keys(r)
-	return &endpoint{r, store, refuse}
+	return &endpoint{r, store, cache, refuse}
 }
 
 // newFunc returns a function that makes an empty object of the resource, or an empty list.
@@ -92,6 +93,9 @@ func (e *endpoint) Get(ctx context.Context, name string, options *metav1.GetOpti
 	if e.refuse && options.ResourceVersion == "" {
 		return nil, errConsistentRead()
 	}
+	if err := e.resource.absent(); err != nil {
+		return nil, err
+	}
 	return e.store.Get(ctx, name, options)
 }
 
@@ -100,6 +104,9 @@ func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOp
 	// The version of a list that continues is in its token.
 	if e.refuse && options.ResourceVersion == "" && options.Continue == "" {
 		return nil, errConsistentRead()
+	}
+	if err := e.resource.absent(); err != nil {
+		return nil, err
 	}
 	return e.store.List(ctx, options)
 }
@@ -110,7 +117,19 @@ func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListO
 	if e.refuse && options.ResourceVersion == "" && options.SendInitialEvents != nil && *options.SendInitialEvents {
 		return nil, errConsistentRead()
 	}
-	return e.store.Watch(ctx, options)
+	if err := e.resource.absent(); err != nil {
+		return nil, err
+	}
+	w, err := e.store.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	// The open watches may have been ended just before this one began.
+	if err := e.resource.absent(); err != nil {
+		w.Stop()
+		return nil, err
+	}
+	return w, nil
 }
 
 // ConvertToTable implements rest.TableConvertor.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/emicklei/go-restful/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
@@ -26,10 +29,24 @@ import (
 // demands OpenAPI.
 type installer struct {
 	server     *genericapiserver.GenericAPIServer
+	container  *restful.Container
 	types      *types
 	serializer runtime.NegotiatedSerializer
 	minTimeout time.Duration
 	addresses  discovery.Addresses
+}
+
+// newContainer returns a container that answers errors as that of the generic server does. Resources are
+// in a container of their own, because a group version cannot be changed in one that is in use.
+func newContainer(serializer runtime.NegotiatedSerializer) *restful.Container {
+	c := restful.NewContainer()
+	c.Router(restful.CurlyRouter{})
+	c.DoNotRecover(true) // the generic server does
+	c.ServiceErrorHandler(func(e restful.ServiceError, r *restful.Request, w *restful.Response) {
+		err := apierrors.NewGenericServerResponse(e.Code, "", schema.GroupResource{}, "", e.Message, 0, false)
+		responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, r.Request)
+	})
+	return c
 }
 
 // install offers the endpoints, which are by version and name, and returns the first error.
@@ -80,7 +97,7 @@ func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]re
 		Authorizer:                 i.server.Authorizer,
 		MinRequestTimeout:          i.minTimeout,
 	}
-	resources, _, err := group.InstallREST(i.server.Handler.GoRestfulContainer)
+	resources, _, err := group.InstallREST(i.container)
 	if err != nil {
 		return err
 	}
@@ -94,12 +111,11 @@ func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]re
 
 // installGroup tells legacy discovery about a group with these versions.
 func (i *installer) installGroup(name string, versions []string) {
-	container := i.server.Handler.GoRestfulContainer
 	if name == "" {
 		manager := i.server.AggregatedLegacyDiscoveryGroupManager
 		root := discovery.NewLegacyRootAPIHandler(i.addresses, i.server.Serializer, genericapiserver.DefaultLegacyAPIPrefix)
 		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(root, manager, manager)
-		container.Add(wrapped.GenerateWebService(genericapiserver.DefaultLegacyAPIPrefix, metav1.APIVersions{}))
+		i.container.Add(wrapped.GenerateWebService(genericapiserver.DefaultLegacyAPIPrefix, metav1.APIVersions{}))
 		return
 	}
 	group := metav1.APIGroup{Name: name}
@@ -109,5 +125,5 @@ func (i *installer) installGroup(name string, versions []string) {
 	}
 	group.PreferredVersion = group.Versions[0]
 	i.server.DiscoveryGroupManager.AddGroup(group)
-	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+	i.container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
 }

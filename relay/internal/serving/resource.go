@@ -46,6 +46,11 @@ type Resource struct {
 	//   - Versioner, CompactRevision and EnableResourceSizeEstimation, which may do nothing.
 	Storage storage.Interface
 
+	// Absent returns the error with which all reads are answered while the resource does not exist or has
+	// never had a state, and nil otherwise. It is called for each read. Watches that are open end when
+	// that of the storage ends. Defaults to nil for all.
+	Absent func() error
+
 	// Reached reports whether the source of the storage has a version that the storage did not get
 	// within 3 s. Clients that want such a version are told to come back if Reached returns true or an
 	// error. If it returns false, they are told with 410 that the version is gone, and begin again
@@ -72,6 +77,14 @@ func (r *Resource) prefix() string {
 		group = "core"
 	}
 	return "/" + group + "/" + r.Version + "/" + r.Resource
+}
+
+// absent calls Absent.
+func (r *Resource) absent() error {
+	if r.Absent == nil {
+		return nil
+	}
+	return r.Absent()
 }
 
 // validate returns an error if the resource cannot be served.

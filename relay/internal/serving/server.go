@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -27,8 +33,16 @@ type Config struct {
 	// MaxRequestsInFlight, RequestTimeout, MinRequestTimeout (watches end after one to two times
 	// that), ShutdownDelayDuration, GoawayChance and the health checks. Required; New changes it.
 	Generic *genericapiserver.Config
-	// Resources are served. None may appear twice.
+	// Resources are served. None may appear twice. Server.Add adds others.
 	Resources []Resource
+	// Unknown returns why a resource that is not served cannot be, or nil if it does not exist. Reads of
+	// the resource are answered with the error. Defaults to nil for all.
+	Unknown func(schema.GroupResource) error
+	// KeepAnonymous keeps the HTTP/2 connections of system:anonymous, which the generic server ends a
+	// second after each answer, as a defence against strangers.
+	KeepAnonymous bool
+	// NoCheck leaves out the check "watch-caches" of /readyz, which is Server.Ready.
+	NoCheck bool
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 	// RefuseConsistentReads has reads that ask for the newest state answered with 400 instead of
@@ -61,14 +75,15 @@ func NewGenericConfig() *genericapiserver.Config {
 
 // Server serves resources. It is made by New, and either Run or Close must be called once.
 type Server struct {
+	config   Config
 	generic  *genericapiserver.GenericAPIServer
 	prepared interface{ RunWithContext(context.Context) error }
-	caches   []namedCache
-}
+	handler  atomic.Pointer[http.Handler] // of the resources and their discovery
 
-type namedCache struct {
-	name string
-	*watchCache
+	mu        sync.Mutex // protects the rest
+	resources []Resource
+	endpoints map[schema.GroupVersionResource]*endpoint
+	closed    bool
 }
 
 // New returns a server, and begins to watch the storages. It does not block. It returns an error if
@@ -77,34 +92,20 @@ func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	types, err := newTypes(config.Resources)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{}
-	encodings := types.serializer()
+	s := &Server{config: config, endpoints: map[schema.GroupVersionResource]*endpoint{}}
 	generic := config.Generic
-	generic.AddReadyzChecks(healthz.NamedCheck("watch-caches", func(*http.Request) error { return s.Ready() }))
-	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = withLongestWatch(withoutProtobuf(handler, types.custom, encodings), 2*c.MinRequestTimeout)
-		return genericapiserver.DefaultBuildHandlerChain(handler, c)
+	if !config.NoCheck {
+		generic.AddReadyzChecks(healthz.NamedCheck("watch-caches", func(*http.Request) error { return s.Ready() }))
 	}
-	s.generic, err = generic.Complete(nil).New("relay", genericapiserver.NewEmptyDelegate())
-	if err != nil {
+	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(s.guard(handler), c)
+	}
+	var err error
+	if s.generic, err = generic.Complete(nil).New("relay", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, err
 	}
 	s.generic.RegisterDestroyFunc(s.closeCaches)
-	endpoints, err := s.endpoints(config, types)
-	if err == nil {
-		err = (&installer{
-			server:     s.generic,
-			types:      types,
-			serializer: encodings,
-			minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second,
-			addresses:  generic.DiscoveryAddresses,
-		}).install(endpoints)
-	}
-	if err != nil {
+	if err := s.Add(config.Resources...); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -121,46 +122,124 @@ func (c *Config) validate() error {
 		return errors.New("relay: SecureServing is required, or ExternalAddress for a server that does not run")
 	case !utilfeature.DefaultFeatureGate.Enabled(features.WatchList):
 		return errors.New("relay: the feature gate WatchList is off, and the watch cache is filled by it")
-	case len(c.Resources) == 0:
+	case len(c.Resources) == 0 && c.Unknown == nil:
 		return errors.New("relay: there is no resource to serve")
-	}
-	seen := map[schema.GroupVersionResource]bool{}
-	for i := range c.Resources {
-		r := &c.Resources[i]
-		if err := r.validate(c.AllowSecrets); err != nil {
-			return err
-		}
-		if seen[r.GroupVersionResource] {
-			return fmt.Errorf("relay: resource %q appears twice", r.String())
-		}
-		seen[r.GroupVersionResource] = true
 	}
 	return nil
 }
 
-// endpoints starts the cache of each resource, and returns the endpoints by version and name.
-func (s *Server) endpoints(config Config, types *types) (map[schema.GroupVersion]map[string]rest.Storage, error) {
-	all := map[schema.GroupVersion]map[string]rest.Storage{}
-	for i := range config.Resources {
-		r := &config.Resources[i]
-		if _, err := types.newObject(r.listKind()); err != nil {
-			return nil, err
-		}
-		fields, err := newFields(r.Fields)
-		if err != nil {
-			return nil, err
-		}
-		cache, err := newWatchCache(r, types, fields)
-		if err != nil {
-			return nil, fmt.Errorf("relay: resource %q: %w", r.String(), err)
-		}
-		s.caches = append(s.caches, namedCache{r.GroupResource().String(), cache})
-		if all[r.GroupVersion()] == nil {
-			all[r.GroupVersion()] = map[string]rest.Storage{}
-		}
-		all[r.GroupVersion()][r.Resource] = newEndpoint(r, types, fields, cache, config.RefuseConsistentReads)
+// Add serves more resources, and begins to watch their storages. The resources that are served already
+// go on. It may be called while the server runs. It returns an error, and adds none, if a resource
+// cannot be served, or is served already, or the server is closed.
+func (s *Server) Add(more ...Resource) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("relay: the server is closed")
 	}
-	return all, nil
+	for i := range more {
+		if err := more[i].validate(s.config.AllowSecrets); err != nil {
+			return err
+		}
+	}
+	resources := slices.Concat(s.resources, more)
+	types, err := newTypes(resources)
+	if err != nil {
+		return err
+	}
+	endpoints := maps.Clone(s.endpoints)
+	added := func() error {
+		for i := range more {
+			if err := s.addTo(endpoints, &more[i], types); err != nil {
+				return err
+			}
+		}
+		return s.install(endpoints, types)
+	}
+	if err := added(); err != nil {
+		for name, e := range endpoints {
+			if s.endpoints[name] == nil {
+				e.cache.close()
+			}
+		}
+		return err
+	}
+	s.resources, s.endpoints = resources, endpoints
+	return nil
+}
+
+// addTo starts the cache of a resource, and adds its endpoint.
+func (s *Server) addTo(endpoints map[schema.GroupVersionResource]*endpoint, r *Resource, types *types) error {
+	if endpoints[r.GroupVersionResource] != nil {
+		return fmt.Errorf("relay: resource %q appears twice", r.String())
+	}
+	if _, err := types.newObject(r.listKind()); err != nil {
+		return err
+	}
+	fields, err := newFields(r.Fields)
+	if err != nil {
+		return err
+	}
+	cache, err := newWatchCache(r, types, fields)
+	if err != nil {
+		return fmt.Errorf("relay: resource %q: %w", r.String(), err)
+	}
+	endpoints[r.GroupVersionResource] = newEndpoint(r, types, fields, cache, s.config.RefuseConsistentReads)
+	return nil
+}
+
+// install offers the endpoints in place of those before.
+func (s *Server) install(endpoints map[schema.GroupVersionResource]*endpoint, types *types) error {
+	all := map[schema.GroupVersion]map[string]rest.Storage{}
+	for name, e := range endpoints {
+		if all[name.GroupVersion()] == nil {
+			all[name.GroupVersion()] = map[string]rest.Storage{}
+		}
+		all[name.GroupVersion()][name.Resource] = e
+	}
+	encodings, generic := types.serializer(), s.config.Generic
+	i := &installer{
+		server:     s.generic,
+		container:  newContainer(s.generic.Serializer),
+		types:      types,
+		serializer: encodings,
+		minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second,
+		addresses:  generic.DiscoveryAddresses,
+	}
+	if err := i.install(all); err != nil {
+		return err
+	}
+	handler := withLongestWatch(withoutProtobuf(http.HandlerFunc(i.container.Dispatch), types.custom, encodings), 2*generic.MinRequestTimeout)
+	s.handler.Store(&handler)
+	for _, service := range i.container.RegisteredWebServices() {
+		s.offer(service.RootPath())
+	}
+	return nil
+}
+
+// offer has the generic server give the handler all requests below a path.
+func (s *Server) offer(root string) {
+	mux, handler := s.generic.Handler.NonGoRestfulMux, func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }
+	if !slices.Contains(mux.ListedPaths(), root) {
+		mux.HandleFunc(root, handler)
+		mux.UnlistedHandlePrefix(root+"/", http.HandlerFunc(handler))
+	}
+}
+
+// guard answers requests for resources of which Config.Unknown has an error, and has Config.KeepAnonymous.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.config.KeepAnonymous {
+			w.Header().Del("Connection")
+		}
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest && s.config.Unknown != nil {
+			if err := s.config.Unknown(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}); err != nil {
+				responsewriters.ErrorNegotiated(err, s.generic.Serializer, schema.GroupVersion{}, w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Run serves until ctx ends, and then until the requests under way have ended. It returns an error
@@ -173,20 +252,35 @@ func (s *Server) Handler() http.Handler { return s.generic.Handler }
 // Ready returns an error that names the resources that have no state yet, or wait for another one.
 // It returns nil if there are none.
 func (s *Server) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []error
-	for _, cache := range s.caches {
-		if err := cache.ready(); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", cache.name, err))
+	for name, e := range s.endpoints {
+		if err := e.cache.ready(); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", name.GroupResource(), err))
 		}
 	}
 	return errors.Join(all...)
+}
+
+// HasState returns an error if the server has no state of a resource yet, or waits for another one.
+func (s *Server) HasState(name schema.GroupVersionResource) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.endpoints[name]; e != nil {
+		return e.cache.ready()
+	}
+	return errors.New("it is not served")
 }
 
 // Close ends the watches of the storages, of a server that does not run.
 func (s *Server) Close() { s.generic.Destroy() }
 
 func (s *Server) closeCaches() {
-	for _, cache := range s.caches {
-		cache.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, e := range s.endpoints {
+		e.cache.close()
 	}
 }

@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/relay/internal/feed"
+)
+
+// served is a resource that is served: its informer, and what agents get while there is no state.
+type served struct {
+	Resource
+	inf   *informer.CustomCacheInformer[informer.AnyObject]
+	feed  *feed.Feed
+	gone  atomic.Bool           // the last answer of the API server was that it does not exist
+	ended atomic.Pointer[error] // with which Run of the informer has ended
+}
+
+// answered takes note of the outcome of a request to the API server.
+func (s *served) answered(err error) {
+	switch {
+	case err == nil:
+		s.gone.Store(false)
+	case apierrors.IsNotFound(err) && !s.gone.Swap(true):
+		s.feed.Interrupt() // agents must not keep objects that do not exist
+	}
+}
+
+// absent returns the answer to reads while there is no state that may be served, and nil otherwise.
+func (s *served) absent() error {
+	if s.gone.Load() {
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", s.GroupResource(), "", "", 0, true)
+	}
+	if err := s.ended.Load(); err != nil {
+		return unavailable(s.name(), *err)
+	}
+	select {
+	case <-s.inf.Synced():
+		return nil
+	default:
+	}
+	if h := s.inf.Health(); h.SourceFailures > 0 || h.SourceWaiting > 0 {
+		return unavailable(s.name(), h.SourceError)
+	}
+	return nil
+}
+
+// unavailable returns an answer of 503.
+func unavailable(name string, reason error) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("the relay cannot serve %s: %v", name, reason))
+}
+
+// problem returns why agents get no answer, or an old one, and nil otherwise. begins says that the first
+// state may still be on its way.
+func (s *served) problem(maxStaleness time.Duration, state error) (reason error, begins bool) {
+	h := s.inf.Health()
+	silent := time.Since(h.LastContact)
+	absent := s.absent()
+	switch {
+	case absent != nil:
+		reason = absent
+	case h.LastContact.IsZero():
+		reason = errors.New("the API server has not answered yet")
+	case silent > maxStaleness && h.SourceError != nil:
+		reason = fmt.Errorf("the state is %v old: %w", silent.Round(time.Second), h.SourceError)
+	case silent > maxStaleness:
+		reason = fmt.Errorf("the API server has been silent for %v", silent.Round(time.Second))
+	default:
+		reason = state
+	}
+	if reason != nil {
+		reason = fmt.Errorf("%s: %w", h.Name, reason)
+	}
+	return reason, absent == nil && !h.Synced
+}
