@@ -32,8 +32,8 @@ test: ## run the quick tests under the race detector; takes about 5 minutes
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
 .PHONY: test-long
 test-long: ## run all tests that "make test" skips or shortens, at full length; takes about half an hour, and 10 minutes more the first time, to build kube-apiserver
-	go test -race -timeout=20m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
-	go test -race -timeout=20m $(TESTFLAGS) ./e2e/shards
+	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
+	go test -race -timeout=30m $(TESTFLAGS) ./e2e/shards
 
 # Go has no race detector for 386.
 .PHONY: test-386

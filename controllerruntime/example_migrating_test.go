@@ -26,6 +26,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/controllerruntime"
 	"github.com/customcacheinformer/informer/internal/migrating"
+	"github.com/customcacheinformer/informer/share"
 )
 
 func managerBefore(config *rest.Config) (manager.Manager, error) {
@@ -42,6 +43,13 @@ func managerAfter(config *rest.Config) (manager.Manager, error) {
 func observedManager(config *rest.Config, group *informer.Group) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
 		Cache: cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)},
+	})
+}
+
+// sharingManager returns a manager whose cache holds equal parts of objects once.
+func sharingManager(config *rest.Config) (manager.Manager, error) {
+	return manager.New(config, manager.Options{
+		Cache: cache.Options{NewInformer: informer.SharedIndexInformerFunc(informer.Sharing(share.New()))},
 	})
 }
 
@@ -80,7 +88,7 @@ func controllerAfter(mgr manager.Manager, c client.WithWatch, makeReconciler fun
 
 func TestTheCodeInTheGuidesIsTested(t *testing.T) {
 	section := func(heading string) bool { return heading == migrating.Manager }
-	for guide, want := range map[string]int{"migrating-from-client-go.md": 6, "operator.md": 1} {
+	for guide, want := range map[string]int{"migrating-from-client-go.md": 7, "operator.md": 1} {
 		blocks := migrating.Check(t, "../docs/"+guide, section, "example_migrating_test.go", "example_test.go")
 		if diff := cmp.Diff(map[string]int{"go": want}, blocks); diff != "" {
 			t.Errorf("blocks of code in %s (-want +got):\n%s", guide, diff)
@@ -90,7 +98,7 @@ func TestTheCodeInTheGuidesIsTested(t *testing.T) {
 
 func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
 	for name, start := range map[string]func(*rest.Config) (manager.Manager, error){
-		"before": managerBefore, "after": managerAfter,
+		"before": managerBefore, "after": managerAfter, "sharing": sharingManager,
 		"observed": func(config *rest.Config) (manager.Manager, error) {
 			return observedManager(config, &informer.Group{})
 		},

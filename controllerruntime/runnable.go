@@ -24,6 +24,7 @@ import (
 // replica, and a new leader begins at once. A group stops its controllers before its informers,
 // and a manager that stops by itself keeps its lease until that is done. A manager whose lease
 // is lost returns from Start at once. So the process must end then, as always with a manager.
+// A manager ends its parts in both cases alike. So a controller with Elected does not drain in it.
 //
 // A watcher that writes should only run on the leader, too. Either let the watcher put work into
 // the queue of a controller, or add the watcher when the manager's Elected channel is closed.

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -102,7 +103,10 @@ func live(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := disk.Open(k.Path, &unstructured.Unstructured{}, disk.Options{ErrorHandler: func(err error) { fmt.Println("reported:", err) }})
+	store, err := disk.Open(k.Path, &unstructured.Unstructured{}, disk.Options{
+		Identity:     store.Identity{Cluster: "e2e", Resource: "objects"},
+		ErrorHandler: func(err error) { fmt.Println("reported:", err) },
+	})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (w *world) followFile(s scope) {
 	f.open = func() cache.Store {
 		var err error
 		file, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
-			Identity:     store.Identity{Resource: s.resource.String()},
+			Identity:     store.Identity{Cluster: "e2e", Resource: s.resource.String()},
 			ErrorHandler: func(err error) { f.fail(err) },
 		})
 		w.do("opening the store", err)

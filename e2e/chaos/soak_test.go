@@ -20,6 +20,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -99,7 +100,7 @@ func (s *soak) do(what string, err error) {
 // start starts the informers that stay, and the goroutines that join them.
 func (s *soak) start() {
 	resource := allKinds()[0].resource()
-	store, err := disk.Open(filepath.Join(s.t.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{})
+	store, err := disk.Open(filepath.Join(s.t.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{Identity: store.Identity{Cluster: "e2e", Resource: resource.String()}})
 	s.do("opening the store", err)
 	s.t.Cleanup(func() {
 		if err := store.Close(); err != nil {

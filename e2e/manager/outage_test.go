@@ -103,7 +103,7 @@ func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 	discovery.down.Store(false)
 	w.until("the object is reconciled", func() bool { return seen.of("w") > 0 })
 	w.eventually("the group is ready", group.Ready)
-	if page := shows(); !strings.Contains(page, "All is well: 1 informer, 1 watcher.") {
+	if page := shows(); !strings.Contains(page, "All is well: ") || !strings.Contains(page, ">1 informer</a>, ") || !strings.Contains(page, ">1 watcher</a>.") {
 		w.Errorf("when the informer is there, the page is\n%s", page)
 	}
 }

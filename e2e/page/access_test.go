@@ -78,14 +78,14 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 	}
 	t.Logf("%d nodes: %v", len(nodes), count)
 	for role, want := range map[string]int{
-		"main": 1, "banner": 1, "region": 3, "table": 3, "columnheader": 33, "rowheader": 6, "heading": 4, "button": 1, "link": 1,
+		"main": 1, "banner": 1, "region": 3, "table": 3, "columnheader": 33, "rowheader": 6, "heading": 4, "button": 1, "link": 6, "searchbox": 1, "navigation": 1,
 	} {
 		if count[role] != want {
 			t.Errorf("%d nodes are a %s, want %d", count[role], role, want)
 		}
 	}
-	if images := count["image"] + count["img"]; images != 6 {
-		t.Errorf("%d charts, want 6", images)
+	if images := count["image"] + count["img"]; images != 3 && images != 4 { // two watchers have nothing to do, and one has little
+		t.Errorf("%d charts, want 3 or 4", images)
 	}
 	if got := eval[[]string](p, `[...document.querySelectorAll("h1")].map((h) => h.textContent)`); !slices.Equal(got, []string{"Informers"}) {
 		t.Errorf("the first headings are %q", got)

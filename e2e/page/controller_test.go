@@ -30,6 +30,7 @@ type controllerShown struct {
 type keyShown struct {
 	Cells     map[string]string `json:"cells"` // by the heading of the column
 	Attention bool              `json:"attention"`
+	Error     string            `json:"error"`
 }
 
 // controllers returns a page of controllers with these names. Each has a call that hangs and a key
@@ -72,8 +73,8 @@ func TestHostileKeysAndErrorsOfAControllerAreOnlyText(t *testing.T) {
 			t.Errorf("%.100q is shown as %.500q", name, fmt.Sprint(c))
 			continue
 		}
-		if begin := browsers(names[n][:min(len(names[n]), 500)]); !strings.HasPrefix(c.Keys[1].Cells["Last error"], begin) {
-			t.Errorf("%.100q is no error: %.500q", name, c.Keys[1].Cells["Last error"])
+		if begin := browsers(names[n][:min(len(names[n]), 500)]); !strings.HasPrefix(c.Keys[1].Error, begin) {
+			t.Errorf("%.100q is no error: %.500q", name, c.Keys[1].Error)
 		}
 	}
 	p.wantFits(1200)
@@ -125,7 +126,9 @@ func TestThePageFollowsAController(t *testing.T) {
 		t.Errorf("the summary is %q, want %q", shown.Summary, want)
 	}
 	release()
-	p.until("the key has failed", func(c content) bool { return has(c, "State", "given up") && has(c, "Last error", "no <b>quota</b>") })
+	p.until("the key has failed", func(c content) bool {
+		return has(c, "State", "given up") && c.Controllers[0].Keys[0].Error == "no <b>quota</b>"
+	})
 	src.Apply(pod("cart", 1))
 	p.until("the key is reconciled", func(c content) bool {
 		return len(c.Controllers) == 1 && len(c.Controllers[0].Keys) == 0 && slices.Contains(c.Controllers[0].Facts, "Succeeded: 1")

@@ -67,11 +67,12 @@ func TestHostileNamesAreOnlyText(t *testing.T) {
 	p.wantOnly(eval[string](p, `location.href`))
 }
 
-// browsers returns text as a browser represents it at the edge of an element.
-func browsers(text string) string {
-	text = strings.ReplaceAll(string([]rune(text)), "\x00", "\ufffd")
-	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
-}
+// browsers returns a text of hostile as the page represents it at the edge of an element.
+func browsers(text string) string { return strings.TrimSpace(escapes.Replace(text)) }
+
+var escapes = strings.NewReplacer("\u202e", "‹U+202E›", "\u2067", "‹U+2067›", "\u2066", "‹U+2066›", "\u202d", "‹U+202D›", "\u200f", "‹U+200F›",
+	"\x00", "‹U+0000›", "\a", "‹U+0007›", "\x1b", "‹U+001B›", "\r", "‹U+000D›", "\n", "‹U+000A›", "\t", "‹U+0009›", "\u2028", "‹U+2028›",
+	"\xff", "‹0xFF›", "\xfe", "‹0xFE›", "\xc3(", "‹0xC3›(")
 
 // shortened returns a name as the page shows it.
 func shortened(name string) string {

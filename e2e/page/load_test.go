@@ -19,9 +19,9 @@ func TestThePageLoadsWithoutComplaintAndAsksForNothingButItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, address)
-			first := p.until("all is shown", func(c content) bool { return len(c.Informers) == 2 && len(c.Informers[0].Watchers) == 3 })
+			first := p.until("all is shown", func(c content) bool { return len(c.Informers) == 2 && len(c.informer("Pod").Watchers) == 3 })
 			p.until("a newer page", func(c content) bool { return c.Time > first.Time })
-			want := "1 of 2 informers and 0 of 4 watchers need attention."
+			want := "1 of 2 informers needs attention."
 			if first.Summary != want {
 				t.Errorf("the summary is %q, want %q", first.Summary, want)
 			}
@@ -45,12 +45,15 @@ func TestWithoutJavaScriptThePageIsCompleteAndComesAnew(t *testing.T) {
 	p := newTab(t)
 	command(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	p.do(chromedp.Navigate(s.page()))
-	first := p.until("all is shown", func(c content) bool { return len(c.Informers) == 2 && len(c.Informers[0].Watchers) == 3 })
+	first := p.until("all is shown", func(c content) bool { return len(c.Informers) == 2 && len(c.informer("Pod").Watchers) == 3 })
 	if first.Button != "" {
 		t.Errorf("there is a button %q, which can do nothing", first.Button)
 	}
-	if w := first.watcher("cache"); w.state() != "well" || w.Cells["Handled"] != "1" || w.Line == "" || w.Label == "" {
+	if w := first.watcher("cache"); w.state() != "well" || w.Cells["Handled"] != "1" || w.Cells["Last minute"] != "–" {
 		t.Errorf("the watcher is shown as %+v", w)
+	}
+	if !eval[bool](p, `[...document.querySelectorAll("tbody tr")].every((row) => row.checkVisibility())`) {
+		t.Error("a part is closed, which would close again and again")
 	}
 	s.change(100)
 	p.until("the page has come again", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })

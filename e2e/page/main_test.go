@@ -24,7 +24,8 @@ const (
 )
 
 var (
-	screenshot = flag.String("screenshot", "", "write the picture of the page to this `file`, an absolute path")
+	screenshots = flag.String("screenshots", "", "write pictures of a page with 60 informers to this `directory`, an absolute path")
+	screenshot  = flag.String("screenshot", "", "write the picture of the page to this `file`, an absolute path")
 
 	// browser is the context of the browser that all tests share; nil if none is installed.
 	browser context.Context

@@ -102,6 +102,11 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 		"a negative limit is none":   {"limit=-1", 200, 4},
 		"a continue token of nobody": {"limit=1&continue=bm90aGluZw", 400, 0},
 		"a version that is none":     {"resourceVersion=new", 400, 0},
+		"one below 0":                {"resourceVersion=-1", 400, 0},
+		"a watch from below 0":       {"watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=-1", 400, 0},
+		"a watch from a hexadecimal": {"watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0x1", 400, 0},
+		"a watch from 2^64":          {"watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=18446744073709551616", 400, 0},
+		"a plain watch from below 0": {"watch=true&resourceVersion=-1", 400, 0},
 	} {
 		a := w.send(r.config, rawRequest("GET", leasesPath+"?"+query.text))
 		if got := strings.Count(a.body, `"uid"`); a.code != query.code || got != query.leases {
@@ -135,6 +140,25 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 		t.Errorf("got %s, %v, want the client to be served again", got, err)
 	}
 	w.serves(r.config, 4)
+}
+
+// One client asks a relay that is behind for a version of the near future, and gets 410. The API server comes to that
+// version. Then another client, which has it, must be told to wait, and not to begin again with an older state.
+func TestAQuestionOfOneReaderChangesNothingForOthers(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	r := w.relay(w.front.config(), "", nil)
+	w.serves(r.config, 1)
+	w.front.late.Lock()
+	defer w.front.late.Unlock()
+	if a := w.send(r.config, rawRequest("GET", fmt.Sprintf("%s/l0?resourceVersion=%d", leasesPath, w.mark()+1))); a.code != http.StatusGone {
+		t.Errorf("a version of the future: got %d %.300s", a.code, a.body)
+	}
+	w.mark()
+	version := w.mark()
+	if a := w.send(r.config, rawRequest("GET", fmt.Sprintf("%s?resourceVersion=%d", leasesPath, version))); a.code != http.StatusTooManyRequests {
+		t.Errorf("version %d, which the API server has: got %d %.300s", version, a.code, a.body)
+	}
 }
 
 func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {

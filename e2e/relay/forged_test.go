@@ -3,12 +3,16 @@ package relay_test
 import (
 	"encoding/json"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
@@ -92,6 +96,85 @@ func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
 			}
 			if len(reviews.asked) == 0 {
 				t.Error("the API server was not asked")
+			}
+		})
+	}
+}
+
+// tokens is an API server that knows one token, that of an agent. The agent may impersonate a reader. Both may list Leases.
+func tokens(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if strings.Contains(r.URL.Path, "tokenreviews") {
+		var review authenticationv1.TokenReview
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		review.Status.Authenticated, review.Status.User.Username = review.Spec.Token == "agent", "agent"
+		_ = json.NewEncoder(w).Encode(review)
+		return
+	}
+	var review authorizationv1.SubjectAccessReview
+	_ = json.NewDecoder(r.Body).Decode(&review)
+	asked := review.Spec.ResourceAttributes
+	review.Status.Allowed = asked.Verb == "list" && asked.Resource == "leases" ||
+		review.Spec.User == "agent" && asked.Verb == "impersonate" && asked.Resource == "users" && asked.Name == "reader"
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// authenticated returns the change of options that has a server answer reviews.
+func authenticated(t *testing.T, handler http.HandlerFunc) func(*relay.Options) {
+	r := &reviews{Server: httptest.NewTLSServer(handler)}
+	t.Cleanup(r.Close)
+	t.Cleanup(r.CloseClientConnections)
+	file := r.kubeconfig(t)
+	return func(opts *relay.Options) {
+		opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
+		opts.Authorization.RemoteKubeConfigFile = file
+		opts.Authentication = genericoptions.NewDelegatingAuthenticationOptions()
+		opts.Authentication.RemoteKubeConfigFile = file
+		opts.Authentication.SkipInClusterLookup = true
+		opts.Authentication.TokenRequestTimeout = 2 * time.Second
+	}
+}
+
+func TestAClientImpersonatesOnlyWhomItMay(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	r := w.relay(w.front.config(), "", authenticated(t, tokens))
+	for _, test := range []struct {
+		headers []string
+		code    int
+	}{
+		{[]string{"Authorization: Bearer agent"}, http.StatusOK},
+		{[]string{"Authorization: Bearer agent", "Impersonate-User: reader"}, http.StatusOK},
+		{[]string{"Authorization: Bearer agent", "Impersonate-User: admin"}, http.StatusForbidden},
+		{[]string{"Authorization: Bearer agent", "Impersonate-User: reader", "Impersonate-Group: system:masters"}, http.StatusForbidden},
+		{[]string{"Authorization: Bearer other"}, http.StatusUnauthorized},
+		{[]string{"Impersonate-User: reader"}, http.StatusForbidden},
+	} {
+		if a := w.send(r.config, rawRequest("GET", leasesPath, test.headers...)); a.code != test.code {
+			t.Errorf("%q: got %d, want %d: %.300s", test.headers, a.code, test.code, a.body)
+		}
+	}
+}
+
+func TestReviewsThatFailAreAnsweredInTime(t *testing.T) {
+	w := newWorld(t)
+	w.create(1)
+	for name, handler := range map[string]http.HandlerFunc{
+		"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) },
+		"hang": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // so that the end of the client is noticed
+			<-r.Context().Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{T: t, server: w.server, front: w.front, leases: w.leases}
+			r := w.relay(w.front.config(), "", authenticated(t, handler))
+			for _, path := range []string{leasesPath, leasesPath + "?watch=true"} {
+				begun := time.Now()
+				a := w.send(r.config, rawRequest("GET", path, "Authorization: Bearer agent"))
+				if took := time.Since(begun); a.code != http.StatusUnauthorized || took > 30*time.Second {
+					t.Errorf("%s: got %d after %v", path, a.code, took)
+				}
 			}
 		})
 	}

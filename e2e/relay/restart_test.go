@@ -74,3 +74,23 @@ func restartRelay(t *testing.T, agents int, dir string) []string {
 	t.Logf("%d changes, each checked at %d agents, which listed %d times after their start", len(h.changes), agents, lists)
 	return w.front.asked(0)
 }
+
+// The agents are at two relays behind one address. One relay stops. Its agents go on at the other, from their versions.
+func TestAgentsOfARelayThatStopsListNowhere(t *testing.T) {
+	w := newWorld(t)
+	w.create(20)
+	one, two := w.relay(w.front.config(), "", nil), w.relay(w.front.config(), "", nil)
+	service := newFront(t, one.config)
+	all := w.fleet(20, service.config())
+	all.await(w)
+	stop := w.write(rand.New(rand.NewPCG(1, 2)), 20, 20*time.Millisecond)
+	before, asked := time.Now(), len(service.asked(0))
+	service.to(t, two.config)
+	one.stop()
+	stop()
+	all.await(w)
+	if again := service.asked(asked); slices.ContainsFunc(again, readsAll) || len(again) < len(all) {
+		t.Errorf("the agents asked for %v, want watches alone", again)
+	}
+	t.Log(all.returned(before))
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/relay"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -154,7 +155,7 @@ func leaseResource(dir string) (relay.Resource, func() error, error) {
 	if dir == "" {
 		return resource, func() error { return nil }, nil
 	}
-	store, err := disk.Open(filepath.Join(dir, "leases.db"), &coordinationv1.Lease{}, disk.Options{})
+	store, err := disk.Open(filepath.Join(dir, "leases.db"), &coordinationv1.Lease{}, disk.Options{Identity: store.Identity{Cluster: "e2e"}})
 	if err != nil {
 		return resource, nil, err
 	}

@@ -364,6 +364,38 @@ var outages = []struct {
 		},
 	},
 	{
+		name: "the caches of the only replica are behind",
+		series: map[string]string{
+			`informer_shards_catching_up`:         "0x59 21x180",
+			`informer_shards_catching_up_seconds`: "0x59 0+30x180",
+		},
+		want: want{"InformerShardsBehind": 4*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a replica that is behind gives its buckets to others",
+		almost: "InformerShardsBehind",
+		series: map[string]string{
+			`informer_shards_catching_up_seconds`: "0x59 0+30x180",
+			`informer_shards_owned`:               "21x66 0x173",
+		},
+	},
+	{
+		name: "a rolling update that adds a controller stops half-way",
+		series: map[string]string{
+			`informer_shards_unserved`:         "0x59 32x180",
+			`informer_shards_unserved_seconds`: "0x59 0+30x180",
+		},
+		want: want{"InformerShardsUnserved": 11*time.Minute + 30*time.Second},
+	},
+	{
+		name:   "a rolling update that adds a controller takes just less than ten minutes",
+		almost: "InformerShardsUnserved",
+		series: map[string]string{
+			`informer_shards_unserved`:         "0x59 32x20 0x159",
+			`informer_shards_unserved_seconds`: "0x59 0+30x20 0x159",
+		},
+	},
+	{
 		name: "a call does not heed its ctx while its bucket drains",
 		series: map[string]string{
 			`informer_shards_draining`:         "0x59 1x180",

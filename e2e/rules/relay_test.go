@@ -65,3 +65,23 @@ func TestARelayThatHearsNothingFiresItsAlert(t *testing.T) {
 		})
 	}
 }
+
+// A resource that is not served has an alert of its own, and does not count as stale, too.
+func TestAResourceThatARelayDoesNotServeFiresItsAlert(t *testing.T) {
+	groups, errs := rulefmt.ParseFile(relayAlertsFile, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errors.Join(errs...))
+	}
+	const labels = `{job="relay",instance="relay-0",informer="pods"}`
+	seen := recordAny(t, map[string]string{
+		`informer_last_contact_timestamp_seconds` + labels:            "0+30x59 1770x181",
+		`relay_absent` + labels:                                       "0x59 1x181",
+		`relay_max_staleness_seconds{job="relay",instance="relay-0"}`: "120x240",
+	})
+	for _, alert := range groups.Groups[0].Rules {
+		fired := evaluate(t, newEngine(t), alert, seen)
+		if want := map[string]int{"RelayAbsent": 1}[alert.Alert]; len(fired) != want {
+			t.Errorf("%s: %v, want %d", alert.Alert, fired, want)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func connect(ctx context.Context, kubeconfig, address, namespace string) error {
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
-	err = runElected(ctx, &r.group, r.lock, r.elected)
+	err = runElected(ctx, &r.group, r.lock, r.elected, r.lost)
 	_ = server.Close()
 	serving.Wait()
 	return err
@@ -94,6 +94,7 @@ type replica struct {
 	configs *informer.CustomCacheInformer[*corev1.ConfigMap]
 	lock    resourcelock.Interface
 	elected chan struct{} // closed when this replica is the leader
+	lost    chan struct{} // closed when it is not the leader any more
 }
 
 func newReplica(client kubernetes.Interface, namespace, name string, more ...prometheus.Collector) (*replica, error) {
@@ -104,7 +105,7 @@ func newReplica(client kubernetes.Interface, namespace, name string, more ...pro
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 		},
-		elected: make(chan struct{}),
+		elected: make(chan struct{}), lost: make(chan struct{}),
 	}
 	metrics := informerprometheus.New(r.group.Health)
 	r.group.Observer = metrics.Observer() // before members are added
@@ -120,7 +121,7 @@ func newReplica(client kubernetes.Interface, namespace, name string, more ...pro
 	if err != nil {
 		return nil, err
 	}
-	controller, err := enqueue.NewController(r.reconcile, enqueue.Options{Name: "config", Elected: r.elected}, enqueue.For(r.configs))
+	controller, err := enqueue.NewController(r.reconcile, enqueue.Options{Name: "config", Elected: r.elected, Lost: r.lost}, enqueue.For(r.configs))
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +141,11 @@ func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (agai
 	return 0, nil
 }
 
-// runElected runs a group on each replica. Its controllers have elected as Options.Elected. When
-// it returns, end the process.
-func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected chan struct{}) error {
-	running, lost := context.WithCancel(ctx)
-	defer lost()
+// runElected runs a group on each replica. Its controllers have elected as Options.Elected and lost as
+// Options.Lost. When it returns, end the process.
+func runElected(ctx context.Context, group *informer.Group, lock resourcelock.Interface, elected, lost chan struct{}) error {
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -152,7 +153,7 @@ func runElected(ctx context.Context, group *informer.Group, lock resourcelock.In
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(elected) },
-			OnStoppedLeading: lost,
+			OnStoppedLeading: func() { end(informer.ErrLeaseLost); close(lost) },
 		},
 	})
 	if err != nil {
@@ -160,11 +161,23 @@ func runElected(ctx context.Context, group *informer.Group, lock resourcelock.In
 	}
 	var elections sync.WaitGroup
 	elections.Go(func() { elector.Run(electing) })
-	err = group.Run(running)
+	ended := make(chan error, 1)
+	go func() { ended <- group.Run(running) }()
+	wasLost := false // perhaps in the middle of a stop, whose cause is another one
+	select {
+	case err = <-ended:
+	case <-lost:
+		wasLost = true
+		select {
+		case err = <-ended:
+		case <-time.After(5 * time.Second): // LeaseDuration less RenewDeadline
+			err = errors.New("a call has not returned, and ends with the process")
+		}
+	}
 	release() // no call is under way any more, so another replica may begin
 	elections.Wait()
-	if ctx.Err() == nil {
-		err = errors.Join(err, errors.New("the lease is lost"))
+	if wasLost || errors.Is(context.Cause(running), informer.ErrLeaseLost) {
+		err = errors.Join(informer.ErrLeaseLost, err)
 	}
 	return err
 }

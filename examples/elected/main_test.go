@@ -91,7 +91,7 @@ func run(t *testing.T, client kubernetes.Interface, name string) *running {
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	r.stop = stop
-	go func() { r.ended <- runElected(ctx, &r.group, r.lock, r.elected) }()
+	go func() { r.ended <- runElected(ctx, &r.group, r.lock, r.elected, r.lost) }()
 	return r
 }
 

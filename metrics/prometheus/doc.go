@@ -51,7 +51,7 @@
 // Even without scrapes the number of series stays bounded, at twice the number of informers,
 // watchers and controllers and some more: beyond that, the Observer calls Health itself and
 // removes the series that are no longer needed. If a call of a removed watcher returns after
-// that, its series come back until the next scrape.
+// that, its series come back until the next scrape. For series of workqueues, see [Workqueues].
 //
 // # What it costs
 //

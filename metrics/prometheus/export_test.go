@@ -30,3 +30,10 @@ func (m *Metrics) KeptInVectors() int {
 	}
 	return n
 }
+
+// Kept returns how many names of queues have series, without a sweep.
+func (w *Workqueues) Kept() int {
+	metrics := make(chan prom.Metric, 1000)
+	w.retries.Collect(metrics)
+	return len(metrics)
+}

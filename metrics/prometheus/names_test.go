@@ -33,7 +33,7 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 	early, late := time.Unix(1000, 500_000_000), time.Unix(2000, 0)
 	a := informer.Health{
 		Name: "i", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
-		Objects: 3, Queued: 4, SourceFailures: 5, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
+		Objects: 3, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
 		Watchers: []informer.WatcherHealth{
 			{WatcherStats: informer.WatcherStats{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second}},
 			{WatcherStats: informer.WatcherStats{Name: "w", Synced: true, Pending: 10, Delivered: 20, Failed: 30, Retried: 40, Merged: 50, Lagging: true, OldestWaiting: time.Minute}},
@@ -42,12 +42,12 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 	}
 	b := informer.Health{
 		Name: "i", Watching: true, LastList: early, LastContact: late, LastProgress: late, ResourceVersion: "9",
-		Objects: 30, Queued: 40, SourceFailures: 50, StoreError: broken, StoreBusy: time.Minute, Refused: 60, Foreign: 80, Tombstones: 70,
+		Objects: 30, Queued: 40, SourceFailures: 50, SourceWaiting: time.Minute, StoreError: broken, StoreBusy: time.Minute, Refused: 60, Foreign: 80, Tombstones: 70,
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}}},
 	}
 	want := values{
 		"synced": 0, "watching": 1, "stopped": 1, "last_list_timestamp_seconds": 1000.5, "last_contact_timestamp_seconds": 1000.5,
-		"last_progress_timestamp_seconds": 2000, "resource_version": 9, "objects": 33, "queued_changes": 44, "source_failures": 55,
+		"last_progress_timestamp_seconds": 2000, "resource_version": 9, "objects": 33, "queued_changes": 44, "source_failures": 55, "source_waiting_seconds": 60,
 		"store_failing": 1, "store_busy_seconds": 60, "refused_changes_total": 66, "foreign_objects_total": 88, "tombstones": 77,
 	}
 	wantWatcher := values{
@@ -128,7 +128,7 @@ func TestValuesThatSayNothingAreLeftOut(t *testing.T) {
 		test.without(&lacking)
 		for _, health := range [][]informer.Health{{lacking}, {full, lacking}, {lacking, full}} {
 			all := scrape(t, registered(fixed(health...)))
-			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 15-1 {
+			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 16-1 {
 				t.Errorf("with %+v there are %v", health, all)
 			}
 		}

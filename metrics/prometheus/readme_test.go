@@ -83,7 +83,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 34+16+16+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 35+17+19+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }

@@ -92,7 +92,7 @@ func TestAControllerIsShownByItsQueue(t *testing.T) {
 				r.t.Errorf("the key %q is in %v", key, shown)
 			}
 		}
-		if n := len(having(all, "informer_reconcile_")); n != 13+4+2 {
+		if n := len(having(all, "informer_reconcile_")); n != 14+4+2 {
 			r.t.Errorf("the controller has %d series: %v", n, having(all, "informer_reconcile_"))
 		}
 		if err := r.group.Remove(c); err != nil {
@@ -158,15 +158,15 @@ func TestControllersOfOneNameAreOneSeries(t *testing.T) {
 		return []informer.ReconcileFailure{{For: lasts}}
 	}
 	a := informer.Health{Name: "q", Synced: true, Stopped: true, Controller: &informer.ControllerHealth{
-		Workers: 1, Queued: 2, OldestQueued: 3 * time.Second, Busy: 4, Calls: call(50*time.Second, 6*time.Second), Failing: 7, Failures: failure(8 * time.Second),
+		Workers: 1, Queued: 2, OldestQueued: 3 * time.Second, Waiting: 1, Busy: 4, Calls: call(50*time.Second, 6*time.Second), Failing: 7, Failures: failure(8 * time.Second),
 		LastSuccess: late, Deletes: 9, Dropped: 10,
 	}}
 	b := informer.Health{Name: "q", Controller: &informer.ControllerHealth{
-		Workers: 10, Queued: 20, OldestQueued: 30 * time.Second, Busy: 40, Calls: call(5 * time.Second), Failing: 70, Failures: failure(80 * time.Second),
+		Workers: 10, Queued: 20, OldestQueued: 30 * time.Second, Waiting: 2, Busy: 40, Calls: call(5 * time.Second), Failing: 70, Failures: failure(80 * time.Second),
 		LastSuccess: early, Deletes: 90, Dropped: 100, Standby: true,
 	}}
 	want := values{
-		"synced": 0, "stopped": 1, "standby": 1, "workers": 11, "queued": 22, "oldest_queued_seconds": 30, "busy": 44, "longest_call_seconds": 50,
+		"synced": 0, "stopped": 1, "standby": 1, "workers": 11, "queued": 22, "waiting": 3, "oldest_queued_seconds": 30, "busy": 44, "longest_call_seconds": 50,
 		"failing": 77, "longest_failing_seconds": 80, "last_success_timestamp_seconds": 1000, "deletes": 99, "dropped_total": 110,
 	}
 	for range 10 { // the order of a map differs each time

@@ -52,15 +52,15 @@ func TestASetIsShownByItsName(t *testing.T) {
 		r.ofSet(values{"joined": 0, "session": 0, "source_failures": 1, "unowned": 0})
 		settle(time.Minute)
 		r.ofSet(values{
-			"joined": 1, "stopped": 0, "session": 1, "source_failures": 0, "replicas": 1, "buckets": 8, "owned": 8, "catching_up": 0,
-			"draining": 0, "draining_seconds": 0, "unowned": 0, "unowned_seconds": 0, "taken_total": 8, "released_total": 0,
+			"joined": 1, "stopped": 0, "session": 1, "source_failures": 0, "replicas": 1, "buckets": 8, "owned": 8, "catching_up": 0, "catching_up_seconds": 0,
+			"draining": 0, "draining_seconds": 0, "unowned": 0, "unowned_seconds": 0, "unserved": 0, "unserved_seconds": 0, "taken_total": 8, "released_total": 0,
 			"lost_sessions_total": 0, "lost_calls": 0,
 		})
 		all := scrape(r.t, r.registry)
 		if shown := having(all, `informer="s"`); len(shown) > 0 {
 			r.t.Errorf("the set is shown as an informer: %v", shown)
 		}
-		if n := len(having(all, "informer_shards_")); n != 16 {
+		if n := len(having(all, "informer_shards_")); n != 19 {
 			r.t.Errorf("the set has %d series: %v", n, having(all, "informer_shards_"))
 		}
 
@@ -87,16 +87,16 @@ func TestASetIsShownByItsName(t *testing.T) {
 
 func TestSetsOfOneNameAreOneSeries(t *testing.T) {
 	a := informer.Health{Name: "s", Synced: true, SourceFailures: 1, Shards: &informer.ShardsHealth{
-		Session: "x", Replicas: 3, Buckets: 64, Owned: 20, CatchingUp: 1, Draining: 2, DrainingFor: 3 * time.Second,
+		Session: "x", Replicas: 3, Buckets: 64, Owned: 20, CatchingUp: 1, CatchingUpFor: 6 * time.Second, Unserved: 3, UnservedFor: 8 * time.Second, Draining: 2, DrainingFor: 3 * time.Second,
 		Unowned: 4, UnownedFor: 5 * time.Second, Taken: 6, Released: 7, LostSessions: 8, LostCalls: 9,
 	}}
 	b := informer.Health{Name: "s", Stopped: true, SourceFailures: 10, Shards: &informer.ShardsHealth{
-		Replicas: 2, Buckets: 16, Owned: 10, CatchingUp: 10, Draining: 20, DrainingFor: 2 * time.Second,
+		Replicas: 2, Buckets: 16, Owned: 10, CatchingUp: 10, CatchingUpFor: 7 * time.Second, Unserved: 2, UnservedFor: 9 * time.Second, Draining: 20, DrainingFor: 2 * time.Second,
 		Unowned: 3, UnownedFor: 50 * time.Second, Taken: 60, Released: 70, LostSessions: 80, LostCalls: 90,
 	}}
 	want := values{
-		"joined": 0, "stopped": 1, "session": 0, "source_failures": 11, "replicas": 2, "buckets": 64, "owned": 30, "catching_up": 11,
-		"draining": 22, "draining_seconds": 3, "unowned": 4, "unowned_seconds": 50, "taken_total": 66, "released_total": 77,
+		"joined": 0, "stopped": 1, "session": 0, "source_failures": 11, "replicas": 2, "buckets": 64, "owned": 30, "catching_up": 11, "catching_up_seconds": 7,
+		"draining": 22, "draining_seconds": 3, "unowned": 4, "unowned_seconds": 50, "unserved": 3, "unserved_seconds": 9, "taken_total": 66, "released_total": 77,
 		"lost_sessions_total": 88, "lost_calls": 99,
 	}
 	for range 10 { // the order of a map differs each time

@@ -1,8 +1,13 @@
 package prometheus
 
 import (
+	"slices"
+	"sync"
+
 	prom "github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer/internal/queues"
 )
 
 // queueTimes are buckets that also fit long waits and long work: 100 µs to 7 min.
@@ -12,14 +17,18 @@ var queueTimes = prom.ExponentialBuckets(0.0001, 4, 12)
 // components use. They are a workqueue.MetricsProvider and a Prometheus collector. Do not use
 // them in a program with controller-runtime, which provides these metrics itself.
 //
-// Queues with the same name share their series. The series of a queue stay after it is shut
-// down, because a queue does not report its shutdown. Workqueues are made by [NewWorkqueues],
-// and must not be copied. Their methods may be called from any goroutine. Only Describe and
-// Collect can block.
+// Queues with the same name share their series. At a scrape, or when a queue is made, series of
+// controllers of package enqueue are removed if no controller with their name is left. The series of
+// other queues stay, because a queue does not report its shutdown. Workqueues are made by
+// [NewWorkqueues], and must not be copied. Their methods may be called from any goroutine. Only
+// Describe and Collect can block.
 type Workqueues struct {
 	depth, unfinished, longest *prom.GaugeVec
 	adds, retries              *prom.CounterVec
 	waiting, working           *prom.HistogramVec
+
+	mu     sync.Mutex
+	queues map[string][]*queues.Queue // by label; one nil stands for all queues that are not of a controller
 }
 
 var (
@@ -37,6 +46,7 @@ func NewWorkqueues() *Workqueues {
 		return prom.NewGaugeVec(prom.GaugeOpts{Name: name, Help: help}, []string{"name"})
 	}
 	return &Workqueues{
+		queues:     map[string][]*queues.Queue{},
 		depth:      gauges("workqueue_depth", "How many items wait in the queue."),
 		adds:       counters("workqueue_adds_total", "How many items were added to the queue.", "name"),
 		waiting:    histograms("workqueue_queue_duration_seconds", "How long items waited in the queue.", queueTimes, "name"),
@@ -47,9 +57,16 @@ func NewWorkqueues() *Workqueues {
 	}
 }
 
-// NewDepthMetric makes a metric for a new queue; the queue calls it.
+// NewDepthMetric makes a metric for a new queue; the queue calls it before the others.
 func (w *Workqueues) NewDepthMetric(name string) workqueue.GaugeMetric {
-	return w.depth.WithLabelValues(label(name))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweepLocked()
+	l := label(name)
+	if q := queues.Making(name); !slices.Contains(w.queues[l], q) {
+		w.queues[l] = append(w.queues[l], q)
+	}
+	return w.depth.WithLabelValues(l)
 }
 
 // NewAddsMetric makes a metric for a new queue; the queue calls it.
@@ -93,11 +110,26 @@ func (w *Workqueues) Describe(ch chan<- *prom.Desc) {
 // Collect sends all metrics. A registry calls it at each scrape. It blocks only while ch does,
 // and during that time queues cannot be made.
 func (w *Workqueues) Collect(ch chan<- prom.Metric) {
+	w.mu.Lock()
+	w.sweepLocked()
+	w.mu.Unlock()
 	for _, c := range w.all() {
 		c.Collect(ch)
 	}
 }
 
-func (w *Workqueues) all() []prom.Collector {
-	return []prom.Collector{w.depth, w.adds, w.waiting, w.working, w.unfinished, w.longest, w.retries}
+// sweepLocked removes the series of controllers that have ended.
+func (w *Workqueues) sweepLocked() {
+	for l, all := range w.queues {
+		if w.queues[l] = slices.DeleteFunc(all, (*queues.Queue).Over); len(w.queues[l]) == 0 {
+			delete(w.queues, l)
+			for _, c := range w.all() {
+				c.DeleteLabelValues(l)
+			}
+		}
+	}
+}
+
+func (w *Workqueues) all() []*prom.MetricVec {
+	return []*prom.MetricVec{w.depth.MetricVec, w.adds.MetricVec, w.waiting.MetricVec, w.working.MetricVec, w.unfinished.MetricVec, w.longest.MetricVec, w.retries.MetricVec}
 }

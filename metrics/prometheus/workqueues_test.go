@@ -1,13 +1,23 @@
 package prometheus_test
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/queues"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
@@ -78,4 +88,160 @@ func TestQueuesOfOneNameAreOneSeries(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // the queues' timers end in this time
 	})
+}
+
+// The test has a process of its own, because only the first provider of a process gets the queues of
+// controllers, and an example sets one, too.
+func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
+	if os.Getenv("WORKQUEUES") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(cmd.Environ(), "WORKQUEUES=provided")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
+		w := prometheus.NewWorkqueues()
+		workqueue.SetProvider(w)
+		registry, inf := registered(w), r.add(src, options{})
+		run := func(name string) (stop func()) {
+			c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil },
+				enqueue.Options{Name: name}, enqueue.For(inf))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(ctx) }()
+			settle(time.Second)
+			return func() {
+				t.Helper()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				c.Remove()
+			}
+		}
+		adds := func(want float64) {
+			t.Helper()
+			all := scrape(t, registry)
+			if got, there := all[`workqueue_adds_total{name="q"}`]; got != want || there != (want > 0) || want == 0 && len(all) > 0 {
+				t.Errorf("want %v keys added, there is %v", want, all)
+			}
+		}
+		first, second := run("q"), run("q")
+		adds(2)
+		first()
+		adds(2) // the series are those of the second, too
+		second()
+		adds(0)
+		third := run("q")
+		adds(1)
+		third()
+		fourth := run("q") // without a scrape since the end of the third
+		adds(1)
+		fourth()
+		for n := range 50 {
+			run(fmt.Sprint("tenant ", n))()
+		}
+		if kept := w.Kept(); kept != 1 {
+			t.Errorf("without a scrape, %d names have series", kept)
+		}
+		adds(0)
+		group := newRig(t)
+		of := group.add(src, options{})
+		group.control(of, enqueue.Options{Name: "q"}, func(context.Context, string) (time.Duration, error) { return 0, nil })
+		settle(time.Second)
+		adds(1)
+		group.stop() // the controller stays a member
+		adds(0)
+		settle(time.Minute) // the queues' timers end in this time
+	})
+}
+
+func TestTheSeriesOfOtherQueuesStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := prometheus.NewWorkqueues()
+		registry := registered(w)
+		own := func(name string) *workqueue.Typed[string] {
+			q := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, MetricsProvider: w})
+			q.Add("a")
+			return q
+		}
+		controlled := func(name string) func() {
+			q, end := queues.Make(name, func() *workqueue.Typed[string] { return own(name) })
+			return func() { q.ShutDown(); end() }
+		}
+		all := []*workqueue.Typed[string]{own("before")}
+		before, during, after, alone := controlled("before"), controlled("during"), controlled("after"), controlled("alone")
+		all = append(all, own("during"))
+		before()
+		during()
+		after()
+		alone()
+		all = append(all, own("after"), own("never"))
+		again := controlled("never")
+		scrape(t, registry)
+		again()
+		for _, q := range all {
+			q.Add("b")
+		}
+		for range 2 {
+			adds := values{}
+			for _, name := range having(scrape(t, registry), "adds_total") {
+				adds[name] = scrape(t, registry)[name]
+			}
+			want := values{}
+			for name, n := range map[string]float64{"before": 3, "during": 3, "after": 2, "never": 3} {
+				want[fmt.Sprintf("workqueue_adds_total{name=%q}", name)] = n
+			}
+			if diff := cmp.Diff(want, adds); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			for _, q := range all {
+				q.ShutDown() // nobody notices
+			}
+		}
+		time.Sleep(time.Minute) // the queues' timers end in this time
+	})
+}
+
+func TestScrapesWhileControllersComeAndGo(t *testing.T) {
+	w := prometheus.NewWorkqueues()
+	registry := registered(w)
+	ctx, cancel := context.WithCancel(t.Context())
+	var scrapes, all sync.WaitGroup
+	for range 2 {
+		scrapes.Go(func() {
+			for ctx.Err() == nil {
+				scrape(t, registry)
+				runtime.Gosched()
+			}
+		})
+	}
+	for n := range 4 {
+		all.Go(func() {
+			for k := range 20 {
+				name := fmt.Sprint("q", n, k%2)
+				adds, end := queues.Make(name, func() workqueue.CounterMetric { w.NewDepthMetric(name); return w.NewAddsMetric(name) })
+				shared, endShared := queues.Make("shared", func() workqueue.CounterMetric { w.NewDepthMetric("shared"); return w.NewAddsMetric("shared") })
+				adds.Inc()
+				shared.Inc()
+				got := scrape(t, registry)
+				if of := fmt.Sprintf("workqueue_adds_total{name=%q}", name); got[of] != 1 || got[`workqueue_adds_total{name="shared"}`] < 1 {
+					t.Errorf("of queues in use there is %v", got)
+				}
+				endShared()
+				end()
+			}
+		})
+	}
+	all.Wait()
+	cancel()
+	scrapes.Wait()
+	if left := scrape(t, registry); len(left) > 0 {
+		t.Errorf("when all controllers have ended, there are %v", left)
+	}
 }

@@ -8,8 +8,8 @@
   const watcher = (row) => ({
     cells: cells(row),
     attention: row.classList.contains("attention"),
-    line: row.querySelector("polyline").getAttribute("points"),
-    label: row.querySelector("svg").getAttribute("aria-label"),
+    line: row.querySelector("polyline")?.getAttribute("points") ?? "",
+    label: row.querySelector("svg")?.getAttribute("aria-label") ?? "",
   });
   const informer = (section) => ({
     name: text(section.querySelector("h2 bdi")),
@@ -24,14 +24,16 @@
     state: text(section.querySelector("h2 .state")),
     attention: section.querySelector("h2 .state").classList.contains("attention"),
     facts: facts(section),
-    keys: [...section.querySelectorAll("tbody tr")].map((row) => ({ cells: cells(row), attention: row.classList.contains("attention") })),
+    keys: [...section.querySelectorAll("tbody tr:not(.why)")].map((row) => ({
+      cells: cells(row), attention: row.classList.contains("attention"), error: text(row.closest("tbody").querySelector(".why")),
+    })),
   });
   return {
     summary: text(document.getElementById("summary")),
     connection: text(document.getElementById("connection")),
     button: text(document.querySelector("button")),
     time: document.querySelector("time").dateTime,
-    informers: [...document.querySelectorAll("section:not(.controller)")].map(informer),
+    informers: [...document.querySelectorAll("section.informer")].map(informer),
     controllers: [...document.querySelectorAll("section.controller")].map(controller),
   };
 })()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/relay"
+	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
@@ -65,7 +66,9 @@ func serveRelay(upstream string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	store, err := disk.Open(filepath.Join(dir, "pods.db"), &corev1.Pod{}, disk.Options{Durability: disk.SurviveProcess})
+	store, err := disk.Open(filepath.Join(dir, "pods.db"), &corev1.Pod{}, disk.Options{
+		Identity: store.Identity{Cluster: "measured"}, Durability: disk.SurviveProcess,
+	})
 	if err != nil {
 		return err
 	}
