@@ -324,6 +324,40 @@ func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
 	})
 }
 
+// A replica that let go of a bucket before a restore has handled deletes up to a version that the server
+// reaches again. That is no reason to forget a later delete which the next holder has not reconciled.
+func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		a := w.start("a")
+		w.settled(time.Minute)
+		version := w.objects.ResourceVersion()
+		for n := range 200 {
+			w.write(n%64, fmt.Sprint(n))
+		}
+		w.settled(time.Minute)
+		b := w.start("b") // a lets go of half of the buckets
+		w.settled(time.Minute)
+		w.restore(version)
+		w.settled(10 * time.Minute)
+		for n := range 64 {
+			if _, err := w.objects.Delete(w.key(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.crash()
+		w.settled(time.Minute)
+		w.mu.Lock()
+		for n := range 64 {
+			if w.deleted[name(n)] == 0 {
+				t.Errorf("nobody has reconciled the delete of %s in bucket %d:\n%s", name(n), w.bucket(name(n)), strings.Join(w.traces[name(n)], "\n"))
+			}
+		}
+		w.mu.Unlock()
+		a.stop()
+	})
+}
+
 // restore has the objects' server begin at a version again. It is away for a second.
 func (w *world) restore(version string) {
 	w.t.Helper()

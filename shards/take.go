@@ -27,7 +27,9 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 		s.mark(lease, h.session.id)
 	}
 	s.own(lease, transitions)
-
+	// The other replicas have read the claims of the last holder. After a restore of the objects' server,
+	// they would wrongly include later deletes.
+	annotate(lease, claimsAnnotation, "")
 	if died != nil {
 		past{latest(pastIn(lease).seen, died.seen), true}.write(lease)
 	}
