@@ -100,8 +100,8 @@ func TestInNoHistoryIsADeleteLost(t *testing.T) {
 	}
 	t.Logf("%d deletes, of which the store has lost %d with their objects, and processes found %d tombstones", deletes, exempt, kept)
 	t.Logf("%d looks at objects that are being deleted, %d lost leases in the middle of calls, %d calls that asked at once, for ever", dying, losses, atOnce)
-	// A store rarely loses a delete together with its object: in about one of a hundred histories.
-	if played >= 50 && (deletes < 5*played || kept < played || dying < played/4 || losses < played/50 || atOnce < played) || played >= 1000 && exempt == 0 {
+	// A short run may see none of what is rare: a store loses a delete with its object in one of a hundred histories.
+	if played >= 1000 && (deletes < 5*played || kept < played || dying < played/4 || losses < played/50 || atOnce < played || exempt == 0) {
 		t.Error("too little has happened")
 	}
 }
