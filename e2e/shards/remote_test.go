@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
@@ -104,14 +103,7 @@ func (w *world) kill(r *remote) {
 func (w *world) suspend(r *remote) {
 	w.order(r, order{For: lease})
 	w.suspended++
-	w.ok(r.cmd.Process.Signal(syscall.SIGSTOP))
-	stat := fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid)
-	w.await("the process does not stop", func() bool {
-		text, err := os.ReadFile(stat)
-		w.ok(err)
-		_, state, _ := strings.Cut(string(text), ") ")
-		return strings.HasPrefix(state, "T")
-	})
+	w.ok(r.Pause(w.ctx))
 	r.able = false
 	w.owners.set(r.name, false)
 	w.note("%s: SIGSTOP, with %d calls", r.name, w.recorder.stopped(r.name))

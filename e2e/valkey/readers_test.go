@@ -95,7 +95,7 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	}
 	w.wantATakeover("the next writer")
 
-	w.ok(readers[0].Signal(syscall.SIGSTOP))
+	w.ok(readers[0].Pause(t.Context()))
 	w.change(800) // more than the log has room for
 	w.converge(readers[1:], "a reader's pause")
 	w.ok(readers[0].Signal(syscall.SIGCONT))

@@ -19,7 +19,7 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 	reader := w.start(role{Name: "reader", Informers: 1})
 	w.await("the reader does not have the first state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
 
-	w.ok(first.Signal(syscall.SIGSTOP))
+	w.ok(first.Pause(t.Context()))
 	w.remove("b")
 	w.object("a")
 	w.object("e")

@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Build builds the program with the given import path into dir, with flags of go build. It
@@ -57,8 +59,30 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Signal sends a signal to the process, such as syscall.SIGSTOP, which pauses it.
+// Signal sends a signal to the process.
 func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
+
+// Pause stops the process until it gets SIGCONT. It returns when the process has stopped, because a
+// process on a busy machine may still run after the signal was sent. It needs /proc.
+func (p *Process) Pause(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "T") {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the process does not stop: %w", context.Cause(ctx))
+		}
+	}
+}
 
 // Stop asks the process to end and returns when it has ended. It returns an error unless the
 // exit code is 0. If ctx ends first, it kills the process and returns an error.

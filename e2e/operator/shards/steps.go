@@ -128,7 +128,7 @@ func kill(ctx context.Context, w *world) error {
 func pause(ctx context.Context, w *world) error {
 	d, known := w.replicas["D"], w.sessions()
 	begun := time.Now()
-	if err := d.Signal(syscall.SIGSTOP); err != nil {
+	if err := d.Pause(ctx); err != nil {
 		return err
 	}
 	took, err := w.balanced(ctx, begun, "E")
