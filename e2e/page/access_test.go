@@ -60,6 +60,7 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 	t.Parallel()
 	p := open(t, newTroubled(t))
 	p.until("there is trouble", inTrouble)
+	p.untilTrue("the charts are drawn", `document.querySelectorAll("svg[role=img]").length >= 3`)
 	nodes := accessible(p)
 	named := []string{"button", "link", "image", "img", "table", "heading", "region", "columnheader", "rowheader"}
 	chart := regexp.MustCompile(`^waiting: now \d+, at most \d+ in the last minute$`)
