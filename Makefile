@@ -2,7 +2,9 @@
 # installs, and those of store/valkey need a server, which make valkey installs.
 
 MODULES := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples e2e e2e/kubernetes bench
-# The modules of make test. The other one builds kube-apiserver, which takes ten minutes.
+# The modules of make test: what users import, without the relay, whose build contains an API server.
+TRUST := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry examples
+# The modules of make test-all. The other one builds kube-apiserver, which takes ten minutes.
 QUICK := $(filter-out e2e/kubernetes,$(MODULES))
 # The modules that users import. Each has its own tags.
 PUBLISHED := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay
@@ -21,19 +23,27 @@ export GORACE ?= atexit_sleep_ms=0
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
+# Go compiles in silence, for minutes if nothing is cached. So the packages are built first, and one
+# in twenty is printed.
 .PHONY: test
-test: ## run the quick tests under the race detector; takes about 5 minutes
+test: ## run the quick tests of what users import; takes 3 minutes, and 5 more the first time
+	@go build -v $$(go list -test -deps -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $(TRUST:%=./%/...)) 2>&1 \
+		| awk '/^go: downloading/ || NR % 20 == 1 { print "building", $$0; fflush() }'
+	go test -short -timeout=20m $(TESTFLAGS) $(TRUST:%=./%/...)
+
+.PHONY: test-all
+test-all: ## run the quick tests of all modules under the race detector; takes 10 minutes, and 15 more the first time
 	go test -race -short -timeout=20m $(TESTFLAGS) $(QUICK:%=./%/...)
 	cd tools && GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
 
 # Searches the packages in which -short makes a difference. The suite of storetest is such a
-# difference in the packages that run it. The histories of e2e/shards have Leases of three seconds, so
-# they do not share the machine with other packages.
+# difference in the packages that run it.
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
+# The packages that only make soak runs at full length.
+SOAKED := ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shards ./e2e/shards/costs
 .PHONY: test-long
-test-long: ## run all tests that "make test" skips or shortens, at full length; takes about half an hour, and 10 minutes more the first time, to build kube-apiserver
-	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vx ./e2e/shards)
-	go test -race -timeout=30m $(TESTFLAGS) ./e2e/shards
+test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"; takes about 15 minutes
+	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))
 
 # Go has no race detector for 386.
 .PHONY: test-386
@@ -163,7 +173,11 @@ mutations: ## plant faults in a copy of the library, and see which tests notice;
 
 SOAK ?= 10m
 .PHONY: soak
-soak: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long
+soak: chaos shards-histories relay-fleet ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes two hours
+	go test -race -count=1 -timeout=60m $(TESTFLAGS) -p 1 $(SOAKED)
+
+.PHONY: chaos
+chaos: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long
 	cd e2e && go test -count=1 -timeout 0 -run 'Chaos|Soak' -v ./chaos -chaos $(SOAK) -soak $(SOAK) -table "$(TABLE)"
 
 HISTORIES ?= 50

@@ -13,7 +13,7 @@ import (
 
 func TestChaos(t *testing.T) {
 	if *chaosFor == 0 {
-		t.Skip("set -chaos to the time for which to play faults; see make soak")
+		t.Skip("set -chaos to the time for which to play faults; see make chaos")
 	}
 	length := *chaosFor
 	if testing.Short() {

@@ -53,7 +53,7 @@ type soak struct {
 // join. The API server runs in another process.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
-		t.Skip("set -soak to the time for which watchers come and go; see make soak")
+		t.Skip("set -soak to the time for which watchers come and go; see make chaos")
 	}
 	s := newSoak(t)
 	s.start()

@@ -25,7 +25,7 @@ type cluster struct {
 func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("runs a whole kube-apiserver: make test-long")
+		t.Skip("runs a whole kube-apiserver: make soak")
 	}
 }
 

@@ -3,5 +3,5 @@
 // Package kubeapiserver runs it.
 //
 // It is a module of its own, because k8s.io/kubernetes takes up to ten minutes to build. With -short
-// all tests are skipped, and make test leaves the module out: make test-long has it.
+// all tests are skipped, and only make soak runs them.
 package kubernetes

@@ -163,7 +163,7 @@ func TestAQuestionOfOneReaderChangesNothingForOthers(t *testing.T) {
 
 func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute: make test-long")
+		t.Skip("takes a minute: make soak")
 	}
 	w := newWorld(t)
 	w.create(1)

@@ -11,7 +11,7 @@ import (
 
 func TestAgentsConvergeWhenTheAPIServerIsRestored(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute: make test-long")
+		t.Skip("takes half a minute: make soak")
 	}
 	w := newWorld(t)
 	w.create(20)

@@ -115,7 +115,7 @@ func TestAnAgentThatIsTooOldListsAtTheRelay(t *testing.T) {
 
 func TestARelayThatIsBehindIsNotReadAsIfItWereNot(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute: make test-long")
+		t.Skip("takes half a minute: make soak")
 	}
 	w := newWorld(t)
 	w.create(5)

@@ -25,7 +25,7 @@ func TestAFleetMissesNothingWhileItsRelayIsKilledAndUpgraded(t *testing.T) {
 
 func TestARelayWithoutAStoreListsWhenItIsRestarted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 s: make test-long")
+		t.Skip("takes 20 s: make soak")
 	}
 	asked := restartRelay(t, 20, "")
 	if again := asked[1:]; !slices.ContainsFunc(again, readsAll) {
