@@ -8,7 +8,26 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
+
+// Bucket returns the bucket of a key, such as "default/shop". It is the same in every replica and
+// every version of a program. With Options.ByNamespace it is that of the namespace, and 0 until
+// WaitForSync has returned. Bucket does not block.
+func (s *Set) Bucket(key string) int {
+	if !s.opts.ByNamespace {
+		return plan.Bucket(key, s.opts.Buckets)
+	}
+	r := s.ranges.Load()
+	if r == nil {
+		return 0
+	}
+	return r.Bucket(plan.Namespace(key))
+}
+
+// ByNamespace returns Options.ByNamespace. It does not block.
+func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
 
 // This file has the replicas agree on the ranges of namespaces. The first replica of a set cuts them,
 // and writes them into a Lease that never changes.
@@ -38,8 +57,8 @@ func (s *Set) agree(ctx context.Context) error {
 
 // divideBy sets the ranges. There is no session. A replica that was cut off for long may find others than
 // it had, if the Leases of the set were deleted meanwhile.
-func (s *Set) divideBy(r *ranges) {
-	if s.rangesKey() == r.key {
+func (s *Set) divideBy(r *plan.Ranges) {
+	if s.rangesKey() == r.Key() {
 		return
 	}
 	s.ranges.Store(r)
@@ -49,7 +68,7 @@ func (s *Set) divideBy(r *ranges) {
 }
 
 // readOrCut returns the ranges in the Lease, and creates the Lease if there is none.
-func (s *Set) readOrCut(ctx context.Context) (*ranges, error) {
+func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
 	name := rangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -64,7 +83,7 @@ func (s *Set) readOrCut(ctx context.Context) (*ranges, error) {
 			return nil, err
 		}
 	}
-	err = s.createRanges(ctx, format(cut(weights, s.opts.Buckets)))
+	err = s.createRanges(ctx, plan.Cut(weights, s.opts.Buckets).Text())
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
@@ -90,20 +109,20 @@ func (s *Set) anyHeld() (bucket int, held bool) {
 // rangesKey returns the key of this replica's ranges, "" if there are none.
 func (s *Set) rangesKey() string {
 	if r := s.ranges.Load(); r != nil {
-		return r.key
+		return r.Key()
 	}
 	return ""
 }
 
 // rangesIn reads the ranges from their Lease.
-func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*ranges, error) {
+func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, error) {
 	if err == nil {
 		err = s.opts.refuses(lease)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := parseRanges(lease.Annotations[rangesAnnotation], s.opts.Buckets)
+	r, err := plan.Parse(lease.Annotations[rangesAnnotation], s.opts.Buckets)
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %s: %w", lease.Name, err)
 	}
@@ -138,12 +157,12 @@ func (s *Set) keepRangesLocked(now time.Time) {
 }
 
 // restoreRanges writes the Lease of the ranges, unless it is as it should be.
-func (s *Set) restoreRanges(ctx context.Context, r *ranges) error {
+func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 	name := rangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		err = s.createRanges(ctx, r.text)
+		err = s.createRanges(ctx, r.Text())
 	case err != nil:
 	case s.hasRanges(lease, r):
 		s.mu.Lock()
@@ -152,7 +171,7 @@ func (s *Set) restoreRanges(ctx context.Context, r *ranges) error {
 		return nil
 	default:
 		s.mark(lease, "")
-		annotate(lease, rangesAnnotation, r.text)
+		annotate(lease, rangesAnnotation, r.Text())
 		_, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	switch {
@@ -165,6 +184,6 @@ func (s *Set) restoreRanges(ctx context.Context, r *ranges) error {
 }
 
 // hasRanges reports whether a Lease is the one that has these ranges.
-func (s *Set) hasRanges(lease *coordinationv1.Lease, r *ranges) bool {
-	return s.isMarked(lease, "") && lease.Annotations[rangesAnnotation] == r.text
+func (s *Set) hasRanges(lease *coordinationv1.Lease, r *plan.Ranges) bool {
+	return s.isMarked(lease, "") && lease.Annotations[rangesAnnotation] == r.Text()
 }

@@ -12,14 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 // part delivers the objects in some buckets.
 type part struct {
 	source   *source
 	buckets  Buckets
-	ranges   *ranges // nil if they are not known, and there are no buckets
-	selector string  // for the API server; "" if nothing can be selected
+	ranges   *plan.Ranges // nil if they are not known, and there are no buckets
+	selector string       // for the API server; "" if nothing can be selected
 	begun    time.Time
 	changed  chan struct{}
 	turning  *time.Timer // closes changed; nil if it is not due
@@ -31,7 +33,7 @@ type part struct {
 
 // has reports whether the object with a key is in the part.
 func (p *part) has(key string) bool {
-	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.bucket(namespaceOf(key)))
+	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.Bucket(plan.Namespace(key)))
 }
 
 // IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 // A list that was under way when the replica got a bucket lacks the objects of the bucket.
@@ -11,7 +13,7 @@ func TestAnEarlierPartDoesNotCountForThePresentOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := &Set{}
 		set.opts.Buckets = 2
-		set.ranges.Store(cut(nil, 2))
+		set.ranges.Store(plan.Cut(nil, 2))
 		src := &source{set: set, moved: make(chan struct{})}
 		first := src.Part()
 		src.want(Buckets{1: {}})

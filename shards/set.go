@@ -18,6 +18,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 // Set divides keys over the replicas of a program. [New] makes one. It is a member of an
@@ -37,8 +38,8 @@ type Set struct {
 	handling sync.Mutex // protects handler
 	handler  func(context.Context, error)
 
-	sources []*source              // of Source; fixed once Run was called
-	ranges  atomic.Pointer[ranges] // with Options.ByNamespace; nil before they are known
+	sources []*source                   // of Source; fixed once Run was called
+	ranges  atomic.Pointer[plan.Ranges] // with Options.ByNamespace; nil before they are known
 
 	mu       sync.Mutex // protects the rest, and view
 	ctx      context.Context

@@ -101,7 +101,7 @@ func (s *source) Part() informer.Part {
 	s.current = p
 	s.applied = s.applied.Intersection(p.buckets)
 	if p.ranges = s.set.ranges.Load(); len(p.buckets) > 0 {
-		p.selector = p.ranges.selector(p.buckets)
+		p.selector = p.ranges.Selector(p.buckets)
 	}
 	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 // step looks at the Leases and starts the requests that bring the set closer to the plan. It returns
@@ -39,7 +41,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	if r := s.ranges.Load(); r != nil {
 		weights = r.Weights
 	}
-	wanted := assign(sessions, holders, weights)
+	wanted := plan.Assign(sessions, holders, weights)
 	for b := range wanted {
 		h := n.holdings[b]
 		switch {

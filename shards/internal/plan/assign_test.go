@@ -1,4 +1,4 @@
-package shards
+package plan
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func TestTheSharesAreEqualAndNoBucketMovesThatNeedNot(t *testing.T) {
 				sessions = slices.Delete(sessions, 0, 1)
 			}
 			random.Shuffle(len(sessions), func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
-			wanted := assign(sessions, holders, nil)
+			wanted := Assign(sessions, holders, nil)
 			least, most := buckets/len(sessions), (buckets+len(sessions)-1)/len(sessions)
 			has := count(wanted)
 			for _, id := range sessions {
@@ -61,17 +61,17 @@ func TestTheSharesAreEqualAndNoBucketMovesThatNeedNot(t *testing.T) {
 
 func TestAllReplicasComeToTheSamePlan(t *testing.T) {
 	sessions, holders := []string{"a", "b", "c"}, []string{"a", "", "gone", "a", "a", "b", "", "a"}
-	want := assign(sessions, holders, nil)
+	want := Assign(sessions, holders, nil)
 	slices.Reverse(sessions)
-	if got := assign(sessions, holders, nil); !slices.Equal(got, want) {
+	if got := Assign(sessions, holders, nil); !slices.Equal(got, want) {
 		t.Errorf("%v, and in another order %v", want, got)
 	}
-	if got := assign(nil, holders, nil); !slices.Equal(got, make([]string, len(holders))) {
+	if got := Assign(nil, holders, nil); !slices.Equal(got, make([]string, len(holders))) {
 		t.Errorf("without sessions: %v", got)
 	}
 	// The buckets of a session that has ended go to all others.
 	free := make([]string, 900)
-	if has := count(assign([]string{"a", "b", "c"}, free, nil)); has["a"] != 300 || has["b"] != 300 || has["c"] != 300 {
+	if has := count(Assign([]string{"a", "b", "c"}, free, nil)); has["a"] != 300 || has["b"] != 300 || has["c"] != 300 {
 		t.Errorf("free buckets: %v", has)
 	}
 }
@@ -80,14 +80,14 @@ func TestKeysAreSpreadOverTheBuckets(t *testing.T) {
 	for _, kind := range []string{"default/object-%d", "ns%d/shop", "tenant-%03d/x"} {
 		n := make([]int, 64)
 		for i := range 64 * 100 {
-			n[bucketFor(fmt.Sprintf(kind, i), 64)]++
+			n[Bucket(fmt.Sprintf(kind, i), 64)]++
 		}
 		if slices.Min(n) < 50 || slices.Max(n) > 150 {
 			t.Errorf("%s: from %d to %d of 6400 keys are in one of 64 buckets", kind, slices.Min(n), slices.Max(n))
 		}
 	}
 	// Other replicas may run another version of the program, so the bucket must never change.
-	if b := bucketFor("default/shop", 64); b != 60 {
+	if b := Bucket("default/shop", 64); b != 60 {
 		t.Errorf("the bucket of default/shop is %d", b)
 	}
 }

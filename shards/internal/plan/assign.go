@@ -1,65 +1,24 @@
-package shards
+package plan
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 )
 
-// Bucket returns the bucket of a key, such as "default/shop". It is the same in every replica and
-// every version of a program. With Options.ByNamespace it is that of the namespace, and 0 until
-// WaitForSync has returned. Bucket does not block.
-func (s *Set) Bucket(key string) int {
-	if !s.opts.ByNamespace {
-		return bucketFor(key, s.opts.Buckets)
-	}
-	r := s.ranges.Load()
-	if r == nil {
-		return 0
-	}
-	return r.bucket(namespaceOf(key))
-}
-
-// ByNamespace returns Options.ByNamespace. It does not block.
-func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
-
-// namespaceOf returns the namespace of a key, "" if it has none.
-func namespaceOf(key string) string {
-	namespace, _, ok := strings.Cut(key, "/")
-	if !ok {
-		return ""
-	}
-	return namespace
-}
-
-func bucketFor(key string, buckets int) int {
-	return int(hash(key) % uint64(buckets))
-}
-
-// hash returns a number whose lower bits depend on all of text, also if texts differ only at their
-// ends, as the upper bits of FNV do.
-func hash(text string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(text))
-	x := h.Sum64()
-	return x ^ x>>32
-}
-
-// assign says which session should have each bucket. sessions are those that may have buckets,
-// and holders says who has a bucket now, "" for nobody. All replicas come to the same result, if
-// they have seen the same Leases.
+// Assign returns the session that should have each bucket. sessions are those that may have buckets,
+// and holders are those that have each bucket now, "" for a free one. All replicas come to the same
+// result, if they have seen the same Leases.
 //
 // Nobody gets more than ceil(B/n) buckets, or less than floor(B/n). A holder keeps as many of its
 // buckets as it may have, so no bucket moves that need not. Rendezvous hashing, which does without
 // the holders, moves up to half as many again, because nobody may have more than its share: on
 // average 10.1 of 64 buckets when the ninth replica joins, instead of 7.
 //
-// weights are those of the buckets, or nil if all count the same. They say which buckets move: a
+// weights are those of the buckets, or nil if all count the same. They decide which buckets move: a
 // holder that has too many keeps as much weight as it should have, and the heaviest of the others go
 // to those that have the least.
-func assign(sessions, holders []string, weights []int) []string {
+func Assign(sessions, holders []string, weights []int) []string {
 	wanted := make([]string, len(holders))
 	if len(sessions) == 0 {
 		return wanted

@@ -1,7 +1,8 @@
-package shards
+package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,25 +11,25 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// ranges says which namespaces each bucket has: those whose hash, the one of package sharding, is in
-// the range of the bucket. A Lease has it as JSON.
-type ranges struct {
-	// Starts has the beginnings of the ranges except the first, which begins at 0. Of ranges that
+// Ranges are the namespaces of each bucket: those whose hash, the one of package sharding, is in
+// the range of the bucket.
+type Ranges struct {
+	// Starts are the beginnings of the ranges except the first, which begins at 0. Of ranges that
 	// begin at the same hash, all except the last are empty.
 	Starts []uint64 `json:"starts"`
-	// Weights has the millionths of all objects that each bucket had when the ranges were cut.
+	// Weights are the millionths of all objects that each bucket had when the ranges were cut.
 	Weights []int `json:"weights"`
 
 	text string // from which they were read
-	key  string // other ranges have another one
 }
 
-// cut returns ranges that divide namespaces with these weights as evenly as it can. Even ranges would
+// Cut returns ranges that divide namespaces with these weights as evenly as it can. Even ranges would
 // not: the upper bits of the hash are the same for ns0 to ns9. A namespace that weighs more than a
 // bucket should has several buckets, all empty except one: whoever has that one gets empty ones.
-func cut(weights map[string]int, buckets int) *ranges {
+func Cut(weights map[string]int, buckets int) *Ranges {
 	type space struct {
 		hash   uint64
 		weight int
@@ -40,7 +41,7 @@ func cut(weights map[string]int, buckets int) *ranges {
 		total += weight
 	}
 	slices.SortFunc(spaces, func(a, b space) int { return cmp.Compare(a.hash, b.hash) })
-	r := &ranges{Starts: make([]uint64, 0, buckets-1), Weights: make([]int, buckets)}
+	r := &Ranges{Starts: make([]uint64, 0, buckets-1), Weights: make([]int, buckets)}
 	next, before := 0, 0 // spaces[:next] come before the cut, and weigh before
 	for b := 1; b < buckets; b++ {
 		if total == 0 {
@@ -69,11 +70,16 @@ func cut(weights map[string]int, buckets int) *ranges {
 		r.Starts = append(r.Starts, start)
 	}
 	for namespace, weight := range weights {
-		r.Weights[r.bucket(namespace)] += weight
+		r.Weights[r.Bucket(namespace)] += weight
 	}
 	for b, weight := range r.Weights {
 		r.Weights[b] = int(float64(weight) / float64(max(1, total)) * 1e6)
 	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // numbers can be written
+	}
+	r.text = string(text)
 	return r
 }
 
@@ -84,8 +90,8 @@ func hashOf(namespace string) uint64 {
 	return h.Sum64()
 }
 
-// bucket returns the bucket of a namespace.
-func (r *ranges) bucket(namespace string) int {
+// Bucket returns the bucket of a namespace.
+func (r *Ranges) Bucket(namespace string) int {
 	h := hashOf(namespace)
 	b, _ := slices.BinarySearchFunc(r.Starts, h, func(start, h uint64) int {
 		if start <= h {
@@ -96,9 +102,9 @@ func (r *ranges) bucket(namespace string) int {
 	return b
 }
 
-// selector returns a selector for the objects in buckets, for ListOptions.ShardSelector. It is "" if
+// Selector returns a selector for the objects in buckets, for ListOptions.ShardSelector. It is "" if
 // no range is left.
-func (r *ranges) selector(buckets Buckets) string {
+func (r *Ranges) Selector(buckets sets.Set[int]) string {
 	var parts []sharding.ShardRangeRequirement
 	for b := range len(r.Starts) + 1 {
 		start, end := r.limits(b)
@@ -114,7 +120,7 @@ func (r *ranges) selector(buckets Buckets) string {
 }
 
 // limits returns the beginning and the end of a bucket's range.
-func (r *ranges) limits(bucket int) (start, end string) {
+func (r *Ranges) limits(bucket int) (start, end string) {
 	start, end = "0x0000000000000000", "0x10000000000000000"
 	if bucket > 0 {
 		start = fmt.Sprintf("0x%016x", r.Starts[bucket-1])
@@ -125,11 +131,17 @@ func (r *ranges) limits(bucket int) (start, end string) {
 	return start, end
 }
 
-// parseRanges reads ranges for a number of buckets.
-func parseRanges(text string, buckets int) (*ranges, error) {
-	r := parse[*ranges](text)
-	switch {
-	case r == nil:
+// Text returns the ranges as JSON, for [Parse].
+func (r *Ranges) Text() string { return r.text }
+
+// Key returns a short text that other ranges do not have.
+func (r *Ranges) Key() string { return strconv.FormatUint(hash(r.text), 16) }
+
+// Parse reads ranges for a number of buckets.
+func Parse(text string, buckets int) (*Ranges, error) {
+	r := &Ranges{text: text}
+	switch err := json.Unmarshal([]byte(text), r); {
+	case err != nil || text == "null":
 		return nil, errors.New("it has no ranges of namespaces")
 	case len(r.Starts) != buckets-1 || len(r.Weights) != buckets:
 		return nil, fmt.Errorf("its ranges are for %d buckets, not for %d", len(r.Starts)+1, buckets)
@@ -138,6 +150,5 @@ func parseRanges(text string, buckets int) (*ranges, error) {
 	case slices.Min(r.Weights) < 0:
 		return nil, errors.New("a weight is less than 0")
 	}
-	r.text, r.key = text, strconv.FormatUint(hash(text), 16)
 	return r, nil
 }

@@ -1,7 +1,8 @@
-package shards
+package plan
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // tenants returns the weights of n namespaces.
@@ -45,11 +47,11 @@ func TestRangesAndSelectorsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for name, weights := range distributions {
 		for _, buckets := range []int{1, 2, 64, 1024} {
-			r := cut(weights, buckets)
-			if again, err := parseRanges(format(r), buckets); err != nil || !slices.Equal(again.Starts, r.Starts) || !slices.Equal(again.Weights, r.Weights) {
-				t.Errorf("%s: the text %s is read as %v, %v", name, format(r), again, err)
+			r := Cut(weights, buckets)
+			if again, err := Parse(r.Text(), buckets); err != nil || !slices.Equal(again.Starts, r.Starts) || !slices.Equal(again.Weights, r.Weights) {
+				t.Errorf("%s: the text %s is read as %v, %v", name, r.Text(), again, err)
 			}
-			sides := [2]Buckets{{}, {}}
+			sides := [2]sets.Set[int]{{}, {}}
 			for b := range buckets {
 				sides[random.IntN(2)].Insert(b)
 			}
@@ -58,18 +60,18 @@ func TestRangesAndSelectorsAgree(t *testing.T) {
 				spaces = append(spaces, namespace)
 			}
 			for _, namespace := range spaces {
-				b := r.bucket(namespace)
+				b := r.Bucket(namespace)
 				for _, side := range sides {
-					if got := selects(t, r.selector(side), namespace); got != side.Has(b) {
-						t.Errorf("%s: %s is in bucket %d, and the selector of %v says %v", name, namespace, b, formatBuckets(side), got)
+					if got := selects(t, r.Selector(side), namespace); got != side.Has(b) {
+						t.Errorf("%s: %s is in bucket %d, and the selector of %v says %v", name, namespace, b, slices.Sorted(maps.Keys(side)), got)
 					}
 				}
 			}
 			all := sides[0].Union(sides[1])
-			if got := r.selector(all); strings.Count(got, "shardRange") != 1 {
+			if got := r.Selector(all); strings.Count(got, "shardRange") != 1 {
 				t.Errorf("%s: the selector of all buckets is %s", name, got)
 			}
-			if got := r.selector(Buckets{}); got != "" {
+			if got := r.Selector(sets.Set[int]{}); got != "" {
 				t.Errorf("%s: the selector of no bucket is %s", name, got)
 			}
 		}
@@ -102,7 +104,7 @@ func selects(t *testing.T, selector, namespace string) bool {
 }
 
 func TestHashesAtTheEndsHaveABucket(t *testing.T) {
-	r := &ranges{Starts: []uint64{0, 0, 5, math.MaxUint64}, Weights: make([]int, 5)}
+	r := &Ranges{Starts: []uint64{0, 0, 5, math.MaxUint64}, Weights: make([]int, 5)}
 	for _, test := range []struct {
 		bucket     int
 		start, end string
@@ -119,7 +121,7 @@ func TestHashesAtTheEndsHaveABucket(t *testing.T) {
 
 func TestRangesThatCannotBeReadAreRefused(t *testing.T) {
 	good := `{"starts":[5],"weights":[1,2]}`
-	if _, err := parseRanges(good, 2); err != nil {
+	if _, err := Parse(good, 2); err != nil {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
@@ -132,11 +134,11 @@ func TestRangesThatCannotBeReadAreRefused(t *testing.T) {
 		`{"starts":[5],"weights":[1]}`:       "its ranges are for 2 buckets, not for 2",
 		`{"starts":[5],"weights":[1,-2]}`:    "a weight is less than 0",
 	} {
-		if _, err := parseRanges(text, 2); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(text, 2); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := parseRanges(`{"starts":[6,5],"weights":[1,2,3]}`, 3); err == nil || !strings.Contains(err.Error(), "not in order") {
+	if _, err := Parse(`{"starts":[6,5],"weights":[1,2,3]}`, 3); err == nil || !strings.Contains(err.Error(), "not in order") {
 		t.Errorf("not in order: %v", err)
 	}
 }
@@ -144,12 +146,12 @@ func TestRangesThatCannotBeReadAreRefused(t *testing.T) {
 func FuzzParseRanges(f *testing.F) {
 	f.Add(`{"starts":[5],"weights":[1,2]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parseRanges(text, 2)
+		r, err := Parse(text, 2)
 		if err != nil {
 			return
 		}
-		b := r.bucket("default")
-		if got := selects(t, r.selector(Buckets{b: {}}), "default"); !got {
+		b := r.Bucket("default")
+		if got := selects(t, r.Selector(sets.Set[int]{b: {}}), "default"); !got {
 			t.Errorf("%s: the namespace has the bucket %d, whose selector does not select it", text, b)
 		}
 	})
@@ -164,7 +166,7 @@ func TestReplicasHaveAboutAsManyObjects(t *testing.T) {
 		most float64 // times the average, or the heaviest namespace
 	}{{"ns0 to ns99", 1.2}, {"Zipf", 1.2}, {"one of 20 %", 1.2}} {
 		weights := distributions[test.name]
-		r := cut(weights, buckets)
+		r := Cut(weights, buckets)
 		total, heaviest := 0, 0
 		for _, weight := range weights {
 			total += weight
@@ -177,13 +179,13 @@ func TestReplicasHaveAboutAsManyObjects(t *testing.T) {
 			for n := range replicas {
 				sessions = append(sessions, "r"+strconv.Itoa(n))
 			}
-			holders = assign(sessions, holders, r.Weights)
-			if again := assign(sessions, holders, r.Weights); !slices.Equal(again, holders) {
+			holders = Assign(sessions, holders, r.Weights)
+			if again := Assign(sessions, holders, r.Weights); !slices.Equal(again, holders) {
 				t.Errorf("%s, %d replicas: the plan does not stay", test.name, replicas)
 			}
 			has := map[string]int{}
 			for namespace, weight := range weights {
-				has[holders[r.bucket(namespace)]] += weight
+				has[holders[r.Bucket(namespace)]] += weight
 			}
 			most := 0
 			for _, weight := range has {
