@@ -23,7 +23,7 @@ import (
 // until the write succeeds or the informer stops.
 type applier[T Object] struct {
 	queue     cache.Queue
-	inlet     *inlet[T]
+	gate      *gate[T]
 	storage   storage[T]
 	access    *access[T] // used by storage
 	pace      pace
@@ -53,10 +53,10 @@ type applier[T Object] struct {
 }
 
 // newApplier returns an applier over the queue that in writes to.
-func newApplier[T Object](queue cache.Queue, in *inlet[T], p *informerProcessor[T], store cache.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
+func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T], store cache.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		queue:     queue,
-		inlet:     in,
+		gate:      in,
 		processor: p,
 		observer:  opts.Observer,
 		name:      opts.Name,
@@ -91,11 +91,11 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	for _, s := range a.inlet.scopes {
+	for _, s := range a.gate.scopes {
 		version := known[s.namespace]
 		versions = append(versions, version)
 		s.watchOnly = version != ""
-		s.changed.raise(version)
+		s.changed.Raise(version)
 	}
 	if version := versions[0]; a.hasOneSource() && version != "" {
 		a.place = place{version: version, exact: true}
@@ -107,7 +107,7 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 
 // run applies items until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
-	if a.inlet.scopes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
+	if a.gate.scopes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
 		return
 	}
 	for ctx.Err() == nil && a.pop() == nil {
@@ -116,7 +116,7 @@ func (a *applier[T]) run(ctx context.Context) {
 				break
 			}
 		}
-		if a.pace.immediate && a.inlet.full.Load() > 0 {
+		if a.pace.immediate && a.gate.full.Load() > 0 {
 			a.release() // the next item comes at once, and these are published with it
 		} else {
 			a.tell(ctx)
@@ -138,13 +138,13 @@ func (a *applier[T]) pop() error {
 		for _, d := range deltas {
 			a.popped = append(a.popped, d.Object.(*item[T]))
 		}
-		a.inlet.queued.Add(-int64(len(deltas)))
+		a.gate.queued.Add(-int64(len(deltas)))
 	}
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
 	fifo, ordered := a.queue.(*cache.RealFIFO)
 	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
-	for more := true; more; more = len(a.popped) < a.pace.records && a.inlet.queued.Load() > 0 {
+	for more := true; more; more = len(a.popped) < a.pace.records && a.gate.queued.Load() > 0 {
 		var err error
 		if ordered {
 			err = fifo.PopBatch(batch, single) // a batch has each key once
@@ -179,7 +179,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 		it.scope.watchOnly = false
 		if it.restored {
 			it.restored = false // the item may be applied a second time, see splitUp
-			it.scope.changed.reset()
+			it.scope.changed.Reset()
 		}
 	}
 	a.finish(ctx, it)
@@ -188,7 +188,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
 func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
-	it.scope.changed.raise(it.version())
+	it.scope.changed.Raise(it.version())
 	stored, err := a.storage.find(ctx, it, now)
 	switch {
 	case errors.Is(err, ErrPermanent):
@@ -237,8 +237,8 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 // deleteForeign deletes the objects that an earlier informer has left in the store, and that
 // are in none of the namespaces of this one.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
-	return a.deleteUnless(ctx, a.inlet.own, &contents{}, a.inlet.covers) && a.tell(ctx) &&
-		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.inlet.own})
+	return a.deleteUnless(ctx, a.gate.own, &contents{}, a.gate.covers) && a.tell(ctx) &&
+		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.gate.own})
 }
 
 // deleteUnless deletes every known object except those that stay, because the contents lack them.
@@ -249,7 +249,7 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 		}
 		it := &item[T]{kind: listed.lacks(key), key: key, listed: true, own: true, scope: of}
 		if it.kind == itemGone {
-			of.changed.raise(listed.version)
+			of.changed.Raise(listed.version)
 		}
 		if !a.apply(ctx, it) {
 			return false
@@ -266,7 +266,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	if endsList && !it.scope.listed.Load() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
 		it.scope.listed.Store(true)
-		if a.inlet.listed() {
+		if a.gate.listed() {
 			a.mark()
 		}
 	}
@@ -287,7 +287,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 }
 
 // hasOneSource reports whether the store can be exactly the state of the source at one version.
-func (a *applier[T]) hasOneSource() bool { return a.inlet.scopes[0].namespace == "" }
+func (a *applier[T]) hasOneSource() bool { return a.gate.scopes[0].namespace == "" }
 
 // noteVersion appends the record with the version of the published state, if a watcher follows the
 // versions and the list or the bookmark of this version is news, or if the state has ceased to be
@@ -352,10 +352,10 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	a.release()
 	version := ""
 	if a.bookmark || a.justSynced {
-		version, _ = a.inlet.resourceVersion(nil)
+		version, _ = a.gate.resourceVersion(nil)
 	}
 	if a.justSynced {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.inlet.watchOnly())
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.gate.watchOnly())
 		close(a.synced)
 		a.justSynced = false
 	}
@@ -385,9 +385,9 @@ func (a *applier[T]) distribute(version string) {
 	a.storage.told(a.processor.log.End(), version)
 }
 
-// release reports the finished items to the inlet, which makes room for others.
+// release reports the finished items to the gate, which makes room for others.
 func (a *applier[T]) release() {
-	a.inlet.applied(a.finished)
+	a.gate.applied(a.finished)
 	clear(a.finished)
 	a.finished = a.finished[:0]
 }

@@ -365,9 +365,9 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	}
 	for _, obj := range s.core.All() {
 		if errs, ctx, key := index.Failures(indexers, obj), context.Background(), object.Key(obj); len(errs) > 0 {
-			s.core.inlet.reports.failed(ctx, "index", key, 0, errs...)
+			s.core.gate.reports.failed(ctx, "index", key, 0, errs...)
 			if _, exists, _ := index.Get[T](s.core.store, key); !exists { // it was deleted meanwhile
-				s.core.inlet.reports.ended(ctx, "index", key, false)
+				s.core.gate.reports.ended(ctx, "index", key, false)
 			}
 		}
 	}

@@ -35,7 +35,7 @@
 //	    │
 //	reflector     client-go's
 //	    │
-//	inlet         checks, transforms, holds the reflector back when the store is behind
+//	sink, gate    check and transform objects, and hold the reflector back when the store is behind
 //	    │
 //	queue         client-go's DeltaFIFO or RealFIFO
 //	    │

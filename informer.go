@@ -32,8 +32,8 @@ type CustomCacheInformer[T Object] struct {
 	store     cache.Store
 	index     *index.Index[T]
 	sources   []resourceSource
-	intakes   []*intake[T] // of the sources, in the same order
-	inlet     *inlet[T]
+	sinks     []*sink[T] // of the sources, in the same order
+	gate      *gate[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
 
@@ -148,12 +148,12 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.store, i.clock, opts)
-	i.inlet = newInlet(i.queue, i.clock, namespaces, newReports(i.report), opts)
-	i.applier = newApplier(i.queue, i.inlet, i.processor, i.store, i.index, bareObject, opts)
-	for _, s := range i.inlet.scopes {
-		i.intakes = append(i.intakes, &intake[T]{inlet: i.inlet, scope: s, accept: accept})
+	i.gate = newGate(i.queue, i.clock, namespaces, newReports(i.report), opts)
+	i.applier = newApplier(i.queue, i.gate, i.processor, i.store, i.index, bareObject, opts)
+	for _, s := range i.gate.scopes {
+		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept})
 	}
-	i.sources = newSources(resources, i.clock, i.inlet.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
+	i.sources = newSources(resources, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
 		}
@@ -327,7 +327,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	if !ok {
 		return
 	}
-	i.inlet.begin(ctx, i.applier.access.example, i.opts.Transform)
+	i.gate.begin(ctx, i.applier.access.example, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for n, s := range i.sources {
@@ -335,7 +335,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 		if s.namespace != "" {
 			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
 		}
-		wg.Go(func() { s.run(ctx, i.intakes[n], versions[n], i.intakes[n].turn) })
+		wg.Go(func() { s.run(ctx, i.sinks[n], versions[n], i.sinks[n].turn) })
 	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
@@ -348,7 +348,7 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 // mayForget asks the apply loop to remove tombstones if there are some that it can remove.
 func (i *CustomCacheInformer[T]) mayForget() {
 	if len(i.processor.forgettable()) > 0 {
-		i.inlet.forget()
+		i.gate.forget()
 	}
 }
 
@@ -435,7 +435,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		late = append(late, "Run")
 	}
 	if !i.HasSynced() {
-		late = append(late, "the first list"+i.inlet.late())
+		late = append(late, "the first list"+i.gate.late())
 	}
 	return append(late, lateListeners(listeners)...)
 }
@@ -469,9 +469,9 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Started = i.running.Load() && channel.Closed(i.processor.startedCh)
 	h.Stopped = channel.Closed(i.stopped)
 	h.Synced = i.HasSynced()
-	h.LastProgress = i.inlet.progress.Time(i.clock)
+	h.LastProgress = i.gate.progress.Time(i.clock)
 	h.Objects = int(i.applier.access.objects.Load())
-	h.Queued = i.inlet.queuedUp()
+	h.Queued = i.gate.queuedUp()
 	h.StoreBusy = i.applier.access.call.Lasts()
 	h.Refused = int(i.applier.access.refused.Load())
 	h.Tombstones = i.processor.tombstones.Count()
@@ -489,12 +489,12 @@ func (i *CustomCacheInformer[T]) Health() Health {
 // sourceHealth returns a Health with the fields that are about the sources.
 func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 	for n, s := range i.sources {
-		one, of := s.health(i.opts.Name), i.inlet.scopes[n]
-		h.Foreign += int(i.intakes[n].dropped.Load())
+		one, of := s.health(i.opts.Name), i.gate.scopes[n]
+		h.Foreign += int(i.sinks[n].dropped.Load())
 		one.Synced = of.listed.Load()
-		one.ResourceVersion, _ = i.inlet.resourceVersion(of)
+		one.ResourceVersion, _ = i.gate.resourceVersion(of)
 		h.addSource(one, n == 0)
 	}
-	h.ResourceVersion, _ = i.inlet.resourceVersion(nil)
+	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
 	return h
 }

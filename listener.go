@@ -2,10 +2,8 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,7 +50,7 @@ type informerProcessorListener[T Object] struct {
 	cursor  *cursor[T] // reads the other events from the log; run sleeps on it
 
 	popWake eventlog.Sleeper // wakes pop when the backlog may be full, and at rare events
-	lag     lag[T]
+	lag     lag
 	resync  resyncTimer
 	popped  atomic.Bool // pop has ended
 
@@ -82,7 +80,6 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	}
 	l.handled.Store(l.cursor.Position())
 	l.counts.read.Store(l.cursor.Events())
-	l.lag.listener = l
 	l.handler, _ = w.(*handler[T])
 	if opts.OnVersion != nil {
 		l.follower = &follower[T]{onVersion: opts.OnVersion}
@@ -359,23 +356,45 @@ func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 		return
 	}
 	if l.opts.OnSynced != nil {
-		if err := l.onSynced(ctx); err != nil {
-			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
-		}
+		l.syncing.Store(true)
+		l.protect(ctx, func() { l.opts.OnSynced(ctx) })
+		l.syncing.Store(false)
 	}
 	if !l.gone.Load() {
 		close(l.synced)
 	}
 }
 
-func (l *informerProcessorListener[T]) onSynced(ctx context.Context) (err error) {
-	if l.opts.RecoverPanics {
-		defer recoverTo(&err)
+// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
+// is set.
+func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
+	err := func() (err error) {
+		if l.opts.RecoverPanics {
+			defer recoverTo(&err)
+		}
+		f()
+		return nil
+	}()
+	if err != nil {
+		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
 	}
-	l.syncing.Store(true)
-	defer l.syncing.Store(false)
-	l.opts.OnSynced(ctx)
-	return nil
+}
+
+// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
+// events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
+	switch {
+	case r.kind == recordTold:
+		l.told.Store(true)
+	case l.handler != nil:
+		l.handler.note(r)
+	case l.follower != nil && r.kind == recordFinal:
+		l.follower.final = r.event.New
+	case l.follower != nil && r.kind == recordVersion:
+		l.protect(ctx, func() { l.opts.OnVersion(ctx, r.key) })
+	}
 }
 
 // call calls the watcher for one event, measures the time, and recovers a panic if
@@ -387,23 +406,6 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (t
 		defer recoverTo(&err)
 	}
 	return 0, l.methods.tell(ctx, e)
-}
-
-// recoverTo turns a panic of the function that defers it into an error.
-func recoverTo(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-	}
-}
-
-// attempt is a call of the watcher that has returned.
-type attempt[T Object] struct {
-	event    Event[T]
-	took     time.Duration
-	err      error
-	failures int  // of the event, including this one if it failed
-	gaveUp   bool // if it failed, there will be no further attempt
-	stopped  bool // there will be no further attempt because the informer stops
 }
 
 // settle counts an attempt and reports its result. If the attempt was interrupted, or is
@@ -431,11 +433,6 @@ func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T])
 	} else if a.gaveUp && !a.stopped {
 		l.counts.failed.Add(1)
 	}
-}
-
-// interrupted reports whether err says only that ctx has ended.
-func interrupted(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
 
 // stats returns the figures of the watcher. It does not block.

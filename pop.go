@@ -2,13 +2,8 @@ package informer
 
 import (
 	"context"
-	"sync/atomic"
-	"time"
-
-	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/channel"
-	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
 // pop prepares everything that run does not read from the log itself: the initial state,
@@ -37,7 +32,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 		select {
 		case <-l.popWake.Wake():
 		case <-l.lag.late():
-			l.lag.log(ctx)
+			l.lag.log(ctx, l.stats().Pending)
 		case <-l.resync.synced:
 			l.resync.restart()
 		case <-l.resync.ring():
@@ -86,9 +81,19 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	switch {
 	case away > 0:
 		l.countMerged(away)
-		l.lag.begin()
+		if l.lag.begin() {
+			l.observeLag(true)
+		}
 	case caughtUp:
-		l.lag.end(ctx)
+		if l.lag.end(ctx) {
+			l.observeLag(false)
+		}
+	}
+}
+
+func (l *informerProcessorListener[T]) observeLag(lagging bool) {
+	if f := l.processor.observer.Lagging; f != nil {
+		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: lagging, Pending: l.stats().Pending})
 	}
 }
 
@@ -140,152 +145,4 @@ func (l *informerProcessorListener[T]) pause() bool {
 	at := l.cursor.Position()
 	l.joining = l.state == nil && l.handled.Load() == at && l.processor.log.End() == at
 	return l.joining
-}
-
-// resyncTimer says when the next resync of a listener is due. Only pop uses it, except
-// period, which does not change.
-type resyncTimer struct {
-	period time.Duration   // 0 for no resyncs
-	synced <-chan struct{} // starts the first period; nil afterwards
-	timer  *time.Timer
-	due    bool
-}
-
-// restart begins the next period.
-func (r *resyncTimer) restart() {
-	r.synced, r.due = nil, false
-	if r.period > 0 {
-		r.stop()
-		r.timer = time.NewTimer(r.period)
-	}
-}
-
-func (r *resyncTimer) ring() <-chan time.Time {
-	if r.timer == nil {
-		return nil
-	}
-	return r.timer.C
-}
-
-func (r *resyncTimer) stop() {
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-}
-
-// lag tracks whether a watcher is so far behind that events were merged. The informer
-// logs a lag only once it has lasted for stopwatch.HungCall: a watcher with a small MaxBacklog may
-// fall behind and catch up many times a second.
-type lag[T Object] struct {
-	listener *informerProcessorListener[T]
-	behind   atomic.Bool
-
-	// Only pop uses the rest.
-	lasting *time.Timer // nil unless behind
-	logged  bool
-}
-
-// begin notes that events were merged.
-func (g *lag[T]) begin() {
-	if g.lasting != nil {
-		return
-	}
-	g.lasting = time.NewTimer(stopwatch.HungCall)
-	g.behind.Store(true)
-	g.observe(true)
-}
-
-// late returns a channel that fires when the lag must be logged.
-func (g *lag[T]) late() <-chan time.Time {
-	if g.lasting == nil {
-		return nil
-	}
-	return g.lasting.C
-}
-
-func (g *lag[T]) log(ctx context.Context) {
-	g.logged = true
-	klog.FromContext(ctx).Info("A watcher is behind: events that wait for it are merged by object", "pending", g.listener.stats().Pending)
-}
-
-// end notes that the backlog is empty.
-func (g *lag[T]) end(ctx context.Context) {
-	if g.lasting == nil {
-		return
-	}
-	g.stop()
-	g.lasting = nil
-	g.behind.Store(false)
-	if g.logged {
-		klog.FromContext(ctx).Info("The watcher has caught up")
-	}
-	g.logged = false
-	g.observe(false)
-}
-
-func (g *lag[T]) stop() {
-	if g.lasting != nil {
-		g.lasting.Stop()
-	}
-}
-
-func (g *lag[T]) observe(lagging bool) {
-	l := g.listener
-	if f := l.processor.observer.Lagging; f != nil {
-		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: lagging, Pending: l.stats().Pending})
-	}
-}
-
-// follower is the part of a listener whose watcher follows the versions of the source, see
-// WatcherOptions.OnVersion.
-type follower[T Object] struct {
-	onVersion func(ctx context.Context, version string)
-	version   string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
-	final     T      // the final state of the object whose delete comes next
-}
-
-// withFinal returns a function that calls tell with the final state of the deleted object. If the
-// watch has sent no final state that can be used, the version of the delete is not known. Neither is
-// it for a delete that was decided before the first follower came.
-func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
-	return func(ctx context.Context, e Event[T]) error {
-		var none T
-		switch {
-		case f.final != none:
-			e.Old, f.final = f.final, none
-		case e.Origin == OriginWatch:
-			f.onVersion(ctx, "")
-		}
-		if tell == nil {
-			return nil
-		}
-		return tell(ctx, e)
-	}
-}
-
-// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
-// events stays small.
-//
-//go:noinline
-func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
-	switch {
-	case r.kind == recordTold:
-		l.told.Store(true)
-	case l.handler != nil:
-		l.handler.note(r)
-	case l.follower != nil && r.kind == recordFinal:
-		l.follower.final = r.event.New
-	case l.follower != nil && r.kind == recordVersion:
-		if err := l.onVersion(ctx, r.key); err != nil {
-			l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
-		}
-	}
-}
-
-func (l *informerProcessorListener[T]) onVersion(ctx context.Context, version string) (err error) {
-	if l.opts.RecoverPanics {
-		defer recoverTo(&err)
-	}
-	l.opts.OnVersion(ctx, version)
-	return nil
 }

@@ -157,7 +157,7 @@ func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv 
 // error if the informer does not read the namespace. An informer that reads from one source
 // reads every namespace.
 func (i *CustomCacheInformer[T]) WaitForResourceVersionIn(ctx context.Context, namespace, rv string) error {
-	for _, s := range i.inlet.scopes {
+	for _, s := range i.gate.scopes {
 		if s.namespace == namespace || s.namespace == "" {
 			return i.waitForVersion(ctx, s, rv)
 		}
@@ -174,7 +174,7 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
 	}
 	for {
-		now, moved := i.inlet.resourceVersion(only)
+		now, moved := i.gate.resourceVersion(only)
 		ok, err := reached(now, rv)
 		if err != nil {
 			return fmt.Errorf("informer %s: WaitForResourceVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
@@ -186,7 +186,7 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 			if only != nil {
 				return i.syncErrorIn(only.namespace, err, []string{"resourceVersion " + rv})
 			}
-			return i.syncError(err, []string{"resourceVersion " + rv + i.inlet.behind(rv)})
+			return i.syncError(err, []string{"resourceVersion " + rv + i.gate.behind(rv)})
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 // of client-go's fakes have no versions, so with a fake it stays at the version of the last list.
 // It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
-	rv, _ := i.inlet.resourceVersion(nil)
+	rv, _ := i.gate.resourceVersion(nil)
 	return rv
 }
 
@@ -253,14 +253,14 @@ type SourceVersions struct {
 // objects of client-go's fakes have no versions, so that Changed stays "". If Transform removes the
 // resourceVersion of an object, Changed lacks that version when the object is listed.
 func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
-	versions := make([]SourceVersions, 0, len(i.inlet.scopes))
-	for n, s := range i.inlet.scopes {
-		rv, _ := i.inlet.resourceVersion(s)
+	versions := make([]SourceVersions, 0, len(i.gate.scopes))
+	for n, s := range i.gate.scopes {
+		rv, _ := i.gate.resourceVersion(s)
 		var watching time.Duration
 		if status := i.sources[n].Status(); status.Watching {
 			watching = time.Since(status.Opened)
 		}
-		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.inlet.base(s), Changed: s.changed.get()})
+		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.gate.base(s), Changed: s.changed.Get()})
 	}
 	return versions
 }

@@ -329,7 +329,7 @@ func (s *slowDurable) Apply(ctx context.Context, changes []cache.Transaction, bo
 	return err
 }
 
-// The source sends more changes than the inlet has room for, while the store is slow.
+// The source sends more changes than the gate has room for, while the store is slow.
 func TestUnderLoadAnInformerShowsNoVersionThatItsDurableDoesNotHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))

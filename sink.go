@@ -14,10 +14,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// intake is the source.Sink of one source: it checks and transforms each object that the source
-// delivers, and enters it into the inlet.
-type intake[T Object] struct {
-	*inlet[T]
+// sink is the source.Sink of one source: it checks and transforms each object that the source
+// delivers, and enters it into the gate.
+type sink[T Object] struct {
+	*gate[T]
 	scope  *scope
 	accept func(any) (T, error)
 
@@ -31,13 +31,13 @@ type intake[T Object] struct {
 }
 
 // Upsert takes an object that a watch has added or updated, or one of a list that comes in parts.
-func (in *intake[T]) Upsert(obj any, version string) { in.event(itemUpsert, obj, version) }
+func (in *sink[T]) Upsert(obj any, version string) { in.event(itemUpsert, obj, version) }
 
 // Delete takes the last state of an object that a watch has deleted, also in the middle of a
 // stream that stands for a list.
-func (in *intake[T]) Delete(obj any, version string) { in.event(itemDelete, obj, version) }
+func (in *sink[T]) Delete(obj any, version string) { in.event(itemDelete, obj, version) }
 
-func (in *intake[T]) event(kind itemKind, obj any, version string) {
+func (in *sink[T]) event(kind itemKind, obj any, version string) {
 	if in.list != nil {
 		in.takeListed(kind, obj)
 		return
@@ -51,36 +51,36 @@ func (in *intake[T]) event(kind itemKind, obj any, version string) {
 	it, err := in.item("watch", kind, obj)
 	if err != nil {
 		in.reports.unusable(in.ctx, err)
-		in.enter(in.ctx, in.lost(), inletBound)
+		in.enter(in.ctx, in.lost(), gateBound)
 		return
 	}
 	in.heard = true
 	it.rv = version
-	in.enter(in.ctx, it, inletBound)
+	in.enter(in.ctx, it, gateBound)
 }
 
 // Bookmark notes that nothing else has changed up to a version.
-func (in *intake[T]) Bookmark(version string) {
-	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, inletBound)
+func (in *sink[T]) Bookmark(version string) {
+	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, gateBound)
 }
 
 // Resumed notes that the source goes on at the version of the store.
-func (in *intake[T]) Resumed(version string) {
-	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: version}, inletBound)
+func (in *sink[T]) Resumed(version string) {
+	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: version}, gateBound)
 }
 
-// enter puts an item into the queue, see inlet.enter.
-func (in *intake[T]) enter(patience context.Context, it *item[T], bound int) {
+// enter puts an item into the queue, see gate.enter.
+func (in *sink[T]) enter(patience context.Context, it *item[T], bound int) {
 	it.scope = in.scope
-	in.inlet.enter(patience, it, bound)
+	in.gate.enter(patience, it, bound)
 }
 
 // Example returns an object that the store held at the start, and nil if it held none.
-func (in *intake[T]) Example() any { return in.example }
+func (in *sink[T]) Example() any { return in.example }
 
 // CheckType returns an error if obj is an API object of another type than the informer's, or of
 // another namespace than the source's. Nil and nameless objects pass: item drops them later.
-func (in *intake[T]) CheckType(obj any) error {
+func (in *sink[T]) CheckType(obj any) error {
 	if m, noObject := object.Meta(obj); noObject == nil {
 		_, err := in.check(m, obj)
 		return err
@@ -89,7 +89,7 @@ func (in *intake[T]) CheckType(obj any) error {
 }
 
 // check returns an object of the source as a T, or an error if it cannot come from the source.
-func (in *intake[T]) check(m metav1.Object, raw any) (T, error) {
+func (in *sink[T]) check(m metav1.Object, raw any) (T, error) {
 	obj, err := in.accept(raw)
 	if err == nil && in.scope.namespace != "" && m.GetName() != "" && m.GetNamespace() != in.scope.namespace {
 		err = fmt.Errorf("the client for namespace %q delivers an object of namespace %q", in.scope.namespace, m.GetNamespace())
@@ -107,7 +107,7 @@ type listing struct {
 }
 
 // Replace takes a whole list. wentBack says that the server has gone back in time.
-func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
+func (in *sink[T]) Replace(list []any, version string, wentBack bool) {
 	if in.has() != nil {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
 	}
@@ -127,7 +127,7 @@ func (in *intake[T]) Replace(list []any, version string, wentBack bool) {
 
 // Begin takes the beginning of a list that comes in parts. Until the list ends, Upsert and Delete
 // take its objects.
-func (in *intake[T]) Begin(doubtful bool) {
+func (in *sink[T]) Begin(doubtful bool) {
 	known := in.heard || in.example != nil
 	in.begin(doubtful, false, nil, "")
 	if known {
@@ -139,7 +139,7 @@ func (in *intake[T]) Begin(doubtful bool) {
 // a list may be empty. Their keys are never used again: otherwise a DeltaFIFO would put the new
 // items in the place of older ones. whole says that the list is in memory already. Then keys are
 // its keys, and version is its version.
-func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
+func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
 	in.settle()
 	if in.list != nil { // it was given up
 		in.list.end()
@@ -156,14 +156,14 @@ func (in *intake[T]) begin(doubtful, whole bool, keys *object.Keys, version stri
 	if keys != nil {
 		it.listing = &contents{keys, version, in.has()}
 	}
-	in.enter(l.patience, it, inletBound)
+	in.enter(l.patience, it, gateBound)
 }
 
 // turn notes that the source goes on with another part. Nothing else is called meanwhile.
-func (in *intake[T]) turn(part Part) { in.part = &part }
+func (in *sink[T]) turn(part Part) { in.part = &part }
 
 // foreign reports whether an object is outside of the part, and counts it.
-func (in *intake[T]) foreign(obj any) bool {
+func (in *sink[T]) foreign(obj any) bool {
 	has := in.has()
 	if has == nil {
 		return false
@@ -178,7 +178,7 @@ func (in *intake[T]) foreign(obj any) bool {
 
 // has returns the function that reports whether the next list would have a key, and nil if it would
 // have all.
-func (in *intake[T]) has() func(key string) bool {
+func (in *sink[T]) has() func(key string) bool {
 	if in.part == nil {
 		return nil
 	}
@@ -188,14 +188,14 @@ func (in *intake[T]) has() func(key string) bool {
 // settle waits until all that has entered is applied. The applier finds the deletes of a whole list
 // when everything before the list is applied. But a DeltaFIFO could put a later item in the place of
 // an older change, ahead of the beginning of the list.
-func (in *intake[T]) settle() {
+func (in *sink[T]) settle() {
 	if in.waitUntil(in.ctx, func() bool { return in.scope.waiting == 0 }, 0) {
 		in.mu.Unlock()
 	}
 }
 
 // takeListed enters an object of a list.
-func (in *intake[T]) takeListed(kind itemKind, obj any) {
+func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	if in.ctx.Err() != nil {
 		return // the informer stops: Transform need not be called for the rest
 	}
@@ -204,7 +204,7 @@ func (in *intake[T]) takeListed(kind itemKind, obj any) {
 	}
 	bound := listBound
 	if in.durable {
-		bound = inletBound
+		bound = gateBound
 	}
 	if in.list.seen != nil {
 		note(in.list.seen, obj)
@@ -221,23 +221,23 @@ func (in *intake[T]) takeListed(kind itemKind, obj any) {
 // End takes the end of a list. It need not wait until the objects of the list are applied: a
 // DeltaFIFO may put a later change ahead of the end, but only in the place of an object of this
 // list, whose key is in seen.
-func (in *intake[T]) End(version string) {
+func (in *sink[T]) End(version string) {
 	l := in.list
 	defer l.end()
 	in.reports.listed(in.ctx, in.scope.covers, in.lists)
 	if l.seen != nil {
-		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version, in.has()}}, inletBound)
+		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version, in.has()}}, gateBound)
 	}
 	end := &item[T]{kind: itemListed, key: l.own + "/end", rv: version}
 	if in.part != nil {
 		end.applied = in.part.Applied
 	}
-	in.enter(l.patience, end, inletBound)
+	in.enter(l.patience, end, gateBound)
 	in.list = nil
 }
 
 // lost returns an item in the place of an object that cannot be used.
-func (in *intake[T]) lost() *item[T] {
+func (in *sink[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }
 
@@ -281,7 +281,7 @@ func inKeyOrder(list []any) []any {
 }
 
 // item checks and transforms an object of the source, and returns an item without a version.
-func (in *intake[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
+func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
 	m, err := object.Meta(raw)
 	if err != nil {
 		return nil, &ObjectError{Op: op, Err: err}
