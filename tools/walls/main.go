@@ -1,67 +1,90 @@
-// Command walls counts the references between the files of a package, and fails when more
-// files refer to each other than a list allows:
+// Command walls counts the references between the files of each package of the product, and
+// fails when more files depend on each other than a list allows:
 //
 //	walls -root ..
 //
+// The product is all packages that users can import or run, and the packages that those import,
+// in the modules of go.work. Folders named bench, e2e, examples, measure and tools are left out.
+//
 // File a refers to file b if an identifier in a resolves to a function, type, method, field,
 // constant or variable that b declares. Two files that refer to each other are a two-way
-// pair: neither can be read, tested or moved without the other. Test files do not count, and
-// neither do files that the build for this system leaves out.
+// pair: neither can be read, tested or moved without the other. Files that lead to each other,
+// directly or over other files, are a circle. Test files do not count, and neither do files that
+// the build for this system leaves out.
 //
-// The list has one accepted pair on a line: two files and a reason. Lines that begin with #
-// are comments. The command fails if a two-way pair is not in the list, if a pair in the list
-// is no longer two-way, or if a line has no reason. So the number of pairs only goes down,
-// unless somebody adds a line and says why.
+// The list has a line for each package with a circle: the package, the number of its pairs, and
+// the number of files in its largest circle. The command fails if a package has more of either.
+// It also fails if a package has less, until the line is lowered, so the numbers only go down.
+// Below its line, a package can have all its pairs, each with a reason on one line. Then another
+// pair in place of one of these fails too. Lines that begin with # are comments.
+//
+// A file of the product with more than 500 lines fails in any case.
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"text/tabwriter"
 )
 
 func main() {
-	root := flag.String("root", ".", "the `directory` of the module whose root package is read")
-	pairs := flag.String("pairs", "", "the `file` that lists the accepted pairs (default tools/walls/pairs.txt in the root)")
-	list := flag.Bool("list", false, "print all two-way pairs with the names behind them, not only new ones")
+	root := flag.String("root", ".", "the `directory` of the repository")
+	pairs := flag.String("pairs", "", "the `file` with the list (default tools/walls/pairs.txt in the root)")
+	all := flag.Bool("list", false, "print all two-way pairs with the names behind them")
+	pattern := flag.String("package", "", "print only packages whose path in the repository matches the `pattern`, such as . or relay/*")
 	flag.Parse()
 	if *pairs == "" {
 		*pairs = filepath.Join(*root, "tools", "walls", "pairs.txt")
 	}
-	if err := run(os.Stdout, *root, *pairs, *list); err != nil {
+	if err := run(os.Stdout, *root, *pairs, *pattern, *all); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, root, list string, all bool) error {
-	text, err := os.ReadFile(list)
+func run(out io.Writer, root, name, pattern string, all bool) error {
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	accepted, wrong := parse(filepath.Base(list), string(text))
-	refs, err := load(root)
+	units, err := load(root)
 	if err != nil {
-		return errors.Join(wrong, err)
+		return err
 	}
-	pairs := refs.pairs()
-	for _, p := range pairs {
-		_, known := accepted[p]
-		if !known {
-			wrong = errors.Join(wrong, fmt.Errorf("%s: %s and %s refer to each other, and are not in the list: "+
-				"remove one direction, or add the pair with a reason", filepath.Base(list), p.a, p.b))
+	shown := slices.DeleteFunc(slices.Clone(units), func(u unit) bool {
+		ok, _ := path.Match(pattern, u.name)
+		return pattern != "" && !ok
+	})
+	if len(shown) == 0 {
+		return fmt.Errorf("no package of the product matches %q", pattern)
+	}
+	if err := show(out, shown, all); err != nil {
+		return err
+	}
+	l := parse(filepath.Base(name), string(text))
+	l.check(units)
+	return l.wrong
+}
+
+// show writes a table of the packages that have a circle, and before it all pairs if they are
+// wanted.
+func show(out io.Writer, units []unit, all bool) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "package\tfiles\tpairs\tlargest circle")
+	for _, u := range units {
+		for _, p := range u.pairs {
+			if all {
+				fmt.Fprintf(out, "%s: %s %s\n%s\n", u.name, p.a, p.b, u.refs.describe(p))
+			}
 		}
-		if all || !known {
-			refs.print(out, p)
+		if len(u.circle) > 0 {
+			fmt.Fprintf(table, "%s\t%d\t%d\t%d\n", u.name, u.files, len(u.pairs), len(u.circle))
 		}
 	}
-	for _, p := range gone(accepted, pairs) {
-		wrong = errors.Join(wrong, fmt.Errorf("%s:%d: %s and %s no longer refer to each other: remove the line",
-			filepath.Base(list), accepted[p], p.a, p.b))
-	}
-	fmt.Fprintf(out, "%d two-way pairs of files, %d references between files\n", len(pairs), len(refs))
-	return wrong
+	return table.Flush()
 }

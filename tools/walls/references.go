@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -18,6 +16,8 @@ import (
 // pair is two files of a package. The name a sorts before b.
 type pair struct{ a, b string }
 
+func comparePairs(p, q pair) int { return cmp.Or(cmp.Compare(p.a, q.a), cmp.Compare(p.b, q.b)) }
+
 func newPair(a, b string) pair { return pair{min(a, b), max(a, b)} }
 
 // reference is the direction from a file to another that it refers to.
@@ -25,28 +25,6 @@ type reference struct{ from, to string }
 
 // references counts the uses of each name for each reference.
 type references map[reference]map[string]int
-
-// load returns the references between the files of the package in a directory.
-func load(dir string) (references, error) {
-	// Without NeedDeps, the types of imports come from export data in the build cache. Checking
-	// all of client-go from source takes more than a minute.
-	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
-			packages.NeedExportFile | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
-		Dir: dir,
-	}, ".")
-	if err != nil {
-		return nil, err
-	}
-	refs := references{}
-	for _, p := range loaded {
-		for _, e := range p.Errors {
-			err = errors.Join(err, e)
-		}
-		refs.add(p)
-	}
-	return refs, err
-}
 
 // add adds the references of a package.
 func (refs references) add(p *packages.Package) {
@@ -132,13 +110,43 @@ func (refs references) pairs() (pairs []pair) {
 			pairs = append(pairs, newPair(r.from, r.to))
 		}
 	}
-	slices.SortFunc(pairs, func(p, q pair) int { return cmp.Or(cmp.Compare(p.a, q.a), cmp.Compare(p.b, q.b)) })
+	slices.SortFunc(pairs, comparePairs)
 	return pairs
 }
 
-// print writes a pair, and the names that the files use of each other.
-func (refs references) print(out io.Writer, p pair) {
-	fmt.Fprintf(out, "%s %s\n", p.a, p.b)
+// circle returns the files of the largest circle, sorted by name. Each file of a circle leads to
+// all others of the circle, by one reference or by several.
+func (refs references) circle() (largest []string) {
+	reached := map[string]map[string]bool{}
+	for r := range refs {
+		if reached[r.from] == nil {
+			reached[r.from] = refs.follow(r.from, map[string]bool{})
+		}
+	}
+	for _, from := range slices.Sorted(maps.Keys(reached)) {
+		files := slices.Sorted(maps.Keys(reached[from]))
+		files = slices.DeleteFunc(files, func(to string) bool { return !reached[to][from] })
+		if len(files) > len(largest) {
+			largest = files
+		}
+	}
+	return largest
+}
+
+// follow adds the files to which a file leads.
+func (refs references) follow(from string, reached map[string]bool) map[string]bool {
+	for r := range refs {
+		if r.from == from && !reached[r.to] {
+			reached[r.to] = true
+			refs.follow(r.to, reached)
+		}
+	}
+	return reached
+}
+
+// describe returns the names that the files of a pair use of each other, in two lines.
+func (refs references) describe(p pair) string {
+	var lines []string
 	for _, r := range []reference{{p.a, p.b}, {p.b, p.a}} {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(refs[r])) {
@@ -147,6 +155,7 @@ func (refs references) print(out io.Writer, p pair) {
 			}
 			names = append(names, name)
 		}
-		fmt.Fprintf(out, "    %s uses of %s: %s\n", r.from, r.to, strings.Join(names, ", "))
+		lines = append(lines, fmt.Sprintf("    %s uses of %s: %s", r.from, r.to, strings.Join(names, ", ")))
 	}
+	return strings.Join(lines, "\n")
 }
