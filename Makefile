@@ -171,6 +171,12 @@ fuzz: ## run each fuzz target for FUZZTIME (default: 30s)
 mutations: ## plant faults in a copy of the library, and see which tests notice; takes about 20 minutes
 	@$(TOOL) ./mutate -root .. -table "$(TABLE)"
 
+# A second run leaves out the faults that the file has already. MATRIXFLAGS=-summary runs no tests.
+MATRIXFLAGS ?=
+.PHONY: mutations-matrix
+mutations-matrix: ## plant the faults, and keep in tools/mutate/matrix.txt which packages notice each; takes hours
+	@$(TOOL) ./mutate -root .. -matrix mutate/matrix.txt $(MATRIXFLAGS)
+
 SOAK ?= 10m
 .PHONY: soak
 soak: chaos shards-histories relay-fleet ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes two hours

@@ -2,6 +2,9 @@
 // that should notice them. It fails if a fault is not noticed: then a promise is not tested.
 // The faults are in faults.json. Each fault is a piece of text that occurs once in a file, and
 // the text that replaces it.
+//
+// With -matrix, it runs the tests of all packages that could notice a fault, and keeps in a file which
+// packages did.
 package main
 
 import (
@@ -49,10 +52,23 @@ func main() {
 	root := flag.String("root", ".", "the root module")
 	only := flag.String("run", "", "only the faults whose description matches this regular expression")
 	table := flag.String("table", "", "write the results to this `file`, as a table")
+	m := matrix{}
+	flag.StringVar(&m.file, "matrix", "", "keep in this `file` which packages notice each fault; leave out the faults that it has already")
+	flag.BoolVar(&m.again, "again", false, "with -matrix, leave no fault out")
+	flag.BoolVar(&m.summary, "summary", false, "with -matrix, run no tests, and print the summary of the file")
+	modules := flag.String("modules", quickModules, "with -matrix, the `modules` whose packages are tried; a fault's own module always is")
 	flag.Parse()
+	m.modules = strings.Fields(*modules)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *root, *only, *table)
+	all, chosen, err := choose(*only)
+	switch {
+	case err != nil:
+	case m.file == "":
+		err = run(ctx, *root, chosen, *table)
+	default:
+		err = m.run(ctx, os.Stdout, *root, all, chosen)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -60,15 +76,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, root, only, table string) error {
-	chosen, err := regexp.Compile(only)
-	if err != nil {
-		return fmt.Errorf("-run: %w", err)
-	}
-	faults, err := read(faultsJSON)
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, root string, faults []fault, table string) error {
 	dir, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return err
@@ -79,10 +87,6 @@ func run(ctx context.Context, root, only, table string) error {
 	}
 	report := strings.Builder{}
 	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
-	faults = slices.DeleteFunc(faults, func(f fault) bool { return !chosen.MatchString(f.What) })
-	if len(faults) == 0 {
-		return fmt.Errorf("-run: no fault matches %q", only)
-	}
 	if err := checkSound(ctx, dir, faults); err != nil {
 		return err
 	}
@@ -110,6 +114,26 @@ func run(ctx context.Context, root, only, table string) error {
 		return fmt.Errorf("%d faults were not noticed", unnoticed)
 	}
 	return nil
+}
+
+// choose returns all faults, and those whose description matches only.
+func choose(only string) (all, chosen []fault, err error) {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return nil, nil, fmt.Errorf("-run: %w", err)
+	}
+	if all, err = read(faultsJSON); err != nil {
+		return nil, nil, err
+	}
+	for _, f := range all {
+		if wanted.MatchString(f.What) {
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, nil, fmt.Errorf("-run: no fault matches %q", only)
+	}
+	return all, chosen, nil
 }
 
 // read returns the faults. It returns an error that names the first incomplete fault.
@@ -246,6 +270,20 @@ func (f fault) plant(text string) (string, error) {
 	return strings.Replace(text, f.Old, f.New, 1), nil
 }
 
+// plantIn plants f in its file in dir. The function that it returns restores the file.
+func (f fault) plantIn(dir string) (restore func() error, err error) {
+	file := filepath.Join(dir, filepath.FromSlash(f.File))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	wrong, err := f.plant(string(text))
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return os.WriteFile(file, text, 0o600) }, os.WriteFile(file, []byte(wrong), 0o600)
+}
+
 var (
 	failed  = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `) // a test that times out panics
@@ -253,21 +291,13 @@ var (
 
 // try plants a fault in a module in dir, runs the fault's tests, and restores the file.
 func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
-	file := filepath.Join(dir, filepath.FromSlash(f.File))
-	text, err := os.ReadFile(file)
+	restore, err := f.plantIn(dir)
 	if err != nil {
 		return o, err
 	}
-	wrong, err := f.plant(string(text))
-	if err != nil {
-		return o, err
-	}
-	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, os.WriteFile(file, text, 0o600)) }()
-	if filepath.Ext(file) == ".go" { // and not a script that is a part of a program
-		if out, err := goRun(ctx, filepath.Dir(file), "vet", "."); err != nil {
+	defer func() { err = errors.Join(err, restore()) }()
+	if path.Ext(f.File) == ".go" { // and not a script that is a part of a program
+		if out, err := goRun(ctx, filepath.Join(dir, path.Dir(f.File)), "vet", "."); err != nil {
 			return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
 		}
 	}
