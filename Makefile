@@ -26,13 +26,13 @@ help: ## list the targets
 # Go compiles in silence, for minutes if nothing is cached. So the packages are built first, and one
 # in twenty is printed.
 .PHONY: test
-test: ## run the quick tests of what users import; takes 3 minutes, and 5 more the first time
+test: ## run the quick tests of what users import
 	@go build -v $$(go list -test -deps -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $(TRUST:%=./%/...)) 2>&1 \
 		| awk '/^go: downloading/ || NR % 20 == 1 { print "building", $$0; fflush() }'
 	go test -short -timeout=20m $(TESTFLAGS) $(TRUST:%=./%/...)
 
 .PHONY: test-all
-test-all: ## run the quick tests of all modules under the race detector; takes 10 minutes, and 15 more the first time
+test-all: ## run the quick tests of all modules under the race detector
 	go test -race -short -timeout=20m $(TESTFLAGS) $(QUICK:%=./%/...)
 	cd tools && GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
 
@@ -42,7 +42,7 @@ LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storet
 # The packages that only make soak runs at full length.
 SOAKED := ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shards ./e2e/shards/costs
 .PHONY: test-long
-test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"; takes about 15 minutes
+test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"
 	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))
 
 # Go has no race detector for 386.
@@ -179,7 +179,7 @@ mutations-matrix: ## plant the faults, and keep in tools/mutate/matrix.txt which
 
 SOAK ?= 10m
 .PHONY: soak
-soak: chaos shards-histories relay-fleet ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes two hours
+soak: chaos shards-histories relay-fleet ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes hours
 	go test -race -count=1 -timeout=60m $(TESTFLAGS) -p 1 $(SOAKED)
 
 .PHONY: chaos
