@@ -2,8 +2,10 @@ package enqueue_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -46,8 +48,11 @@ type fate struct {
 // to forget one, that every controller and every watcher has handled it.
 type ledger struct {
 	*informertest.Durable
-	t      *testing.T
-	random *dice
+	t        *testing.T
+	seed     uint64
+	life     int
+	visiting sync.Mutex     // protects visits
+	visits   map[string]int // how often chance was called for a place
 
 	mu       sync.Mutex // protects the rest
 	now      int        // the number of moments so far
@@ -67,8 +72,18 @@ type ledger struct {
 	deletes, exempt, kept, checked, losses int // in all processes
 }
 
-func newLedger(t *testing.T, random *dice) *ledger {
-	return &ledger{Durable: informertest.NewDurable(), t: t, random: random}
+func newLedger(t *testing.T, seed uint64) *ledger {
+	return &ledger{Durable: informertest.NewDurable(), t: t, seed: seed}
+}
+
+// chance returns the random numbers for the next visit of a place in the program, such as the calls for a
+// key. They depend only on the seed, the life, the place and the number of the visit: goroutines that take
+// turns in another order do not change them.
+func (l *ledger) chance(place string) *rand.Rand {
+	l.visiting.Lock()
+	defer l.visiting.Unlock()
+	l.visits[place]++
+	return rand.New(rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d, %d, %s, %d", l.seed, l.life, place, l.visits[place]))))
 }
 
 // needs returns the keys that must be reconciled because of the delete of f.
@@ -132,15 +147,16 @@ func (l *ledger) missing(f *fate) (who []string) {
 
 // disturb makes a write fail, or the process crash, at random. It reports whether the write takes
 // effect. It is called with mu locked.
-func (l *ledger) disturb() (effect bool, err error) {
+func (l *ledger) disturb(write string) (effect bool, err error) {
+	random := l.chance(write)
 	switch {
 	case l.crashed:
 		return false, informertest.ErrCrashed
 	case l.crashAt > 0 && l.writes+1 >= l.crashAt:
-		effect = l.random.n(2) == 0
+		effect = random.IntN(2) == 0
 		return effect, informertest.ErrCrashed
-	case !l.calm && l.random.n(20) == 0:
-		return l.random.n(2) == 0, errInjected
+	case !l.calm && random.IntN(20) == 0:
+		return random.IntN(2) == 0, errInjected
 	}
 	return true, nil
 }
@@ -148,7 +164,7 @@ func (l *ledger) disturb() (effect bool, err error) {
 func (l *ledger) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	effect, failed := l.disturb()
+	effect, failed := l.disturb("apply")
 	if effect {
 		before := map[string]*corev1.Pod{}
 		for _, change := range changes {
@@ -215,7 +231,7 @@ func (f *fate) fresh() {
 func (l *ledger) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	effect, failed := l.disturb()
+	effect, failed := l.disturb("forget")
 	if effect {
 		if err := l.Durable.Forget(ctx, tombstones); err != nil {
 			return err
@@ -268,7 +284,7 @@ func (l *ledger) reopen(lose int, calm bool) *ledger {
 		l.lose = 0
 	}
 	next := &ledger{
-		Durable: l.Reopen(), t: l.t, random: l.random, now: l.now, calm: calm, lose: lose, fates: map[uidKey]*fate{},
+		Durable: l.Reopen(), t: l.t, seed: l.seed, life: l.life + 1, visits: map[string]int{}, now: l.now, calm: calm, lose: lose, fates: map[uidKey]*fate{},
 		removed: map[string]bool{}, last: map[need]bool{}, underWay: map[need]int{}, begun: map[need]int{}, calls: map[need]int{},
 		deletes: l.deletes, exempt: l.exempt, kept: l.kept, checked: l.checked, losses: l.losses,
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,6 +24,7 @@ import (
 var (
 	histories   = flag.Int("histories", 1000, "how many histories to play; with -short a twentieth")
 	historySeed = flag.Uint64("history-seed", 0, "play only the history of this seed")
+	historyFile = flag.String("history-file", "", "play only the history that a failure has printed into this file")
 )
 
 // controllersOf are the controllers of each process of a history. Their sources are of the same
@@ -46,51 +46,45 @@ const elected = "objects"
 // go. Its controllers and watchers fail at times.
 type history struct {
 	t      *testing.T
-	random *dice
 	mode   informer.WatchListMode
 	source *informertest.Source[*corev1.Pod]
 	ledger *ledger
+	played []string // operations
 
 	pods        *informer.CustomCacheInformer[*corev1.Pod]
 	group       *informer.Group
 	controllers map[string]*enqueue.Controller[types.NamespacedName]
 	started     time.Time
+	end         func()   // ends the program; nil if it does not run
 	lose        func()   // loses the election, once
 	overdue     string   // the key for which each call of the first controller asks at once
 	atOnce      int      // such calls
 	under       sync.Map // the ctxs of the calls of the elected controller
 }
 
-// dice are random numbers for several goroutines.
-type dice struct {
-	mu sync.Mutex
-	r  *rand.Rand
-}
-
-func (d *dice) n(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.r.IntN(n)
-}
-
 // percent reports true with this probability.
-func (d *dice) percent(p int) bool { return d.n(100) < p }
+func percent(random *rand.Rand, p int) bool { return random.IntN(100) < p }
 
 // No delete is lost, whatever happens: see ledger.
 func TestInNoHistoryIsADeleteLost(t *testing.T) {
-	first, n := uint64(1), *histories
+	first, n, plan := uint64(1), *histories, planOf
 	if testing.Short() {
 		n /= 20
 	}
 	if *historySeed != 0 {
 		first, n = *historySeed, 1
 	}
+	if *historyFile != "" {
+		seed, lines := readHistory(t, *historyFile)
+		first, n, plan = seed, 1, func(uint64) []string { return lines }
+	}
 	var played, deletes, exempt, kept, dying, losses, atOnce int
 	for seed := first; seed < first+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHistory(t, seed)
-				h.play()
+				defer h.report(seed)
+				h.play(plan(seed))
 				played++
 				l := h.ledger
 				deletes, exempt, kept = deletes+l.deletes, exempt+l.exempt, kept+l.kept
@@ -107,10 +101,9 @@ func TestInNoHistoryIsADeleteLost(t *testing.T) {
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	d := &dice{r: rand.New(rand.NewPCG(seed, 1))}
 	return &history{
-		t: t, random: d, mode: []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[seed%2],
-		source: informertest.NewSource[*corev1.Pod](), ledger: newLedger(t, d),
+		t: t, mode: []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[seed%2],
+		source: informertest.NewSource[*corev1.Pod](), ledger: newLedger(t, seed),
 	}
 }
 
@@ -121,45 +114,20 @@ func (h *history) ok(err error) {
 	}
 }
 
-func (h *history) play() {
-	for range 2 + h.random.n(4) {
-		lose := 0
-		if h.random.percent(30) {
-			lose = 1 + h.random.n(4)
-		}
-		h.ledger = h.ledger.reopen(lose, false)
-		if h.random.percent(50) {
-			h.ledger.crashAt = 1 + h.random.n(40)
-		}
-		end := h.start()
-		for range 5 + h.random.n(30) {
-			h.step()
-			if h.ledger.hasCrashed() {
-				break
-			}
-		}
-		time.Sleep(time.Duration(h.random.n(1000)) * time.Millisecond)
-		if h.random.percent(50) {
-			h.ledger.crash()
-		}
-		end()
-		for range h.random.n(8) { // the program is down
-			h.change()
-		}
-		if h.random.percent(20) {
-			h.source.Compact()
-		}
+func (h *history) play(plan []string) {
+	for _, line := range plan {
+		h.do(line)
 	}
 	h.ledger = h.ledger.reopen(0, true)
-	end := h.start()
+	h.start("", time.Second)
 	time.Sleep(30 * time.Minute) // longer than any wait for a retry, and than a watcher can inherit deletes
-	end()
+	h.end()
 	h.ledger = h.ledger.reopen(0, true)
 	h.ledger.checkDone(h.source)
 }
 
-// start starts the program. end ends it.
-func (h *history) start() (end func()) {
+// start starts the program, which wins the election after a while.
+func (h *history) start(overdue string, wins time.Duration) {
 	var err error
 	h.started = time.Now()
 	l := h.ledger
@@ -173,10 +141,7 @@ func (h *history) start() (end func()) {
 		synctest.Wait() // a worker may have looked before, and begin its call now
 		l.loseLease()
 	})
-	h.overdue = ""
-	if !l.calm && h.random.percent(30) {
-		h.overdue = string(rune('a' + h.random.n(6)))
-	}
+	h.overdue = overdue
 	for _, c := range controllersOf {
 		opts := c.opts
 		opts.Name, opts.RecoverPanics = c.name, true
@@ -194,8 +159,9 @@ func (h *history) start() (end func()) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.group.Run(ctx) }()
-	winning := time.AfterFunc(time.Duration(h.random.n(5000))*time.Millisecond, func() { close(won) })
-	return func() {
+	winning := time.AfterFunc(wins, func() { close(won) })
+	h.end = func() {
+		h.end = nil
 		cancel()
 		winning.Stop()
 		if err := <-done; err != nil && !errors.Is(err, informer.ErrLeaseLost) {
@@ -221,7 +187,7 @@ func (h *history) sources(name string, kinds []string) (all []enqueue.Source[typ
 				l.on(pod, func(f *fate) { f.mapped[name] = true })
 				of := types.NamespacedName{Namespace: "ns", Name: pod.Labels["of"]}
 				switch {
-				case !l.calm && h.random.percent(25):
+				case !l.calm && percent(l.chance(name+" maps "+pod.Name), 25):
 					return nil, errInjected
 				case of.Name == "":
 					return nil, nil
@@ -245,16 +211,17 @@ func (h *history) reconcile(name string) func(context.Context, types.NamespacedN
 			h.under.Store(ctx, nil)
 			defer h.under.Delete(ctx)
 		}
+		random := l.chance(name + " reconciles " + key.Name)
 		began, longest := time.Now(), 5000
 		if l.calm { // no call reaches CallTimeout
 			longest = 2000
 		}
-		switch n := h.random.n(100); {
+		switch n := random.IntN(100); {
 		case n < 2 && !l.calm: // it hangs, and does not heed its ctx
 			time.Sleep(20 * time.Minute)
 		case n < 50:
 			select {
-			case <-time.After(time.Duration(h.random.n(longest)) * time.Millisecond):
+			case <-time.After(time.Duration(random.IntN(longest)) * time.Millisecond):
 			case <-ctx.Done():
 				return 0, ctx.Err()
 			}
@@ -270,7 +237,7 @@ func (h *history) reconcile(name string) func(context.Context, types.NamespacedN
 			return -1, nil
 		}
 		again, err := time.Duration(0), error(nil)
-		if n := h.random.n(100); !l.calm {
+		if n := random.IntN(100); !l.calm {
 			switch {
 			case n < 15:
 				err = errInjected
@@ -279,7 +246,7 @@ func (h *history) reconcile(name string) func(context.Context, types.NamespacedN
 			case n < 25:
 				panic(errInjected)
 			case n < 30:
-				again = time.Duration(h.random.n(20)-1) * time.Second
+				again = time.Duration(random.IntN(20)-1) * time.Second
 			case n < 33:
 				again = 1
 			}
@@ -295,13 +262,14 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 	opts.Name = name
 	_, err := h.pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, e informer.Event[*corev1.Pod]) error {
 		l.on(e.Object(), func(f *fate) { f.told[name] = true })
-		if name == "slow" && h.random.percent(30) {
+		random := l.chance(name + " is told of " + e.Object().Name)
+		if name == "slow" && percent(random, 30) {
 			select {
 			case <-time.After(10 * time.Second):
 			case <-ctx.Done():
 			}
 		}
-		if opts.Retry != nil && !l.calm && h.random.percent(30) {
+		if opts.Retry != nil && !l.calm && percent(random, 30) {
 			return errInjected
 		}
 		if e.Type == informer.EventDeleted {
@@ -310,83 +278,6 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 		return nil
 	}), opts)
 	h.ok(err)
-}
-
-// step lets something happen while the program runs.
-func (h *history) step() {
-	switch n := h.random.n(100); {
-	case n < 70:
-		h.change()
-		if h.random.percent(50) {
-			return // the next change comes at once
-		}
-	case n < 75:
-		h.source.Disconnect()
-	case n < 78:
-		h.source.Expire()
-	case n < 81 && !slices.ContainsFunc(h.pods.Health().Watchers, func(w informer.WatcherHealth) bool { return w.Name == "late" }):
-		h.watch("late", informer.WatcherOptions{})
-	case n < 83:
-		name := controllersOf[h.random.n(len(controllersOf))].name
-		if c := h.controllers[name]; c != nil {
-			delete(h.controllers, name)
-			h.ledger.release(name)
-			h.ok(h.group.Remove(c))
-		}
-	case n < 84:
-		h.lose()
-		h.under.Range(func(ctx, _ any) bool {
-			h.ledger.losses++
-			if cause := context.Cause(ctx.(context.Context)); !errors.Is(cause, informer.ErrLeaseLost) {
-				h.t.Errorf("the ctx of a call goes on without the lease (%v)", cause)
-			}
-			return true
-		})
-	case n < 90:
-		time.Sleep(2 * time.Minute)
-	}
-	time.Sleep(time.Duration(h.random.n(5000)) * time.Millisecond)
-	synctest.Wait()
-	h.checkKept()
-}
-
-// change changes an object in the source.
-func (h *history) change() {
-	name := string(rune('a' + h.random.n(6)))
-	key := types.NamespacedName{Namespace: "ns", Name: name}
-	if before, err := h.source.Get(key); err == nil {
-		if h.random.percent(40) {
-			after := before.DeepCopy()
-			after.Annotations = map[string]string{"n": fmt.Sprint(h.random.n(1000))}
-			after.OwnerReferences = h.create(name).OwnerReferences
-			if h.random.percent(30) { // it is being deleted, or another finalizer goes
-				now := metav1.Now()
-				after.DeletionTimestamp = &now
-			}
-			_, err := h.source.Update(after)
-			h.ok(err)
-			return
-		}
-		_, err := h.source.Delete(key)
-		h.ok(err)
-		if h.random.percent(60) {
-			return
-		}
-	}
-	_, err := h.source.Create(h.create(name))
-	h.ok(err)
-}
-
-// create returns an object, with an owner or without one. An object keeps its label.
-func (h *history) create(name string) *corev1.Pod {
-	pod := pod(name)
-	if n := h.random.n(4); n > 0 {
-		ownedBy(owner("apps/v1", "ReplicaSet", fmt.Sprint("owner-", n), true))(pod)
-	}
-	if n := h.random.n(4); n > 0 {
-		pod.Labels = map[string]string{"of": fmt.Sprint("label-", n)}
-	}
-	return pod
 }
 
 // checkKept checks that the store keeps no tombstone that nobody needs. That is known if everything
