@@ -133,6 +133,7 @@ func (h *history) goBack() {
 // intrude starts another program with the same name of the set, which must not get a bucket while a
 // replica of this one works.
 func (h *history) intrude() {
+	stays := time.Duration(h.random.IntN(20_000)) * time.Millisecond // drawn in any case, so that later steps stay the same
 	works := func() bool {
 		return slices.ContainsFunc(h.all, func(r *replica) bool { return !h.cut[r] && r.set.Health().Shards.Owned > 0 })
 	}
@@ -141,7 +142,7 @@ func (h *history) intrude() {
 	}
 	h.say("another program comes")
 	other := h.start("other", controls("others"))
-	time.Sleep(time.Duration(h.random.IntN(20_000)) * time.Millisecond)
+	time.Sleep(stays)
 	if works() && other.owned() > 0 {
 		h.t.Errorf("another program has %d buckets", other.owned())
 	}
@@ -181,13 +182,17 @@ func (h *history) copyLeases() {
 
 // change changes some objects.
 func (h *history) change() {
+	var changes []string
+	defer func() { h.say("changes of objects: %s", strings.Join(changes, ", ")) }()
 	for range 1 + h.random.IntN(20) {
 		n := h.random.IntN(60)
 		switch obj, err := h.objects.Get(h.key(n)); {
 		case err != nil:
+			changes = append(changes, fmt.Sprint("create ", n))
 			h.write(n, "1")
 			delete(h.gone, name(n))
 		case h.random.IntN(3) == 0:
+			changes = append(changes, fmt.Sprint("delete ", n))
 			if _, err := h.objects.Delete(h.key(n)); err != nil {
 				h.t.Error(err)
 			}
@@ -201,6 +206,7 @@ func (h *history) change() {
 			delete(h.deleted, name(n))
 			h.mu.Unlock()
 		default:
+			changes = append(changes, fmt.Sprint("update ", n))
 			h.write(n, fmt.Sprint(len(obj.Data["value"]), h.random.IntN(1000)))
 		}
 	}
@@ -273,13 +279,15 @@ func (h *history) play() {
 	for range 20 {
 		h.step()
 	}
-	for r := range h.cut {
-		h.say("%s is back", r.name)
-		r.link.heal()
-		delete(h.behind, r)
+	for _, r := range h.all {
+		if h.cut[r] {
+			h.say("%s is back", r.name)
+			r.link.heal()
+			delete(h.behind, r)
+		}
 	}
-	for r := range h.behind { // the others have to do the work, if there are any
-		if len(h.behind) == len(h.all) || h.divided || h.random.IntN(2) == 0 {
+	for _, r := range h.all { // those that are behind let the others do the work, if there are any
+		if h.behind[r] && (len(h.behind) == len(h.all) || h.divided || h.random.IntN(2) == 0) {
 			delete(h.behind, r)
 			r.link.healObjects()
 		}
@@ -333,10 +341,12 @@ func TestRandomHistories(t *testing.T) {
 				if seed%5 == 0 {
 					h.copyLeases()
 				}
+				defer func() {
+					if t.Failed() {
+						t.Logf("to play it again: go test -run 'TestRandomHistories/^%d$' ./shards -histories %d\n%s", seed, seed+1, strings.Join(h.log, "\n"))
+					}
+				}()
 				h.play()
-				if t.Failed() {
-					t.Log("the history:\n" + strings.Join(h.log, "\n"))
-				}
 				t.Logf("%d calls, %d refused effects", h.count, h.refused)
 			})
 		})
