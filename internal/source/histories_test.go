@@ -31,11 +31,12 @@ type history struct {
 	dynamic bool
 	opts    anyOptions
 	well    chan struct{} // closed when the source answers well, which ends all hanging requests
+	deeds   *rand.Rand    // for the test alone, so that it does the same whenever requests come
 
 	mu    sync.Mutex // protects the rest
-	rand  *rand.Rand
-	log   []string // what happened
-	known bool     // the informer has objects
+	rand  *rand.Rand // for the answers
+	log   []string   // what happened
+	known bool       // the informer has objects
 }
 
 func (h *history) draw(n int) int {
@@ -116,7 +117,7 @@ func keysOf[K comparable, V any](m map[K]V) []string {
 
 // change changes something at the server.
 func (h *history) change() {
-	src, key, deed := h.wire.Source, "o"+strconv.Itoa(h.draw(5)), h.draw(12)
+	src, key, deed := h.wire.Source, "o"+strconv.Itoa(h.deeds.IntN(5)), h.deeds.IntN(12)
 	switch {
 	case deed < 5:
 		src.Apply(object(key, strconv.FormatInt(time.Now().UnixNano(), 10)))
@@ -165,7 +166,7 @@ func (h *history) life(cutOff bool) {
 	h.well = make(chan struct{})
 	h.wire.Odd(h.answers)
 	for range 12 {
-		sleepBubble(time.Duration(2+h.draw(60)) * time.Second)
+		sleepBubble(time.Duration(2+h.deeds.IntN(60)) * time.Second)
 		h.mu.Lock()
 		h.known = h.known || inf.Health().Objects > 0
 		h.mu.Unlock()
@@ -198,23 +199,23 @@ func (h *history) life(cutOff bool) {
 // playHistory plays the history with that number.
 func playHistory(t *testing.T, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &history{t: t, rand: rand.New(rand.NewPCG(seed, 1)), wire: newWire()}
-		h.dynamic = h.draw(10) < 4
+		h := &history{t: t, deeds: rand.New(rand.NewPCG(seed, 1)), rand: rand.New(rand.NewPCG(seed, 2)), wire: newWire()}
+		h.dynamic = h.deeds.IntN(10) < 4
 		h.opts = anyOptions{
-			Name: "maps", PageSize: int64(h.draw(3)),
-			WatchList:    []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[h.draw(2)],
-			Intake:       []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[h.draw(2)],
-			Queue:        []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[h.draw(2)],
+			Name: "maps", PageSize: int64(h.deeds.IntN(3)),
+			WatchList:    []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[h.deeds.IntN(2)],
+			Intake:       []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[h.deeds.IntN(2)],
+			Queue:        []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[h.deeds.IntN(2)],
 			ErrorHandler: func(_ context.Context, err error) { h.note("reported: %v", err) },
 		}
-		if h.draw(2) == 0 {
+		if h.deeds.IntN(2) == 0 {
 			h.life(false)
 		} else {
 			h.opts.Queue = informer.QueueRealFIFO
 			store := informertest.NewDurable()
 			for life := range 3 {
 				h.opts.Store = store
-				h.life(life < 2 && h.draw(2) == 0)
+				h.life(life < 2 && h.deeds.IntN(2) == 0)
 				store = store.Reopen()
 			}
 		}
@@ -226,8 +227,8 @@ func playHistory(t *testing.T, seed uint64) {
 
 // TestAnOddSourceIsFollowedInTheEnd plays random histories: a source answers with a random choice of right and wrong
 // answers, and not at all, and then well. Informers must end in the state of the server, and no object that
-// exists may seem to be deleted. A history that fails is printed. Its number plays the same answers, but goroutines
-// may take turns in another order.
+// exists may seem to be deleted. A history that fails is printed. Its number plays the same changes at the same times,
+// and the same answers, but requests may come in another order and at other times.
 func TestAnOddSourceIsFollowedInTheEnd(t *testing.T) {
 	if *historySeed != 0 {
 		playHistory(t, *historySeed)
