@@ -55,7 +55,7 @@ func TestHistories(t *testing.T) {
 			if len(h.problems) > 0 {
 				failed.Add(1)
 				t.Errorf("the original history:\n%s", h)
-				t.Errorf("the shortest history that fails:\n%s", shrink(t, uint64(seed), steps, h))
+				t.Errorf("the shortest history that fails:\n%s\nto play the original history again:\n  go test -run 'TestHistories$' ./internal/model -history-seed %d", shrink(t, uint64(seed), steps, h), seed)
 			}
 		})
 	}
