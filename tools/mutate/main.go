@@ -77,22 +77,19 @@ func main() {
 }
 
 func run(ctx context.Context, root string, faults []fault, table string) error {
-	dir, err := os.MkdirTemp("", "mutate-")
+	b, err := newCopy(ctx, root, faults)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := copyModule(ctx, root, dir); err != nil {
-		return err
-	}
+	defer b.remove()
 	report := strings.Builder{}
 	fmt.Fprintf(&report, "| fault | where | noticed by |\n|---|---|---|\n")
-	if err := checkSound(ctx, dir, faults); err != nil {
+	if err := checkSound(ctx, b, faults); err != nil {
 		return err
 	}
 	unnoticed := 0
 	for _, f := range faults {
-		o, err := try(ctx, dir, f)
+		o, err := try(ctx, b, f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.What, err)
 		}
@@ -149,23 +146,17 @@ func read(text []byte) (faults []fault, err error) {
 	return faults, nil
 }
 
-// checkSound returns an error unless the tests pass in dir without a fault. Tests that always
-// fail would notice everything.
-func checkSound(ctx context.Context, dir string, faults []fault) error {
+// checkSound returns an error unless the tests pass without a fault. Tests that always fail would
+// notice everything.
+func checkSound(ctx context.Context, b *build, faults []fault) error {
 	sound := map[string]bool{}
 	for _, f := range faults {
-		module := f.module(dir)
-		if sound[module+f.Tests] {
-			continue
+		if name := f.module(b.dir) + f.Tests; !sound[name] {
+			sound[name] = true
+			if out, err := b.runTests(ctx, f, nil); err != nil {
+				return fmt.Errorf("%s: without any fault: %w\n%s", f.What, err, out)
+			}
 		}
-		args, err := f.testArgs(module)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.What, err)
-		}
-		if out, err := goRun(ctx, module, args...); err != nil {
-			return fmt.Errorf("without any fault, go %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-		sound[module+f.Tests] = true
 	}
 	return nil
 }
@@ -209,23 +200,10 @@ func (f fault) module(dir string) string {
 	return dir
 }
 
-// testArgs returns the arguments of the go command that runs the tests of f in the module
-// in dir.
-func (f fault) testArgs(dir string) ([]string, error) {
-	packages, err := f.testPackages(dir)
-	if err != nil {
-		return nil, err
-	}
-	if len(packages) == 0 {
-		return nil, fmt.Errorf("no test matches %q", f.Tests)
-	}
-	return append([]string{"test", "-timeout", patience, "-run", f.Tests}, packages...), nil
-}
-
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// testPackages returns the packages of the module in dir that have a test of f. Most tests
-// of the library are in other packages than the code.
+// testPackages returns the directories of the packages that have a test of f, in the module in dir. Most
+// tests of the library are in other packages than the code.
 func (f fault) testPackages(dir string) (packages []string, err error) {
 	top, _, _ := strings.Cut(f.Tests, "/") // the rest chooses subtests
 	chosen, err := regexp.Compile(top)
@@ -250,14 +228,10 @@ func (f fault) testPackages(dir string) (packages []string, err error) {
 			return err
 		}
 		has := slices.ContainsFunc(testFunc.FindAllSubmatch(text, -1), func(m [][]byte) bool { return chosen.Match(m[1]) })
-		if !has {
-			return nil
+		if has && !slices.Contains(packages, filepath.Dir(name)) {
+			packages = append(packages, filepath.Dir(name))
 		}
-		rel, err := filepath.Rel(dir, filepath.Dir(name))
-		if pkg := "./" + filepath.ToSlash(rel); err == nil && !slices.Contains(packages, pkg) {
-			packages = append(packages, pkg)
-		}
-		return err
+		return nil
 	})
 	return packages, err
 }
@@ -270,52 +244,20 @@ func (f fault) plant(text string) (string, error) {
 	return strings.Replace(text, f.Old, f.New, 1), nil
 }
 
-// plantIn plants f in its file in dir. The function that it returns restores the file.
-func (f fault) plantIn(dir string) (restore func() error, err error) {
-	file := filepath.Join(dir, filepath.FromSlash(f.File))
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	wrong, err := f.plant(string(text))
-	if err != nil {
-		return nil, err
-	}
-	return func() error { return os.WriteFile(file, text, 0o600) }, os.WriteFile(file, []byte(wrong), 0o600)
-}
-
 var (
 	failed  = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `) // a test that times out panics
 )
 
-// try plants a fault in a module in dir, runs the fault's tests, and restores the file.
-func try(ctx context.Context, dir string, f fault) (o outcome, err error) {
-	restore, err := f.plantIn(dir)
-	if err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, restore()) }()
-	if path.Ext(f.File) == ".go" { // and not a script that is a part of a program
-		if out, err := goRun(ctx, filepath.Join(dir, path.Dir(f.File)), "vet", "."); err != nil {
-			return o, fmt.Errorf("it does not compile: %w\n%s", err, out)
-		}
-	}
-	module := f.module(dir)
-	args, err := f.testArgs(module)
-	if err != nil {
-		return o, err
-	}
+// try runs the tests of f with f in the library.
+func try(ctx context.Context, b *build, f fault) (o outcome, err error) {
 	begun := time.Now()
-	out, err := goRun(ctx, module, args...)
+	out, err := b.runTests(ctx, f, &f)
 	o.took = time.Since(begun)
 	if ctx.Err() != nil {
 		return o, ctx.Err()
 	}
 	if err == nil {
-		if strings.Contains(out, "no tests to run") {
-			return o, fmt.Errorf("no test matches %q", f.Tests)
-		}
 		return o, nil
 	}
 	if !crashed.MatchString(out) && !failed.MatchString(out) {

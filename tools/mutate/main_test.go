@@ -84,7 +84,11 @@ func TestAFaultIsNoticedOrNot(t *testing.T) {
 	} {
 		f := good
 		test.change(&f)
-		o, err := try(t.Context(), dir, f)
+		b, err := newBuild(dir, t.TempDir(), []fault{f})
+		o := outcome{}
+		if err == nil {
+			o, err = try(t.Context(), b, f)
+		}
 		switch {
 		case test.err == "" && err != nil, test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: %v, want %q", test.what, err, test.err)
@@ -108,7 +112,12 @@ func TestTestsThatFailAnyhowNoticeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := checkSound(t.Context(), dir, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return 3", Tests: "TestOne"}})
+	faults := []fault{{What: "one", File: "m.go", Old: "return 1", New: "return 3", Tests: "TestOne"}}
+	b, err := newBuild(dir, t.TempDir(), faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = checkSound(t.Context(), b, faults)
 	if err == nil || !strings.Contains(err.Error(), "without any fault") {
 		t.Errorf("the tests fail without a fault: %v", err)
 	}
@@ -120,4 +129,32 @@ func TestAFaultThatSaysTooLittleIsNamed(t *testing.T) {
 			t.Errorf("%s is taken", text)
 		}
 	}
+}
+
+// Many faults are compiled at once, so this takes no longer than to compile the library.
+func TestEveryFaultCompiles(t *testing.T) {
+	faults, err := read(faultsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBuild(root, t.TempDir(), faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{}
+	for _, f := range faults {
+		dir := filepath.Join(root, filepath.Dir(f.File))
+		if b.switches[f.What] == 0 || packages[dir] {
+			continue
+		}
+		packages[dir] = true
+		if out, err := goRun(t.Context(), dir, "build", "-overlay", b.overlay("all"), "."); err != nil {
+			t.Errorf("%s: %v\n%s", dir, err, out)
+		}
+	}
+	t.Logf("%d of %d faults need a build of their own", len(faults)-len(b.switches), len(faults))
 }

@@ -13,10 +13,13 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -24,9 +27,6 @@ const (
 
 	// quickModules are the modules whose tests need no other program, such as a browser or etcd.
 	quickModules = ". controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay examples"
-
-	// packagePatience is the time limit of a package. If its tests hang, it has noticed the fault.
-	packagePatience = "5m"
 )
 
 // A matrix is a file that shows which packages notice each fault, so that tests can be found that
@@ -152,15 +152,14 @@ func load(ctx context.Context, root string, modules []string) (suites []suite, e
 	return suites, nil
 }
 
-// couldNotice returns, by module, the packages whose tests are built from the package of f. A file
+// couldNotice returns the directories of the packages whose tests are built from the package of f. A file
 // that a package embeds can be in a directory inside it.
-func (m matrix) couldNotice(root string, suites []suite, f fault) map[string][]string {
-	names := map[string][]string{}
+func (m matrix) couldNotice(root string, suites []suite, f fault) (names []string) {
 	for dir := path.Dir(f.File); len(names) == 0; dir = path.Dir(dir) {
 		for _, s := range suites {
 			own := filepath.Join(root, s.module) == f.module(root)
 			if slices.Contains(s.needs, path.Join(base, dir)) && (own || slices.Contains(m.modules, s.module)) {
-				names[s.module] = append(names[s.module], s.name)
+				names = append(names, short(s.name))
 			}
 		}
 		if dir == "." {
@@ -168,6 +167,19 @@ func (m matrix) couldNotice(root string, suites []suite, f fault) map[string][]s
 		}
 	}
 	return names
+}
+
+// A check is a test of a package, and what it does without a fault.
+type check struct {
+	name    string
+	took    time.Duration
+	reached map[int]bool // the faults whose functions it calls
+}
+
+// A trial fills a matrix.
+type trial struct {
+	*build
+	checks map[string][]check // of the packages, by their directories
 }
 
 // fill tries the faults todo in a copy of the library, and writes the matrix after each of them.
@@ -179,30 +191,28 @@ func (m matrix) fill(ctx context.Context, w io.Writer, root string, suites []sui
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := copyModule(ctx, root, dir); err != nil {
+	library, out := filepath.Join(dir, "library"), filepath.Join(dir, "out")
+	if err := errors.Join(os.Mkdir(out, 0o700), copyModule(ctx, root, library)); err != nil {
 		return err
 	}
-	used := map[string][]string{}
+	b, err := newBuild(library, out, all)
+	if err != nil {
+		return err
+	}
+	t := trial{build: b, checks: map[string][]check{}}
+	begun := time.Now()
 	for _, f := range todo {
-		for module, names := range m.couldNotice(dir, suites, f) {
-			used[module] = slices.Compact(slices.Sorted(slices.Values(append(used[module], names...))))
+		for _, name := range m.couldNotice(library, suites, f) {
+			if err := t.watch(ctx, filepath.Join(library, name)); err != nil {
+				return fmt.Errorf("without any fault: %s: %w", name, err)
+			}
 		}
 	}
-	by, err := failing(ctx, dir, used)
-	if err == nil && len(by) > 0 {
-		err = fmt.Errorf("tests fail in %s", strings.Join(by, ", "))
-	}
-	if err != nil {
-		return fmt.Errorf("without any fault: %w", err)
-	}
+	fmt.Fprintf(w, "without any fault: %d packages in %d s\n", len(t.checks), int(time.Since(begun).Seconds()))
 	for n, f := range todo {
 		begun := time.Now()
-		restore, err := f.plantIn(dir)
+		by, err := t.try(ctx, f, m.couldNotice(library, suites, f))
 		if err != nil {
-			return err
-		}
-		by, err := failing(ctx, dir, m.couldNotice(dir, suites, f))
-		if err := errors.Join(err, restore()); err != nil {
 			return fmt.Errorf("%s: %w", f.What, err)
 		}
 		rows[f.What] = row{place: f.place(), seconds: int(time.Since(begun).Seconds()), by: by}
@@ -214,26 +224,80 @@ func (m matrix) fill(ctx context.Context, w io.Writer, root string, suites []sui
 	return nil
 }
 
-var failedPackage = regexp.MustCompile(`(?m)^FAIL\t(\S+)( \[\w+ failed\])?`)
+var testName = regexp.MustCompile(`(?m)^(Test|Example|Fuzz)\w*$`)
 
-// failing runs the tests of packages, which are grouped by their modules, and returns those that fail.
-func failing(ctx context.Context, dir string, packages map[string][]string) (by []string, err error) {
-	for _, module := range slices.Sorted(maps.Keys(packages)) {
-		args := append([]string{"test", "-short", "-failfast", "-vet=off", "-timeout", packagePatience}, packages[module]...)
-		out, err := goRun(ctx, filepath.Join(dir, module), args...)
-		failures := failedPackage.FindAllStringSubmatch(out, -1)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+// watch runs each test of the package in dir, without a fault. A test that fails may try once more.
+func (t trial) watch(ctx context.Context, dir string) error {
+	if _, done := t.checks[dir]; done {
+		return nil
+	}
+	binary, err := t.compile(ctx, nil, dir)
+	if err != nil {
+		return err
+	}
+	list, err := t.run(ctx, binary, nil, dir, "", "-test.list=.")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, list)
+	}
+	names := testName.FindAllString(list, -1)
+	checks := make([]check, len(names))
+	t.checks[dir] = checks
+	return atOnce(len(names), func(n int) error {
+		begun := time.Now()
+		reached, err := t.reached(ctx, binary, dir, names[n])
+		if err != nil {
+			reached, err = t.reached(ctx, binary, dir, names[n])
 		}
-		if err != nil && len(failures) == 0 || slices.ContainsFunc(failures, func(f []string) bool { return f[2] != "" }) {
-			return nil, fmt.Errorf("the tests have not run: %w\n%s", err, out)
+		checks[n] = check{name: names[n], took: time.Since(begun), reached: reached}
+		return err
+	})
+}
+
+// try returns the packages that notice f, sorted. It runs only the tests that call the function of f.
+func (t trial) try(ctx context.Context, f fault, packages []string) (by []string, err error) {
+	noticed := make([]bool, len(packages))
+	runs := make([]func() error, 0, len(packages))
+	for n, name := range packages {
+		dir := filepath.Join(t.dir, name)
+		names, took := "", 30*time.Second
+		for _, c := range t.checks[dir] {
+			if number := t.switches[f.What]; number == 0 || c.reached[number] {
+				names += "|" + c.name
+				took += 5 * c.took
+			}
 		}
-		for _, f := range failures {
-			by = append(by, short(f[1]))
+		if names == "" {
+			continue
+		}
+		binary, err := t.compile(ctx, &f, dir)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, func() error {
+			// A test that hangs has noticed the fault.
+			_, err := t.run(ctx, binary, &f, dir, "", "-test.short", "-test.failfast", "-test.timeout="+took.String(), "-test.run=^("+names[1:]+")$")
+			noticed[n] = err != nil
+			return ctx.Err()
+		})
+	}
+	err = atOnce(len(runs), func(n int) error { return runs[n]() })
+	for n, name := range packages {
+		if noticed[n] {
+			by = append(by, name)
 		}
 	}
 	slices.Sort(by)
-	return by, nil
+	return by, err
+}
+
+// atOnce calls f with each number below n, on as many goroutines as there are processors.
+func atOnce(n int, f func(n int) error) error {
+	g := errgroup.Group{}
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error { return f(i) })
+	}
+	return g.Wait()
 }
 
 // short returns the directory of a package, from the root module.

@@ -71,12 +71,12 @@ func TestTheMatrixShowsWhichPackagesNoticeAFault(t *testing.T) {
 	}{
 		{"the root module", root, []fault{one, two, none, four}, 4, "", `4/4 four: .*no package notices: none\n.* 1 +1  nested/in\n.* 0 +0  other\n`, `one \| m.go \| \w{8} \| \d+ \| through\ntwo \| texts/two.txt \| \w{8} \| \d+ \| \.\nnone .*\| -\nfour .*\| nested/in\n$`},
 		{"all are known", both, []fault{one, two, none, four}, 4, "", `^no package`, `one .* \| through\n`},
-		{"another module", again, []fault{one, two, none, four}, 1, "", `^1/1 one: .* 2 +1  nested/in\n`, `one .* \| nested/in, through\ntwo`},
+		{"another module", again, []fault{one, two, none, four}, 1, "", `\n1/1 one: .* 2 +1  nested/in\n`, `one .* \| nested/in, through\ntwo`},
 		{"one has moved, without a run", summary, []fault{otherOne, two, none, four}, 4, "", `^moved: one: from m.go \| \w+ to m.go \| \w+\nno package.*4 of 4 faults`, `one`},
 		{"one has moved", root, []fault{otherOne, two, none, four}, 4, "", `1/1 one: `, `one .* \| through\ntwo`},
 		{"a line without a fault", both, []fault{one, none, four}, 3, `line 3 is of a fault that does not exist: "two"`, ``, `\ntwo`},
-		{"no Go", both, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return x"}, two, none, four}, 4, "have not run", ``, `one .* \| through\ntwo`},
-		{"tests that always fail", both, []fault{otherOne, two, none, four, {What: "other", File: "other/other.go", Old: "one", New: "two"}}, 5, "without any fault: tests fail in other", ``, `one`},
+		{"no Go", both, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return x"}, two, none, four}, 4, "does not compile", ``, `one .* \| through\ntwo`},
+		{"tests that always fail", both, []fault{otherOne, two, none, four, {What: "other", File: "other/other.go", Old: "one", New: "two"}}, 5, "without any fault: other: TestAlwaysFails", ``, `one`},
 	} {
 		printed := strings.Builder{}
 		err := step.matrix.run(t.Context(), &printed, dir, step.faults, step.faults[:step.chosen])
