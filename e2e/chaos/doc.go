@@ -5,8 +5,8 @@
 // TestChaos plays faults in random order, for as long as -chaos says: servers that restart,
 // that come back with an older etcd, that refuse, throttle, lie or stay silent, definitions
 // that go away and come back, programs that crash. After each fault, every store and every
-// watcher must have the state of the server. TestChaos prints its seed; -seed plays the same
-// faults again, and -fault plays only one of them. TestSoak runs for as long as -soak says,
+// watcher must have the state of the server. TestChaos prints its seed; -seed plays the faults in
+// the same order again, in real time, and -fault plays only one of them. TestSoak runs for as long as -soak says,
 // and fails if goroutines, memory, files or metrics grow with the number of joins. Both tests
 // print a table, and add it to the file that -table names:
 //
