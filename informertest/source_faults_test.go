@@ -295,9 +295,13 @@ func TestBookmarkReachesTheOpenWatchesThatAllowIt(t *testing.T) {
 		src.Bookmark()
 		src.Compact()
 		src.Bookmark()
+		src.Apply(configMap("a", "2"))
+		src.Bookmark()
 		late := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1002", AllowWatchBookmarks: true})
-		wantEvents(t, willing, "BOOKMARK @1001", "BOOKMARK @1002")
+		wantEvents(t, willing, "BOOKMARK @1001", "BOOKMARK @1002", "MODIFIED a=2 @1003", "BOOKMARK @1003")
+		wantEvents(t, unwilling, "MODIFIED a=2 @1003")
 		wantQuiet(t, unwilling)
+		wantEvents(t, late, "MODIFIED a=2 @1003") // and not the bookmark, which came before the watch
 		wantQuiet(t, late)
 	})
 }
