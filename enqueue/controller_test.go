@@ -391,6 +391,22 @@ func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
 	})
 }
 
+// The owner before has an object less, which nothing else shows it.
+func TestAnUpdateLeadsToTheOwnersBeforeAndAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := func(name string) *corev1.Pod { return pod("p", ownedBy(owner("apps/v1", "ReplicaSet", name, true))) }
+		p := newProgram(t, of("before"))
+		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[key] {
+			return []enqueue.Source[key]{enqueue.Owns(pods, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}})}
+		}
+		p.start()
+		p.called("before")
+		p.source.Apply(of("after"))
+		p.rest()
+		p.called("after", "before", "before")
+	})
+}
+
 // The watchers of a controller have its name, so that the page and the metrics tell whose they are.
 func TestTheWatchersOfAControllerHaveItsName(t *testing.T) {
 	pods, others := newPods(t, "pods", informertest.NewSource[*corev1.Pod]()), newPods(t, "others", informertest.NewSource[*corev1.Pod]())

@@ -246,6 +246,37 @@ func TestACallThatBeganBeforeTheDeleteDoesNotHandleIt(t *testing.T) {
 	})
 }
 
+// The restore of a backup brings an object back, and it is deleted again during the call for the first
+// delete.
+func TestADeleteThatComesAgainDuringItsCallIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, pod("a"))
+		p.start()
+		backup := p.source.ResourceVersion()
+		returns := make(chan error)
+		p.use(func(_ context.Context, _ string, call int) (time.Duration, error) {
+			if call == 2 {
+				return 0, <-returns
+			}
+			return 0, nil
+		})
+		p.delete("a")
+		p.ok(p.source.Restore(backup))
+		p.source.Compact() // the version of the informer is that of the undone delete
+		p.source.Expire()  // so that the informer lists
+		p.rest()
+		if n := p.pods.Health().Objects; n != 1 {
+			t.Errorf("after the restore, the informer has %d objects", n)
+		}
+		p.delete("a")
+		returns <- errors.New("no luck")
+		p.tombstones(0)
+		if n := p.controller.Health().Controller.Deletes; n != 0 {
+			t.Errorf("Health has %d deletes", n)
+		}
+	})
+}
+
 func TestADeleteWaitsForAllOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram(t, pod("a"))

@@ -253,6 +253,38 @@ func TestLiveSeesWorkersThatHang(t *testing.T) {
 	}
 }
 
+// One worker hangs. The other one is always in a call or in the ErrorHandler, and keys wait for it.
+func TestLiveDoesNotFailWhileOneWorkerGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := newPods(t, "pods", informertest.NewSource(pod("a"), pod("b"), pod("c"), pod("d")))
+		release := make(chan struct{})
+		c := newController(t, func(_ context.Context, k key) (time.Duration, error) {
+			if k.Name == "a" {
+				<-release
+				return 0, nil
+			}
+			time.Sleep(10 * time.Minute)
+			return 0, errors.New("no luck")
+		}, enqueue.Options{
+			Name: "website", Workers: 2, MaxDelay: time.Second, ErrorHandler: func(context.Context, error) { time.Sleep(10 * time.Minute) },
+		}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		for range 24 {
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if err := group.Live(); err != nil || c.Health().Controller.Queued == 0 {
+				t.Errorf("Live: %v, with %d keys that wait, want no error and some keys", err, c.Health().Controller.Queued)
+				break
+			}
+		}
+		close(release)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The cause of a group's end reaches its informers.
 func TestWatchersDoNotDrainWithoutTheLease(t *testing.T) {
 	for _, lost := range []bool{false, true} {
