@@ -166,6 +166,34 @@ func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
 	})
 }
 
+// The Leases are deleted while no replica runs, such as to change the number of buckets.
+func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		for _, name := range []string{"a", "b"} { // b gets higher tokens than a
+			r := w.start(name)
+			w.settled(10 * time.Second)
+			r.stop()
+		}
+		for _, lease := range w.leases.Objects() {
+			if _, err := w.leases.Delete(types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}); err != nil {
+				t.Error(err)
+			}
+		}
+		for n := range 64 {
+			w.write(n, "2")
+		}
+		c := w.start("c")
+		w.settled(10 * time.Second)
+		w.mu.Lock()
+		if w.refused > 0 {
+			t.Errorf("%d effects are refused, because their tokens are lower than earlier ones", w.refused)
+		}
+		w.mu.Unlock()
+		c.stop()
+	})
+}
+
 func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
