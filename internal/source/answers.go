@@ -2,21 +2,15 @@ package source
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/customcacheinformer/informer/internal/object"
 )
@@ -122,35 +116,4 @@ func (k *kind) check(l *unstructured.UnstructuredList) error {
 		k.list = l.GetKind()
 	}
 	return nil
-}
-
-// compares reports whether a version can be compared with others.
-func compares(version string) bool {
-	_, err := resourceversion.CompareResourceVersion(version, version)
-	return err == nil
-}
-
-// unanswered reports whether err says that no answer came.
-func unanswered(err error) bool {
-	var lost net.Error
-	return errors.As(err, &lost) || utilnet.IsProbableEOF(err)
-}
-
-// mayPass reports whether a request that has failed with err may soon succeed, because no answer came, or
-// because the server or a gateway is busy or away.
-func mayPass(err error) bool {
-	switch statusCode(err) {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	case 0:
-		return unanswered(err)
-	}
-	return false
-}
-
-func statusCode(err error) int32 {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return status.Status().Code
-	}
-	return 0
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // feed is the cache.ReflectorStore that the reflector writes into. It tells the sink which
@@ -112,12 +111,3 @@ func (f *feed) wentBack(version string) bool {
 
 // Resync is never called, because the reflector has no resync period.
 func (f *feed) Resync() error { return nil }
-
-// older reports whether a version comes before another one.
-func older(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err == nil && order < 0
-}
-
-// isAnyVersion reports whether a request for version may be answered with any state.
-func isAnyVersion(version string) bool { return version == "" || version == "0" }

@@ -1,11 +1,13 @@
 package source
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
@@ -48,4 +50,22 @@ func (p *pauses) step() time.Duration {
 	pause := p.next.Step()
 	p.end.SetAfter(p.clock, pause)
 	return pause
+}
+
+// stopClock is a real clock whose After waits for the next of pauses, and also fires when ctx ends. The
+// reflector calls After between its own attempts, and does not look at its ctx meanwhile.
+type stopClock struct {
+	clock.RealClock
+	ctx    context.Context
+	pauses *pauses
+}
+
+func (c stopClock) After(time.Duration) <-chan time.Time {
+	fired := make(chan time.Time, 1)
+	ctx, cancel := context.WithTimeout(c.ctx, c.pauses.step())
+	context.AfterFunc(ctx, func() {
+		fired <- c.Now()
+		cancel()
+	})
+	return fired
 }

@@ -4,38 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
-
-// trust says whether the server still has the changes that it has shown.
-//
-//	trusted ──► suspect    a request has failed
-//	suspect ──► trusted    a probe has found nothing wrong
-//	any     ──► wentBack   a probe has found an older state
-//	any     ──► trusted    a list has replaced everything known
-type trust struct{ state atomic.Int32 }
-
-const (
-	trusted int32 = iota
-	suspect
-	wentBack
-)
-
-// lose notes that a request has failed. The server may come back with an older state.
-func (t *trust) lose() { t.state.CompareAndSwap(trusted, suspect) }
-
-// confirm notes that a probe has found nothing wrong.
-func (t *trust) confirm() { t.state.CompareAndSwap(suspect, trusted) }
-
-// regain notes that a list has replaced everything known. It reports whether the server had
-// gone back.
-func (t *trust) regain() (back bool) { return t.state.Swap(trusted) == wentBack }
-
-func (t *trust) is(state int32) bool { return t.state.Load() == state }
 
 // probe asks the server for its present version, and returns an Expired error if that is
 // older than version. Then the server was restored from a backup. It would accept a watch

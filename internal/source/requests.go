@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -314,14 +313,4 @@ func (r *requests) watchOver(info Watch, requested time.Time) {
 		info.Took = time.Since(requested)
 		r.source.callbacks.Watched(info)
 	}
-}
-
-// withoutVersion returns err, or an error that makes the reflector ask once more, for the
-// newest state. The reflector asks from the last event's version. If the server rejects that
-// version, it would do so forever; after an Expired error, the reflector asks without it.
-func withoutVersion(err error, version string) error {
-	if !isMisunderstood(err) || isAnyVersion(version) {
-		return err
-	}
-	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
 }

@@ -1,0 +1,104 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// A forwarder and WatchWithContext give these errors to the reflector to make it list. The
+// reflector must not answer them by trying the same again, as it does after a 429.
+var (
+	errStreamless = listInstead("the stream of the first state did not end")
+	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
+	errStreamType = listInstead("the stream of the first state has an object of another type, or no version")
+	errStreamBack = listInstead("the stream of the first state is older than what is known")
+)
+
+// errOverdue is the error of a watch that was stopped because the server has not ended it.
+var errOverdue = errors.New("the watch was silent, and the server has not ended it in time")
+
+// errVersionless is the failure of a list that is taken in without a version. Some servers have none.
+var errVersionless = errors.New("the list has no resourceVersion: " +
+	"the watch starts at some later state, and deletes in between are missed until the next list")
+
+func listInstead(why string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed, Message: why,
+	}}
+}
+
+// cannotStream reports whether err is the answer of a server that does not know streams of
+// the first state.
+func cannotStream(err error) bool { return isMisunderstood(err) || apierrors.IsMethodNotSupported(err) }
+
+// refusesStream reports whether err is an answer to a request for a stream of the first state
+// after which the reflector lists at once. If the server is at fault, the list fails too, and
+// that is reported. After a 429 or a version that is too large, the reflector asks for the
+// stream again. A request without an answer is a failure of its own: a list could hang.
+func refusesStream(err error) bool {
+	return !unanswered(err) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// wayOut leads the reader of an error to the remedy.
+const wayOut = ` (if one object cannot be decoded, a Transform can leave it out: see "cannot be decoded" in docs/operations.md)`
+
+// explain returns the error of a list. If the answer could not be decoded, the error leads to the remedy.
+func explain(err error) error {
+	if err == nil || statusCode(err) != 0 || mayPass(err) || !strings.Contains(err.Error(), "unmarshal") {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, wayOut)
+}
+
+// undecoded reports whether the status stands for an event that client-go could not decode.
+func undecoded(status metav1.Status) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "ClientWatchDecoding" })
+}
+
+func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// withoutVersion returns err, or an error that makes the reflector ask once more, for the
+// newest state. The reflector asks from the last event's version. If the server rejects that
+// version, it would do so forever; after an Expired error, the reflector asks without it.
+func withoutVersion(err error, version string) error {
+	if !isMisunderstood(err) || isAnyVersion(version) {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
+}
+
+// unanswered reports whether err says that no answer came.
+func unanswered(err error) bool {
+	var lost net.Error
+	return errors.As(err, &lost) || utilnet.IsProbableEOF(err)
+}
+
+// mayPass reports whether a request that has failed with err may soon succeed, because no answer came, or
+// because the server or a gateway is busy or away.
+func mayPass(err error) bool {
+	switch statusCode(err) {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case 0:
+		return unanswered(err)
+	}
+	return false
+}
+
+func statusCode(err error) int32 {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code
+	}
+	return 0
+}

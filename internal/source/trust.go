@@ -1,0 +1,29 @@
+package source
+
+import "sync/atomic"
+
+// trust says whether the server still has the changes that it has shown.
+//
+//	trusted ──► suspect    a request has failed
+//	suspect ──► trusted    a probe has found nothing wrong
+//	any     ──► wentBack   a probe has found an older state
+//	any     ──► trusted    a list has replaced everything known
+type trust struct{ state atomic.Int32 }
+
+const (
+	trusted int32 = iota
+	suspect
+	wentBack
+)
+
+// lose notes that a request has failed. The server may come back with an older state.
+func (t *trust) lose() { t.state.CompareAndSwap(trusted, suspect) }
+
+// confirm notes that a probe has found nothing wrong.
+func (t *trust) confirm() { t.state.CompareAndSwap(suspect, trusted) }
+
+// regain notes that a list has replaced everything known. It reports whether the server had
+// gone back.
+func (t *trust) regain() (back bool) { return t.state.Swap(trusted) == wentBack }
+
+func (t *trust) is(state int32) bool { return t.state.Load() == state }

@@ -1,0 +1,18 @@
+package source
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// compares reports whether a version can be compared with others.
+func compares(version string) bool {
+	_, err := resourceversion.CompareResourceVersion(version, version)
+	return err == nil
+}
+
+// older reports whether a version comes before another one.
+func older(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
+}
+
+// isAnyVersion reports whether a request for version may be answered with any state.
+func isAnyVersion(version string) bool { return version == "" || version == "0" }
