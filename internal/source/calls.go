@@ -23,9 +23,6 @@ func (g *callGroup) enter(op string) bool {
 	if g.closed {
 		return false
 	}
-	if g.ops == nil {
-		g.ops = map[string]int{}
-	}
 	g.ops[op]++
 	return true
 }

@@ -23,4 +23,20 @@
 // After a failed request the server is suspect: it may come back with an older state, as
 // after a restore of etcd. Then a probe for one object comes before the next request that
 // names a version.
+//
+// # The parts
+//
+// Each line refers only to files in it or below it:
+//
+//	source.go                      New, Run and RunParts
+//	requests.go                    the lists and watches that the reflector asks for
+//	probe.go, client.go            lists and probes with the user's ListerWatcher
+//	forwarder.go                   the events of a watch, with firststate.go and fake.go
+//	feed.go                        the way from the reflector to the Sink
+//	reading.go                     the state of one Run, whose parts are in the next two lines
+//	resume.go, parts.go            the start at a version; a list that comes in parts
+//	trust.go, pauses.go            what the server is believed to have; the time between attempts
+//	connection.go                  Status, with failures.go, waiting.go and calls.go
+//	answers.go                     the judgement of a list, with errors.go and versions.go
+//	options.go                     Options, Callbacks and Sink, which the informer gives
 package source

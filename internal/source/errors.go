@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // A forwarder and WatchWithContext give these errors to the reflector to make it list. The
@@ -59,11 +61,6 @@ func explain(err error) error {
 	return fmt.Errorf("%w%s", err, wayOut)
 }
 
-// undecoded reports whether the status stands for an event that client-go could not decode.
-func undecoded(status metav1.Status) bool {
-	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "ClientWatchDecoding" })
-}
-
 func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
@@ -101,4 +98,22 @@ func statusCode(err error) int32 {
 		return status.Status().Code
 	}
 	return 0
+}
+
+// statusOf returns the Status of a watch's error. If the watch has sent something else, it
+// returns a Status that says so. client-go's error would quote the object.
+func statusOf(obj runtime.Object) *metav1.Status {
+	message := "the watch reports an error and does not say which"
+	if !object.IsNil(obj) {
+		var failure *apierrors.StatusError
+		if errors.As(apierrors.FromObject(obj), &failure) {
+			status := failure.Status()
+			if apierrors.HasStatusCause(failure, "ClientWatchDecoding") { // client-go could not decode an event
+				status.Message += wayOut
+			}
+			return &status
+		}
+		message = fmt.Sprintf("the watch reports an error with a %T instead of a Status", obj)
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Message: message}
 }

@@ -12,22 +12,18 @@ import (
 // version each change leads to, and notices a list of a server that went back in time.
 // Everything in it belongs to the reflector's goroutine.
 type feed struct {
-	ctx      context.Context
-	requests *requests
-	sink     Sink
+	ctx     context.Context
+	reading *reading
+	sink    Sink
 	// ordered is false while a watch without a start version sends its first objects: they
 	// do not come in the order of their versions.
 	ordered bool
 }
 
-func newFeed(ctx context.Context, r *requests) *feed {
-	return &feed{ctx: ctx, requests: r, sink: r.sink}
-}
-
 // Add, Update and Delete receive one event of a watch. They never return an error, because
 // the reflector could only log it.
 func (f *feed) Add(obj any) error {
-	f.requests.answers.notice(obj)
+	f.reading.answers.notice(obj)
 	f.sink.Upsert(obj, f.reach(obj))
 	return nil
 }
@@ -54,13 +50,13 @@ func (f *feed) reach(obj any) string {
 	if isAnyVersion(version) {
 		return ""
 	}
-	f.requests.reached = version
+	f.reading.reached = version
 	return version
 }
 
 // Bookmark receives the news that nothing else has changed up to version.
 func (f *feed) Bookmark(version string) error {
-	f.ordered, f.requests.reached = true, version
+	f.ordered, f.reading.reached = true, version
 	f.sink.Bookmark(version)
 	return nil
 }
@@ -68,27 +64,27 @@ func (f *feed) Bookmark(version string) error {
 // Replace receives a complete list, or the end of one that the sink has got in parts. An object of
 // another type fails all of it, so that such a list never passes for an empty one.
 func (f *feed) Replace(list []any, version string) error {
-	if f.requests.resumption.takeList() {
+	if f.reading.resumption.listed.Swap(false) {
 		f.ordered = true
-		f.requests.worked("list")
+		f.reading.worked("list")
 		return nil // the sink already has the objects that were not listed
 	}
 	for _, obj := range list {
 		if err := f.sink.CheckType(obj); err != nil {
-			f.requests.failed(f.ctx, "list", err)
+			f.reading.failed(f.ctx, "list", err)
 			return err
 		}
 	}
-	if version == "" && !f.requests.source.versionless.Load() {
-		f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errVersionless})
+	if version == "" && !f.reading.versionless.Load() {
+		f.reading.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errVersionless})
 	}
 	wentBack := f.wentBack(version)
-	f.requests.answers.listed, f.requests.blind = version, false
-	f.requests.source.versionless.Store(version == "")
-	if !f.requests.parts.end(f.sink, version) {
-		f.requests.answers.known.Store(false)
+	f.reading.answers.listed, f.reading.blind = version, false
+	f.reading.versionless.Store(version == "")
+	if !f.reading.parts.end(f.sink, version) {
+		f.reading.answers.known.Store(false)
 		if len(list) > 0 {
-			f.requests.answers.notice(list[0])
+			f.reading.answers.notice(list[0])
 		}
 		f.sink.Replace(list, version, wentBack)
 	}
@@ -99,12 +95,14 @@ func (f *feed) Replace(list []any, version string) error {
 // wentBack notes that a complete list of version has come. It reports whether the list shows
 // that the server went back in time, and reports that as a failure too.
 func (f *feed) wentBack(version string) bool {
-	before, shown := f.requests.reached, f.requests.parts.last()
-	f.requests.reached = version
-	if !f.requests.listComplete() && !older(version, before) && !older(version, shown) {
+	before, shown := f.reading.reached, f.reading.parts.last()
+	f.reading.reached = version
+	f.reading.lastList.Set(f.reading.clock)
+	f.reading.worked("list")
+	if !f.reading.trust.regain() && !older(version, before) && !older(version, shown) {
 		return false
 	}
-	f.requests.source.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: fmt.Errorf(
+	f.reading.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: fmt.Errorf(
 		"the server has gone back in time: its state of resourceVersion %s takes the place of that of %s", version, cmp.Or(before, shown))})
 	return true
 }

@@ -41,13 +41,13 @@ const (
 // hides errors in the stream, drops events that it does not understand, and does not survive
 // a nil object.
 type forwarder struct {
-	requests  *requests
+	reading   *reading
 	inner     watch.Interface
 	out       chan watch.Event
 	requested time.Time
 	once      sync.Once
 	stopped   chan struct{}
-	reached   string    // requests.reached when the watch was requested
+	reached   string    // reading.reached when the watch was requested
 	ends      time.Time // when the server should have ended the watch, at the latest; zero if it was not asked to
 
 	// The rest belongs to run's goroutine.
@@ -61,16 +61,10 @@ type forwarder struct {
 	settled      <-chan time.Time // fires after resumeWait; nil unless phaseResuming
 }
 
-func newForwarder(r *requests, inner watch.Interface, requested time.Time, p phase, seconds *int64) *forwarder {
+func newForwarder(r *reading, inner watch.Interface, requested time.Time, p phase, seconds *int64) *forwarder {
 	f := &forwarder{
-		requests:  r,
-		inner:     inner,
-		out:       make(chan watch.Event, watchBuffer),
-		phase:     p,
-		requested: requested,
-		info:      Watch{Streaming: p == phaseStreaming},
-		stopped:   make(chan struct{}),
-		reached:   r.reached,
+		reading: r, inner: inner, requested: requested, reached: r.reached, phase: p, info: Watch{Streaming: p == phaseStreaming},
+		out: make(chan watch.Event, watchBuffer), stopped: make(chan struct{}),
 	}
 	if seconds != nil && *seconds > 0 {
 		f.ends = requested.Add(time.Duration(min(*seconds, maxSeconds)) * time.Second)
@@ -89,15 +83,15 @@ func (f *forwarder) Stop() { f.once.Do(func() { close(f.stopped) }) }
 func (f *forwarder) run(ctx context.Context) {
 	defer close(f.out)
 	defer f.inner.Stop()
-	source := f.requests.source
-	source.opened.Set(source.clock)
-	source.watching.Add(1)
-	defer source.watching.Add(-1)
-	defer func() { f.requests.watchOver(f.info, f.requested) }()
+	r := f.reading
+	r.opened.Set(r.clock)
+	r.watching.Add(1)
+	defer r.watching.Add(-1)
+	defer func() { r.watchOver(f.info, f.requested) }()
 	f.opened = time.Now()
 	if f.phase == phaseStreaming {
-		source.waiting.end.Begin("watch", "", source.clock.Now())
-		f.over = sync.OnceFunc(source.waiting.end.End)
+		r.waiting.end.Begin("watch", "", r.clock.Now())
+		f.over = sync.OnceFunc(r.waiting.end.End)
 		defer f.over()
 	}
 	if f.inParts() {
@@ -154,7 +148,7 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 				return e, false
 			case <-f.lasts.C: // a good watch may stay silent for minutes
 				if f.phase != phaseStreaming {
-					f.requests.worked("watch")
+					f.reading.worked("watch")
 				}
 			case <-f.settled:
 				f.accepted()
@@ -175,7 +169,7 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 		}
 		f.silent = 0
 		if waited { // in a burst, reading the clock now and then is enough
-			f.requests.source.lastContact.Set(f.requests.source.clock)
+			f.reading.lastContact.Set(f.reading.clock)
 		}
 		if f.inspect(ctx, &e) {
 			f.info.Events++
@@ -187,9 +181,9 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 // ended returns the event that tells the reflector about the end of the watch, and false if
 // it needs none.
 func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
-	f.requests.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
+	f.reading.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
 	if f.phase == phaseResuming {
-		if refusal := f.requests.notResumed(errors.New("the watch ended at once")); refusal != nil {
+		if refusal := f.reading.notResumed(errors.New("the watch ended at once")); refusal != nil {
 			return watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}, true
 		}
 	}
@@ -197,7 +191,7 @@ func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
 		return watch.Event{}, false
 	}
 	// Without an error, the reflector would stream again at once, forever.
-	f.requests.failed(ctx, "watch", errStreamCut)
+	f.reading.failed(ctx, "watch", errStreamCut)
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
@@ -209,12 +203,12 @@ func (f *forwarder) overdue(ctx context.Context) (watch.Event, bool) {
 		return watch.Event{}, false // the next watch begins at the version of this one
 	}
 	klog.FromContext(ctx).Info("The stream of the first state does not end, listing from now on", "after", time.Since(f.opened).Truncate(time.Second))
-	f.requests.streamless.Store(true)
+	f.reading.streamless.Store(true)
 	return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 }
 
 // inParts reports whether the objects of the watch go to the sink directly.
-func (f *forwarder) inParts() bool { return f.phase == phaseStreaming && f.requests.source.opts.Early }
+func (f *forwarder) inParts() bool { return f.phase == phaseStreaming && f.reading.opts.Early }
 
 // pass gives an event to the reflector, or to the sink. It returns false if the watch was stopped
 // instead.
@@ -254,7 +248,7 @@ func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	}
 	obj, completes, err := check(e, f.phase == phaseStreaming)
 	if err != nil {
-		f.requests.source.callbacks.Unusable(ctx, err)
+		f.reading.callbacks.Unusable(ctx, err)
 		return false
 	}
 	f.accepted()
@@ -270,7 +264,7 @@ func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 		f.limit.Reset(f.left())
 	}
 	if f.phase != phaseStreaming { // an unfinished stream may yet bring an object of another type
-		f.requests.worked("watch")
+		f.reading.worked("watch")
 	}
 	return true
 }
@@ -281,12 +275,12 @@ func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 	err := apierrors.FromObject(e.Object)
 	switch {
 	case !isExpired(err):
-		f.requests.failed(ctx, "watch", err)
-		if refusal := f.requests.notResumed(err); refusal != nil {
+		f.reading.failed(ctx, "watch", err)
+		if refusal := f.reading.notResumed(err); refusal != nil {
 			e.Object = &refusal.ErrStatus
 		}
 	case f.phase == phaseResuming:
-		f.requests.resumption.finish() // and a list follows
+		f.reading.resumption.finish() // and a list follows
 	}
 }
 
@@ -294,19 +288,19 @@ func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 // it, so that a list follows. It returns nil if the stream goes on. completes says that e is the
 // bookmark at the end.
 func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
-	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.requests.answers.kind.learn(e.Object)
+	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.reading.answers.kind.learn(e.Object)
 	if !odd && !completes && (!f.inParts() || e.Type == watch.Bookmark) {
 		return nil
 	}
 	if m, err := object.Meta(e.Object); err == nil && completes {
-		odd = f.requests.answers.checkVersion(m.GetResourceVersion(), true, len(f.first.seen) > 0) != nil
+		odd = f.reading.answers.checkVersion(m.GetResourceVersion(), true, len(f.first.seen) > 0) != nil
 	}
-	if odd || f.requests.sink.CheckType(e.Object) != nil {
-		f.requests.streamless.Store(true) // perhaps only this object is odd, so a list decides
+	if odd || f.reading.sink.CheckType(e.Object) != nil {
+		f.reading.streamless.Store(true) // perhaps only this object is odd, so a list decides
 		return errStreamType
 	}
-	if completes && f.inParts() && !f.requests.trust.is(wentBack) && f.isBack(e.Object) {
-		f.requests.trust.state.Store(wentBack) // in the list, versions are not taken for what they were
+	if completes && f.inParts() && !f.reading.trust.is(wentBack) && f.isBack(e.Object) {
+		f.reading.trust.state.Store(wentBack) // in the list, versions are not taken for what they were
 		return errStreamBack
 	}
 	return nil
@@ -315,25 +309,7 @@ func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusErro
 // isBack reports whether the version of a bookmark comes before what is known.
 func (f *forwarder) isBack(bookmark runtime.Object) bool {
 	m, err := object.Meta(bookmark)
-	return err == nil && (older(m.GetResourceVersion(), f.reached) || older(m.GetResourceVersion(), f.requests.parts.last()))
-}
-
-// statusOf returns the Status of a watch's error. If the watch has sent something else, it
-// returns a Status that says so. client-go's error would quote the object.
-func statusOf(obj runtime.Object) *metav1.Status {
-	message := "the watch reports an error and does not say which"
-	if !object.IsNil(obj) {
-		var failure *apierrors.StatusError
-		if errors.As(apierrors.FromObject(obj), &failure) {
-			if status := failure.Status(); undecoded(status) {
-				status.Message += wayOut
-				return &status
-			}
-			return &failure.ErrStatus
-		}
-		message = fmt.Sprintf("the watch reports an error with a %T instead of a Status", obj)
-	}
-	return &metav1.Status{Status: metav1.StatusFailure, Message: message}
+	return err == nil && (older(m.GetResourceVersion(), f.reached) || older(m.GetResourceVersion(), f.reading.parts.last()))
 }
 
 // check returns the metadata of an event's object, and reports whether the event completes the first
@@ -363,8 +339,31 @@ func (f *forwarder) accepted() {
 		return
 	}
 	f.phase, f.settled = phaseLive, nil
-	f.requests.unnamed.Store(false)
-	if version := f.requests.resumption.finish(); version != "" {
-		f.requests.sink.Resumed(version)
+	f.reading.trust.unnamed.Store(false)
+	if version := f.reading.resumption.finish(); version != "" {
+		f.reading.sink.Resumed(version)
 	}
+}
+
+// beginParts gives the sink the beginning of a stream of the first state. The version of a stream is
+// known only at its end. If it shows that the server went back in time, a list follows.
+func (f *forwarder) beginParts() {
+	f.reading.calls.rename("watch", ownWork)
+	defer f.reading.calls.rename(ownWork, "watch")
+	f.reading.parts.begin(f.reading.sink, "", f.reading.trust.is(wentBack))
+}
+
+// takePart gives an event of such a stream to the sink.
+func (f *forwarder) takePart(e watch.Event) {
+	sink := f.reading.sink
+	f.reading.calls.rename("watch", ownWork)
+	defer f.reading.calls.rename(ownWork, "watch")
+	f.reading.parts.take(func() {
+		if e.Type == watch.Deleted {
+			sink.Delete(e.Object, "")
+		} else {
+			f.reading.answers.notice(e.Object)
+			sink.Upsert(e.Object, "")
+		}
+	})
 }

@@ -2,16 +2,8 @@ package source
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // patientLists is how many lists in a row may expire before they are complete, because the sink or the
@@ -95,75 +87,4 @@ func (p *parts) pageExpired(err error) error {
 	defer p.mu.Unlock()
 	p.expired++
 	return errors.New("the list begins again, because the server no longer has its next page: " + err.Error())
-}
-
-// takePage gives the objects of a page to the sink, and returns the page without them.
-func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, error) {
-	if !r.source.calls.enter(ownWork) {
-		return nil, context.Canceled
-	}
-	defer r.source.calls.leave(ownWork)
-	m, err := object.ListMeta(page)
-	if err != nil {
-		return nil, err
-	}
-	rest := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue()}}
-	objs, err := meta.ExtractListWithAlloc(page)
-	if err != nil {
-		return nil, err
-	}
-	for _, obj := range objs {
-		if err := r.sink.CheckType(obj); err != nil {
-			return nil, err
-		}
-	}
-	// client-go recovers a panic in the pager, and panics again elsewhere. A goroutine of its own
-	// lets the trace show the function of the user that has panicked.
-	var taking sync.WaitGroup
-	taking.Go(func() {
-		if first {
-			r.beginPages(rest.ResourceVersion)
-		}
-		r.parts.take(func() {
-			for i, obj := range objs {
-				objs[i] = nil // it can be collected when the sink has it
-				r.answers.notice(obj)
-				r.sink.Upsert(obj, "")
-			}
-		})
-	})
-	taking.Wait()
-	return rest, nil
-}
-
-// beginPages gives the sink the beginning of a list in pages.
-func (r *requests) beginPages(version string) {
-	if older(version, r.reached) || older(version, r.parts.last()) {
-		r.trust.state.Store(wentBack) // until a list is complete
-	}
-	r.parts.begin(r.sink, version, r.trust.is(wentBack))
-}
-
-// beginParts gives the sink the beginning of a stream of the first state. The version of a stream is
-// known only at its end. If it shows that the server went back in time, a list follows.
-func (f *forwarder) beginParts() {
-	calls := &f.requests.source.calls
-	calls.rename("watch", ownWork)
-	defer calls.rename(ownWork, "watch")
-	f.requests.parts.begin(f.requests.sink, "", f.requests.trust.is(wentBack))
-}
-
-// takePart gives an event of such a stream to the sink.
-func (f *forwarder) takePart(e watch.Event) {
-	calls, sink := &f.requests.source.calls, f.requests.sink
-	calls.rename("watch", ownWork)
-	defer calls.rename(ownWork, "watch")
-	f.requests.parts.take(func() {
-		if e.Type == watch.Deleted {
-			sink.Delete(e.Object, "")
-		} else {
-			f.requests.answers.notice(e.Object)
-			sink.Upsert(e.Object, "")
-		}
-	})
 }

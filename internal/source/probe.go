@@ -17,11 +17,11 @@ import (
 //
 // A server may refuse such a request as a bad one, such as a relay that does not know the
 // newest state. Then it is trusted, as client-go trusts every server.
-func (r *requests) probe(ctx context.Context, version string) error {
-	_, now, err := r.list(ctx, metav1.ListOptions{Limit: 1}, func(string, bool) error { return nil })
+func (c *client) probe(ctx context.Context, version string) error {
+	_, now, err := c.list(ctx, metav1.ListOptions{Limit: 1}, func(string, bool) error { return nil })
 	switch {
 	case isMisunderstood(err):
-		r.trust.confirm()
+		c.trust.confirm()
 		return nil
 	case err != nil:
 		return err
@@ -30,10 +30,10 @@ func (r *requests) probe(ctx context.Context, version string) error {
 	}
 	order, err := resourceversion.CompareResourceVersion(now, version)
 	if err == nil && order < 0 {
-		r.trust.state.Store(wentBack)
+		c.trust.state.Store(wentBack)
 		return apierrors.NewResourceExpired(fmt.Sprintf("the server is at resourceVersion %s, before %s", now, version))
 	}
-	r.trust.confirm()
+	c.trust.confirm()
 	if err != nil {
 		return apierrors.NewResourceExpired(fmt.Sprintf("versions %q and %q cannot be compared: %v", now, version, err))
 	}
@@ -42,19 +42,19 @@ func (r *requests) probe(ctx context.Context, version string) error {
 
 // probeIfSuspect probes a server that has failed, before a request for everything after
 // version.
-func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
-	if isAnyVersion(version) || !r.trust.is(suspect) {
+func (c *client) probeIfSuspect(ctx context.Context, version string) error {
+	if isAnyVersion(version) || !c.trust.is(suspect) {
 		return nil
 	}
-	err := r.probe(ctx, version)
+	err := c.probe(ctx, version)
 	switch {
 	case err == nil || isExpired(err) || mayPass(err):
 		return err
-	case r.unprobed == 0:
-		r.unprobed++
+	case c.trust.unprobed == 0:
+		c.trust.unprobed++
 		return err
 	}
-	r.unnamed.Store(true) // probes do not work, but a list may
+	c.trust.unnamed.Store(true) // probes do not work, but a list may
 	return apierrors.NewResourceExpired(fmt.Sprintf("asking for one object: %v", err))
 }
 
@@ -66,21 +66,21 @@ func (r *requests) probeIfSuspect(ctx context.Context, version string) error {
 // such list in one piece and, after a restart of the server, with a state that is too old to
 // be watched from. So does a list after one that came in parts and was given up: client-go does not
 // know which version the sink has seen, and another API server may be behind that.
-func (r *requests) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
+func (c *client) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
 	if opts.Continue != "" {
 		return nil
 	}
-	if !r.unnamed.Load() {
-		if err := r.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
+	if !c.trust.unnamed.Load() {
+		if err := c.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
 			return err
 		}
 	}
-	newest, whole := r.parts.request()
-	paged := r.source.opts.PageSize > 0 && opts.SendInitialEvents == nil
+	newest, whole := c.parts.request()
+	paged := c.opts.PageSize > 0 && opts.SendInitialEvents == nil
 	if whole && opts.SendInitialEvents == nil {
 		opts.Limit = 0
 	}
-	if paged || newest || r.unnamed.Load() || r.trust.is(wentBack) {
+	if paged || newest || c.trust.unnamed.Load() || c.trust.is(wentBack) {
 		opts.ResourceVersion = ""
 		if opts.SendInitialEvents == nil {
 			opts.ResourceVersionMatch = ""

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,53 +14,24 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
-	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // requests is the ListerWatcher that the reflector asks. It passes each request on to the
-// user's, and holds the state of one Run.
+// user's.
 type requests struct {
-	source   *Source
-	lister   cache.ListerWatcherWithContext // the user's
-	listOnly bool                           // never stream the first state
-	sink     Sink
-	logger   klog.Logger
-
-	resumption resumption
-	trust      trust
-	answers    *answers
-	pauses     *pauses
-	forwarder  atomic.Pointer[forwarder] // of the last watch
-	lastWatch  time.Time                 // belongs to the reflector's goroutine
-	short      atomic.Int32              // watches in a row that ended at once
-	// streamless says that a stream of the first state did not end; from then on, the source
-	// lists.
-	streamless atomic.Bool
-	// unnamed says that a request that named a version was refused, so that the next list must not
-	// name one.
-	unnamed  atomic.Bool
-	unprobed int // probes of a suspect server that were refused since the last complete list
-	// reached is the version of the last list, or of the last event after it that has one. At
-	// first it is the version given to Run. It belongs to the reflector's goroutine.
-	reached string
-	blind   bool // a watch from no version has followed the last list; belongs to the same goroutine
-
-	parts parts
+	client
+	listOnly  bool                      // never stream the first state
+	forwarder atomic.Pointer[forwarder] // of the last watch
+	lastWatch time.Time                 // belongs to the reflector's goroutine
 }
 
-func newRequests(ctx context.Context, s *Source, lister cache.ListerWatcher, sink Sink, version string) *requests {
-	r := &requests{
-		source: s, lister: cache.ToListerWatcherWithContext(lister), sink: sink, logger: klog.FromContext(ctx),
-		listOnly:   s.opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
-		resumption: resumption{version: version}, reached: version,
-		answers: &answers{listed: version}, pauses: &pauses{clock: s.clock, first: s.opts.Backoff, next: s.opts.Backoff, end: &s.nextTry},
+func newRequests(r *reading, lister cache.ListerWatcher) *requests {
+	return &requests{
+		client:   client{reading: r, lister: cache.ToListerWatcherWithContext(lister)},
+		listOnly: r.opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
 	}
-	if example := sink.Example(); example != nil {
-		r.answers.notice(example)
-	}
-	return r
 }
 
 // IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
@@ -80,7 +52,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	r.stopRelay()
 	first := opts.Continue == ""
 	_, whole := r.parts.request()
-	early := r.source.opts.Early && !whole
+	early := r.opts.Early && !whole
 	list, err := r.resume(ctx)
 	if list == nil && err == nil {
 		if err = r.askForNewest(ctx, &opts); err == nil {
@@ -97,13 +69,10 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	if early && !first && isExpired(err) {
 		err = r.parts.pageExpired(err)
 	}
-	if err != nil {
-		if !isExpired(err) || opts.Continue == "" { // otherwise the reflector asks for all pages again
-			r.failed(ctx, "list", err)
-		}
-		return nil, err
+	if err != nil && (first || !isExpired(err)) { // otherwise the reflector asks for all pages again
+		r.failed(ctx, "list", err)
 	}
-	return list, nil
+	return list, err
 }
 
 // listForReflector makes a LIST request of the reflector.
@@ -115,75 +84,73 @@ func (r *requests) listForReflector(ctx context.Context, opts metav1.ListOptions
 	case err == nil:
 		r.resumption.finish()
 	case opts.Continue == "" && !isAnyVersion(opts.ResourceVersion) && !isExpired(err) && !mayPass(err):
-		r.unnamed.Store(true)
+		r.trust.unnamed.Store(true)
 	}
 	return list, withoutVersion(err, opts.ResourceVersion)
 }
 
-// list makes one LIST request. It returns a list that the reflector can take apart, and the
-// version of the list. It fails if checkVersion returns an error.
-func (r *requests) list(ctx context.Context, opts metav1.ListOptions, checkVersion func(version string, proven bool) error) (list runtime.Object, version string, err error) {
-	s := r.source
-	if !s.calls.enter("list") {
-		return nil, "", context.Canceled
+// resume answers a list with an empty one if the source can go on from an old version. It
+// returns nil if the reflector must list.
+func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
+	version := r.resumption.from()
+	if version == "" {
+		return nil, nil
 	}
-	defer s.calls.leave("list")
-	begun := time.Now()
-	if s.opts.Tweak != nil {
-		s.opts.Tweak(&opts)
+	err := r.probe(ctx, version)
+	switch {
+	case err == nil:
+		r.resumption.listed.Store(true)
+		return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+	case isExpired(err):
+		r.resumption.finish()
+	case r.resumption.refuse(err, false):
+		r.trust.unnamed.Store(true) // a list may work; if it does, it ends the resumption
+	default:
+		return nil, err
 	}
-	ctx = s.waiting.forAnswer(ctx, r.logger, "list", s.clock.Now())
-	list, err = r.lister.ListWithContext(ctx, opts)
-	s.waiting.answer.End()
-	err = explain(err)
-	if err == nil && object.IsNil(list) {
-		err = errors.New("the source returned no list")
+	return nil, nil
+}
+
+// takePage gives the objects of a page to the sink, and returns the page without them.
+func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, error) {
+	if !r.calls.enter(ownWork) {
+		return nil, context.Canceled
 	}
-	var m metav1.ListInterface
-	if err == nil {
-		m, err = object.ListMeta(list)
-	}
-	if err == nil {
-		err = r.checkItems(list)
-	}
-	proven := false
-	if err == nil {
-		proven, err = r.answers.checkKind(list)
-	}
-	if err == nil {
-		err = checkVersion(m.GetResourceVersion(), proven)
-	}
-	if s.callbacks.Listed != nil {
-		info := List{Took: time.Since(begun), Err: err}
-		if err == nil {
-			info.Objects = meta.LenList(list)
-		}
-		s.callbacks.Listed(info)
-	}
+	defer r.calls.leave(ownWork)
+	m, err := object.ListMeta(page)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	s.lastContact.Set(s.clock)
-	return list, m.GetResourceVersion(), nil
-}
-
-// checkItems returns an error if list is made for objects of another type than the sink's. An
-// empty list has nothing else that shows it.
-func (r *requests) checkItems(list runtime.Object) error {
-	if item := object.NewItem(list); item != nil {
-		return r.sink.CheckType(item)
+	rest := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue()}}
+	objs, err := meta.ExtractListWithAlloc(page)
+	if err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// listComplete notes that a complete list has come. It reports whether a probe had found
-// that the server went back in time.
-func (r *requests) listComplete() (wentBack bool) {
-	r.source.lastList.Set(r.source.clock)
-	r.worked("list")
-	r.unnamed.Store(false)
-	r.unprobed = 0
-	return r.trust.regain()
+	for _, obj := range objs {
+		if err := r.sink.CheckType(obj); err != nil {
+			return nil, err
+		}
+	}
+	// client-go recovers a panic in the pager, and panics again elsewhere. A goroutine of its own
+	// lets the trace show the function of the user that has panicked.
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		if first {
+			if older(rest.ResourceVersion, r.reached) || older(rest.ResourceVersion, r.parts.last()) {
+				r.trust.state.Store(wentBack) // until a list is complete
+			}
+			r.parts.begin(r.sink, rest.ResourceVersion, r.trust.is(wentBack))
+		}
+		r.parts.take(func() {
+			for i, obj := range objs {
+				objs[i] = nil // it can be collected when the sink has it
+				r.answers.notice(obj)
+				r.sink.Upsert(obj, "")
+			}
+		})
+	})
+	taking.Wait()
+	return rest, nil
 }
 
 // WatchWithContext answers a watch of the reflector, which may ask for a stream of the first
@@ -206,17 +173,15 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		}
 		return nil, err
 	}
-	if !r.source.calls.enter("watch") {
+	if !r.calls.enter("watch") {
 		return nil, context.Canceled
 	}
 	begun := time.Now()
 	version := opts.ResourceVersion
-	if r.source.opts.Tweak != nil {
-		r.source.opts.Tweak(&opts)
-	}
-	ctx = r.source.waiting.forAnswer(ctx, r.logger, "watch", r.source.clock.Now())
+	r.opts.Tweak(&opts)
+	ctx = r.waiting.forAnswer(ctx, r.logger, "watch", r.clock.Now())
 	inner, err := r.lister.WatchWithContext(ctx, opts)
-	r.source.waiting.answer.End()
+	r.waiting.answer.End()
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
 	}
@@ -228,15 +193,15 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		}
 	}
 	if err != nil {
-		r.source.calls.leave("watch")
+		r.calls.leave("watch")
 		r.watchOver(Watch{Streaming: p == phaseStreaming, Err: err}, begun)
 		return nil, r.watchRefused(ctx, p, version, err)
 	}
-	r.source.lastContact.Set(r.source.clock)
-	w := newForwarder(r, withoutLimit(inner), begun, p, opts.TimeoutSeconds)
+	r.lastContact.Set(r.clock)
+	w := newForwarder(r.reading, withoutLimit(inner), begun, p, opts.TimeoutSeconds)
 	r.forwarder.Store(w)
 	go func() {
-		defer r.source.calls.leave("watch")
+		defer r.calls.leave("watch")
 		w.run(ctx)
 	}()
 	return w, nil
@@ -304,13 +269,5 @@ func (r *requests) pace(ctx context.Context) {
 func (r *requests) stopRelay() {
 	if last := r.forwarder.Swap(nil); last != nil {
 		last.Stop()
-	}
-}
-
-// watchOver tells the observer about a watch that was requested at that time.
-func (r *requests) watchOver(info Watch, requested time.Time) {
-	if r.source.callbacks.Watched != nil {
-		info.Took = time.Since(requested)
-		r.source.callbacks.Watched(info)
 	}
 }

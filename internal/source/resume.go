@@ -1,14 +1,9 @@
 package source
 
 import (
-	"context"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // resumeWait is how long a watch from an old version must go on before it counts as
@@ -28,9 +23,10 @@ const (
 // first list is answered with an empty list of the given version, which feed does not pass
 // on.
 type resumption struct {
+	listed atomic.Bool // the reflector has the empty list, and feed has not seen it yet
+
 	mu      sync.Mutex // protects the rest
 	version string     // where to begin; "" if there is no such version, or no longer
-	listed  bool       // the reflector has the empty list, and feed has not seen it yet
 
 	refusals int       // how often the source has refused to go on from the version
 	busy     time.Time // when the source was first busy; zero if never
@@ -41,22 +37,6 @@ func (r *resumption) from() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
-}
-
-// giveList notes that the reflector gets the empty list.
-func (r *resumption) giveList() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listed = true
-}
-
-// takeList reports whether the list that has come is the empty one, and expects no other.
-func (r *resumption) takeList() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	listed := r.listed
-	r.listed = false
-	return listed
 }
 
 // refuse notes that the source refuses with err to go on from the version. It reports whether a list
@@ -86,36 +66,4 @@ func (r *resumption) finish() string {
 	version := r.version
 	r.version = ""
 	return version
-}
-
-// resume answers a list with an empty one if the source can go on from an old version. It
-// returns nil if the reflector must list.
-func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
-	version := r.resumption.from()
-	if version == "" {
-		return nil, nil
-	}
-	if err := r.probe(ctx, version); err != nil {
-		switch {
-		case isExpired(err):
-			r.resumption.finish()
-		case r.resumption.refuse(err, false):
-			r.unnamed.Store(true) // a list may work; if it does, it ends the resumption
-		default:
-			return nil, err
-		}
-		return nil, nil
-	}
-	r.resumption.giveList()
-	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
-}
-
-// notResumed notes that the source has refused with err a watch from the version. If a list must follow,
-// it ends the resumption, and returns the error that makes the reflector list.
-func (r *requests) notResumed(err error) *apierrors.StatusError {
-	if r.resumption.from() == "" || !r.resumption.refuse(err, true) {
-		return nil
-	}
-	r.unnamed.Store(true)
-	return apierrors.NewResourceExpired(fmt.Sprintf("going on from resourceVersion %q: %v", r.resumption.finish(), err))
 }

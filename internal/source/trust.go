@@ -8,7 +8,13 @@ import "sync/atomic"
 //	suspect ──► trusted    a probe has found nothing wrong
 //	any     ──► wentBack   a probe has found an older state
 //	any     ──► trusted    a list has replaced everything known
-type trust struct{ state atomic.Int32 }
+type trust struct {
+	state atomic.Int32
+	// unnamed is set if a request that named a version was refused, so that the next list must not
+	// name one.
+	unnamed  atomic.Bool
+	unprobed int // probes of a suspect server that were refused since the last complete list
+}
 
 const (
 	trusted int32 = iota
@@ -24,6 +30,10 @@ func (t *trust) confirm() { t.state.CompareAndSwap(suspect, trusted) }
 
 // regain notes that a list has replaced everything known. It reports whether the server had
 // gone back.
-func (t *trust) regain() (back bool) { return t.state.Swap(trusted) == wentBack }
+func (t *trust) regain() (back bool) {
+	t.unnamed.Store(false)
+	t.unprobed = 0
+	return t.state.Swap(trusted) == wentBack
+}
 
 func (t *trust) is(state int32) bool { return t.state.Load() == state }

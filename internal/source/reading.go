@@ -1,0 +1,90 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+)
+
+// reading is the state of one Run, or of one part of RunParts. The requests, the forwarder of a watch
+// and the feed share it.
+type reading struct {
+	*connection
+	opts   Options
+	sink   Sink
+	logger klog.Logger
+
+	resumption resumption
+	trust      trust
+	answers    *answers
+	parts      parts
+	pauses     *pauses
+	short      atomic.Int32 // watches in a row that ended at once
+	// streamless says that a stream of the first state did not end; from then on, the source
+	// lists.
+	streamless atomic.Bool
+	// reached is the version of the last list, or of the last event after it that has one. At
+	// first it is the version given to Run. It belongs to the reflector's goroutine.
+	reached string
+	blind   bool // a watch from no version has followed the last list; belongs to the same goroutine
+}
+
+func newReading(ctx context.Context, c *connection, opts Options, sink Sink, version string) *reading {
+	r := &reading{
+		connection: c, opts: opts, sink: sink, logger: klog.FromContext(ctx),
+		resumption: resumption{version: version}, reached: version,
+		answers: &answers{listed: version}, pauses: &pauses{clock: c.clock, first: opts.Backoff, next: opts.Backoff, end: &c.nextTry},
+	}
+	if example := sink.Example(); example != nil {
+		r.answers.notice(example)
+	}
+	return r
+}
+
+// failed notes that an operation has failed. It reports err unless an error of that kind was
+// reported since the operation last worked.
+func (r *reading) failed(ctx context.Context, op string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.trust.lose()
+	r.pauses.interrupted()
+	failure := &Failure{Op: op, Err: err}
+	if r.failures.add(failure) {
+		r.callbacks.Failed(ctx, failure)
+	}
+}
+
+// worked notes that an operation has delivered something good.
+func (r *reading) worked(op string) {
+	if before := r.failures.remove(op); before.failures > 0 {
+		r.logger.Info("The source works again", "operation", op, "failures", before.failures)
+	}
+	if op == "watch" && !r.failures.failing.Load() {
+		r.pauses.worked()
+	}
+}
+
+// watchEnded notes that a watch has ended without an error. One watch that ends at once is no
+// failure. Several in a row are, and only this function notices it.
+func (r *reading) watchEnded(ctx context.Context, atOnce bool) {
+	if !atOnce {
+		r.short.Store(0)
+	} else if r.short.Add(1) >= 3 {
+		r.failed(ctx, "watch", errors.New("watches end as soon as they have begun"))
+	}
+}
+
+// notResumed notes that the source has refused with err a watch from the version. If a list must follow,
+// it ends the resumption, and returns the error that makes the reflector list.
+func (r *reading) notResumed(err error) *apierrors.StatusError {
+	if r.resumption.from() == "" || !r.resumption.refuse(err, true) {
+		return nil
+	}
+	r.trust.unnamed.Store(true)
+	return apierrors.NewResourceExpired(fmt.Sprintf("going on from resourceVersion %q: %v", r.resumption.finish(), err))
+}
