@@ -28,7 +28,7 @@ type Source struct {
 	lister    cache.ListerWatcher // the user's
 	opts      Options
 	reflector atomic.Pointer[cache.Reflector]
-	reading   atomic.Pointer[requests] // nil before Run
+	requests  atomic.Pointer[requests] // nil before Run
 }
 
 // New returns a Source over lister. It makes no request.
@@ -66,18 +66,18 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 	reached, answers := "", (*answers)(nil)
 	for {
 		part := next()
-		reading, end := context.WithCancel(ctx)
+		turn, end := context.WithCancel(ctx)
 		var ending sync.WaitGroup
 		ending.Go(func() {
 			select {
 			case <-part.Changed:
 				end()
-			case <-reading.Done():
+			case <-turn.Done():
 			}
 		})
-		r := newReading(reading, &s.connection, s.opts, sink, "")
+		r := newReading(turn, &s.connection, s.opts, sink, "")
 		r.reached, r.parts.behind, r.answers = reached, reached != "", cmp.Or(answers, r.answers)
-		s.read(reading, newRequests(r, part.Lister))
+		s.read(turn, newRequests(r, part.Lister))
 		s.calls.close()
 		reached, answers = r.reached, r.answers
 		end()
@@ -100,7 +100,7 @@ func (s *Source) read(ctx context.Context, r *requests) {
 	})
 	reflector.WatchListPageSize = s.opts.PageSize
 	s.reflector.Store(reflector)
-	s.reading.Store(r)
+	s.requests.Store(r)
 
 	// Not reflector.RunWithContext: it gives errors to a handler that cannot be set from
 	// outside its package.
@@ -123,7 +123,7 @@ func (s *Source) read(ctx context.Context, r *requests) {
 // Newest asks the server for its present version of the resource. Unlike a probe, it changes nothing,
 // and may be called from any goroutine. It fails unless Run is under way.
 func (s *Source) Newest(ctx context.Context) (string, error) {
-	r := s.reading.Load()
+	r := s.requests.Load()
 	if r == nil || !s.calls.enter("list") {
 		return "", errors.New("the source is not being read")
 	}
