@@ -1,5 +1,7 @@
 package share
 
+import "maps"
+
 // equal reports whether the contents of two values are the same. Both are of a plain type.
 // It refuses an object in which it has compared too many parts.
 func (w *work) equal(p *place, a, b address) bool {
@@ -46,7 +48,8 @@ func (w *work) equalParts(p *place, a, b address) bool {
 		x, y := *pointerAt(a), *pointerAt(b)
 		return x == y || x != nil && y != nil && w.equal(w.elem(p), x, y)
 	case stringMap, anyMap, otherMap:
-		return *pointerAt(a) == *pointerAt(b) || w.equalMaps(p, a, b)
+		x, y := *pointerAt(a), *pointerAt(b)
+		return x == y || x != nil && y != nil && w.equalMaps(p, a, b)
 	case dynamic:
 		x, y := anyAt(a), anyAt(b)
 		if x.typ != y.typ || x.typ == nil || x.data == y.data {
@@ -73,33 +76,21 @@ func (w *work) equalElements(e *place, a, b address, n int) bool {
 }
 
 func (w *work) equalMaps(p *place, a, b address) bool {
-	if *pointerAt(a) == nil || *pointerAt(b) == nil {
-		return false
-	}
 	switch p.kind {
 	case stringMap:
-		x, y := stringMapAt(a), stringMapAt(b)
-		if len(x) != len(y) {
-			return false
-		}
-		for k, v := range x {
-			if other, ok := y[k]; !ok || v != other {
-				return false
-			}
-		}
-	case anyMap:
-		x, y := anyMapAt(a), anyMapAt(b)
-		if len(x) != len(y) {
-			return false
-		}
-		for k, v := range x {
-			other, ok := y[k]
-			if !ok || !w.equal(w.value(p, k), addressOf(&v), addressOf(&other)) {
-				return false
-			}
-		}
-	default:
+		return maps.Equal(stringMapAt(a), stringMapAt(b))
+	case otherMap:
 		return w.equalOtherMaps(p, a, b)
+	}
+	x, y := anyMapAt(a), anyMapAt(b)
+	if len(x) != len(y) {
+		return false
+	}
+	for k, v := range x {
+		other, ok := y[k]
+		if !ok || !w.equal(w.value(p, k), addressOf(&v), addressOf(&other)) {
+			return false
+		}
 	}
 	return true
 }

@@ -5,63 +5,6 @@ import (
 	"math/bits"
 )
 
-// work is the state of a walk over one object. The first pass, hash, notes the hash of each part. The
-// second, replace, meets the parts in the same order.
-type work struct {
-	*Table
-	parts    []part
-	entries  []mapEntry // of the maps among the parts
-	next     int        // the part that replace meets next
-	depth    int
-	met      int  // how many parts hash and update have met
-	hashed   int  // how many parts hash has met, those in a map of structs again at each level
-	compared int  // how many parts equal has met
-	refused  bool // the object is too deep or has too many parts
-
-	maps        map[address]struct{} // the maps that the walk has been in
-	hits, saved int64
-}
-
-// part is what hash notes of a part.
-type part struct {
-	hash    uint64
-	after   int // the number of the first part that is not inside this one
-	entries int // of a map: its entries begin here in work.entries
-	length  int // of a map: how many they are
-}
-
-// mapEntry is an entry of a map. The order of a map is another one at each loop.
-type mapEntry struct {
-	key       string
-	keyHash   uint64
-	text      string // of a stringMap
-	textHash  uint64
-	value     any // of an anyMap
-	valuePart int // of an anyMap: the number of the first part of the value
-}
-
-// An object of an API server is far from these limits. They end the walk over one that has a cycle.
-const (
-	maxDepth = 1_000
-	maxParts = 1 << 19
-	// An update compares a part once for each part around it that has changed.
-	maxCompared = 4 * maxParts
-)
-
-// forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge
-// object does not keep it forever.
-func (w *work) forget() {
-	const keep = 1 << 14
-	clear(w.entries)
-	w.parts, w.entries = w.parts[:0], w.entries[:0]
-	if cap(w.parts) > keep {
-		w.parts = nil
-	}
-	if cap(w.entries) > keep {
-		w.entries = nil
-	}
-}
-
 // mix returns the hash of two hashes, in their order. Without the last term, a number that makes one
 // factor 0 would hide the other hash.
 func mix(a, b uint64) uint64 {

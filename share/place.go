@@ -8,24 +8,6 @@ import (
 	"sync/atomic"
 )
 
-// kind says how the values at a place are walked.
-type kind uint8
-
-const (
-	opaque    kind = iota // of unknown content: not looked at
-	flat                  // without parts, and equal if its bytes are equal
-	quantity              // a resource.Quantity
-	structure             // a struct
-	array
-	text // a string
-	slice
-	pointer
-	stringMap // a map from string to string
-	anyMap    // a map from string to any
-	otherMap  // another map whose keys are strings
-	dynamic   // an any
-)
-
 // place is a path in the objects of a type, such as the image of a container of a Pod. Each place
 // has an account of its own: images are worth sharing, and container IDs are not. A place is made
 // when an object first has something there.
@@ -55,6 +37,12 @@ type field struct {
 	*place
 }
 
+// places are the places of a table.
+type places struct {
+	roots      sync.Map     // reflect.Type -> *place
+	made, cold atomic.Int64 // how many there are, and how many of them are cold
+}
+
 const (
 	// maxKeys is how many keys of a map have a place of their own. The others have one in common.
 	maxKeys    = 256
@@ -66,33 +54,57 @@ const (
 	maxPlaces = 1 << 16
 )
 
+// root returns the place of the objects of a type.
+func (ps *places) root(of reflect.Type) *place {
+	if p, ok := ps.roots.Load(of); ok {
+		return p.(*place)
+	}
+	p, _ := ps.roots.LoadOrStore(of, ps.newPlace(of))
+	return p.(*place)
+}
+
 // newPlace returns a place for values of a type.
-func (t *Table) newPlace(of reflect.Type) *place {
-	t.places.Add(1)
+func (ps *places) newPlace(of reflect.Type) *place {
+	ps.made.Add(1)
 	p := &place{kind: kindOf(of), plain: isPlain(of), t: of, number: typeNumber(of), size: of.Size()}
 	switch p.kind {
 	case quantity:
-		p.content = quantityFields
+		p.content = quantityContent
 	case structure:
-		t.addFields(p)
+		ps.addFields(p)
 	case array:
-		if e := t.elem(p); e.kind == flat || e.kind == opaque {
+		if e := ps.elem(p); e.kind == flat || e.kind == opaque {
 			p.kind = e.kind
 		}
+	case stringMap, anyMap:
+		p.byKey.Store(&map[string]*place{})
+	case dynamic:
+		p.byType.Store(&[]*place{})
 	}
 	return p
 }
 
+// quantityContent are the quantityFields as places.
+var quantityContent = func() (all []field) {
+	for _, f := range quantityFields {
+		sub := &place{kind: flat, t: f.Type, size: f.Type.Size()} // a pointer is equal if it is the same
+		if f.Type.Kind() == reflect.String {
+			sub.kind = text
+		}
+		all = append(all, field{f.Offset, sub})
+	}
+	return all
+}()
+
 // addFields adds the fields of a struct. A field that is not exported is not changed, so it is left
 // out. The struct is flat if all its fields are, and if no bytes lie between them.
-func (t *Table) addFields(p *place) {
+func (ps *places) addFields(p *place) {
 	isFlat, sum := true, uintptr(0)
-	for i := range p.t.NumField() {
-		f := p.t.Field(i)
+	for f := range p.t.Fields() {
 		if !f.IsExported() || f.Type.Size() == 0 {
 			continue
 		}
-		sub := t.newPlace(f.Type)
+		sub := ps.newPlace(f.Type)
 		if sub.kind == opaque {
 			continue
 		}
@@ -124,69 +136,58 @@ func (p *place) valueIn(h *anyHeader) address {
 }
 
 // placeInside returns a place for values of a type inside an object.
-func (t *Table) placeInside(of reflect.Type) *place {
-	if t.places.Load() >= maxPlaces {
-		return t.root(of)
+func (ps *places) placeInside(of reflect.Type) *place {
+	if ps.made.Load() >= maxPlaces {
+		return ps.root(of)
 	}
-	return t.newPlace(of)
+	return ps.newPlace(of)
 }
 
 // elem returns the place of what a value consists of.
-func (t *Table) elem(p *place) *place {
-	p.first.Do(func() { p.elements = t.placeInside(p.t.Elem()) })
+func (ps *places) elem(p *place) *place {
+	p.first.Do(func() { p.elements = ps.placeInside(p.t.Elem()) })
 	return p.elements
 }
 
 // value returns the place of the values that a map has under a key.
-func (t *Table) value(p *place, key string) *place {
-	known := p.byKey.Load()
-	if known != nil {
-		if v := (*known)[key]; v != nil {
-			return v
-		}
+func (ps *places) value(p *place, key string) *place {
+	if v := (*p.byKey.Load())[key]; v != nil {
+		return v
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	more := map[string]*place{}
-	if known = p.byKey.Load(); known != nil {
-		more = *known
-	}
-	if len(more) >= maxKeys || len(key) > maxKeySize || t.places.Load() >= maxPlaces {
+	known := *p.byKey.Load()
+	if len(known) >= maxKeys || len(key) > maxKeySize || ps.made.Load() >= maxPlaces {
 		key = otherKeys
 	}
-	if v := more[key]; v != nil {
+	if v := known[key]; v != nil {
 		return v
 	}
-	more = maps.Clone(more)
-	v := t.placeInside(p.t.Elem())
+	more := maps.Clone(known)
+	v := ps.placeInside(p.t.Elem())
 	more[string([]byte(key))] = v
 	p.byKey.Store(&more)
 	return v
 }
 
 // dynamicType returns the place of the values of an any that have the type of the one in h.
-func (t *Table) dynamicType(p *place, h *anyHeader) *place {
+func (ps *places) dynamicType(p *place, h *anyHeader) *place {
 	of := typeIn(h)
-	if known := p.byType.Load(); known != nil {
-		for _, v := range *known {
-			if v.t == of {
-				return v
-			}
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var more []*place
-	if known := p.byType.Load(); known != nil {
-		more = *known
-	}
-	for _, v := range more {
+	for _, v := range *p.byType.Load() {
 		if v.t == of {
 			return v
 		}
 	}
-	v := t.placeInside(of)
-	more = append(slices.Clip(more), v)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := *p.byType.Load()
+	for _, v := range known {
+		if v.t == of {
+			return v
+		}
+	}
+	v := ps.placeInside(of)
+	more := append(slices.Clip(known), v)
 	p.byType.Store(&more)
 	return v
 }

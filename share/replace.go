@@ -4,9 +4,16 @@ import (
 	"math"
 	"reflect"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
+
+// share shares the parts of a value that nobody else has.
+func (w *work) share(p *place, a address) {
+	w.hash(p, a)
+	if w.next = 0; !w.refused {
+		w.replace(p, a)
+	}
+	w.forget()
+}
 
 // replace replaces the parts of a value that the table has, and puts the others into the table.
 // Other walks read the parts of the table at any time. So a part is put there only when nothing inside
@@ -48,13 +55,6 @@ func (w *work) replace(p *place, a address) {
 	w.next = part.after
 }
 
-// warm computes the text of a Quantity. Otherwise the first call of its String writes it, at any time,
-// into an object that others read.
-func warm(a address) { _ = (*resource.Quantity)(a).String() }
-
-// quantityText returns the text of a Quantity without computing it in place: others may read it.
-func quantityText(a address) string { q := *(*resource.Quantity)(a); return q.String() }
-
 // find returns the part of the table with the same content as a value, nil if there is none. The
 // place has admitted the hash.
 func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same func(address) bool) address {
@@ -66,9 +66,6 @@ func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same 
 	w.enter(acc, int64(saves))
 	return part
 }
-
-// hit notes that a part of some bytes was replaced.
-func (w *work) hit(saves uintptr) { w.hits, w.saved = w.hits+1, w.saved+int64(saves) }
 
 // put adds a part to the table.
 func (w *work) put(acc *account, hash uint64, id identity, part address) {
@@ -204,17 +201,6 @@ func (w *work) replaceMap(p *place, m *address, part part) {
 	if shared {
 		w.put(&p.account, part.hash, id, *m)
 	}
-}
-
-// again reports whether the walk has been in a map before. A map is not copied when it goes into the
-// table, so others may read it by now.
-func (w *work) again(m address) bool {
-	if w.maps == nil {
-		w.maps = map[address]struct{}{}
-	}
-	before := len(w.maps)
-	w.maps[m] = struct{}{}
-	return len(w.maps) == before
 }
 
 // mapSize returns about how many bytes a map takes.

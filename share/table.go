@@ -3,7 +3,6 @@ package share
 import (
 	"hash/maphash"
 	"reflect"
-	"sync"
 	"sync/atomic"
 )
 
@@ -11,21 +10,15 @@ import (
 // part is collected when no object has it any more. Make one with [New]. It may be used by any number
 // of informers and goroutines.
 type Table struct {
-	seed  maphash.Seed
-	salt  uint64 // goes into each hash, so that nobody can choose values with the same
-	known weakTable
-	roots sync.Map  // reflect.Type -> *place
-	works sync.Pool // of *work
-
-	places, cold                  atomic.Int64
+	common
 	objects, refused, hits, saved atomic.Int64
 }
 
 // New returns an empty table.
 func New() *Table {
-	t := &Table{seed: maphash.MakeSeed()}
+	t := &Table{common: common{seed: maphash.MakeSeed()}}
 	t.salt = maphash.String(t.seed, "")
-	sweepAfterCollections(t)
+	t.known.sweepAfterCollections()
 	return t
 }
 
@@ -84,39 +77,6 @@ func (t *Table) walk(old, obj any) {
 	t.known.put(hash, id, to)
 }
 
-// root returns the place of the objects of a type.
-func (t *Table) root(of reflect.Type) *place {
-	if p, ok := t.roots.Load(of); ok {
-		return p.(*place)
-	}
-	p, _ := t.roots.LoadOrStore(of, t.newPlace(of))
-	return p.(*place)
-}
-
-// share shares the parts of a value that nobody else has.
-func (w *work) share(p *place, a address) {
-	w.hash(p, a)
-	if w.next = 0; !w.refused {
-		w.replace(p, a)
-	}
-	w.forget()
-}
-
-// borrow returns a work for one walk.
-func (t *Table) borrow() *work {
-	if w, ok := t.works.Get().(*work); ok {
-		return w
-	}
-	return &work{Table: t}
-}
-
-func (t *Table) giveBack(w *work) {
-	w.forget()
-	clear(w.maps)
-	*w = work{Table: t, parts: w.parts, entries: w.entries, maps: w.maps}
-	t.works.Put(w)
-}
-
 // Stats says what a table has done. All figures but Parts and TableBytes count from the beginning.
 type Stats struct {
 	Objects    int64 // the objects that have been shared
@@ -137,7 +97,7 @@ type Stats struct {
 func (t *Table) Stats() Stats {
 	s := Stats{
 		Objects: t.objects.Load(), Refused: t.refused.Load(), Hits: t.hits.Load(), SavedBytes: t.saved.Load(),
-		Places: t.places.Load(), ColdPlaces: t.cold.Load(),
+		Places: t.made.Load(), ColdPlaces: t.cold.Load(),
 	}
 	s.Parts, s.TableBytes = t.known.size()
 	return s

@@ -9,6 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// kind says how the values at a place are walked.
+type kind uint8
+
+const (
+	opaque    kind = iota // of unknown content: not looked at
+	flat                  // without parts, and equal if its bytes are equal
+	quantity              // a resource.Quantity
+	structure             // a struct
+	array
+	text // a string
+	slice
+	pointer
+	stringMap // a map from string to string
+	anyMap    // a map from string to any
+	otherMap  // another map whose keys are strings
+	dynamic   // an any
+)
+
 var (
 	timeType     = reflect.TypeFor[time.Time]()
 	quantityType = reflect.TypeFor[resource.Quantity]()
@@ -105,27 +123,24 @@ func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
 }
 
 // quantityFields are the fields that the content of a resource.Quantity consists of: all of them, those
-// of structs in it included, except the text that it caches, which equal compares. It is nil if a Quantity is not made as
-// expected.
-var quantityFields = func() (all []field) {
+// of structs in it included, except the text that it caches, which equal compares. The offset of each
+// is that in the Quantity. There are none if a Quantity is not made as expected.
+var quantityFields = func() (all []reflect.StructField) {
 	known := true
 	var add func(t reflect.Type, offset uintptr)
 	add = func(t reflect.Type, offset uintptr) {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			p := &place{kind: flat, t: f.Type, size: f.Type.Size()}
+		for f := range t.Fields() {
+			f.Offset += offset
 			switch f.Type.Kind() {
 			case reflect.Struct:
-				add(f.Type, offset+f.Offset)
+				add(f.Type, f.Offset)
 				continue
-			case reflect.String:
-				p.kind = text
-			case reflect.Int32, reflect.Int64, reflect.Pointer: // a pointer is equal if it is the same
+			case reflect.String, reflect.Int32, reflect.Int64, reflect.Pointer:
 			default:
 				known = false
 			}
 			if f.Name != "s" {
-				all = append(all, field{offset + f.Offset, p})
+				all = append(all, f)
 			}
 		}
 	}
@@ -135,6 +150,13 @@ var quantityFields = func() (all []field) {
 	}
 	return all
 }()
+
+// warm computes the text of a Quantity. Otherwise the first call of its String writes it, at any time,
+// into an object that others read.
+func warm(a address) { _ = (*resource.Quantity)(a).String() }
+
+// quantityText returns the text of a Quantity without computing it in place: others may read it.
+func quantityText(a address) string { q := *(*resource.Quantity)(a); return q.String() }
 
 var (
 	typeNumbers sync.Map // reflect.Type -> uint32

@@ -48,10 +48,7 @@ func (e *weakTable) get(hash uint64, id identity) address {
 	if len(s.slots) == 0 {
 		return nil
 	}
-	if slot := s.find(hash, id); slot.typ != 0 {
-		return strong(slot.part)
-	}
-	return nil
+	return strong(s.find(hash, id).part)
 }
 
 // put adds a part, in the place of one that has the same hash.
@@ -125,16 +122,16 @@ func (e *weakTable) sweep() {
 	}
 }
 
-// sweepAfterCollections sweeps the table after each garbage collection, as long as somebody has the
-// table. An object that nobody has tells when a collection is over.
-func sweepAfterCollections(t *Table) {
+// sweepAfterCollections sweeps the table after each garbage collection, as long as the program has
+// the table. The collection of an object that has no reference shows when a collection is over.
+func (e *weakTable) sweepAfterCollections() {
 	sentinel := &struct{ _ [64]byte }{}
-	runtime.AddCleanup(sentinel, func(w weak.Pointer[Table]) {
-		if t := w.Value(); t != nil {
-			t.known.sweep()
-			sweepAfterCollections(t)
+	runtime.AddCleanup(sentinel, func(w weak.Pointer[weakTable]) {
+		if e := w.Value(); e != nil {
+			e.sweep()
+			e.sweepAfterCollections()
 		}
-	}, weak.Make(t))
+	}, weak.Make(e))
 }
 
 // size returns the number of entries, and the bytes that they take.

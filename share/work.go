@@ -1,0 +1,98 @@
+package share
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// common is what the walks of a table have in common.
+type common struct {
+	seed  maphash.Seed
+	salt  uint64 // goes into each hash, so that nobody can choose values with the same
+	known weakTable
+	places
+	works sync.Pool // of *work
+}
+
+// borrow returns a work for one walk.
+func (c *common) borrow() *work {
+	if w, ok := c.works.Get().(*work); ok {
+		return w
+	}
+	return &work{common: c, maps: map[address]struct{}{}}
+}
+
+func (c *common) giveBack(w *work) {
+	w.forget()
+	clear(w.maps)
+	*w = work{common: c, parts: w.parts, entries: w.entries, maps: w.maps}
+	c.works.Put(w)
+}
+
+// work is the state of a walk over one object. The first pass, hash, notes the hash of each part. The
+// second, replace, meets the parts in the same order.
+type work struct {
+	*common
+	parts    []part
+	entries  []mapEntry // of the maps among the parts
+	next     int        // the part that replace meets next
+	depth    int
+	met      int  // how many parts hash and update have met
+	hashed   int  // how many parts hash has met, those in a map of structs again at each level
+	compared int  // how many parts equal has met
+	refused  bool // the object is too deep or has too many parts
+
+	maps        map[address]struct{} // the maps that the walk has been in
+	hits, saved int64
+}
+
+// part is what hash notes of a part.
+type part struct {
+	hash    uint64
+	after   int // the number of the first part that is not inside this one
+	entries int // of a map: its entries begin here in work.entries
+	length  int // of a map: how many they are
+}
+
+// mapEntry is an entry of a map. The order of a map is another one at each loop.
+type mapEntry struct {
+	key       string
+	keyHash   uint64
+	text      string // of a stringMap
+	textHash  uint64
+	value     any // of an anyMap
+	valuePart int // of an anyMap: the number of the first part of the value
+}
+
+// An object of an API server is far from these limits. They end the walk over one that has a cycle.
+const (
+	maxDepth = 1_000
+	maxParts = 1 << 19
+	// An update compares a part once for each part around it that has changed.
+	maxCompared = 4 * maxParts
+)
+
+// forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge
+// object does not keep it forever.
+func (w *work) forget() {
+	const keep = 1 << 14
+	clear(w.entries)
+	w.parts, w.entries = w.parts[:0], w.entries[:0]
+	if cap(w.parts) > keep {
+		w.parts = nil
+	}
+	if cap(w.entries) > keep {
+		w.entries = nil
+	}
+}
+
+// hit notes that a part of some bytes was replaced.
+func (w *work) hit(saves uintptr) { w.hits, w.saved = w.hits+1, w.saved+int64(saves) }
+
+// again reports whether the walk has been in a map before. A map is not copied when it goes into the
+// table, so others may read it by now.
+func (w *work) again(m address) bool {
+	before := len(w.maps)
+	w.maps[m] = struct{}{}
+	return len(w.maps) == before
+}
