@@ -15,4 +15,22 @@
 // the program under test writes through a clientset. But they have no resourceVersions, lose a
 // delete that happens between the LIST and the WATCH, and panic when more than 100 changes are
 // made without letting other goroutines run. Where that matters, use a Source.
+//
+// # The parts
+//
+// Each line calls only the lines below it:
+//
+//   - start.go runs an informer over a Source; recorder.go checks its events
+//   - source_serve.go (with source_patch.go) and source_namespace.go answer for a whole clientset, and
+//     for one namespace
+//   - source_list.go and source_watch.go answer a LIST and a WATCH
+//   - source_faults.go and source_restore.go are what a test can make happen
+//   - source.go is the Source: its lock, the writes of a test, and its questions about the readers
+//   - source_query.go reads the options of a request: selectors, versions, pages
+//   - source_state.go is the objects with their versions, source_history.go are the changes of the past
+//   - source_object.go (with source_fields.go, source_generation.go, source_builtin.go) is what a
+//     source knows of objects and their kind
+//   - source_failures.go and source_requests.go are the faults at the moment, and the open watches
+//   - store.go and durable.go (with durable_contents.go) are the stores, store_faults.go their faults
+//   - faults.go holds requests and operations up
 package informertest

@@ -1,22 +1,17 @@
 package informertest
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/customcacheinformer/informer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 )
-
-// firstVersion is the resourceVersion of a source without any changes.
-const firstVersion = 1000
 
 // Source is an API server for one resource, in memory. It is a [cache.ListerWatcher] and a
 // [cache.ListerWatcherWithContext], for any code that lists and watches, and it behaves like
@@ -69,21 +64,10 @@ const firstVersion = 1000
 // testing/synctest bubble, create it there. It keeps all changes until Compact or Expire drops
 // them, or until Restore goes back to before them.
 type Source[T informer.Object] struct {
-	mu      sync.Mutex
-	version uint64
-	objects map[types.NamespacedName]T // never changed in place
-	uids    map[types.UID]bool         // all UIDs that were ever in use
-	lastUID uint64                     // the number in the latest generated UID
-	kind    schema.GroupVersionKind    // of the first object that has one
-	goType  reflect.Type               // of the first object; T may be an interface
-
-	customFields selectables // of SetSelectableFields
-
-	history  history[T]
-	open     map[*stream[T]]bool
-	waiters  map[*waiter]bool
-	requests []*Request
-	faults   faults
+	mu sync.Mutex
+	state[T]
+	readers
+	faults faults
 }
 
 var (
@@ -103,12 +87,13 @@ var (
 // kind is.
 func NewSource[T informer.Object](objs ...T) *Source[T] {
 	s := &Source[T]{
-		version: firstVersion,
-		objects: map[types.NamespacedName]T{},
-		uids:    map[types.UID]bool{},
-		history: newHistory[T](firstVersion),
-		open:    map[*stream[T]]bool{},
-		waiters: map[*waiter]bool{},
+		state: state[T]{
+			version: firstVersion,
+			objects: map[types.NamespacedName]T{},
+			uids:    map[types.UID]bool{},
+			history: newHistory[T](firstVersion),
+		},
+		readers: readers{open: map[*lifetime]bool{}, waiters: map[*waiter]bool{}},
 		faults:  newFaults(),
 	}
 	for _, obj := range objs {
@@ -159,15 +144,6 @@ func (s *Source[T]) Update(obj T) (T, error) {
 	return s.update(before, obj), nil
 }
 
-// checkVersion returns a Conflict if obj was made from another version than before.
-func (s *Source[T]) checkVersion(before, obj T) error {
-	if rv := obj.GetResourceVersion(); rv != "" && rv != before.GetResourceVersion() {
-		return apierrors.NewConflict(s.resource(), obj.GetName(),
-			errors.New("the object has been modified; please apply your changes to the latest version and try again"))
-	}
-	return nil
-}
-
 // Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and
 // returns it as stored. As with Update, an update without a difference writes nothing. It does
 // not block. It panics if obj has no name; it generates none.
@@ -189,17 +165,7 @@ func (s *Source[T]) Apply(obj T) T {
 func (s *Source[T]) Delete(key types.NamespacedName) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.delete(key)
-}
-
-func (s *Source[T]) delete(key types.NamespacedName) (T, error) {
-	var none T
-	before, exists := s.objects[key]
-	if !exists {
-		return none, apierrors.NewNotFound(s.resource(), key.Name)
-	}
-	s.write(key, before, none)
-	return withVersion(before, s.version), nil
+	return s.delete(key, nil)
 }
 
 // Get returns a copy of an object. It does not block. The error is NotFound.
@@ -234,61 +200,75 @@ func (s *Source[T]) ResourceVersion() string {
 	return formatVersion(s.version)
 }
 
-// named returns a copy of obj with a name of its own that begins with its generateName.
-func (s *Source[T]) named(obj T) T {
-	const most = 63 - 5 // a server does not generate longer names than this, and the random characters
-	base := obj.GetGenerateName()
-	base = base[:min(len(base), most)]
-	obj = copyOf(obj)
-	for taken := true; taken; _, taken = s.objects[keyOf(obj)] {
-		obj.SetName(base + rand.String(5))
+// SetSelectableFields makes field selectors work for fields of a custom resource, such as
+// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is a jsonPath of a
+// CustomResourceDefinition; it may leave out the dot in front. The value of such a field is a
+// string, a boolean or an integer. If it is missing, a selector sees an empty string.
+//
+// The fields are added to those that the source has without this call, and replace the fields of
+// an earlier call. Watches that are open keep theirs. It does not block. It panics if a path is
+// empty.
+func (s *Source[T]) SetSelectableFields(paths ...string) {
+	custom := make([]string, 0, len(paths))
+	for _, path := range paths {
+		if path = strings.TrimPrefix(path, "."); path == "" {
+			panic("informertest: SetSelectableFields: a path is empty")
+		}
+		custom = append(custom, path)
 	}
-	return obj
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.customFields = at(custom...)
 }
 
-// create stores a copy of obj, which must not exist yet.
-func (s *Source[T]) create(obj T) (T, error) {
-	var none T
-	if obj.GetName() == "" {
-		return none, apierrors.NewInvalid(s.guessKind().GroupKind(), "", field.ErrorList{
-			field.Required(field.NewPath("metadata", "name"), "every object has a name"),
-		})
+// Requests returns all requests so far, in order. It does not block.
+func (s *Source[T]) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	requests := make([]Request, 0, len(s.requests))
+	for _, r := range s.requests {
+		requests = append(requests, Request{r.Verb, *r.Options.DeepCopy(), r.Err})
 	}
-	after := copyOf(obj)
-	for uid := after.GetUID(); uid == "" || s.uids[uid]; uid = after.GetUID() {
-		// The UID is not made from the resourceVersion, because Restore sets that back.
-		s.lastUID++
-		after.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.lastUID)))
-	}
-	s.uids[after.GetUID()] = true
-	setGeneration(none, after)
-	s.write(keyOf(obj), none, after)
-	return copyOf(after), nil
+	return requests
 }
 
-// update replaces before by a copy of obj, if they differ.
-func (s *Source[T]) update(before, obj T) T {
-	after := copyOf(obj)
-	after.SetUID(before.GetUID())
-	after.SetResourceVersion(before.GetResourceVersion())
-	setGeneration(before, after)
-	if !reflect.DeepEqual(before, after) {
-		s.write(keyOf(obj), before, after)
-	}
-	return copyOf(after)
+// record adds a request to those that Requests returns. Its Err must be set, under the lock,
+// once it is known.
+func (s *Source[T]) record(verb Verb, options metav1.ListOptions) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Request{Verb: verb, Options: *options.DeepCopy()}
+	s.requests = append(s.requests, r)
+	return r
 }
 
-// write makes the change from before to after, one of which may be the zero T. It gives the
-// change, and after, the next resourceVersion.
-func (s *Source[T]) write(key types.NamespacedName, before, after T) {
-	var none T
-	s.version++
-	if after == none {
-		delete(s.objects, key)
-	} else {
-		after.SetResourceVersion(formatVersion(s.version))
-		s.objects[key] = after
-		s.learnType(after)
+// Watches returns how many watches are open. It does not block.
+func (s *Source[T]) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
+// open already, it returns nil at once. Since Down, Disconnect and Expire leave no watch open, it
+// can tell that the readers are back. An open watch does not mean that anything has been read
+// from it. If ctx ends first, it returns an error that wraps that of ctx.
+func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
+	w := &waiter{n: n, done: make(chan struct{})}
+	s.mu.Lock()
+	s.waiters[w] = true
+	s.openChanged()
+	s.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
 	}
-	s.history.add(&entry[T]{kind: entryChange, version: s.version, key: key, before: before, after: after})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waiters[w] {
+		return nil
+	}
+	delete(s.waiters, w)
+	return fmt.Errorf("informertest: %d watches are open, not %d: %w", len(s.open), n, ctx.Err())
 }

@@ -1,7 +1,9 @@
 package informertest
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,14 +35,6 @@ var apiGroups = map[string]string{
 	"storagemigration":      "storagemigration.k8s.io",
 }
 
-var builtinGroups = func() map[string]bool {
-	groups := map[string]bool{}
-	for _, group := range apiGroups {
-		groups[group] = true
-	}
-	return groups
-}()
-
 // builtinKind returns the kind that objects of the Go type t have if it is a kind of Kubernetes
 // itself. Types that do not imply their kind, such as *unstructured.Unstructured, have that of
 // kind.
@@ -52,7 +46,7 @@ func builtinKind(t reflect.Type, kind schema.GroupVersionKind) (schema.GroupKind
 		dir, _, _ := strings.Cut(path, "/")
 		return schema.GroupKind{Group: apiGroups[dir], Kind: t.Name()}, true
 	}
-	if strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") && builtinGroups[kind.Group] {
+	if strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") && slices.Contains(slices.Collect(maps.Values(apiGroups)), kind.Group) {
 		return kind.GroupKind(), true
 	}
 	return schema.GroupKind{}, false

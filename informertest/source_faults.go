@@ -1,72 +1,12 @@
 package informertest
 
 import (
-	"net"
-	"net/url"
-	"os"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
-
-// WatchListMode says how a source answers a watch that asks for the initial events; see
-// [Source.SetWatchList].
-type WatchListMode uint8
-
-const (
-	// WatchListSupported is a server that sends the initial events and the bookmark at their
-	// end. It is the default.
-	WatchListSupported WatchListMode = iota
-	// WatchListRejected is an API server with the feature switched off: it answers 422
-	// Invalid.
-	WatchListRejected
-	// WatchListSilent is a server that does not understand the request, like many fakes: it
-	// opens the watch and never sends anything.
-	WatchListSilent
-)
-
-// faults holds the faults that a source has at the moment, and the kind of server it is.
-type faults struct {
-	down        bool
-	failures    map[target][]failure
-	mute        mute
-	listDelay   time.Duration
-	listHolds   map[chan struct{}]bool // closed when released
-	listItems   []runtime.Object
-	omitVersion bool
-
-	watchList     WatchListMode
-	refuseExpired bool
-}
-
-// target says for which requests failures are meant.
-type target struct {
-	verb      Verb
-	namespace string // of the request; "" for a request for all namespaces
-	every     bool   // for requests of every namespace; namespace is then empty
-}
-
-type failure struct {
-	err   error
-	times int // negative: until Heal
-}
-
-// mute says whether watches are muted, and lets them wait for the next call of Mute.
-type mute struct {
-	on   bool
-	over chan struct{} // closed when Mute is called again
-}
-
-func newFaults() faults {
-	return faults{
-		failures:  map[target][]failure{},
-		listHolds: map[chan struct{}]bool{},
-		mute:      mute{over: make(chan struct{})},
-	}
-}
 
 // Heal ends the effects of Down, Fail, also of a NamespaceClient, Mute, SlowList, HoldList,
 // InjectListItem and OmitListVersion. It does not block.
@@ -76,11 +16,7 @@ func (s *Source[T]) Heal() {
 	s.faults.down = false
 	clear(s.faults.failures)
 	s.setMute(false)
-	s.faults.listDelay = 0
-	for hold := range s.faults.listHolds {
-		close(hold)
-	}
-	clear(s.faults.listHolds)
+	s.faults.lists.heal()
 	s.faults.listItems = nil
 	s.faults.omitVersion = false
 }
@@ -103,21 +39,7 @@ func (s *Source[T]) Down() {
 // Up ends the effect of Down. The history is still there, so that a watch may go on where it was
 // cut; to have it lost, call Compact before Up. Up does nothing if the server is not down. It does
 // not block.
-func (s *Source[T]) Up() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.down = false
-}
-
-// absence returns the error of a request of that HTTP method while the server is down, and nil
-// otherwise.
-func (f *faults) absence(method string) error {
-	if !f.down {
-		return nil
-	}
-	connect := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	return &url.Error{Op: method, URL: "https://informertest.invalid", Err: connect}
-}
+func (s *Source[T]) Up() { set(&s.mu, &s.faults.down, false) }
 
 // Fail makes the next times requests of that verb return err, or all until Heal if times is
 // negative. Failures queue up: those of a further call come after those of this one. It does
@@ -142,27 +64,6 @@ func (s *Source[T]) fail(which target, err error, times int) {
 	if times != 0 {
 		s.faults.failures[which] = append(s.faults.failures[which], failure{err, times})
 	}
-}
-
-// failure returns the error of Down, or the one that a Fail set for the next request of the
-// namespace, which it counts.
-func (f *faults) failure(verb Verb, namespace string) error {
-	if err := f.absence("Get"); err != nil {
-		return err
-	}
-	for _, which := range []target{{verb: verb, namespace: namespace}, {verb: verb, every: true}} {
-		queue := f.failures[which]
-		if len(queue) == 0 {
-			continue
-		}
-		err := queue[0].err
-		queue[0].times--
-		if queue[0].times == 0 {
-			f.failures[which] = queue[1:]
-		}
-		return err
-	}
-	return nil
 }
 
 // Disconnect ends all open watches at once, without an error. They lose the events that have
@@ -194,11 +95,6 @@ func (s *Source[T]) Expire() {
 	s.endWatches(apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old."))
 }
 
-func (s *Source[T]) compact() {
-	s.version++
-	s.history.forget(s.version)
-}
-
 // Mute holds back, while on, all events of all watches, like a broken connection that nobody
 // has noticed. It applies to open watches and to those that are opened later. When it is
 // turned off they catch up. Down, Disconnect, Expire, the timeout and the reader end a muted watch
@@ -215,46 +111,15 @@ func (s *Source[T]) setMute(on bool) {
 	s.faults.mute = mute{on: on, over: make(chan struct{})}
 }
 
-func (s *Source[T]) muting() mute {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faults.mute
-}
-
 // SlowList makes each LIST take d, or no time if d is 0. The LIST is answered, or fails, from
 // the state at the end of that time. It does not block.
-func (s *Source[T]) SlowList(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.listDelay = d
-}
+func (s *Source[T]) SlowList(d time.Duration) { set(&s.faults.lists.mu, &s.faults.lists.each, d) }
 
 // HoldList makes each LIST wait until release is called, which may be called more than once.
 // The LIST is answered, or fails, according to the state at that time. If there are several holds, it
 // waits until all are released. Neither HoldList nor release blocks.
 func (s *Source[T]) HoldList() (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hold := make(chan struct{})
-	s.faults.listHolds[hold] = true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.faults.listHolds[hold] {
-			delete(s.faults.listHolds, hold)
-			close(hold)
-		}
-	}
-}
-
-// listHold returns one of the holds, or nil.
-func (s *Source[T]) listHold() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for hold := range s.faults.listHolds {
-		return hold
-	}
-	return nil
+	return s.faults.lists.hold()
 }
 
 // InjectListItem adds obj, unchanged, to each answer to a LIST: for example an object of
@@ -267,11 +132,7 @@ func (s *Source[T]) InjectListItem(obj runtime.Object) {
 }
 
 // OmitListVersion makes LIST answer, while on, without a resourceVersion. It does not block.
-func (s *Source[T]) OmitListVersion(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.omitVersion = on
-}
+func (s *Source[T]) OmitListVersion(on bool) { set(&s.mu, &s.faults.omitVersion, on) }
 
 // Inject sends event, unchanged, to all watches that are open now, in order with the changes.
 // The event may have an object of another type, a nil object, an error or an unknown type of
@@ -293,17 +154,9 @@ func (s *Source[T]) Bookmark() {
 
 // SetWatchList sets how watches that ask for the initial events are answered from now on. It
 // does not block.
-func (s *Source[T]) SetWatchList(mode WatchListMode) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.watchList = mode
-}
+func (s *Source[T]) SetWatchList(mode WatchListMode) { set(&s.mu, &s.faults.watchList, mode) }
 
 // RefuseExpired makes the call that opens a watch fail, while on, if the resourceVersion is no
 // longer known. Otherwise, as with the API server, the call succeeds and the error is the only
 // event. It does not block.
-func (s *Source[T]) RefuseExpired(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.refuseExpired = on
-}
+func (s *Source[T]) RefuseExpired(on bool) { set(&s.mu, &s.faults.refuseExpired, on) }

@@ -2,10 +2,8 @@ package informertest
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -65,51 +63,6 @@ var builtinFields = map[schema.GroupKind]selectables{
 	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        at("spec.signerName"),
 	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     at("metadata.namespace", "spec.signerName", "spec.podName", "spec.nodeName"),
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
-}
-
-// SetSelectableFields makes field selectors work for fields of a custom resource, such as
-// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is a jsonPath of a
-// CustomResourceDefinition; it may leave out the dot in front. The value of such a field is a
-// string, a boolean or an integer. If it is missing, a selector sees an empty string.
-//
-// The fields are added to those that the source has without this call, and replace the fields of
-// an earlier call. Watches that are open keep theirs. It does not block. It panics if a path is
-// empty.
-func (s *Source[T]) SetSelectableFields(paths ...string) {
-	custom := make([]string, 0, len(paths))
-	for _, path := range paths {
-		if path = strings.TrimPrefix(path, "."); path == "" {
-			panic("informertest: SetSelectableFields: a path is empty")
-		}
-		custom = append(custom, path)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.customFields = at(custom...)
-}
-
-// selectableField returns what a label in a field selector means. The error is that of the API
-// server for a label that it does not know.
-func (s *Source[T]) selectableField(label string) (selectable, error) {
-	t := s.objectType()
-	kind, builtin := builtinKind(t, s.kind)
-	fields := builtinFields[kind]
-	if t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
-		fields = nil // a server selects by the whole object, but here is only metadata
-	}
-	if field, ok := s.customFields[label]; ok {
-		return field, nil
-	}
-	if field, ok := fields[label]; ok {
-		return field, nil
-	}
-	if fields == nil {
-		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
-		if err == nil || builtin {
-			return selectable{}, err
-		}
-	}
-	return selectable{}, fmt.Errorf("field label not supported: %s", label)
 }
 
 // value returns the value of a field of an object, given the content of the object.

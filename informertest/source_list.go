@@ -2,7 +2,6 @@ package informertest
 
 import (
 	"context"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,7 +23,7 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(VerbList, options)
-	list, err := s.answerList("", request, s.delayList(ctx))
+	list, err := s.answerList("", request, s.faults.lists.wait(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -43,31 +42,6 @@ func (s *Source[T]) answerList(namespace string, request *Request, err error) (l
 	}
 	request.Err = err
 	return list, err
-}
-
-// delayList waits as long as HoldList and SlowList ask for.
-func (s *Source[T]) delayList(ctx context.Context) error {
-	for hold := s.listHold(); hold != nil; hold = s.listHold() {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	delay := s.faults.listDelay
-	s.mu.Unlock()
-	if delay <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // list returns the page that options ask for, with the faults that a LIST has at the moment.

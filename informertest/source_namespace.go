@@ -28,7 +28,7 @@ func (s *Source[T]) Namespace(namespace string) *NamespaceClient[T] {
 // List answers as Source.ListWithContext, with the objects of the namespace.
 func (c *NamespaceClient[T]) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
 	request := c.source.record(VerbList, within(c.namespace, opts))
-	return c.source.answerList(c.namespace, request, c.source.delayList(ctx))
+	return c.source.answerList(c.namespace, request, c.source.faults.lists.wait(ctx))
 }
 
 // Watch opens a watch as Source.WatchWithContext, of the objects of the namespace.
@@ -48,16 +48,4 @@ func (c *NamespaceClient[T]) Watch(ctx context.Context, opts metav1.ListOptions)
 // It does not block. It panics if err is nil.
 func (c *NamespaceClient[T]) Fail(verb Verb, err error, times int) {
 	c.source.fail(target{verb: verb, namespace: c.namespace}, err, times)
-}
-
-// within restricts opts to the objects of a namespace, if namespace is not empty.
-func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
-	if namespace != "" {
-		only := "metadata.namespace=" + namespace
-		if opts.FieldSelector != "" {
-			only += "," + opts.FieldSelector
-		}
-		opts.FieldSelector = only
-	}
-	return opts
 }

@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -40,45 +42,77 @@ func formatVersion(version uint64) string {
 	return strconv.FormatUint(version, 10)
 }
 
+// definition is what a source knows of its resource.
+type definition[T informer.Object] struct {
+	kind   schema.GroupVersionKind // of the first object that has one
+	goType reflect.Type            // of the first object; T may be an interface
+
+	customFields selectables // of SetSelectableFields
+}
+
 // learnType notes the Go type and the kind, which newObject and error messages need.
-func (s *Source[T]) learnType(obj T) {
-	if s.goType == nil {
-		s.goType = reflect.TypeOf(obj)
+func (d *definition[T]) learnType(obj T) {
+	if d.goType == nil {
+		d.goType = reflect.TypeOf(obj)
 	}
-	if s.kind.Empty() {
-		s.kind = obj.GetObjectKind().GroupVersionKind()
+	if d.kind.Empty() {
+		d.kind = obj.GetObjectKind().GroupVersionKind()
 	}
 }
 
 // newObject returns an empty object of the same type and kind as those in the source.
-func (s *Source[T]) newObject() T {
-	obj := reflect.New(s.objectType().Elem()).Interface().(T)
-	if !s.kind.Empty() {
-		obj.GetObjectKind().SetGroupVersionKind(s.kind)
+func (d *definition[T]) newObject() T {
+	obj := reflect.New(d.objectType().Elem()).Interface().(T)
+	if !d.kind.Empty() {
+		obj.GetObjectKind().SetGroupVersionKind(d.kind)
 	}
 	return obj
 }
 
-func (s *Source[T]) objectType() reflect.Type {
+func (d *definition[T]) objectType() reflect.Type {
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		return t
 	}
-	if s.goType != nil {
-		return s.goType
+	if d.goType != nil {
+		return d.goType
 	}
 	return reflect.TypeFor[*metav1.PartialObjectMetadata]()
 }
 
 // guessKind returns a kind for an error message, if necessary from the Go type.
-func (s *Source[T]) guessKind() schema.GroupVersionKind {
-	if s.kind.Empty() {
-		return schema.GroupVersionKind{Kind: s.objectType().Elem().Name()}
+func (d *definition[T]) guessKind() schema.GroupVersionKind {
+	if d.kind.Empty() {
+		return schema.GroupVersionKind{Kind: d.objectType().Elem().Name()}
 	}
-	return s.kind
+	return d.kind
 }
 
 // resource returns a resource for an error message.
-func (s *Source[T]) resource() schema.GroupResource {
-	plural, _ := meta.UnsafeGuessKindToResource(s.guessKind())
+func (d *definition[T]) resource() schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(d.guessKind())
 	return plural.GroupResource()
+}
+
+// selectableField returns what a label in a field selector means. The error is that of the API
+// server for a label that it does not know.
+func (d *definition[T]) selectableField(label string) (selectable, error) {
+	t := d.objectType()
+	kind, builtin := builtinKind(t, d.kind)
+	fields := builtinFields[kind]
+	if t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		fields = nil // a server selects by the whole object, but here is only metadata
+	}
+	if field, ok := d.customFields[label]; ok {
+		return field, nil
+	}
+	if field, ok := fields[label]; ok {
+		return field, nil
+	}
+	if fields == nil {
+		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
+		if err == nil || builtin {
+			return selectable{}, err
+		}
+	}
+	return selectable{}, fmt.Errorf("field label not supported: %s", label)
 }

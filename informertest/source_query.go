@@ -31,7 +31,7 @@ type pageToken struct {
 }
 
 // newQuery parses and checks options. It returns the same error as the API server.
-func (s *Source[T]) newQuery(options metav1.ListOptions, watchList bool) (query, error) {
+func (d *definition[T]) newQuery(options metav1.ListOptions, watchList bool) (query, error) {
 	q := query{fields: selectables{}}
 	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &q.ListOptions, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Source[T]) newQuery(options metav1.ListOptions, watchList bool) (query,
 	}
 	if q.FieldSelector != nil {
 		for _, r := range q.FieldSelector.Requirements() {
-			field, err := s.selectableField(r.Field)
+			field, err := d.selectableField(r.Field)
 			if err != nil {
 				return query{}, apierrors.NewBadRequest(err.Error())
 			}
@@ -54,6 +54,18 @@ func (s *Source[T]) newQuery(options metav1.ListOptions, watchList bool) (query,
 		return query{}, apierrors.NewBadRequest(err.Error())
 	}
 	return q, nil
+}
+
+// within restricts opts to the objects of a namespace, if namespace is not empty.
+func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
+	if namespace != "" {
+		only := "metadata.namespace=" + namespace
+		if opts.FieldSelector != "" {
+			only += "," + opts.FieldSelector
+		}
+		opts.FieldSelector = only
+	}
+	return opts
 }
 
 func (q *query) parseVersion() error {

@@ -2,7 +2,8 @@ package informertest
 
 import (
 	"context"
-	"fmt"
+	"math"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -25,87 +26,66 @@ type Request struct {
 	Err error
 }
 
+// lifetime is the time in which a watch is open.
+type lifetime struct {
+	// request ends when the reader needs no more events: the reader has stopped the watch, the
+	// reader's ctx has ended, or the time is up.
+	request context.Context
+	cancel  context.CancelFunc
+	// live ends with request, or when the source ends the watch. Its cause may then be an
+	// error that the reader must still get.
+	live context.Context
+	end  context.CancelCauseFunc
+}
+
+func newLifetime(ctx context.Context, seconds *int64) *lifetime {
+	l := &lifetime{}
+	if seconds != nil && *seconds > 0 {
+		most := int64(math.MaxInt64 / time.Second)
+		l.request, l.cancel = context.WithTimeout(ctx, time.Duration(min(*seconds, most))*time.Second)
+	} else {
+		l.request, l.cancel = context.WithCancel(ctx)
+	}
+	l.live, l.end = context.WithCancelCause(l.request)
+	return l
+}
+
+// readers is what a source knows of its readers: their requests, and the watches that are open.
+type readers struct {
+	requests []*Request
+	open     map[*lifetime]bool
+	waiters  map[*waiter]bool
+}
+
 // waiter is one call of WaitForWatches.
 type waiter struct {
 	n    int
 	done chan struct{}
 }
 
-// Requests returns all requests so far, in order. It does not block.
-func (s *Source[T]) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	requests := make([]Request, 0, len(s.requests))
-	for _, r := range s.requests {
-		requests = append(requests, Request{r.Verb, *r.Options.DeepCopy(), r.Err})
-	}
-	return requests
-}
-
-// record adds a request to those that Requests returns. Its Err must be set, under the lock,
-// once it is known.
-func (s *Source[T]) record(verb Verb, options metav1.ListOptions) *Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := &Request{Verb: verb, Options: *options.DeepCopy()}
-	s.requests = append(s.requests, r)
-	return r
-}
-
-// Watches returns how many watches are open. It does not block.
-func (s *Source[T]) Watches() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open)
-}
-
-// WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
-// open already, it returns nil at once. Since Down, Disconnect and Expire leave no watch open, it
-// can tell that the readers are back. An open watch does not mean that anything has been read
-// from it. If ctx ends first, it returns an error that wraps that of ctx.
-func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
-	w := &waiter{n: n, done: make(chan struct{})}
-	s.mu.Lock()
-	s.waiters[w] = true
-	s.openChanged()
-	s.mu.Unlock()
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.waiters[w] {
-		return nil
-	}
-	delete(s.waiters, w)
-	return fmt.Errorf("informertest: %d watches are open, not %d: %w", len(s.open), n, ctx.Err())
-}
-
 // openChanged wakes up the calls of WaitForWatches whose number is reached. It is called with
 // the lock held, whenever the number of open watches changes.
-func (s *Source[T]) openChanged() {
-	for w := range s.waiters {
-		if w.n == len(s.open) {
+func (r *readers) openChanged() {
+	for w := range r.waiters {
+		if w.n == len(r.open) {
 			close(w.done)
-			delete(s.waiters, w)
+			delete(r.waiters, w)
 		}
 	}
 }
 
 // closed notes that a watch is no longer open.
-func (s *Source[T]) closed(st *stream[T]) {
-	if s.open[st] {
-		delete(s.open, st)
-		s.openChanged()
+func (r *readers) closed(w *lifetime) {
+	if r.open[w] {
+		delete(r.open, w)
+		r.openChanged()
 	}
 }
 
 // endWatches ends all open watches. If cause is not nil, they pass it to their readers.
-func (s *Source[T]) endWatches(cause error) {
-	for st := range s.open {
-		st.end(cause)
-		s.closed(st)
+func (r *readers) endWatches(cause error) {
+	for w := range r.open {
+		w.end(cause)
+		r.closed(w)
 	}
 }

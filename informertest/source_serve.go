@@ -3,7 +3,6 @@ package informertest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,18 +166,7 @@ func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.L
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deleteHeld(key, only)
-}
-
-// deleteHeld does the same as deleteIf, with the lock held.
-func (s *Source[T]) deleteHeld(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
-	if before, exists := s.objects[key]; exists && only != nil {
-		if only.UID != nil && *only.UID != before.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != before.GetResourceVersion() {
-			var none T
-			return none, apierrors.NewConflict(s.resource(), key.Name, errors.New("the preconditions do not hold"))
-		}
-	}
-	return s.delete(key)
+	return s.delete(key, only)
 }
 
 // deleteCollection deletes the objects that a LIST with opts returns, one after the other, as long
@@ -192,7 +180,7 @@ func (s *Source[T]) deleteCollection(opts metav1.ListOptions, only *metav1.Preco
 	}
 	for _, item := range page.Items {
 		// An object may be gone if opts ask for an older version.
-		if _, err := s.deleteHeld(keyOf(item.Object.(T)), only); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := s.delete(keyOf(item.Object.(T)), only); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -3,8 +3,6 @@ package informertest
 import (
 	"context"
 	"errors"
-	"math"
-	"time"
 
 	"github.com/customcacheinformer/informer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,26 +75,14 @@ type stream[T informer.Object] struct {
 	position uint64 // position in the history when the watch was opened
 	silent   uint64 // no events up to this resourceVersion; 0 unless it was in the future at the start
 	result   chan watch.Event
-	// request ends when the reader needs no more events: the reader has stopped the watch, the
-	// reader's ctx has ended, or the time is up.
-	request context.Context
-	cancel  context.CancelFunc
-	// live ends with request, or when the source ends the watch. Its cause may then be an
-	// error that the reader must still get.
-	live context.Context
-	end  context.CancelCauseFunc
+	*lifetime
 }
 
 func (s *Source[T]) newStream(ctx context.Context, q query) *stream[T] {
-	st := &stream[T]{source: s, query: q, position: s.history.newest.position, result: make(chan watch.Event)}
-	if seconds := q.TimeoutSeconds; seconds != nil && *seconds > 0 {
-		most := int64(math.MaxInt64 / time.Second)
-		st.request, st.cancel = context.WithTimeout(ctx, time.Duration(min(*seconds, most))*time.Second)
-	} else {
-		st.request, st.cancel = context.WithCancel(ctx)
+	return &stream[T]{
+		source: s, query: q, position: s.history.newest.position, result: make(chan watch.Event),
+		lifetime: newLifetime(ctx, q.TimeoutSeconds),
 	}
-	st.live, st.end = context.WithCancelCause(st.request)
-	return st
 }
 
 // openWatch opens a watch that begins with the existing objects or at a version.
@@ -112,7 +98,7 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	case q.version != 0:
 		start = s.history.after(q.version)
 	}
-	s.open[st] = true
+	s.open[st.lifetime] = true
 	s.openChanged()
 	if q.isWatchList() && s.faults.watchList == WatchListSilent {
 		go st.run(nil, nil)
@@ -138,7 +124,7 @@ func (st *stream[T]) Stop() {
 	st.cancel()
 	st.source.mu.Lock()
 	defer st.source.mu.Unlock()
-	st.source.closed(st)
+	st.source.closed(st.lifetime)
 }
 
 // initialEvents returns an event for each existing object. The events hold the objects of the
@@ -226,6 +212,12 @@ func (st *stream[T]) deliver(event watch.Event) bool {
 		case <-st.live.Done():
 		}
 	}
+}
+
+func (s *Source[T]) muting() mute {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults.mute
 }
 
 // event returns the event that the reader gets for e; false if it gets none.

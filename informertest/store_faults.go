@@ -11,14 +11,14 @@ import (
 // storeFaults makes a [Store] or a [Durable] fail, hang or be slow, and records how it is
 // used.
 type storeFaults struct {
-	mu      sync.Mutex // protects the fields below
-	fail    func(op, key string) error
-	after   func(op, key string) error
-	hangs   map[chan struct{}]bool // closed when released
-	delay   time.Duration
-	calls   map[string]int
-	writing map[string]bool // claimed by the writes under way
-	misuse  error           // the first
+	delays  delays
+	writing sync.Map // claimed by the writes under way
+
+	mu     sync.Mutex // protects the fields below
+	fail   func(op, key string) error
+	after  func(op, key string) error
+	calls  map[string]int
+	misuse error // the first
 }
 
 // Fail lets fail decide, from now on, which operations fail: if fail returns an error, the
@@ -27,19 +27,11 @@ type storeFaults struct {
 // the operation is not about one object. fail may be called by several goroutines at once; it
 // may block, and may call the store, but must not write the object that the operation writes.
 // With nil, the default, no operation fails. Fail does not block.
-func (f *storeFaults) Fail(fail func(op, key string) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail = fail
-}
+func (f *storeFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
 // FailAfter is like Fail, but calls fail after the operation has taken effect, and the effect
 // stays. fail is not called for an operation that has failed. FailAfter does not block.
-func (f *storeFaults) FailAfter(fail func(op, key string) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.after = fail
-}
+func (f *storeFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
 
 // FailRandomly makes operations fail with that probability, from 0 to 1: half of them before
 // their effect and half after it. It replaces the functions set by Fail and FailAfter. The
@@ -69,41 +61,20 @@ func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
 // informer that is stopped waits for its store: call release before that. Neither Hang nor
 // release blocks.
 func (f *storeFaults) Hang() (release func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	hang := make(chan struct{})
-	if f.hangs == nil {
-		f.hangs = map[chan struct{}]bool{}
-	}
-	f.hangs[hang] = true
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.hangs[hang] {
-			delete(f.hangs, hang)
-			close(hang)
-		}
-	}
+	return f.delays.hold()
 }
 
 // Delay makes each operation that begins from now on take d, or no time if d is 0, the
 // default. It does not block.
-func (f *storeFaults) Delay(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.delay = d
-}
+func (f *storeFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
 
 // Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
 // already waits for a Delay still waits for the rest of it. Heal does not block.
 func (f *storeFaults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fail, f.after, f.delay = nil, nil, 0
-	for hang := range f.hangs {
-		close(hang)
-	}
-	clear(f.hangs)
+	f.fail, f.after = nil, nil
+	f.delays.heal()
 }
 
 // Calls returns how many operations of that name have begun, including those that wait and
@@ -131,35 +102,7 @@ func (f *storeFaults) begin(ctx context.Context, op string) error {
 	}
 	f.calls[op]++
 	f.mu.Unlock()
-	for hang := f.hang(); hang != nil; hang = f.hang() {
-		select {
-		case <-hang:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	f.mu.Lock()
-	delay := f.delay
-	f.mu.Unlock()
-	if delay > 0 {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
-}
-
-// hang returns one of the hangs, or nil.
-func (f *storeFaults) hang() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for hang := range f.hangs {
-		return hang
-	}
-	return nil
+	return f.delays.wait(ctx)
 }
 
 // do runs an operation that can fail.
@@ -190,23 +133,11 @@ func (f *storeFaults) ask(which *func(op, key string) error, op, key string) err
 // claim returns false if another operation has claimed what. Without claims two writers could
 // find the same state and both write.
 func (f *storeFaults) claim(what string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.writing[what] {
-		return false
-	}
-	if f.writing == nil {
-		f.writing = map[string]bool{}
-	}
-	f.writing[what] = true
-	return true
+	_, claimed := f.writing.LoadOrStore(what, true)
+	return !claimed
 }
 
-func (f *storeFaults) unclaim(what string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.writing, what)
-}
+func (f *storeFaults) unclaim(what string) { f.writing.Delete(what) }
 
 // misuse is the error of an operation that was used wrongly.
 type misuse struct{ error }

@@ -1,0 +1,86 @@
+package informertest
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// delays hold up the requests of a [Source], or the operations of a [Store] or a [Durable]. The
+// zero value does not.
+type delays struct {
+	mu    sync.Mutex
+	holds map[chan struct{}]bool // closed when released
+	each  time.Duration
+}
+
+// hold makes each operation wait until release is called.
+func (d *delays) hold() (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hold := make(chan struct{})
+	if d.holds == nil {
+		d.holds = map[chan struct{}]bool{}
+	}
+	d.holds[hold] = true
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.holds[hold] {
+			delete(d.holds, hold)
+			close(hold)
+		}
+	}
+}
+
+// heal releases all holds. From now on operations take no time.
+func (d *delays) heal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.each = 0
+	for hold := range d.holds {
+		close(hold)
+	}
+	clear(d.holds)
+}
+
+// held returns one of the holds, or nil.
+func (d *delays) held() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for hold := range d.holds {
+		return hold
+	}
+	return nil
+}
+
+// wait waits as long as an operation must, but at most until ctx ends, whose error it then
+// returns.
+func (d *delays) wait(ctx context.Context) error {
+	for hold := d.held(); hold != nil; hold = d.held() {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	d.mu.Lock()
+	each := d.each
+	d.mu.Unlock()
+	if each > 0 {
+		timer := time.NewTimer(each)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// set sets a field that mu protects.
+func set[V any](mu *sync.Mutex, field *V, value V) {
+	mu.Lock()
+	defer mu.Unlock()
+	*field = value
+}
