@@ -40,39 +40,6 @@ const (
 	whyCrash      = "The informer watches from the bookmark on: changes up to that version that the store lacks are missed, and newer ones that it has are told twice. A bookmark that is ahead of the objects loses changes forever."
 )
 
-// durable returns the store as a Durable.
-func (c *checker) durable() informer.Durable { return c.store.(informer.Durable) }
-
-func adding(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
-}
-
-func updating(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}
-}
-
-func deleting(obj any) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
-}
-
-// apply applies changes to the store and to m, the model of it.
-func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction) {
-	c.Helper()
-	if err := c.durable().Apply(c.Context(), changes, bookmark); err != nil {
-		c.Fatalf("Apply of %s: %v", describeChanges(changes, bookmark), err)
-	}
-	m.apply(changes, bookmark)
-}
-
-// forget removes tombstones from the store and from m, the model of it.
-func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
-	c.Helper()
-	if err := c.durable().Forget(c.Context(), tombstones); err != nil {
-		c.Fatalf("Forget of %v: %v", tombstones, err)
-	}
-	m.forget(tombstones)
-}
-
 func beginsEmpty(c *checker) { c.wantModel(newModel()) }
 
 func appliesInOrder(c *checker) {

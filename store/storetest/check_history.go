@@ -6,21 +6,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
-
-// rounds returns n, or less if the tests should be short.
-func (c *checker) rounds(n int) int {
-	if testing.Short() {
-		return n / 8
-	}
-	return n
-}
 
 // histories calls run n times, each time with a new store and its own random numbers.
 func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {

@@ -18,6 +18,19 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
+// suite is one call of Run.
+type suite struct {
+	Options
+	newStore func(t *testing.T) cache.Store
+}
+
+// check is one requirement.
+type check struct {
+	name string
+	why  string // why an informer has the requirement
+	run  func(c *checker)
+}
+
 // checker has the tools of a check.
 type checker struct {
 	*testing.T
@@ -33,6 +46,14 @@ func newChecker(t *testing.T, s *suite) *checker {
 		t.Fatalf("newStore returned a store that is not empty: it holds %s", short(keys))
 	}
 	return c
+}
+
+// rounds returns n, or less if the tests should be short.
+func (c *checker) rounds(n int) int {
+	if testing.Short() {
+		return n / 8
+	}
+	return n
 }
 
 // object returns an object with that key and version. The checks tell the states of an object
@@ -127,6 +148,61 @@ func (c *checker) wantAbsent(key string) {
 	}
 }
 
+// scanner returns the store as a Scanner.
+func (c *checker) scanner() informer.Scanner { return c.store.(informer.Scanner) }
+
+// page returns one page. If Scan fails, it ends the check.
+func (c *checker) page(after string, limit int) []any {
+	c.Helper()
+	objs, err := c.tryPage(after, limit)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return objs
+}
+
+// tryPage returns one page. It returns an error if the page is too large or not in order.
+func (c *checker) tryPage(after string, limit int) ([]any, error) {
+	objs, err := c.scanner().Scan(c.Context(), after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("Scan(%q, %d): %w", after, limit, err)
+	}
+	if len(objs) > limit {
+		return nil, fmt.Errorf("Scan(%q, %d) returned %d objects, which is more", after, limit, len(objs))
+	}
+	last := after
+	for _, key := range keysOf(objs) {
+		if key <= last {
+			return nil, fmt.Errorf("Scan(%q, %d): %q comes after %q, which is not the order of keys as strings", after, limit, key, last)
+		}
+		last = key
+	}
+	return objs, nil
+}
+
+// tryScan returns all objects after a key, read by pages, and calls between after each page.
+func (c *checker) tryScan(after string, limit int, between func(last string)) (all []any, err error) {
+	for {
+		page, err := c.tryPage(after, limit)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		after = keysOf(page)[len(page)-1]
+		between(after)
+	}
+}
+
+// scan returns all objects, read by pages. If Scan fails, it ends the check.
+func (c *checker) scan(limit int) []any {
+	c.Helper()
+	all, err := c.tryScan("", limit, func(string) {})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return all
+}
+
 // want fails the check unless the store holds exactly objs, by all ways of reading it.
 func (c *checker) want(objs ...informer.AnyObject) {
 	c.Helper()
@@ -172,7 +248,7 @@ func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 
 // fields returns the parts of an object that can be compared one by one.
 func fields(obj informer.AnyObject) map[string]any {
-	all := map[string]any{
+	return map[string]any{
 		"apiVersion and kind": obj.GetObjectKind().GroupVersionKind().String(), "namespace": obj.GetNamespace(), "name": obj.GetName(),
 		"generateName": obj.GetGenerateName(), "UID": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(),
 		"generation": obj.GetGeneration(), "creationTimestamp": obj.GetCreationTimestamp(),
@@ -180,7 +256,6 @@ func fields(obj informer.AnyObject) map[string]any {
 		"labels": obj.GetLabels(), "annotations": obj.GetAnnotations(), "finalizers": obj.GetFinalizers(),
 		"ownerReferences": obj.GetOwnerReferences(), "managedFields": obj.GetManagedFields(),
 	}
-	return all
 }
 
 // same fails the check unless two lists have the same items, in any order.
@@ -263,6 +338,16 @@ func describeAll[T any](objs []T) []string {
 }
 
 func keyOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }
+
+// keysOf returns the keys of objects.
+func keysOf(objs []any) []string {
+	keys := make([]string, 0, len(objs))
+	for _, obj := range objs {
+		key, _, _ := strings.Cut(describe(obj), " (")
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 // copyOf returns a copy of obj, for a later comparison.
 func copyOf(obj runtime.Object) informer.AnyObject {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // model is the state of a Durable, or the state it should have. It holds descriptions of
@@ -78,6 +80,39 @@ func (m *model) lines() []string {
 func (m *model) difference(got *model) string { return difference(m.lines(), got.lines()) }
 
 func (m *model) same(other *model) bool { return m.difference(other) == "" }
+
+// durable returns the store as a Durable.
+func (c *checker) durable() informer.Durable { return c.store.(informer.Durable) }
+
+func adding(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+}
+
+func updating(obj informer.AnyObject) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}
+}
+
+func deleting(obj any) cache.Transaction {
+	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+}
+
+// apply applies changes to the store and to m, the model of it.
+func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction) {
+	c.Helper()
+	if err := c.durable().Apply(c.Context(), changes, bookmark); err != nil {
+		c.Fatalf("Apply of %s: %v", describeChanges(changes, bookmark), err)
+	}
+	m.apply(changes, bookmark)
+}
+
+// forget removes tombstones from the store and from m, the model of it.
+func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
+	c.Helper()
+	if err := c.durable().Forget(c.Context(), tombstones); err != nil {
+		c.Fatalf("Forget of %v: %v", tombstones, err)
+	}
+	m.forget(tombstones)
+}
 
 // readModel reads the state of the store.
 func (c *checker) readModel() *model {

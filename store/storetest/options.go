@@ -1,0 +1,41 @@
+package storetest
+
+import (
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Options tells Run facts about a store that Run cannot find out. The zero value is right for
+// a store that takes any object and does not outlive the process.
+type Options struct {
+	// Object returns a new object of the type that the store keeps, with that namespace ("" if
+	// cluster-scoped) and name. The suite sets the rest of the metadata. Fill the rest of the
+	// object too, or the suite cannot notice that the store drops it. A store that decodes its
+	// objects needs Object. Defaults to a *metav1.PartialObjectMetadata.
+	Object func(namespace, name string) informer.AnyObject
+
+	// Kept returns the part of an object that the store keeps: the object itself, or another
+	// object with less in it. It must not change its argument. Namespace, name, UID and
+	// resourceVersion must be kept. Defaults to the whole object.
+	Kept func(informer.AnyObject) informer.AnyObject
+
+	// Reopen closes a store, like a program that ends well, and opens the same data again. The
+	// old store is not used any more. Reopen must be set for a Durable.
+	Reopen func(t *testing.T, s cache.Store) cache.Store
+
+	// Crash abandons a store without closing it, like a process that is killed, and opens the
+	// data it left. No call is under way, and the old store is not used any more. If Crash is
+	// nil, the state after a crash is not checked.
+	Crash func(t *testing.T, s cache.Store) cache.Store
+
+	// LosesLast says that a crash may undo the last calls. An informer can cope with that, as
+	// long as the data left is a complete earlier state; see informer.Durable for the events
+	// that it misses then. By default the effect of every call that has returned must survive.
+	LosesLast bool
+
+	// Seed selects the random histories. Defaults to 0.
+	Seed uint64
+}
