@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -133,33 +132,6 @@ func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err erro
 	return fresh, nil
 }
 
-// makeIndexes puts empty indexes into the file, and removes existing ones of the same names.
-func makeIndexes(tx *bbolt.Tx, indexers cache.Indexers) error {
-	for name := range indexers {
-		if err := deleteIndex(tx, name); err != nil {
-			return err
-		}
-		self, err := tx.Bucket([]byte(indexesBucket)).CreateBucket(indexName(name))
-		for _, part := range []string{entriesBucket, valuesBucket} {
-			if err == nil {
-				_, err = self.CreateBucket([]byte(part))
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func deleteIndex(tx *bbolt.Tx, name string) error {
-	err := tx.Bucket([]byte(indexesBucket)).DeleteBucket(indexName(name))
-	if errors.Is(err, berrors.ErrBucketNotFound) {
-		return nil
-	}
-	return err
-}
-
 // agrees reports whether an index function returns the values in the file, for the first
 // objects.
 func (s *Store) agrees(name string, f cache.IndexFunc) (bool, error) {
@@ -267,21 +239,16 @@ func (s *Store) withdraw(indexers cache.Indexers) error {
 
 // findIndexes records which indexes the file has.
 func (s *Store) findIndexes(tx *bbolt.Tx) error {
-	return tx.Bucket([]byte(indexesBucket)).ForEachBucket(func(bucket []byte) error {
+	s.dormant = map[string]bool{}
+	all := tx.Bucket([]byte(indexesBucket))
+	if all == nil {
+		return nil // the file is empty
+	}
+	return all.ForEachBucket(func(bucket []byte) error {
 		name := string(bucket[1:])
 		x := bucketsOf(tx, name)
 		state, err := get(x.self, []byte(stateKey))
 		s.dormant[name] = string(state) == complete && x.entries != nil && x.values != nil
 		return err
 	})
-}
-
-// dropDormant removes the indexes without a function, because the next write makes them wrong.
-func (s *Store) dropDormant(tx *bbolt.Tx) error {
-	for name := range s.dormant {
-		if err := deleteIndex(tx, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -10,10 +10,10 @@ import (
 
 // Add stores an object, whether or not its key exists. Like every write except Apply and
 // Forget, it removes the bookmark. It waits like Apply.
-func (s *Store) Add(obj any) error { return s.writeOne("add", obj, s.storing) }
+func (s *Store) Add(obj any) error { return s.writeOne("add", obj, s.codec.storing) }
 
 // Update stores an object; see Add.
-func (s *Store) Update(obj any) error { return s.writeOne("update", obj, s.storing) }
+func (s *Store) Update(obj any) error { return s.writeOne("update", obj, s.codec.storing) }
 
 // Delete removes the object under the key of obj and keeps no tombstone; see Add. obj may be
 // an object of any type or a cache.DeletedFinalStateUnknown.
@@ -36,7 +36,7 @@ func (s *Store) writeOne(op string, obj any, as func(any) (change, error)) error
 func (s *Store) Replace(objs []any, _ string) error {
 	b := batch{replace: true}
 	for _, obj := range objs {
-		c, err := s.storing(obj)
+		c, err := s.codec.storing(obj)
 		if err != nil {
 			return fmt.Errorf("disk: replace: %q: %w", c.key, err)
 		}
@@ -79,9 +79,9 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 // like Scan. It cannot return an error: it reports the error to Options.ErrorHandler and
 // returns nil, never a part of the objects. An informer calls Scan instead.
 func (s *Store) List() []any {
-	objs, err := s.readAll(context.Background(), bucketRange{objectsBucket})
+	objs, err := s.read(context.Background(), bucketRange{objectsBucket}, nil, unlimited)
 	if err != nil {
-		s.opts.ErrorHandler(fmt.Errorf("disk: %s: list: %w", s.path, err))
+		s.report(fmt.Errorf("disk: %s: list: %w", s.path, err))
 		return nil
 	}
 	return objs
@@ -95,7 +95,7 @@ func (s *Store) ListKeys() []string {
 		return nil
 	})
 	if err != nil {
-		s.opts.ErrorHandler(fmt.Errorf("disk: %s: list keys: %w", s.path, err))
+		s.report(fmt.Errorf("disk: %s: list keys: %w", s.path, err))
 		return nil
 	}
 	return keys

@@ -62,11 +62,6 @@ func notRead(page uint64, err error) error {
 	return &readError{fmt.Errorf("page %d: %w", page, err)}
 }
 
-// damage returns an error that wraps ErrDamaged.
-func damage(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
-}
-
 // visitor is called for the buckets and records of a file, in the order of names and keys. A
 // path consists of the names of the outer buckets and of the bucket. A visitor must not keep
 // its arguments.

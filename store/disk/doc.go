@@ -103,4 +103,17 @@
 // there is room. Watch Health().Tombstones, which are kept until every watcher has handled
 // them. Compare the size of the file with that of the volume. And look in the log for
 // *SetAsideError: it should appear only after an update.
+//
+// # The parts
+//
+//   - open.go opens and closes a Store, which store.go declares, under the lock of lock_unix.go.
+//   - inspect.go decides whether a file can be used, and sets it aside. check.go reads its pages
+//     without bbolt.
+//   - database.go is a file that bbolt has open, with its transactions, its one writer and the end
+//     of its use if it is damaged. session.go marks it while writes may not be on the disk.
+//   - layout.go has the names and limits in the file, record.go the checksums.
+//   - change.go encodes and decodes objects. write.go makes changes in one transaction.
+//   - index.go is an index in the file. addindexers.go fills it from the objects.
+//   - read.go reads records page by page. cachestore.go, indexer.go and durable.go have the methods
+//     of cache.Store, cache.Indexer and informer.Durable.
 package disk

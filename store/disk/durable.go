@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -58,12 +59,27 @@ func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark
 func (s *Store) changeOf(c cache.Transaction) (change, error) {
 	switch c.Type {
 	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.storing(c.Object)
+		return s.codec.storing(c.Object)
 	case cache.TransactionTypeDelete:
-		return s.burying(c.Object)
+		return s.codec.burying(c.Object)
 	}
 	unknown, _ := removing(c.Object)
 	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
+}
+
+// Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand
+// objects that take no more than 4 MiB are the state of one moment; more are read in several
+// steps. Scan keeps nothing between calls, and waits only for the disk.
+func (s *Store) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+	err := errors.New("the limit is less than 1")
+	var objs []any
+	if limit > 0 {
+		objs, err = s.read(ctx, bucketRange{objectsBucket}, []byte(after), limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("disk: scan after %q: %w", after, err)
+	}
+	return objs, nil
 }
 
 // Tombstones returns all tombstones, in any order. It reads them page by page, as Scan reads

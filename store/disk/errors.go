@@ -21,6 +21,11 @@ var (
 	ErrDamaged = errors.New("the file is damaged")
 )
 
+// damage returns an error that wraps ErrDamaged.
+func damage(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
+
 // SetAsideError says that Open has found a file that it could not use, and has made an empty
 // one in its place. It is reported to Options.ErrorHandler, never returned.
 type SetAsideError struct {

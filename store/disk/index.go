@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,9 +9,8 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/customcacheinformer/informer"
 )
 
 // An index is a bucket in indexesBucket with two buckets inside. The entries lead from a value
@@ -54,6 +52,33 @@ func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
 // indexName returns the name of an index's bucket, which must not be empty.
 func indexName(name string) []byte { return []byte("i" + name) }
 
+// makeIndexes puts empty indexes into the file, and removes existing ones of the same names.
+func makeIndexes(tx *bbolt.Tx, indexers cache.Indexers) error {
+	for name := range indexers {
+		if err := deleteIndex(tx, name); err != nil {
+			return err
+		}
+		self, err := tx.Bucket([]byte(indexesBucket)).CreateBucket(indexName(name))
+		for _, part := range []string{entriesBucket, valuesBucket} {
+			if err == nil {
+				_, err = self.CreateBucket([]byte(part))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteIndex(tx *bbolt.Tx, name string) error {
+	err := tx.Bucket([]byte(indexesBucket)).DeleteBucket(indexName(name))
+	if errors.Is(err, berrors.ErrBucketNotFound) {
+		return nil
+	}
+	return err
+}
+
 // evaluate returns the values of an object in their normal form: sorted, without duplicates.
 func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 	values, err := f(obj)
@@ -65,30 +90,6 @@ func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 		return nil, fmt.Errorf("index %q: the values take %d bytes, more than %d", name, n, maxRecord)
 	}
 	return values, nil
-}
-
-// evaluateAll returns the values of each change, by index. The functions are the user's, so
-// they are called before a transaction begins.
-func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
-	all := map[string][][]string{}
-	for name, x := range indexes {
-		all[name] = make([][]string, len(changes))
-		for i, c := range changes {
-			if c.obj == nil {
-				continue
-			}
-			var err error
-			if all[name][i], err = evaluate(name, x.f, c.obj); err != nil && !x.ready {
-				x.failed.CompareAndSwap(nil, &err)
-			} else if err != nil {
-				return nil, fmt.Errorf("%q: %w: %w", c.key, err, informer.ErrPermanent)
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 // set replaces the values of an object by now, or removes them if the object does not exist.

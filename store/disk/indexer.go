@@ -68,13 +68,6 @@ func (r valueRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 	return nil
 }
 
-// keyRange is the range of the keys of all objects, without their records.
-type keyRange struct{}
-
-func (keyRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
-	return bucketRange{objectsBucket}.read(tx, at, func(at, key, _ []byte) bool { return yield(at, key, nil) })
-}
-
 // of returns the function of an index that is ready.
 func (s *Store) of(name string) (cache.IndexFunc, error) {
 	x := (*s.indexes.Load())[name]
@@ -101,7 +94,7 @@ func (s *Store) ByIndex(name, value string) ([]any, error) {
 	if _, err := s.of(name); err != nil {
 		return nil, err
 	}
-	objs, err := s.readAll(context.Background(), entryRange{index: name, prefix: entryPrefix(value)})
+	objs, err := s.read(context.Background(), entryRange{index: name, prefix: entryPrefix(value)}, nil, unlimited)
 	if err != nil {
 		return nil, fmt.Errorf("disk: by index %q: %w", name, err)
 	}
@@ -168,7 +161,7 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		return err
 	})
 	if err != nil {
-		s.opts.ErrorHandler(fmt.Errorf("disk: %s: values of index %q: %w", s.path, name, err))
+		s.report(fmt.Errorf("disk: %s: values of index %q: %w", s.path, name, err))
 		return nil
 	}
 	return values

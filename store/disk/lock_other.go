@@ -14,4 +14,4 @@ func lockToRead(*os.File) error { return nil }
 
 func unlock(f *os.File) error { return f.Close() }
 
-func (*Store) explain(err error) error { return err }
+func explain(_ string, err error) error { return err }

@@ -48,13 +48,13 @@ func flock(f *os.File, how int) error {
 
 // explain adds to an error of access whose the files are, and the remedy. Open does not set files
 // aside that it cannot lock, because another process may use them.
-func (s *Store) explain(err error) error {
+func explain(path string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	groups, _ := os.Getgroups()
 	facts := fmt.Sprintf("the process has user %d and groups %v", os.Geteuid(), append(groups, os.Getegid()))
-	for _, name := range []string{filepath.Dir(s.path), s.path, s.path + ".lock", s.mark()} {
+	for _, name := range []string{filepath.Dir(path), path, path + ".lock", mark(path)} {
 		if info, err := os.Lstat(name); err == nil {
 			owner := info.Sys().(*syscall.Stat_t)
 			facts += fmt.Sprintf(", %s has user %d, group %d and mode %v", name, owner.Uid, owner.Gid, info.Mode())

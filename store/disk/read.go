@@ -3,12 +3,8 @@ package disk
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/customcacheinformer/informer/store/codec"
 )
 
 // The limits of one read transaction. It copies the records, and ends before they are decoded,
@@ -43,6 +39,13 @@ func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []
 	return nil
 }
 
+// keyRange is the range of the keys of all objects, without their records.
+type keyRange struct{}
+
+func (keyRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
+	return bucketRange{objectsBucket}.read(tx, at, func(at, key, _ []byte) bool { return yield(at, key, nil) })
+}
+
 // after moves a cursor to the first key after at, which need not exist.
 func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	if at == nil {
@@ -56,10 +59,10 @@ func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 
 // page reads up to limit records after position at, fewer if they are large. It returns none
 // only if there are none.
-func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err error) {
+func (d *database) page(r recordRange, at []byte, limit int) (items []item, err error) {
 	var buffer []byte // one buffer for all records, to produce less garbage
 	var sizes [][3]int
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = d.view(func(tx *bbolt.Tx) error {
 		return r.read(tx, at, func(at, key, record []byte) bool {
 			buffer = append(append(append(buffer, at...), key...), record...)
 			sizes = append(sizes, [3]int{len(at), len(key), len(record)})
@@ -86,12 +89,12 @@ func (s *Store) page(r recordRange, at []byte, limit int) (items []item, err err
 }
 
 // each reads a range page by page, and calls visit for up to limit of its records.
-func (s *Store) each(ctx context.Context, r recordRange, at []byte, limit int, visit func(item) error) error {
+func (d *database) each(ctx context.Context, r recordRange, at []byte, limit int, visit func(item) error) error {
 	for limit > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		items, err := s.page(r, at, limit)
+		items, err := d.page(r, at, limit)
 		if err != nil || len(items) == 0 {
 			return err
 		}
@@ -106,54 +109,3 @@ func (s *Store) each(ctx context.Context, r recordRange, at []byte, limit int, v
 }
 
 const unlimited = int(^uint(0) >> 1)
-
-// readAll returns all objects of a range.
-func (s *Store) readAll(ctx context.Context, r recordRange) ([]any, error) {
-	return s.read(ctx, r, nil, unlimited)
-}
-
-func (s *Store) read(ctx context.Context, r recordRange, at []byte, limit int) (objs []any, err error) {
-	err = s.each(ctx, r, at, limit, func(i item) error {
-		obj, err := s.decode(i)
-		objs = append(objs, obj)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return objs, nil
-}
-
-// decode returns the object of a record. If it cannot be decoded, it never will be, so the next
-// Open sets the file aside.
-func (s *Store) decode(i item) (any, error) {
-	obj, err := decodeRecord(s.codec, i.key, i.payload)
-	if err != nil {
-		return nil, errors.Join(err, s.markDamaged(err))
-	}
-	return obj, nil
-}
-
-// decodeRecord returns the object of a record. Its error has the object's key.
-func decodeRecord(c codec.Codec, key, payload []byte) (any, error) {
-	obj, err := c.Decode(payload)
-	if err != nil {
-		return nil, damage("the record of %q cannot be decoded: %w", key, err)
-	}
-	return obj, nil
-}
-
-// Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand
-// objects that take no more than 4 MiB are the state of one moment; more are read in several
-// steps. Scan keeps nothing between calls, and waits only for the disk.
-func (s *Store) Scan(ctx context.Context, after string, limit int) ([]any, error) {
-	err := errors.New("the limit is less than 1")
-	var objs []any
-	if limit > 0 {
-		objs, err = s.read(ctx, bucketRange{objectsBucket}, []byte(after), limit)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("disk: scan after %q: %w", after, err)
-	}
-	return objs, nil
-}

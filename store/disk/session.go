@@ -8,45 +8,24 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The buckets. The one about the file has the first name, so that a check reads it before all
-// the rest.
-const (
-	aboutBucket      = "about"
-	indexesBucket    = "indexes"
-	objectsBucket    = "objects"
-	tombstonesBucket = "tombstones"
-)
-
-var buckets = []string{aboutBucket, indexesBucket, objectsBucket, tombstonesBucket}
-
-// The keys in aboutBucket.
-const (
-	bookmarkKey = "bookmark"
-	labelKey    = "label"
-	sessionKey  = "session" // the machine's boot ID, while some writes may not be synced
-)
-
 // beginSession writes the label, the buckets and the session mark, unless they are up to date.
-func (s *Store) beginSession() error {
+func (d *database) beginSession(l label, survives Durability) error {
 	var begun bool
-	err := s.view(func(tx *bbolt.Tx) error {
+	err := d.view(func(tx *bbolt.Tx) error {
 		about := tx.Bucket([]byte(aboutBucket))
 		begun = about != nil && about.Get([]byte(labelKey)) != nil &&
-			about.Get([]byte(sessionKey)) == nil && s.opts.Durability == SurvivePowerLoss
-		if about != nil {
-			return s.findIndexes(tx)
-		}
+			about.Get([]byte(sessionKey)) == nil && survives == SurvivePowerLoss
 		return nil
 	})
 	if err != nil || begun {
 		return err
 	}
-	text, err := json.Marshal(s.label())
+	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
 	// This is synced, together with all earlier writes that were not.
-	err = s.update(func(tx *bbolt.Tx) error {
+	err = d.update(func(tx *bbolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
@@ -55,23 +34,23 @@ func (s *Store) beginSession() error {
 		if err := put(tx.Bucket([]byte(aboutBucket)), []byte(labelKey), text); err != nil {
 			return err
 		}
-		return s.putSession(tx, s.opts.Durability == SurviveProcess)
+		return putSession(tx, survives == SurviveProcess)
 	})
-	s.db.NoSync = s.opts.Durability == SurviveProcess
+	d.db.NoSync = survives == SurviveProcess
 	return err
 }
 
 // endSession syncs everything, and then removes the session mark from the file. The caller
 // must be the writer.
-func (s *Store) endSession() error {
-	if s.opts.Durability == SurvivePowerLoss {
+func (d *database) endSession() error {
+	if !d.db.NoSync {
 		return nil
 	}
-	s.db.NoSync = false
-	return s.update(func(tx *bbolt.Tx) error { return s.putSession(tx, false) })
+	d.db.NoSync = false
+	return d.update(func(tx *bbolt.Tx) error { return putSession(tx, false) })
 }
 
-func (s *Store) putSession(tx *bbolt.Tx, unsynced bool) error {
+func putSession(tx *bbolt.Tx, unsynced bool) error {
 	about := tx.Bucket([]byte(aboutBucket))
 	if !unsynced {
 		return remove(about, []byte(sessionKey))

@@ -3,111 +3,12 @@ package disk
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"reflect"
 
 	"go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
-
-// The limits of a record. bbolt takes keys of 32 KiB; the keys of index entries and of
-// tombstones are longer than the object's.
-const (
-	maxKey    = 16 << 10
-	maxUID    = 1 << 10
-	maxRecord = 32 << 20
-)
-
-// filled is how full pages become when keys arrive in order, as in a list. The rest is room
-// for objects that grow. Otherwise bbolt leaves half of a page that it splits.
-const filled = 0.95
-
-// change is a change of one object, encoded.
-type change struct {
-	key       []byte
-	obj       any    // nil to remove the object
-	payload   []byte // encoded obj
-	tombstone []byte // encoded tombstone, nil for none
-	uid       types.UID
-}
-
-// storing returns the change that stores an object.
-func (s *Store) storing(obj any) (change, error) {
-	key, _, payload, err := s.encode(obj)
-	return change{key: key, obj: obj, payload: payload}, err
-}
-
-// burying returns the change that turns an object into a tombstone.
-func (s *Store) burying(obj any) (change, error) {
-	key, uid, payload, err := s.encode(obj)
-	return change{key: key, tombstone: payload, uid: uid}, err
-}
-
-// removing returns the change that removes the object with the key of obj.
-func removing(obj any) (change, error) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
-	}
-	return change{key: []byte(key)}, err
-}
-
-// encode returns the parts of an object that are stored. All of its errors are permanent. It
-// returns the key, if there is one, also with an error.
-func (s *Store) encode(obj any) (key []byte, uid types.UID, payload []byte, err error) {
-	if payload, err = s.codec.Encode(obj); err == nil {
-		// An object that cannot be decoded again would be an error at every start from now on.
-		_, err = s.codec.Decode(payload)
-	}
-	if object, wrong := meta.Accessor(obj); wrong == nil && !isNil(obj) {
-		key, uid = []byte(cache.MetaObjectToName(object).String()), object.GetUID()
-		if err == nil {
-			err = checkSizes(object.GetName(), key, uid, payload)
-		}
-	} else if err == nil {
-		err = wrong
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
-	}
-	return key, uid, payload, err
-}
-
-func isNil(obj any) bool {
-	v := reflect.ValueOf(obj)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-func checkSizes(name string, key []byte, uid types.UID, payload []byte) error {
-	switch {
-	case name == "":
-		return errors.New("it has no name")
-	case len(key) > maxKey:
-		return fmt.Errorf("its key has %d bytes, more than %d", len(key), maxKey)
-	case len(uid) > maxUID:
-		return fmt.Errorf("its UID has %d bytes, more than %d", len(uid), maxUID)
-	case len(payload) > maxRecord:
-		return fmt.Errorf("it takes %d bytes, more than %d", len(payload), maxRecord)
-	}
-	return nil
-}
-
-// tombstoneKey returns the key of a tombstone, which is different for each key and UID.
-func tombstoneKey(key []byte, uid types.UID) []byte {
-	return append(appendBytes(make([]byte, 0, binary.MaxVarintLen64+len(key)+len(uid)), key), uid...)
-}
-
-// buried returns the key of the object that a tombstone is of.
-func buried(tombstoneKey []byte) []byte {
-	key, _, _ := cutBytes(tombstoneKey)
-	return key
-}
 
 // batch holds the changes of one transaction.
 type batch struct {
@@ -130,8 +31,10 @@ func (s *Store) write(ctx context.Context, b batch) error {
 	changes := b.replace || len(b.changes) > 0
 	err = s.update(func(tx *bbolt.Tx) error {
 		if changes {
-			if err := s.dropDormant(tx); err != nil {
-				return err
+			for name := range s.dormant { // the write would make them wrong
+				if err := deleteIndex(tx, name); err != nil {
+					return err
+				}
 			}
 		}
 		// Call inOrder before anything is removed: bbolt would search forever for the last key
@@ -157,6 +60,30 @@ func (s *Store) write(ctx context.Context, b batch) error {
 		clear(s.dormant)
 	}
 	return err
+}
+
+// evaluateAll returns the values of each change, by index. The functions are the user's, so
+// they are called before a transaction begins.
+func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
+	all := map[string][][]string{}
+	for name, x := range indexes {
+		all[name] = make([][]string, len(changes))
+		for i, c := range changes {
+			if c.obj == nil {
+				continue
+			}
+			var err error
+			if all[name][i], err = evaluate(name, x.f, c.obj); err != nil && !x.ready {
+				x.failed.CompareAndSwap(nil, &err)
+			} else if err != nil {
+				return nil, fmt.Errorf("%q: %w: %w", c.key, err, informer.ErrPermanent)
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // makeChanges makes changes in their order. values are those of each change, by index.
