@@ -159,7 +159,7 @@ func (c *crew[T]) claim(key string) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.waiting.byKey[key]
-	if e == nil || c.listener.gone.Load() {
+	if e == nil || c.listener.life.removed() {
 		return nil
 	}
 	now := c.listener.processor.Now()

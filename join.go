@@ -109,7 +109,7 @@ func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string,
 		defer l.listing.Store(false)
 		return read()
 	}, func(f retry.Failure) error {
-		if f.Count == 1 && !l.gone.Load() {
+		if f.Count == 1 && !l.life.removed() {
 			l.processor.report(ctx, &StoreError{Op: op, Failures: f.Count, Err: f.Err})
 		}
 		if !l.rest(ctx, f.Pause, s) {

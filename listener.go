@@ -42,9 +42,9 @@ type informerProcessorListener[T Object] struct {
 	listing  atomic.Bool // pop is reading the store
 	syncing  atomic.Bool // OnSynced is being called
 
-	// mu protects the events that run has not taken. They come in the order of the fields.
+	// mu protects the phase, and the events that run has not taken. They come in the order of the fields.
 	mu      sync.Mutex
-	joining bool       // run waits for a state that pop is still reading
+	life    lifecycle
 	state   *state[T]  // the rest of a state, or nil
 	waiting backlog[T] // events that pop has moved from the log
 	cursor  *cursor[T] // reads the other events from the log; run sleeps on it
@@ -52,12 +52,10 @@ type informerProcessorListener[T Object] struct {
 	popWake eventlog.Sleeper // wakes pop when the backlog may be full, and at rare events
 	lag     lag
 	resync  resyncTimer
-	popped  atomic.Bool // pop has ended
 
 	synced  chan struct{}
-	removed chan struct{}
-	gone    atomic.Bool // removed is closed; cheaper to check than the channel
-	stopped chan struct{}
+	removed chan struct{}      // closed when the registration ends
+	stopped chan struct{}      // closed when pop and run have ended
 	cancel  context.CancelFunc // ends the ctx of the watcher's calls; nil until started; protected by processor.mu
 }
 
@@ -70,7 +68,6 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		opts:        opts,
 		number:      number,
 		inheritUpTo: -1,
-		joining:     true,
 		waiting:     backlog[T]{limit: min(opts.MaxBacklog, maxLimit)},
 		cursor:      p.log.Cursor(),
 		popWake:     eventlog.NewSleeper(),
@@ -206,23 +203,19 @@ func (l *informerProcessorListener[T]) moved() <-chan struct{} {
 // take waits for the next events for the watcher, and returns them. It returns false once
 // the listener is removed, or once every event is delivered and none can follow.
 func (l *informerProcessorListener[T]) take() (segment[T], bool) {
-	for !l.gone.Load() {
-		last := l.popped.Load() // if so, the log no longer grows
+	for at := l.life.phase(); at != phaseOver; at = l.life.phase() {
 		if l.counts.untold.Load() > 0 {
 			runtime.Gosched() // when many watchers join, the rest of the informer goes first
 		}
 		if s, ok := l.next(); ok {
 			return s, true
 		}
-		if last {
+		if at == phaseLast || at == phaseCut {
 			break
 		}
 		if l.lag.behind.Load() {
 			l.popWake.Poke()
 		}
-		<-l.cursor.Wake()
-	}
-	for !l.popped.Load() {
 		<-l.cursor.Wake()
 	}
 	l.dropUntold()
@@ -234,7 +227,7 @@ func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.joining {
+	if at := l.life.phase(); at != phaseLive && at != phaseLast {
 		return segment[T]{}, false
 	}
 	portion := maxChunk
@@ -242,7 +235,7 @@ func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 		portion = min(portion, l.opts.MaxBacklog)
 	}
 	for {
-		if s, ok := l.nextOfStateLocked(); ok || l.joining {
+		if s, ok := l.nextOfStateLocked(); ok || l.state != nil {
 			return s, ok
 		}
 		if s, ok := l.waiting.pop(); ok {
@@ -269,7 +262,7 @@ func (l *informerProcessorListener[T]) nextOfStateLocked() (segment[T], bool) {
 	switch {
 	case ok:
 	case l.state.more:
-		l.joining = true
+		l.life.turn(phaseJoining)
 		l.popWake.Poke()
 	default:
 		l.state = nil
@@ -315,7 +308,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
 	for i := range s.Records {
-		if l.gone.Load() {
+		if l.life.removed() {
 			return l.handled.Load()
 		}
 		r := &s.Records[i]
@@ -352,7 +345,7 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 // sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
 // removed.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
-	if l.gone.Load() {
+	if l.life.removed() {
 		return
 	}
 	if l.opts.OnSynced != nil {
@@ -360,7 +353,7 @@ func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 		l.protect(ctx, func() { l.opts.OnSynced(ctx) })
 		l.syncing.Store(false)
 	}
-	if !l.gone.Load() {
+	if !l.life.removed() {
 		close(l.synced)
 	}
 }

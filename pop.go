@@ -10,8 +10,7 @@ import (
 // the states of resyncs, and the backlog. It ends when the listener is removed, or when
 // the log no longer grows.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
-	defer l.cursor.Poke()
-	defer l.popped.Store(true)
+	defer l.endPop()
 	defer l.processor.log.Forget(&l.popWake)
 	defer l.lag.stop()
 	defer l.resync.stop()
@@ -24,7 +23,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 			return
 		}
 		l.replay(ctx)
-		if l.gone.Load() || channel.Closed(l.processor.draining) && !l.hasPages() {
+		if l.life.removed() || channel.Closed(l.processor.draining) && !l.hasPages() {
 			return
 		}
 		// Rare events share popWake: every further channel in this select costs an
@@ -50,7 +49,10 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state, l.joining = s, !ok
+	l.state = s
+	if ok {
+		l.life.turn(phaseLive)
+	}
 	l.counts.untold.Store(s.left())
 	l.cursor.Poke()
 	return ok
@@ -60,7 +62,7 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 func (l *informerProcessorListener[T]) unread() *state[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.joining {
+	if l.life.phase() == phaseJoining {
 		return l.state
 	}
 	return nil
@@ -143,6 +145,17 @@ func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.cursor.Position()
-	l.joining = l.state == nil && l.handled.Load() == at && l.processor.log.End() == at
-	return l.joining
+	idle := l.state == nil && l.handled.Load() == at && l.processor.log.End() == at
+	if idle {
+		l.life.turn(phaseJoining)
+	}
+	return idle
+}
+
+// endPop notes that pop has ended, and wakes run, which may have waited for it.
+func (l *informerProcessorListener[T]) endPop() {
+	defer l.cursor.Poke()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.life.endPop()
 }

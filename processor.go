@@ -217,7 +217,9 @@ func (p *informerProcessor[T]) remove(l *informerProcessorListener[T]) {
 
 func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	delete(p.listeners, l)
-	l.gone.Store(true)
+	l.mu.Lock()
+	l.life.remove()
+	l.mu.Unlock()
 	close(l.removed)
 	if l.cancel != nil {
 		l.cancel()
