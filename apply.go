@@ -47,9 +47,8 @@ type applier[T Object] struct {
 	justSynced bool        // the first list is applied, and synced is still open
 	bookmark   bool        // a list or a bookmark of a source is applied, and the store must get its version
 
-	place    place       // after the finished items; only kept for an informer with one source
-	toldAt   place       // after the published items
-	followed atomic.Bool // a watcher has WatcherOptions.OnVersion
+	toldVersion string      // version after the published items
+	followed    atomic.Bool // a watcher has WatcherOptions.OnVersion
 }
 
 // newApplier returns an applier over the queue that in writes to.
@@ -67,7 +66,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	}
 	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	if d, ok := store.(Durable); ok {
-		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, in.own, p.tombstones, p.forgettable), durablePace
+		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, p.tombstones, p.forgettable), durablePace
 	} else {
 		a.storage, a.pace = newPlainStore(a.access, opts.Store == nil), plainPace
 	}
@@ -97,11 +96,8 @@ func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
 		s.watchOnly = version != ""
 		s.changed.Raise(version)
 	}
-	if version := versions[0]; a.hasOneSource() && version != "" {
-		a.place = place{version: version, exact: true}
-		a.toldAt = a.place
-	}
-	a.processor.fill(a.access.example != nil, a.place.bookmark())
+	a.toldVersion = a.version()
+	a.processor.fill(a.access.example != nil, a.toldVersion)
 	return versions, true
 }
 
@@ -192,7 +188,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	stored, err := a.storage.find(ctx, it, now)
 	switch {
 	case errors.Is(err, ErrPermanent):
-		a.place.spoil()
+		a.storage.spoil(it.scope)
 		return true
 	case err != nil:
 		return false
@@ -213,7 +209,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		return false
 	case refused:
 		void(a.records[a.done:])
-		a.place.spoil()
+		a.storage.spoil(it.scope)
 	}
 	return true
 }
@@ -271,9 +267,6 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 		}
 	}
 	a.storage.pass(it)
-	if a.hasOneSource() {
-		a.place.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
-	}
 	a.finished = append(a.finished, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
 	if endsList {
@@ -281,7 +274,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 		if told && it.applied != nil {
 			it.applied()
 		}
-	} else if a.followed.Load() && !a.place.exact && a.toldAt.exact {
+	} else if a.followed.Load() && a.toldVersion != "" && a.version() == "" {
 		a.tell(ctx) // a watcher learns that the state is not exact before it is told of later items
 	}
 }
@@ -289,19 +282,28 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 // hasOneSource reports whether the store can be exactly the state of the source at one version.
 func (a *applier[T]) hasOneSource() bool { return a.gate.scopes[0].namespace == "" }
 
+// version returns the version at which the store is exactly the state of the source, after the
+// finished items. It is "" if there is none, and for several sources.
+func (a *applier[T]) version() string {
+	if !a.hasOneSource() {
+		return ""
+	}
+	return a.storage.version(a.gate.scopes[0])
+}
+
 // noteVersion appends the record with the version of the published state, if a watcher follows the
 // versions and the list or the bookmark of this version is news, or if the state has ceased to be
 // exact.
 func (a *applier[T]) noteVersion() {
-	at := a.place
-	ceased := a.toldAt.exact && !at.exact
-	a.toldAt = at
-	reached := a.bookmark && at.exact
+	at := a.version()
+	ceased := a.toldVersion != "" && at == ""
+	a.toldVersion = at
+	reached := a.bookmark && at != ""
 	if !a.followed.Load() || !ceased && !reached {
 		return
 	}
 	a.processor.begun.Add(1)
-	a.records = slices.Insert(a.records, a.done, record[T]{kind: recordVersion, key: at.bookmark()})
+	a.records = slices.Insert(a.records, a.done, record[T]{kind: recordVersion, key: at})
 	a.done++
 }
 
@@ -343,7 +345,6 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 		return false
 	case refused:
 		a.voidFinished()
-		a.place.spoil()
 	case split:
 		if !a.splitUp(ctx) {
 			return false
@@ -376,7 +377,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 // distribute publishes the finished items to the watchers and the observer. If version is not
 // empty, the store has every change up to that version of the source.
 func (a *applier[T]) distribute(version string) {
-	a.processor.distribute(a.records[:a.done], a.toldAt.bookmark())
+	a.processor.distribute(a.records[:a.done], a.toldVersion)
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
 	for _, info := range a.infos {
 		a.observer.Apply(info)
@@ -398,7 +399,6 @@ func (a *applier[T]) release() {
 func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
 	a.finished = a.finished[:0]
-	a.place = a.toldAt
 	a.voidFinished()
 	a.distribute("")
 	for half := range slices.Chunk(items, (len(items)+1)/2) {

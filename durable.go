@@ -40,18 +40,17 @@ type durableStore[T Object] struct {
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
 	scopes   []*scope
-	places   map[*scope]*place // also of the scope of no source
-	before   map[*scope]place  // the places before the batch
-	bookmark string            // the bookmark that the store has now
-	foreign  bool              // the store may hold objects of namespaces that the informer does not read
-	deleted  []tombstone.ID    // tombstones of committed deletes that are not in the log yet
-	over     bool              // ctx has ended before a decided change was committed
+	before   map[*scope]place // the places before the batch
+	bookmark string           // the bookmark that the store has now
+	foreign  bool             // the store may hold objects of namespaces that the informer does not read
+	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
+	over     bool             // ctx has ended before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, own *scope, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
+func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
 	return &durableStore[T]{
-		access: a, durable: durable, scopes: scopes, places: map[*scope]*place{own: {}},
-		before: map[*scope]place{}, tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
+		access: a, durable: durable, scopes: scopes, before: map[*scope]place{},
+		tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
 	}
 }
 
@@ -104,23 +103,20 @@ func (d *durableStore[T]) recall(ctx context.Context) bool {
 }
 
 func (d *durableStore[T]) find(ctx context.Context, it *item[T], now time.Duration) (stored found[T], err error) {
-	stored.doubtful = d.places[it.scope].doubtful
+	stored.doubtful = d.places.of(it.scope).doubtful
 	if obj, changed := d.next[it.key]; changed {
 		var none T
 		stored.obj, stored.exists = obj, obj != none
 		return stored, nil
 	}
 	stored.obj, stored.exists, err = d.get(ctx, it.key, now)
-	if errors.Is(err, ErrPermanent) {
-		d.places[it.scope].spoil()
-	}
 	return stored, err
 }
 
 // write adds the change to the batch.
 func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
 	if c.restored {
-		d.places[c.scope].doubtful = true
+		d.places.of(c.scope).doubtful = true
 	}
 	if c.write == writeNothing {
 		return written
@@ -135,11 +131,10 @@ func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration
 }
 
 func (d *durableStore[T]) pass(it *item[T]) {
-	p := d.places[it.scope]
 	if it.kind == itemCleaned {
-		d.foreign = p.spoiled // the next start tries again what the store has refused to delete
+		d.foreign = d.places.of(it.scope).spoiled // the next start tries again what the store has refused to delete
 	}
-	p.pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	d.access.pass(it)
 }
 
 // commit gives the batch to the store, with retry. Once it has returned stopped, it never
@@ -176,7 +171,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	case errors.Is(err, ErrPermanent):
 		d.refused.Add(int64(len(d.batch)))
 		for i := range d.batch {
-			d.places[d.batch[i].scope].spoil()
+			d.spoil(d.batch[i].scope)
 		}
 		return refused
 	case err != nil:
@@ -347,51 +342,4 @@ func (d *durableStore[T]) versions() map[string]string {
 		versions[s.namespace] = d.places[s].bookmark()
 	}
 	return versions
-}
-
-// place is where a store stands in the history of one source.
-type place struct {
-	version string
-	exact   bool // the store is what the source was at the version
-	spoiled bool // an object of the list in progress could not be stored
-	// doubtful says that versions in a durable store may belong to states that the server has
-	// lost. The next bookmark ends the doubt.
-	doubtful bool
-}
-
-// pass notes that an item is applied. While a list is being applied, the store is a
-// mixture that the server never had. An object that could not be stored is missing until
-// the next list.
-func (p *place) pass(kind itemKind, broken bool, version string) {
-	if broken {
-		p.spoil()
-	}
-	switch kind {
-	case itemForget, itemCleaned:
-		return
-	case itemList:
-		p.exact, p.spoiled = false, false
-	case itemListed:
-		p.exact = !p.spoiled && version != "" && version != "0"
-	case itemResumed:
-		p.exact = true
-	default:
-		// An item without a version is part of a list, or of unknown age: then the store
-		// matches no version.
-		p.exact = p.exact && version != ""
-	}
-	if version != "" {
-		p.version = version
-	}
-}
-
-// spoil notes that an object could not be stored.
-func (p *place) spoil() { p.exact, p.spoiled = false, true }
-
-// bookmark returns the version at which the source can go on, and "" if it must list.
-func (p place) bookmark() string {
-	if !p.exact {
-		return ""
-	}
-	return p.version
 }

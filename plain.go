@@ -140,7 +140,6 @@ func (c *change[T]) madeOf(stored any) bool {
 	return ok && (c.write == writeAdd || sameVersion(obj, c.after) || reflect.DeepEqual(obj, c.after))
 }
 
-func (p *plainStore[T]) pass(*item[T])                  {}
 func (p *plainStore[T]) commit(context.Context) outcome { return written }
 func (p *plainStore[T]) forget(context.Context)         {}
 func (p *plainStore[T]) close(context.Context)          {}

@@ -32,8 +32,12 @@ type storage[T Object] interface {
 	find(ctx context.Context, it *item[T], now time.Duration) (found[T], error)
 	// write makes a change, or leaves it to the next commit.
 	write(ctx context.Context, c *change[T], now time.Duration) outcome
-	// pass notes that an item is applied.
+	// pass notes that an item is applied, and spoil that an object of a source could not be stored.
 	pass(it *item[T])
+	spoil(of *scope)
+	// version returns the version of a source whose state the store has after all writes so far. It
+	// is "" if the store has no such state.
+	version(of *scope) string
 	// commit makes the changes that write has left to commit.
 	commit(ctx context.Context) outcome
 	// told notes that the log has the committed changes up to a position. If version is
@@ -80,7 +84,8 @@ type access[T Object] struct {
 	observer *Observer
 	// flush publishes the changes made so far. It is called before a retry, which may take
 	// long.
-	flush func(context.Context)
+	flush  func(context.Context)
+	places places
 
 	call     *stopwatch.Call            // the operation that is under way
 	failing  atomic.Pointer[StoreError] // the operation that fails now
@@ -95,9 +100,18 @@ type access[T Object] struct {
 func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), objects *reports, opts Options[T]) *access[T] {
 	return &access[T]{
 		name: opts.Name, store: store, scan: index.NewScan(store), index: x, clock: clock,
-		report: opts.ErrorHandler, reports: objects, observer: opts.Observer, flush: flush, call: stopwatch.NewCall(clock),
+		report: opts.ErrorHandler, reports: objects, observer: opts.Observer, flush: flush, places: places{},
+		call: stopwatch.NewCall(clock),
 	}
 }
+
+func (a *access[T]) pass(it *item[T]) {
+	a.places.of(it.scope).pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+}
+
+func (a *access[T]) spoil(of *scope) { a.places.of(of).spoil() }
+
+func (a *access[T]) version(of *scope) string { return a.places.of(of).bookmark() }
 
 // get looks up a key, with retry. A stored value of another type counts as absent: open
 // has reported it, and the next write replaces it. The error wraps ErrPermanent, or is
