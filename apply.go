@@ -66,7 +66,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	}
 	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	if d, ok := store.(Durable); ok {
-		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, p.tombstones, p.forgettable), durablePace
+		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, p.tombstones), durablePace
 	} else {
 		a.storage, a.pace = newPlainStore(a.access, opts.Store == nil), plainPace
 	}
@@ -117,6 +117,7 @@ func (a *applier[T]) run(ctx context.Context) {
 		} else {
 			a.tell(ctx)
 		}
+		a.storage.forget(ctx)
 		// Under load, this lets the other goroutines queue more items, so that the next batch
 		// is large. Without it, the applier would take one change at a time and wake the
 		// watchers for each. If no other goroutine has anything to do, it costs 100 ns.
@@ -166,10 +167,6 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	}
 	if it.asks() && !a.change(ctx, it, now) {
 		return false
-	}
-	if it.kind == itemForget {
-		a.tell(ctx)
-		a.storage.forget(ctx)
 	}
 	if it.kind == itemList {
 		it.scope.watchOnly = false

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/object"
@@ -33,8 +32,6 @@ type durableStore[T Object] struct {
 	*access[T]
 	durable    Durable
 	tombstones *tombstone.Set
-	// forgettable returns the tombstones that every watcher has handled.
-	forgettable func() map[string][]types.UID
 
 	batch []change[T]
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
@@ -47,10 +44,10 @@ type durableStore[T Object] struct {
 	over     bool             // ctx has ended before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, tombstones *tombstone.Set, forgettable func() map[string][]types.UID) *durableStore[T] {
+func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, tombstones *tombstone.Set) *durableStore[T] {
 	return &durableStore[T]{
 		access: a, durable: durable, scopes: scopes, before: map[*scope]place{},
-		tombstones: tombstones, forgettable: forgettable, next: map[string]T{},
+		tombstones: tombstones, next: map[string]T{},
 	}
 }
 
@@ -262,27 +259,23 @@ func (d *durableStore[T]) keys(ctx context.Context, prefix string) iter.Seq[stri
 	}
 }
 
-// forget removes the tombstones that every watcher has handled.
 func (d *durableStore[T]) forget(ctx context.Context) {
-	passed := d.forgettable()
-	if len(passed) == 0 {
-		return // a watcher has registered in the meantime
-	}
-	if d.insist(ctx, "forget", "", func() error { return d.durable.Forget(ctx, passed) }) == nil {
-		d.tombstones.Remove(passed)
+	ripe := d.tombstones.TakeRipe()
+	if len(ripe) > 0 && d.insist(ctx, "forget", "", func() error { return d.durable.Forget(ctx, ripe) }) == nil {
+		d.tombstones.Remove(ripe)
 	}
 }
 
 // close makes one attempt to forget tombstones. The next start delivers the deletes of the
 // tombstones that are left.
 func (d *durableStore[T]) close(ctx context.Context) {
-	passed := d.forgettable()
-	if len(passed) == 0 {
+	due := d.tombstones.Due()
+	if len(due) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopwatch.HungCall)
 	defer cancel()
-	err := d.attempt("forget", "", d.clock.Now(), 1, func() error { return d.durable.Forget(ctx, passed) })
+	err := d.attempt("forget", "", d.clock.Now(), 1, func() error { return d.durable.Forget(ctx, due) })
 	if err != nil {
 		d.report(ctx, &StoreError{Op: "forget", Failures: 1, GaveUp: true, Err: err})
 	}

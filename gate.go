@@ -84,9 +84,10 @@ func (in *gate[T]) begin(ctx context.Context, example any, transform func(T) (T,
 	in.ctx, in.example, in.transform = ctx, example, transform
 }
 
-// forget tells the applier to look for tombstones to forget.
-func (in *gate[T]) forget() {
-	in.enter(in.ctx, &item[T]{kind: itemForget, key: ownPrefix + "forget", scope: in.own}, gateBound)
+// wakeApplier ends the applier's wait for an item. Only an item can: client-go's queue has no other
+// way to end a Pop.
+func (in *gate[T]) wakeApplier() {
+	in.enter(in.ctx, &item[T]{kind: itemWake, key: ownPrefix + "wake", scope: in.own}, gateBound)
 }
 
 // covers reports whether the object of that key is in one of the informer's namespaces.

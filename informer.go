@@ -339,17 +339,10 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
-		wg.Go(func() { t.Follow(ctx, i.mayForget) })
+		wg.Go(func() { t.Follow(ctx, i.gate.wakeApplier) })
 	}
 	<-ctx.Done()
 	i.queue.Close()
-}
-
-// mayForget asks the apply loop to remove tombstones if there are some that it can remove.
-func (i *CustomCacheInformer[T]) mayForget() {
-	if len(i.processor.forgettable()) > 0 {
-		i.gate.forget()
-	}
 }
 
 // Synced returns a channel that is closed once every object of the first list is in the

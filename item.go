@@ -23,7 +23,7 @@ const (
 	itemListed                   // a list ends; all of its objects come before
 	itemBookmark                 // nothing else has changed up to rv
 	itemResumed                  // the source resumes at the version of a durable store
-	itemForget                   // a durable store may forget tombstones
+	itemWake                     // nothing: the applier has other work than items
 	itemCleaned                  // the store has no objects of other namespaces
 )
 

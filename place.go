@@ -29,8 +29,6 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 		p.spoil()
 	}
 	switch kind {
-	case itemForget, itemCleaned:
-		return
 	case itemList:
 		p.exact, p.spoiled = false, false
 	case itemListed:

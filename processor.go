@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -106,7 +105,7 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 		alive:     map[*informerProcessorListener[T]]struct{}{},
 	}
 	if durable, ok := store.(Durable); ok {
-		p.tombstones = tombstone.New(durable)
+		p.tombstones = tombstone.New(durable, p.handled)
 	}
 	p.pages = index.NewPages(p.scan, func() (done, begun int64) { return p.log.End(), p.begun.Load() })
 	p.spawn = p.wg.Go
@@ -385,20 +384,8 @@ func (p *informerProcessor[T]) underWay() []string {
 	return calls
 }
 
-// forgettable returns the tombstones that can be removed: every listener has handled their
-// delete, and no watcher keeps them.
-func (p *informerProcessor[T]) forgettable() map[string][]types.UID {
-	after, upTo, keepers := p.handled()
-	passed := p.tombstones.Passed(after, upTo)
-	for _, k := range keepers {
-		tombstone.Retain(passed, k)
-	}
-	return passed
-}
-
-// handled returns two log positions, and the watchers that may keep tombstones. Tombstones of
-// deletes after the first position and up to the second can be removed, if no watcher keeps
-// them. upTo is the position that all listeners have handled, and -1 if there are no listeners.
+// handled returns between which log positions every delete is handled, and the watchers that may
+// keep tombstones anyway. upTo is the position that all listeners have handled, and -1 if there are no listeners.
 // After the stop, the listeners that it has removed count. after is inheritUpTo as long as a
 // new listener would inherit deletes, and otherwise -1.
 func (p *informerProcessor[T]) handled() (after, upTo int64, keepers []tombstone.Keeper) {

@@ -46,7 +46,7 @@ type storage[T Object] interface {
 	// keys yields the keys of the objects that are known to exist: all that begin with the prefix,
 	// and perhaps others. It ends early if ctx does.
 	keys(ctx context.Context, prefix string) iter.Seq[string]
-	// forget removes the tombstones that no watcher needs any more.
+	// forget removes tombstones that no watcher needs any more. It is called after each batch.
 	forget(ctx context.Context)
 	// close ends the work on the store. It is called when all watchers have stopped.
 	close(ctx context.Context)

@@ -1,4 +1,4 @@
-// Package tombstone knows when the tombstones of a durable store can be removed. A tombstone
+// Package tombstone decides when the tombstones of a durable store can be removed. A tombstone
 // is a deleted object that the store keeps until every watcher has handled the delete, so that
 // the delete survives a crash. A watcher that is a [Keeper] says itself when it has. The store
 // keeps the objects; this package keeps only their log positions, in memory.
@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// interval is how often Follow looks for tombstones that can be removed. If the process
+// interval is how often Follow looks for tombstones that are due. If the process
 // crashes in between, some deletes are told a second time.
 const interval = time.Second
 
@@ -41,23 +42,15 @@ type Keeper interface {
 	Keeps(id ID) bool
 }
 
-// Retain takes the tombstones that k keeps out of passed, which Passed has returned.
-func Retain(passed map[string][]types.UID, k Keeper) {
-	for key, uids := range passed {
-		uids = slices.DeleteFunc(uids, func(uid types.UID) bool { return k.Keeps(ID{key, uid}) })
-		if passed[key] = uids; len(uids) == 0 {
-			delete(passed, key)
-		}
-	}
-}
-
 // Set holds the tombstones that are still needed, because some watcher has not handled the
 // delete. The store keeps the deleted objects. The Set keeps only the log positions at
 // which they were deleted. It is made by New and must not be copied. All methods may be
 // called from any goroutine, and only Read and Follow block.
 type Set struct {
-	store Store
-	added chan struct{} // gets a token when a tombstone is added
+	store   Store
+	handled func() (after, upTo int64, keepers []Keeper)
+	added   chan struct{} // gets a token when a tombstone is added
+	ripe    atomic.Bool   // Follow has found tombstones that are due, and TakeRipe has not returned them
 
 	mu      sync.Mutex // protects the rest
 	deletes map[ID]span
@@ -68,9 +61,11 @@ type Set struct {
 // gone back in time, and every watcher must have handled the last.
 type span struct{ first, last int64 }
 
-// New returns an empty Set over store. Call Add for the tombstones that store has already.
-func New(store Store) *Set {
-	return &Set{store: store, deletes: map[ID]span{}, added: make(chan struct{}, 1)}
+// New returns an empty Set over store. Call Add for the tombstones that store has already. handled
+// returns between which log positions every delete is handled, and the watchers that may keep some
+// of these anyway. It is called from any goroutine and must not block.
+func New(store Store, handled func() (after, upTo int64, keepers []Keeper)) *Set {
+	return &Set{store: store, handled: handled, deletes: map[ID]span{}, added: make(chan struct{}, 1)}
 }
 
 // Add adds tombstones of deletes that the log has before position.
@@ -93,25 +88,41 @@ func (s *Set) Add(ids []ID, position int64) {
 	}
 }
 
-// Passed returns the tombstones whose first position is greater than after and whose last
-// position is at most upTo: UIDs by key, as the store's Forget takes them.
-func (s *Set) Passed(after, upTo int64) map[string][]types.UID {
+// Due returns the tombstones that can be removed, because the first and the last delete are handled
+// and no watcher keeps them. They are UIDs by key, as the store's Forget takes them.
+func (s *Set) Due() map[string][]types.UID {
+	after, upTo, keepers := s.handled()
+	var passed []ID
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	passed := map[string][]types.UID{}
 	for id, at := range s.deletes {
 		if at.first > after && at.last <= upTo {
-			passed[id.Key] = append(passed[id.Key], id.UID)
+			passed = append(passed, id)
 		}
 	}
-	return passed
+	s.mu.Unlock()
+	due := map[string][]types.UID{}
+	for _, id := range passed {
+		if !slices.ContainsFunc(keepers, func(k Keeper) bool { return k.Keeps(id) }) {
+			due[id.Key] = append(due[id.Key], id.UID)
+		}
+	}
+	return due
 }
 
-// Remove removes tombstones that Passed has returned and that the store has forgotten.
-func (s *Set) Remove(passed map[string][]types.UID) {
+// TakeRipe returns Due if Follow has called wake since the last TakeRipe, and otherwise nil. So it
+// costs nothing to call it often.
+func (s *Set) TakeRipe() map[string][]types.UID {
+	if !s.ripe.Swap(false) {
+		return nil
+	}
+	return s.Due() // a watcher may have registered in the meantime
+}
+
+// Remove removes tombstones that Due has returned and that the store has forgotten.
+func (s *Set) Remove(due map[string][]types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, uids := range passed {
+	for key, uids := range due {
 		for _, uid := range uids {
 			delete(s.deletes, ID{key, uid})
 		}
@@ -151,10 +162,10 @@ func (s *Set) Read(ctx context.Context, upTo int64) ([]any, error) {
 	return objs, nil
 }
 
-// Follow calls forget once a second while there are tombstones. It returns when ctx ends.
-// It needs a goroutine of its own, so that watchers pay nothing for it when they handle
-// an event.
-func (s *Set) Follow(ctx context.Context, forget func()) {
+// Follow looks once a second while there are tombstones. If some are due, it calls wake, and then
+// not again before TakeRipe. It returns when ctx ends. It needs a goroutine of its own, so that
+// watchers pay nothing for it when they handle an event.
+func (s *Set) Follow(ctx context.Context, wake func()) {
 	for {
 		select {
 		case <-s.added:
@@ -165,7 +176,9 @@ func (s *Set) Follow(ctx context.Context, forget func()) {
 		for s.Count() > 0 && ctx.Err() == nil {
 			select {
 			case <-ticker.C:
-				forget()
+				if len(s.Due()) > 0 && !s.ripe.Swap(true) {
+					wake()
+				}
 			case <-ctx.Done():
 			}
 		}
