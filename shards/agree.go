@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
@@ -69,7 +70,7 @@ func (s *Set) divideBy(r *plan.Ranges) {
 
 // readOrCut returns the ranges in the Lease, and creates the Lease if there is none.
 func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
-	name := rangesName(s.opts.Name)
+	name := leases.RangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return s.rangesIn(lease, err)
@@ -117,12 +118,12 @@ func (s *Set) rangesKey() string {
 // rangesIn reads the ranges from their Lease.
 func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, error) {
 	if err == nil {
-		err = s.opts.refuses(lease)
+		err = s.mark().Refuses(lease)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := plan.Parse(lease.Annotations[rangesAnnotation], s.opts.Buckets)
+	r, err := plan.Parse(leases.Ranges(lease), s.opts.Buckets)
 	if err != nil {
 		return nil, fmt.Errorf("the Lease %s: %w", lease.Name, err)
 	}
@@ -130,8 +131,8 @@ func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, er
 }
 
 func (s *Set) createRanges(ctx context.Context, text string) error {
-	lease := s.newLease(rangesName(s.opts.Name), "")
-	annotate(lease, rangesAnnotation, text)
+	lease := s.mark().New(leases.RangesName(s.opts.Name), "")
+	leases.SetRanges(lease, text)
 	_, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
 	return err
 }
@@ -151,14 +152,14 @@ func (s *Set) keepRangesLocked(now time.Time) {
 		ctx, cancel := s.request()
 		defer cancel()
 		if err := s.restoreRanges(ctx, r); err != nil {
-			s.report(fmt.Errorf("writing the Lease %s again: %w", rangesName(s.opts.Name), err))
+			s.report(fmt.Errorf("writing the Lease %s again: %w", leases.RangesName(s.opts.Name), err))
 		}
 	})
 }
 
 // restoreRanges writes the Lease of the ranges, unless it is as it should be.
 func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
-	name := rangesName(s.opts.Name)
+	name := leases.RangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -170,8 +171,8 @@ func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 		s.view.note(lease, false, time.Now())
 		return nil
 	default:
-		s.mark(lease, "")
-		annotate(lease, rangesAnnotation, r.Text())
+		s.mark().Write(lease, "")
+		leases.SetRanges(lease, r.Text())
 		_, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	switch {
@@ -185,5 +186,5 @@ func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 
 // hasRanges reports whether a Lease is the one that has these ranges.
 func (s *Set) hasRanges(lease *coordinationv1.Lease, r *plan.Ranges) bool {
-	return s.isMarked(lease, "") && lease.Annotations[rangesAnnotation] == r.Text()
+	return s.mark().IsOn(lease, "") && leases.Ranges(lease) == r.Text()
 }

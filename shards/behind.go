@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // This file is about replicas whose caches are behind. Such a replica takes no buckets while another
@@ -32,10 +32,10 @@ const (
 // lag is how far the caches of a replica are behind those of others. The set's lock protects it.
 type lag struct {
 	// These parts outlive the session.
-	goal   map[string]Versions // versions that another replica had seen
-	goalAt time.Time           // at this time
-	cutAt  time.Time           // since when a source has not been connected; zero if all are
-	times  int                 // how often a session was away since a bucket was last opened
+	goal   leases.Versions // versions that another replica had seen
+	goalAt time.Time       // at this time
+	cutAt  time.Time       // since when a source has not been connected; zero if all are
+	times  int             // how often a session was away since a bucket was last opened
 
 	late  bool // stands in the Lease: the caches are behind, or perhaps so
 	known bool // compareLocked was called in this session
@@ -56,7 +56,7 @@ func (l lag) next() lag {
 // that no replica has seen any more is none: the server was restored from a backup. With sources of
 // Source, which do not deliver the changes in other buckets, there is no goal, and a source is cut off
 // when its last list has failed: one that is under way may take long.
-func (s *session) compareLocked(known map[string]Versions, connected bool, now time.Time) {
+func (s *session) compareLocked(known leases.Versions, connected bool, now time.Time) {
 	s.lag.known = true
 	divided := len(s.set.sources) > 0
 	if divided {
@@ -72,8 +72,8 @@ func (s *session) compareLocked(known map[string]Versions, connected bool, now t
 		return
 	}
 	others := s.set.view.seenBy(s.id, now)
-	if hasReached(known, s.lag.goal) || !hasReached(others, s.lag.goal) {
-		s.lag.goal, s.lag.goalAt = comparableWith(others, known), now
+	if known.HaveReached(s.lag.goal) || !others.HaveReached(s.lag.goal) {
+		s.lag.goal, s.lag.goalAt = others.ComparableWith(known), now
 	}
 }
 
@@ -108,46 +108,14 @@ func (s *session) lateLocked(now time.Time) time.Time {
 
 // seenBy returns the latest versions that working replicas have seen whose caches are not behind, except
 // the session with an id. A replica whose caches are behind may not know of a restore.
-func (v *view) seenBy(except string, now time.Time) map[string]Versions {
-	seen := map[string]Versions{}
+func (v *view) seenBy(except string, now time.Time) leases.Versions {
+	seen := leases.Versions{}
 	for id, s := range v.sessions {
-		if id != except && s.lease != nil && !s.late && s.mayWork(v.opts, now) {
-			seen = latest(seen, s.seen)
+		if id != except && s.lease != nil && !s.Late && s.mayWork(v.opts, now) {
+			seen = seen.Latest(s.Seen)
 		}
 	}
 	return seen
-}
-
-// comparableWith returns the versions of seen that can be compared with those of known.
-func comparableWith(seen, known map[string]Versions) map[string]Versions {
-	both := map[string]Versions{}
-	for name, versions := range seen {
-		both[name] = Versions{}
-		for source, version := range versions {
-			if _, err := resourceversion.CompareResourceVersion(version, known[name][source]); err == nil {
-				both[name][source] = version
-			}
-		}
-	}
-	return both
-}
-
-// hasReached reports whether versions has all those of goal.
-func hasReached(versions, goal map[string]Versions) bool {
-	for name, sources := range goal {
-		for source, version := range sources {
-			if !isAsNew(versions[name][source], version) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// isAsNew reports whether a version is another one or a later one.
-func isAsNew(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err == nil && order >= 0
 }
 
 // goAwayLocked lets a session whose caches have been behind for long take no buckets while there are others
@@ -155,7 +123,7 @@ func isAsNew(version, other string) bool {
 func (s *Set) goAwayLocked(n *session, now time.Time) {
 	others := false
 	for id, seen := range s.view.sessions {
-		others = others || id != n.id && !seen.late && seen.mayTake(&s.opts, now)
+		others = others || id != n.id && !seen.Late && seen.mayTake(&s.opts, now)
 	}
 	l, since := &n.lag, n.lateLocked(now)
 	late := !l.known || !since.IsZero() && (l.late || now.Sub(since) >= lateAfter)
@@ -169,10 +137,10 @@ func (s *Set) goAwayLocked(n *session, now time.Time) {
 		l.stop()
 		token(n.hurry)
 	case !l.away && others && !since.IsZero() && now.Sub(since) >= patience && !now.Before(l.until):
-		goal := past{seen: l.goal, died: !l.cutAt.IsZero()}
+		goal := leases.Past{Seen: l.goal, Died: !l.cutAt.IsZero()}
 		for _, h := range n.holdings {
 			if h.phase == catching {
-				goal = past{latest(goal.seen, h.before.seen), goal.died || h.before.died}
+				goal = leases.Past{Seen: goal.Seen.Latest(h.before.Seen), Died: goal.Died || h.before.Died}
 			}
 		}
 		l.away, l.since, l.until = true, since, now.Add(min(maxAway, patience<<min(l.times, 10)))
@@ -186,7 +154,7 @@ func (s *Set) goAwayLocked(n *session, now time.Time) {
 }
 
 // follow waits until the caches of a session that is away have caught up.
-func (s *Set) follow(ctx context.Context, n *session, goal past) {
+func (s *Set) follow(ctx context.Context, n *session, goal leases.Past) {
 	if s.reach(ctx, goal) != nil {
 		return // the session is over, or not away any more
 	}
@@ -199,10 +167,10 @@ func (s *Set) follow(ctx context.Context, n *session, goal past) {
 // reach waits until the caches are at least as new as those of the last holder. If it has died, it has
 // published only from time to time which versions it had seen. It had no call after its session, and
 // Margin later everything that it had seen has come to watches that are open.
-func (s *Set) reach(ctx context.Context, last past) error {
+func (s *Set) reach(ctx context.Context, last leases.Past) error {
 	for _, w := range s.joined() {
-		err := s.catchUpWith(ctx, w, last.seen[w.name])
-		if err == nil && last.died {
+		err := s.catchUpWith(ctx, w, last.Seen[w.name])
+		if err == nil && last.Died {
 			err = w.Fresh(ctx, s.opts.Margin)
 		}
 		if err != nil {
@@ -228,7 +196,7 @@ func (s *Set) catchUpWith(ctx context.Context, w worker, seen Versions) error {
 		others := s.view.seenBy("", time.Now())[w.name]
 		s.mu.Unlock()
 		doubtful := maps.Clone(seen)
-		maps.DeleteFunc(doubtful, func(source, version string) bool { return isAsNew(others[source], version) })
+		maps.DeleteFunc(doubtful, func(source, version string) bool { return leases.IsAsNew(others[source], version) })
 		asking, cancel := context.WithTimeout(ctx, askAfter)
 		missing := w.Missing(asking, doubtful)
 		cancel()

@@ -8,6 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // endSessionLocked ends the session of another replica that has not renewed it for as long as it may
@@ -19,8 +21,8 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	}
 	seen.asking = true
 	lease := seen.lease.DeepCopy()
-	s.mark(lease, seen.id)
-	annotate(lease, endedAnnotation, "true")
+	s.mark().Write(lease, seen.ID)
+	leases.End(lease)
 	s.running.Go(func() {
 		ctx, cancel := s.request()
 		defer cancel()
@@ -33,7 +35,7 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 		case err == nil:
 			s.view.note(ended, false, time.Now())
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			s.later(fmt.Errorf("ending the session %s: %w", seen.id, err))
+			s.later(fmt.Errorf("ending the session %s: %w", seen.ID, err))
 		}
 		s.poke()
 	})
@@ -44,14 +46,14 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 func (s *Set) cleanLocked(now time.Time) {
 	var named []string
 	for b := range s.view.buckets {
-		named = append(named, holderOf(s.view.buckets[b].lease))
+		named = append(named, leases.Holder(s.view.buckets[b].lease))
 	}
 	for _, seen := range s.view.sessions {
 		switch {
-		case seen.lease == nil || seen.asking || now.Before(seen.retry) || s.session != nil && seen.id == s.session.id:
-		case !seen.mayWork(&s.opts, now) && !seen.ended:
+		case seen.lease == nil || seen.asking || now.Before(seen.retry) || s.session != nil && seen.ID == s.session.id:
+		case !seen.mayWork(&s.opts, now) && !seen.Ended:
 			s.endSessionLocked(seen, now)
-		case seen.ended && !slices.Contains(named, seen.id):
+		case seen.Ended && !slices.Contains(named, seen.ID):
 			seen.asking = true
 			lease := seen.lease
 			s.running.Go(func() { s.deleteSession(seen, lease) })
@@ -67,7 +69,7 @@ func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 	defer s.mu.Unlock()
 	seen.asking, seen.retry = false, time.Now().Add(s.opts.RenewEvery)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		s.later(fmt.Errorf("deleting the session %s, which has ended: %w", seen.id, err))
+		s.later(fmt.Errorf("deleting the session %s, which has ended: %w", seen.ID, err))
 	}
 }
 

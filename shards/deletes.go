@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
@@ -18,28 +20,8 @@ import (
 // deletes, because the Lease of a bucket has no room for them.
 var ErrDropped = errors.New("shards: too many deletes are not handled")
 
-// deletesIn returns the keys of deletes in the Lease of a bucket, by worker.
-func deletesIn(lease *coordinationv1.Lease) map[string][]string {
-	return parse[map[string][]string](lease.Annotations[deletesAnnotation])
-}
-
-// union returns the keys of a and b, sorted.
-func union(a, b map[string][]string) map[string][]string {
-	all := map[string][]string{}
-	for _, m := range []map[string][]string{a, b} {
-		for name, keys := range m {
-			all[name] = append(all[name], keys...)
-		}
-	}
-	for name, keys := range all {
-		slices.Sort(keys)
-		all[name] = slices.Compact(keys)
-	}
-	return all
-}
-
 // handleDeletes has the workers handle deletes that stood in the Lease of a bucket of this replica.
-func (s *Set) handleDeletes(deletes map[string][]string) {
+func (s *Set) handleDeletes(deletes leases.Deletes) {
 	for _, w := range s.joined() {
 		if keys := deletes[w.name]; len(keys) > 0 {
 			w.Handle(keys)
@@ -50,7 +32,7 @@ func (s *Set) handleDeletes(deletes map[string][]string) {
 // lightenLocked has lighten look at the Lease of a bucket, if it has keys of deletes.
 func (s *Set) lightenLocked(h *holding) {
 	seen := &s.view.buckets[h.bucket]
-	if h.lease.Annotations[deletesAnnotation] == "" || h.phase != open || time.Now().Before(seen.retry) {
+	if !leases.HasDeletes(h.lease) || h.phase != open || time.Now().Before(seen.retry) {
 		return
 	}
 	seen.retry = time.Now().Add(retryAfter)
@@ -60,7 +42,7 @@ func (s *Set) lightenLocked(h *holding) {
 
 // lighten removes from the Lease of a bucket the keys of deletes that are handled.
 func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
-	before, left := deletesIn(lease), deletesIn(lease) // those of workers that only other replicas have stay
+	before, left := leases.ReadDeletes(lease), leases.ReadDeletes(lease) // those of workers that only other replicas have stay
 	for _, w := range s.joined() {
 		waiting := w.Deletes(h.bucket)
 		delete(left, w.name)
@@ -70,15 +52,10 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 			}
 		}
 	}
-	text := ""
-	if len(left) > 0 {
-		text = format(left)
-	}
-	if text == lease.Annotations[deletesAnnotation] {
+	lease = lease.DeepCopy()
+	if !left.Write(lease) {
 		return
 	}
-	lease = lease.DeepCopy()
-	annotate(lease, deletesAnnotation, text)
 	ctx, cancel := s.request()
 	defer cancel()
 	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -87,7 +64,7 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	switch {
 	case err == nil:
 		s.view.note(written, false, time.Now())
-		if h.phase == open && isNewer(written, h.lease) {
+		if h.phase == open && leases.IsNewer(written, h.lease) {
 			h.lease = written
 		}
 	case !isOutdated(err):
@@ -97,15 +74,15 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 
 // learn takes the claims of another replica. If a delete is not handled that the other replica may
 // not know of, learn tells it.
-func (s *Set) learn(claims []claim) {
-	unknown := map[int]map[string][]string{}
+func (s *Set) learn(claims []leases.Claim) {
+	unknown := map[int]leases.Deletes{}
 	for _, c := range claims {
-		buckets := parseBuckets(c.Buckets)
+		buckets := c.In()
 		for _, w := range s.joined() {
-			for _, key := range w.Forget(buckets, c.Handled[w.name]) {
+			for _, key := range w.forget(buckets, c.Handled[w.name]) {
 				b := s.Bucket(key)
 				if unknown[b] == nil {
-					unknown[b] = map[string][]string{}
+					unknown[b] = leases.Deletes{}
 				}
 				unknown[b][w.name] = append(unknown[b][w.name], key)
 			}
@@ -122,7 +99,7 @@ func (s *Set) learn(claims []claim) {
 func (s *Set) tellAll(n *session) {
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
-		if number(s.waiting(b)) == 0 {
+		if s.waiting(b).Number() == 0 {
 			continue
 		}
 		all.Go(func() {
@@ -148,7 +125,7 @@ func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) 
 			full = time.Now()
 		}
 		if n.expired() || time.Since(full) >= patience {
-			return number(deletes)
+			return deletes.Number()
 		}
 		select {
 		case <-n.ended:
@@ -158,8 +135,8 @@ func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) 
 }
 
 // waiting returns the keys of deletes in a bucket that this replica keeps, by worker.
-func (s *Set) waiting(bucket int) map[string][]string {
-	deletes := map[string][]string{}
+func (s *Set) waiting(bucket int) leases.Deletes {
+	deletes := leases.Deletes{}
 	for _, w := range s.joined() {
 		if keys := w.Deletes(bucket); len(keys) > 0 {
 			deletes[w.name] = keys
@@ -168,18 +145,10 @@ func (s *Set) waiting(bucket int) map[string][]string {
 	return deletes
 }
 
-// number returns how many keys there are.
-func number(deletes map[string][]string) (n int) {
-	for _, keys := range deletes {
-		n += len(keys)
-	}
-	return n
-}
-
 // tell adds keys of deletes to the Lease of a bucket that this replica does not have, as many as it has
 // room for. It reports whether nothing is left to tell, and whether the Lease had room.
-func (s *Set) tell(bucket int, deletes map[string][]string) (done, room bool) {
-	if number(deletes) == 0 {
+func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
+	if deletes.Number() == 0 {
 		return true, true
 	}
 	s.mu.Lock()
@@ -190,8 +159,8 @@ func (s *Set) tell(bucket int, deletes map[string][]string) (done, room bool) {
 		return ours, false
 	}
 	lease = lease.DeepCopy()
-	told := addDeletes(lease, deletes)
-	if number(told) == 0 {
+	told := deletes.AddTo(lease)
+	if told.Number() == 0 {
 		return false, false // the holder handles those that are there, and then there is room
 	}
 	ctx, cancel := s.request()
@@ -215,28 +184,5 @@ func (s *Set) tell(bucket int, deletes map[string][]string) (done, room bool) {
 	for _, w := range workers {
 		w.ForgetKeys(told[w.name])
 	}
-	return number(told) == number(deletes), true
-}
-
-// addDeletes adds keys of deletes to the Lease of a bucket. It returns those for which there is room.
-func addDeletes(lease *coordinationv1.Lease, deletes map[string][]string) (added map[string][]string) {
-	there := deletesIn(lease)
-	for ; number(deletes) > 0; deletes = half(deletes) {
-		if text := format(union(deletes, there)); len(text) <= maxDeletes {
-			annotate(lease, deletesAnnotation, text)
-			return deletes
-		}
-	}
-	return nil
-}
-
-// half returns the first half of the keys of each worker.
-func half(deletes map[string][]string) map[string][]string {
-	some := map[string][]string{}
-	for name, keys := range deletes {
-		if n := len(keys) / 2; n > 0 {
-			some[name] = keys[:n]
-		}
-	}
-	return some
+	return told.Number() == deletes.Number(), true
 }

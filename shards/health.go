@@ -11,11 +11,11 @@ import (
 // set, and SourceError if the replica cannot read the Leases or may not join; the other fields are those of
 // informers. It does not block, and may be called at any time.
 func (s *Set) Health() informer.Health {
-	leases := s.watched.Health()
+	watched := s.watched.Health()
 	h := informer.Health{
 		Name: s.opts.Name, Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced),
-		SourceError: leases.SourceError, SourceFailures: leases.SourceFailures, SourceWaiting: leases.SourceWaiting, LastContact: leases.LastContact,
-		SourceFailingSince: leases.SourceFailingSince, SourceNextTry: leases.SourceNextTry,
+		SourceError: watched.SourceError, SourceFailures: watched.SourceFailures, SourceWaiting: watched.SourceWaiting, LastContact: watched.LastContact,
+		SourceFailingSince: watched.SourceFailingSince, SourceNextTry: watched.SourceNextTry,
 		Objects: -1, Watchers: []informer.WatcherHealth{},
 	}
 	now := time.Now()
@@ -33,7 +33,7 @@ func (s *Set) Health() informer.Health {
 			set.Replicas++
 		}
 	}
-	if leases.Synced { // before, nobody knows
+	if watched.Synced { // before, nobody knows
 		var since time.Time
 		if set.Unowned, since = s.view.unowned(now); set.Unowned > 0 {
 			set.UnownedFor = now.Sub(since)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // These are causes (context.Cause) of the end of a call's ctx.
@@ -37,32 +39,11 @@ type holding struct {
 	token   int32                 // the fencing token; does not change once the phase is open
 	since   time.Time             // the begin of the phase
 	calls   int                   // that are under way
-	before  past                  // what the last holder had seen
-	known   map[string]Versions   // what each worker knew when the phase became open, nil before
+	before  leases.Past           // what the last holder had seen
+	known   leases.Versions       // what each worker knew when the phase became open, nil before
 	idle    chan struct{}         // closed when releasing and no call is under way
 	ctx     context.Context       // of the calls: it ends with the session, or when a release cancels them
 	cancel  context.CancelCauseFunc
-}
-
-// past is what is known of the holder of a bucket before this one. It stands in the Lease of the
-// bucket.
-type past struct {
-	seen map[string]Versions // by worker; if the holder has died, it may have seen more
-	died bool
-}
-
-// pastIn reads the past from the Lease of a bucket.
-func pastIn(lease *coordinationv1.Lease) past {
-	return past{
-		seen: parse[map[string]Versions](lease.Annotations[seenAnnotation]),
-		died: lease.Annotations[diedAnnotation] != "",
-	}
-}
-
-// write writes the past into the Lease of a bucket.
-func (p past) write(lease *coordinationv1.Lease) {
-	annotate(lease, seenAnnotation, format(p.seen))
-	annotate(lease, diedAnnotation, flagText(p.died))
 }
 
 // begin moves h to another phase.

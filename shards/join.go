@@ -11,6 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // newSession begins a session: it creates its Lease, and then says in it that the session may have
@@ -47,13 +49,17 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 var errVersionless = errors.New("the Leases have no resourceVersions, so that two replicas may take one bucket: " +
 	"in tests, have an informertest.Source serve the Leases of a fake clientset")
 
+// idleSession returns what the Lease of a session has before it has buckets. The session counts as late: see
+// lag.next.
+func (s *Set) idleSession(idle bool) leases.Session {
+	return leases.Session{Duration: s.opts.LeaseDuration, Workers: s.workersHere(), Idle: idle, Late: true}
+}
+
 // createSession creates the Lease of a session that takes no buckets yet.
 func (s *Set) createSession(ctx context.Context, nonce, id string) (*coordinationv1.Lease, error) {
-	lease := s.newLease(sessionName(s.opts.Name, nonce), id)
-	s.stamp(lease, time.Now())
+	lease := s.mark().New(leases.SessionName(s.opts.Name, nonce), id)
+	s.idleSession(true).Write(lease, time.Now())
 	lease.Spec.AcquireTime = lease.Spec.RenewTime
-	annotate(lease, idleAnnotation, flagText(true))
-	annotate(lease, lateAnnotation, flagText(true))
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
 	return s.leases.Create(ctx, lease, metav1.CreateOptions{})
@@ -69,8 +75,7 @@ func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (
 		return nil, sent, err
 	}
 	lease, sent = created.DeepCopy(), time.Now()
-	s.stamp(lease, sent)
-	annotate(lease, idleAnnotation, flagText(false))
+	s.idleSession(false).Write(lease, sent)
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
 	lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -96,14 +101,14 @@ func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
 	ours := s.isOursLocked(now)
 	for i := range all.Items {
 		lease := &all.Items[i]
-		holder := s.view.session(holderOf(lease), now)
+		holder := s.view.session(leases.Holder(lease), now)
 		if lease.UID == own.UID || holder == nil || !holder.mayWork(&s.opts, now) {
 			continue
 		}
-		if err := s.differs(lease); err != nil {
+		if err := s.mark().Differs(lease); err != nil {
 			return err
 		}
-		if err := s.isOtherProgram(holder); err != nil && (!ours || !holder.idle) {
+		if err := s.isOtherProgram(holder); err != nil && (!ours || !holder.Idle) {
 			return err
 		}
 	}

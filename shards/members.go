@@ -25,35 +25,20 @@ func (s *Set) workersHere() map[string]string {
 	return here
 }
 
-// lacks returns the names of the workers that a session does not have, sorted. A session of a version
-// that does not name its workers counts as one that has all.
-func (s sessionLease) lacks(here map[string]string) (names []string) {
-	if s.workers == nil {
-		return nil
-	}
-	for name, keys := range here {
-		if s.workers[name] != keys {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // isOtherProgram returns an error if a working session has none of the workers of this replica.
 func (s *Set) isOtherProgram(other *seenSession) error {
 	here := s.workersHere()
-	if len(other.lacks(here)) < len(here) {
+	if len(other.Lacks(here)) < len(here) {
 		return nil
 	}
-	return fmt.Errorf("%w: the replica %s has %s, and this one has %s (see Options.Name)", errOtherProgram, other.id, describe(other.workers), describe(here))
+	return fmt.Errorf("%w: the replica %s has %s, and this one has %s (see Options.Name)", errOtherProgram, other.ID, describe(other.Workers), describe(here))
 }
 
 // isOursLocked reports whether a replica with one of the workers of this one takes buckets. Then another program
 // does not join, although the Lease of its attempt may still be there.
 func (s *Set) isOursLocked(now time.Time) bool {
 	for _, seen := range s.view.sessions {
-		if seen.mayTake(&s.opts, now) && seen.workers != nil && s.isOtherProgram(seen) == nil {
+		if seen.mayTake(&s.opts, now) && seen.Workers != nil && s.isOtherProgram(seen) == nil {
 			return true
 		}
 	}
@@ -85,7 +70,7 @@ func (s *Set) countUnservedLocked(now time.Time) {
 		if holder == nil || !holder.mayWork(&s.opts, now) {
 			continue
 		}
-		names := holder.lacks(here)
+		names := holder.Lacks(here)
 		for _, name := range names {
 			lacking[name] = true
 		}

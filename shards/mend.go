@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // This file has replicas mend Leases that somebody has changed or deleted.
@@ -23,7 +25,7 @@ func (s *Set) reread(ctx context.Context, bucket int) {
 	s.mu.Lock()
 	before := s.view.buckets[bucket].lease
 	s.mu.Unlock()
-	lease, err := s.leases.Get(ctx, bucketName(s.opts.Name, bucket), metav1.GetOptions{})
+	lease, err := s.leases.Get(ctx, leases.BucketName(s.opts.Name, bucket), metav1.GetOptions{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.view.buckets[bucket].lease == before {
@@ -45,10 +47,10 @@ func (s *Set) restoreLocked(h *holding) {
 		return
 	}
 	seen.retry = time.Now().Add(retryAfter)
-	lease := s.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
-	s.own(lease, h.token)
+	lease := s.mark().New(leases.BucketName(s.opts.Name, h.bucket), h.session.id)
+	leases.Own(lease, h.token)
 	if h.known == nil {
-		h.before.write(lease)
+		h.before.Write(lease)
 	}
 	s.running.Go(func() {
 		ctx, cancel := s.request()
@@ -78,7 +80,7 @@ func (s *Set) mendLocked(h *holding) {
 	}
 	seen.retry = time.Now().Add(retryAfter)
 	lease := seen.lease.DeepCopy()
-	s.mark(lease, h.session.id)
+	s.mark().Write(lease, h.session.id)
 	lease.Spec.LeaseTransitions = ptr.To(h.token)
 	s.running.Go(func() {
 		ctx, cancel := s.request()

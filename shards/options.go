@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // The defaults of Options.
@@ -26,8 +27,6 @@ const (
 )
 
 const (
-	// maxBuckets keeps the list of a replica's buckets, and the number of Leases, small.
-	maxBuckets = 1024
 	// maxName leaves room in the name of a Lease, and in the value of a label.
 	maxName = 40
 	// maxIdentity leaves room for the part that is new at each start.
@@ -121,8 +120,8 @@ func (o *Options) check() error {
 	switch {
 	case len(o.Identity) > maxIdentity:
 		return fmt.Errorf("Options.Identity has %d characters, more than %d", len(o.Identity), maxIdentity)
-	case o.Buckets < 0 || o.Buckets > maxBuckets || o.Buckets&(o.Buckets-1) != 0:
-		return fmt.Errorf("Options.Buckets is %d, not a power of two from 1 to %d", o.Buckets, maxBuckets)
+	case o.Buckets < 0 || o.Buckets > leases.MaxBuckets || o.Buckets&(o.Buckets-1) != 0:
+		return fmt.Errorf("Options.Buckets is %d, not a power of two from 1 to %d", o.Buckets, leases.MaxBuckets)
 	case o.LeaseDuration < 0 || o.LeaseDuration > maxLease || o.LeaseDuration%time.Second != 0:
 		return fmt.Errorf("Options.LeaseDuration is %v, not a whole number of seconds up to a day", o.LeaseDuration)
 	case o.RenewEvery != 0 && o.RenewEvery < minTime:
@@ -161,17 +160,6 @@ func (o Options) withDefaults() (Options, error) {
 // pauses of an informer, half a minute after an outage.
 func (o *Options) backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: min(100*time.Millisecond, o.RenewEvery), Cap: o.RenewEvery, Steps: 38, Factor: 2, Jitter: 0.5}
-}
-
-// refuses returns an error if a Lease of the set has another number of buckets, or other buckets.
-func (o *Options) refuses(lease *coordinationv1.Lease) error {
-	if by := lease.Annotations[byAnnotation]; (by == byNamespace) != o.ByNamespace {
-		return fmt.Errorf("the Lease %s divides by %q, Options.ByNamespace is %v: all replicas need the same", lease.Name, by, o.ByNamespace)
-	}
-	if n := lease.Annotations[bucketsAnnotation]; n != strconv.Itoa(o.Buckets) {
-		return fmt.Errorf("the Lease %s has %q buckets, Options.Buckets is %d: all replicas need the same number", lease.Name, n, o.Buckets)
-	}
-	return nil
 }
 
 var errNoLeases = errors.New("leases is nil")

@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // dropLocked removes a holding from its session.
@@ -30,9 +32,9 @@ func (s *Set) release(h *holding) {
 	if h.session.expired() {
 		return
 	}
-	last, deletes := past{seen: map[string]Versions{}}, s.waiting(h.bucket)
+	last, deletes := leases.Past{Seen: leases.Versions{}}, s.waiting(h.bucket)
 	for _, w := range s.joined() {
-		last.seen[w.name] = w.Seen()
+		last.Seen[w.name] = w.Seen()
 	}
 	if h.known == nil { // no call was made, and the caches may be older than those of the last holder
 		last = h.before
@@ -50,14 +52,14 @@ func (s *Set) release(h *holding) {
 
 // letGo writes the Lease of a bucket that this replica has no longer. It reports whether the bucket
 // is not this replica's any more.
-func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims []claim) bool {
+func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims []leases.Claim) bool {
 	s.mu.Lock()
 	if h.session.lost {
 		s.mu.Unlock()
 		return true
 	}
-	if known := s.view.buckets[h.bucket].lease; known != nil && isOther(known, h.lease) {
-		if holderOf(known) != h.session.id { // somebody has changed it
+	if known := s.view.buckets[h.bucket].lease; known != nil && leases.IsOther(known, h.lease) {
+		if leases.Holder(known) != h.session.id { // somebody has changed it
 			s.dropLocked(h)
 			s.poke()
 			s.mu.Unlock()
@@ -67,10 +69,10 @@ func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims [
 	}
 	lease := h.lease.DeepCopy()
 	s.mu.Unlock()
-	s.mark(lease, "")
-	last.write(lease)
-	annotate(lease, claimsAnnotation, format(claims))
-	written := addDeletes(lease, deletes)
+	s.mark().Write(lease, "")
+	last.Write(lease)
+	leases.SetClaims(lease, claims)
+	written := deletes.AddTo(lease)
 	ctx, cancel := s.request()
 	defer cancel()
 	after, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -87,7 +89,7 @@ func (s *Set) letGo(h *holding, last past, deletes map[string][]string, claims [
 	switch {
 	case err == nil:
 		s.view.note(after, false, time.Now())
-		if holderOf(after) == h.session.id { // the change of another replica came first
+		if leases.Holder(after) == h.session.id { // the change of another replica came first
 			return false
 		}
 		s.counts.released++

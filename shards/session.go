@@ -10,9 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // retryAfter is the pause after a request that has failed.
@@ -39,8 +39,8 @@ type session struct {
 	lost     bool
 	leaving  bool
 	holdings map[int]*holding
-	claims   []claim
-	seen     map[string]Versions
+	claims   []leases.Claim
+	seen     leases.Versions
 	fresh    Buckets // open, and their keys are not queued
 	lag      lag
 }
@@ -112,14 +112,6 @@ func because(what, why error) error {
 	return fmt.Errorf("%w: %w", what, why)
 }
 
-// stamp writes the workers of this replica into the Lease of a session, and the time of a renewal, for
-// people: no replica reads it.
-func (s *Set) stamp(lease *coordinationv1.Lease, now time.Time) {
-	annotate(lease, workersAnnotation, format(s.workersHere()))
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(s.opts.LeaseDuration / time.Second))
-}
-
 // renew renews the session until it is over.
 func (s *session) renew(leave <-chan struct{}) {
 	pause := time.NewTimer(s.set.opts.RenewEvery)
@@ -151,8 +143,9 @@ func (s *session) renew(leave <-chan struct{}) {
 func (s *session) write() bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.set.opts.RenewEvery)
 	defer cancel()
-	lease, sent := s.next(), time.Now()
-	s.set.stamp(lease, sent)
+	lease, sent := s.lease.DeepCopy(), time.Now()
+	s.set.mark().Write(lease, s.id)
+	s.publish(lease, sent)
 	written, err := s.set.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	switch {
 	case err == nil:
@@ -179,10 +172,8 @@ func (s *Set) renewed(n *session, sent time.Time) bool {
 	return false
 }
 
-// next returns the Lease to write.
-func (s *session) next() *coordinationv1.Lease {
-	lease := s.lease.DeepCopy()
-	s.set.mark(lease, s.id)
+// publish writes the state of the session into its Lease.
+func (s *session) publish(lease *coordinationv1.Lease, now time.Time) {
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	holds := Buckets{}
@@ -191,39 +182,28 @@ func (s *session) next() *coordinationv1.Lease {
 			holds.Insert(b)
 		}
 	}
-	annotate(lease, holdsAnnotation, formatBuckets(holds))
 	if len(s.claims) > 0 {
-		annotate(lease, claimsAnnotation, format(s.claims))
+		leases.SetClaims(lease, s.claims)
 	}
-	if s.seen != nil {
-		annotate(lease, seenAnnotation, format(s.seen))
-	}
-	annotate(lease, idleAnnotation, flagText(s.leaving || s.lag.away))
-	annotate(lease, lateAnnotation, flagText(s.lag.late))
-	return lease
-}
-
-// flagText returns the value of an annotation that is missing if it is false.
-func flagText(on bool) string {
-	if on {
-		return "true"
-	}
-	return ""
+	leases.Session{
+		Duration: s.set.opts.LeaseDuration, Holds: holds, Workers: s.set.workersHere(), Seen: s.seen,
+		Idle: s.leaving || s.lag.away, Late: s.lag.late,
+	}.Write(lease, now)
 }
 
 // heedLocked looks at the Lease of the session as it was seen. If another replica has ended it, calls
 // must end at once. If somebody has changed or deleted it, it is written again at once, because other
 // replicas count the session as dead otherwise.
 func (s *session) heedLocked(lease *coordinationv1.Lease, deleted bool) {
-	if lease.UID == s.first.UID && !isNewer(lease, s.first) {
+	if lease.UID == s.first.UID && !leases.IsNewer(lease, s.first) {
 		return // the Lease was still idle
 	}
-	switch now := readSession(lease); {
+	switch now := leases.ReadSession(lease); {
 	case deleted || lease.UID != s.first.UID:
 		token(s.hurry)
-	case now.ended:
+	case now.Ended:
 		s.endLocked(errEnded)
-	case now.idle && !s.leaving && !s.lag.away, now.duration != s.set.opts.LeaseDuration, !s.set.isMarked(lease, s.id):
+	case now.Idle && !s.leaving && !s.lag.away, now.Duration != s.set.opts.LeaseDuration, !s.set.mark().IsOn(lease, s.id):
 		token(s.hurry)
 	}
 }
@@ -237,7 +217,7 @@ func (s *session) reread(ctx context.Context, conflict error) {
 	switch {
 	case err != nil:
 		s.set.report(fmt.Errorf("renewing the session: %w", conflict))
-	case lease.UID != s.lease.UID || readSession(lease).ended:
+	case lease.UID != s.lease.UID || leases.ReadSession(lease).Ended:
 		s.lose(errEnded)
 	default:
 		s.lease = lease

@@ -18,6 +18,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
@@ -44,10 +45,10 @@ type Set struct {
 	mu       sync.Mutex // protects the rest, and view
 	ctx      context.Context
 	workers  []worker
-	session  *session              // nil if there is none
-	old      map[*session]bool     // lost sessions with calls under way
-	reports  []error               // errors that step has not reported yet
-	deletes  []map[string][]string // keys of deletes that step has not given to the workers yet
+	session  *session          // nil if there is none
+	old      map[*session]bool // lost sessions with calls under way
+	reports  []error           // errors that step has not reported yet
+	deletes  []leases.Deletes  // keys of deletes that step has not given to the workers yet
 	counts   counts
 	missed   time.Time // when reportMissing last reported
 	lag      lag       // of the last session
@@ -95,8 +96,13 @@ func New(leases Leases, opts Options) (*Set, error) {
 	return s, nil
 }
 
+// mark returns the mark of the set's Leases.
+func (s *Set) mark() leases.Mark {
+	return leases.Mark{Set: s.opts.Name, Buckets: s.opts.Buckets, ByNamespace: s.opts.ByNamespace, Cut: s.rangesKey()}
+}
+
 // labelled returns a client that lists and watches the Leases of the set alone.
-func (s *Set) labelled() labelled { return labelled{s.leases, setLabel + "=" + s.opts.Name} }
+func (s *Set) labelled() labelled { return labelled{s.leases, leases.Selector(s.opts.Name)} }
 
 type labelled struct {
 	Leases
@@ -291,7 +297,7 @@ func (s *Set) await(ctx context.Context) error {
 		return err
 	}
 	for _, lease := range s.watched.All() {
-		if err := s.opts.refuses(lease); err != nil {
+		if err := s.mark().Refuses(lease); err != nil {
 			return err
 		}
 	}
@@ -380,18 +386,18 @@ func (s *Set) WaitForSync(ctx context.Context) error {
 func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
 	deleted := e.Type == informer.EventDeleted
 	s.mu.Lock()
-	if e.Type == informer.EventUpdated && !isNewer(e.New, e.Old) { // the server was restored from a backup
+	if e.Type == informer.EventUpdated && !leases.IsNewer(e.New, e.Old) { // the server was restored from a backup
 		s.view.restored(e.New)
 	}
 	seen := s.view.note(e.Object(), deleted, time.Now())
-	ours := seen != nil && s.session != nil && seen.id == s.session.id
+	ours := seen != nil && s.session != nil && seen.ID == s.session.id
 	if ours {
 		s.session.heedLocked(e.Object(), deleted)
 	}
 	s.poke()
 	s.mu.Unlock()
 	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
-		s.learn(parse[[]claim](believed(e.New).Annotations[claimsAnnotation]))
+		s.learn(leases.ReadClaims(e.New))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
@@ -80,7 +81,7 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 		case holder == nil:
 			holders = append(holders, "")
 		default:
-			holders = append(holders, holder.id)
+			holders = append(holders, holder.ID)
 		}
 	}
 	return sessions, holders
@@ -95,7 +96,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	switch {
 	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
 		s.restoreLocked(h)
-	case seen.lease != nil && isOther(seen.lease, h.lease) && holderOf(seen.lease) != h.session.id:
+	case seen.lease != nil && leases.IsOther(seen.lease, h.lease) && leases.Holder(seen.lease) != h.session.id:
 		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
 		seen.retry = time.Now().Add(retryAfter)
 		h.cancel(ErrSessionLost)
@@ -104,13 +105,13 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	case !wanted:
 		h.begin(releasing)
 		s.running.Go(func() { s.release(h) })
-	case seen.lease != nil && isOther(seen.lease, h.lease):
-		if !s.isMarked(seen.lease, h.session.id) || tokenOf(seen.lease) != h.token {
+	case seen.lease != nil && leases.IsOther(seen.lease, h.lease):
+		if !s.mark().IsOn(seen.lease, h.session.id) || leases.Token(seen.lease) != h.token {
 			s.mendLocked(h)
 			return
 		}
 		h.lease = seen.lease // another replica has added deletes
-		s.deletes = append(s.deletes, deletesIn(h.lease))
+		s.deletes = append(s.deletes, leases.ReadDeletes(h.lease))
 	default:
 		s.lightenLocked(h)
 	}
@@ -124,9 +125,9 @@ func (s *Set) wantLocked(n *session, b int, now time.Time) {
 	}
 	holder := s.view.holder(b, now)
 	switch {
-	case holder != nil && holder.id != n.id && holder.mayWork(&s.opts, now):
+	case holder != nil && holder.ID != n.id && holder.mayWork(&s.opts, now):
 		return // it lets go of the bucket, or its session ends
-	case holder != nil && holder.id != n.id && holder.lease != nil:
+	case holder != nil && holder.ID != n.id && holder.lease != nil:
 		s.endSessionLocked(holder, now)
 		return
 	case seen.lease == nil && holder == nil && s.view.claimed(b, now):

@@ -3,35 +3,33 @@ package shards
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // take writes the Lease of a bucket for this replica. lease is its last state, or nil if there is
 // none. died is the session that had the bucket and has not let go of it, or nil. The Lease then says
 // so: this replica may die, too, before it has caught up.
-func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *sessionLease) {
+func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *leases.Session) {
 	isNew := lease == nil
 	if isNew {
-		lease = s.newLease(bucketName(s.opts.Name, h.bucket), h.session.id)
-		transitions = max(transitions, firstToken(time.Now()))
+		lease = s.mark().New(leases.BucketName(s.opts.Name, h.bucket), h.session.id)
+		transitions = max(transitions, leases.FirstToken(time.Now()))
 	} else {
 		lease = lease.DeepCopy()
-		s.mark(lease, h.session.id)
+		s.mark().Write(lease, h.session.id)
 	}
-	s.own(lease, transitions)
+	leases.Own(lease, transitions)
 	// The other replicas have read the claims of the last holder. After a restore of the objects' server,
 	// they would wrongly include later deletes.
-	annotate(lease, claimsAnnotation, "")
+	leases.SetClaims(lease, nil)
 	if died != nil {
-		past{latest(pastIn(lease).seen, died.seen), true}.write(lease)
+		leases.Past{Seen: leases.ReadPast(lease).Seen.Latest(died.Seen), Died: true}.Write(lease)
 	}
 	ctx, cancel := s.request()
 	defer cancel()
@@ -53,16 +51,16 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 		}
 		return // the worker has stopped
 	}
-	known := map[string]Versions{}
+	known := leases.Versions{}
 	for _, w := range s.joined() {
 		known[w.name] = w.Known()
 	}
-	s.handleDeletes(deletesIn(lease))
+	s.handleDeletes(leases.ReadDeletes(lease))
 	s.opened(h, known)
 }
 
 // opened notes that the caches are new enough for calls. known is how new they are.
-func (s *Set) opened(h *holding, known map[string]Versions) {
+func (s *Set) opened(h *holding, known leases.Versions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.session.lost || h.phase != catching {
@@ -93,38 +91,6 @@ func (s *Set) catchUp(h *holding) error {
 	return s.reach(h.ctx, h.before)
 }
 
-// latest returns the later of the versions of each source.
-func latest(a, b map[string]Versions) map[string]Versions {
-	all := map[string]Versions{}
-	for _, seen := range []map[string]Versions{a, b} {
-		for name, versions := range seen {
-			if all[name] == nil {
-				all[name] = Versions{}
-			}
-			for source, version := range versions {
-				order, err := resourceversion.CompareResourceVersion(all[name][source], version)
-				if err != nil || order < 0 {
-					all[name][source] = version
-				}
-			}
-		}
-	}
-	return all
-}
-
-// firstToken returns the token of a Lease that is made now. It is the number of seconds since the
-// year 2000, so that tokens go on rising if somebody deletes the Leases, such as to change the number
-// of buckets: a bucket does not change hands once a second for years.
-func firstToken(now time.Time) int32 {
-	return int32(max(1, min(now.Unix()-946684800, math.MaxInt32/2)))
-}
-
-// own writes the token of a bucket and the time into its Lease.
-func (s *Set) own(lease *coordinationv1.Lease, token int32) {
-	lease.Spec.LeaseTransitions = &token
-	lease.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Now()))
-}
-
 // took notes the result of taking a bucket. It reports whether the replica has it.
 func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	s.mu.Lock()
@@ -143,8 +109,8 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 		return false
 	}
 	s.counts.taken++
-	h.lease, h.token = lease, tokenOf(lease)
-	h.before = pastIn(lease)
+	h.lease, h.token = lease, leases.Token(lease)
+	h.before = leases.ReadPast(lease)
 	h.begin(catching)
 	s.tellSourcesLocked()
 	return true

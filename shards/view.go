@@ -4,7 +4,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // view is the state of the set as its Leases show it. The caller holds a lock. It takes times from
@@ -21,7 +22,7 @@ type view struct {
 
 // seenSession is a session that this process knows of.
 type seenSession struct {
-	sessionLease
+	leases.Session
 	lease  *coordinationv1.Lease // nil if it is not there
 	at     time.Time             // when this state of it was first seen, or that it is not there
 	retry  time.Time             // no request for it before
@@ -44,14 +45,14 @@ func newView(opts *Options) view {
 // note takes a Lease that was seen, or its last state if it was deleted. It returns the state of the
 // session, if it is that of one.
 func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *seenSession {
-	lease = believed(lease)
-	if b, ok := bucketOf(v.opts.Name, lease); ok {
+	lease = leases.Believed(lease)
+	if b, ok := leases.BucketOf(v.opts.Name, lease); ok {
 		if b < len(v.buckets) {
 			v.buckets[b].note(lease, deleted)
 		}
 		return nil
 	}
-	if lease.Name == rangesName(v.opts.Name) {
+	if lease.Name == leases.RangesName(v.opts.Name) {
 		v.ranges = lease
 		if deleted {
 			v.ranges = nil
@@ -70,16 +71,16 @@ func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *s
 	switch {
 	case deleted:
 		s.lease, s.at = nil, now
-	case s.lease == nil || isNewer(lease, s.lease):
-		s.sessionLease, s.lease, s.at = readSession(lease), lease, now
-		s.id = id
+	case s.lease == nil || leases.IsNewer(lease, s.lease):
+		s.Session, s.lease, s.at = leases.ReadSession(lease), lease, now
+		s.ID = id
 	}
 	return s
 }
 
 // restored forgets the state of a Lease, because the API server has gone back to an older one.
 func (v *view) restored(lease *coordinationv1.Lease) {
-	if b, ok := bucketOf(v.opts.Name, lease); ok && b < len(v.buckets) {
+	if b, ok := leases.BucketOf(v.opts.Name, lease); ok && b < len(v.buckets) {
 		v.buckets[b].lease = nil
 	} else if s := v.sessions[v.sessionOf(lease)]; s != nil {
 		s.lease = nil
@@ -89,11 +90,11 @@ func (v *view) restored(lease *coordinationv1.Lease) {
 // sessionOf returns the id of the session that has a Lease, also if somebody has changed its holder. It
 // is "" if that is not known.
 func (v *view) sessionOf(lease *coordinationv1.Lease) string {
-	if id := holderOf(lease); lease.Name == sessionName(v.opts.Name, nonceOf(id)) {
+	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, leases.Nonce(id)) {
 		return id
 	}
 	for id := range v.sessions {
-		if lease.Name == sessionName(v.opts.Name, nonceOf(id)) {
+		if lease.Name == leases.SessionName(v.opts.Name, leases.Nonce(id)) {
 			return id
 		}
 	}
@@ -101,33 +102,19 @@ func (v *view) sessionOf(lease *coordinationv1.Lease) string {
 }
 
 func (b *seenBucket) note(lease *coordinationv1.Lease, deleted bool) {
-	b.token = max(b.token, tokenOf(lease))
+	b.token = max(b.token, leases.Token(lease))
 	switch {
-	case deleted && (b.lease == nil || !isNewer(b.lease, lease)):
-		b.last, b.lease = holderOf(lease), nil
-	case !deleted && (b.lease == nil || isNewer(lease, b.lease)):
+	case deleted && (b.lease == nil || !leases.IsNewer(b.lease, lease)):
+		b.last, b.lease = leases.Holder(lease), nil
+	case !deleted && (b.lease == nil || leases.IsNewer(lease, b.lease)):
 		b.lease, b.last, b.retry = lease, "", time.Time{}
 	}
-}
-
-// isNewer reports whether a is a later state of a Lease than b.
-func isNewer(a, b *coordinationv1.Lease) bool {
-	if a.UID != b.UID {
-		return true
-	}
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err != nil || order > 0
-}
-
-// isOther reports whether a and b are not the same state of a Lease.
-func isOther(a, b *coordinationv1.Lease) bool {
-	return a.UID != b.UID || a.ResourceVersion != b.ResourceVersion
 }
 
 // end returns when the session is dead unless it is renewed. A session whose Lease somebody has
 // deleted may still work until then.
 func (s *seenSession) end(opts *Options) time.Time {
-	duration := s.duration
+	duration := s.Duration
 	if duration == 0 {
 		duration = opts.LeaseDuration
 	}
@@ -136,22 +123,22 @@ func (s *seenSession) end(opts *Options) time.Time {
 
 // mayWork reports whether calls of the session may be under way.
 func (s *seenSession) mayWork(opts *Options, now time.Time) bool {
-	return !s.ended && now.Before(s.end(opts))
+	return !s.Ended && now.Before(s.end(opts))
 }
 
 // mayTake reports whether the session may get buckets.
 func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
-	return s.lease != nil && !s.idle && s.mayWork(opts, now)
+	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
 }
 
 // holder returns the session that has a bucket, and nil if nobody has it.
 func (v *view) holder(bucket int, now time.Time) *seenSession {
 	b := &v.buckets[bucket]
-	id := holderOf(b.lease)
+	id := leases.Holder(b.lease)
 	if b.lease == nil {
 		id = b.last
 	}
-	if s := v.session(id, now); s != nil && !s.ended {
+	if s := v.session(id, now); s != nil && !s.Ended {
 		return s
 	}
 	return nil
@@ -165,21 +152,21 @@ func (v *view) session(id string, now time.Time) *seenSession {
 	}
 	s := v.sessions[id]
 	if s == nil {
-		s = &seenSession{sessionLease: sessionLease{id: id}, at: now}
+		s = &seenSession{Session: leases.Session{ID: id}, at: now}
 		v.sessions[id] = s
 	}
 	return s
 }
 
 // died returns the session that had a bucket and has not let go of it, or nil.
-func (v *view) died(bucket int) *sessionLease {
+func (v *view) died(bucket int) *leases.Session {
 	b := &v.buckets[bucket]
-	id := holderOf(b.lease)
+	id := leases.Holder(b.lease)
 	if b.lease == nil {
 		id = b.last
 	}
 	if s := v.sessions[id]; s != nil && id != "" {
-		died := s.sessionLease
+		died := s.Session
 		return &died
 	}
 	return nil
@@ -189,7 +176,7 @@ func (v *view) died(bucket int) *sessionLease {
 // the Lease of a bucket, replicas that come later learn only from this that the bucket is taken.
 func (v *view) claimed(bucket int, now time.Time) bool {
 	for _, s := range v.sessions {
-		if s.holds.Has(bucket) && s.mayWork(v.opts, now) {
+		if s.Holds.Has(bucket) && s.mayWork(v.opts, now) {
 			return true
 		}
 	}
@@ -218,7 +205,7 @@ func (v *view) unowned(now time.Time) (n int, since time.Time) {
 func (v *view) forget(now time.Time) {
 	used := map[string]bool{}
 	for b := range v.buckets {
-		used[holderOf(v.buckets[b].lease)] = true
+		used[leases.Holder(v.buckets[b].lease)] = true
 		used[v.buckets[b].last] = true
 	}
 	for id, s := range v.sessions {
@@ -237,7 +224,7 @@ func (v *view) next(now time.Time) (at time.Time) {
 		}
 	}
 	for _, s := range v.sessions {
-		if !s.ended {
+		if !s.Ended {
 			sooner(s.end(v.opts))
 		}
 		sooner(s.retry)

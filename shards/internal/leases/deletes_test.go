@@ -1,0 +1,51 @@
+package leases
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+func TestTheDeletesOfTwoReplicasAreJoined(t *testing.T) {
+	got := Deletes{"a": {"x", "w"}, "b": {"y"}}.union(Deletes{"a": {"v", "w"}, "c": {"z"}})
+	want := Deletes{"a": {"v", "w", "x"}, "b": {"y"}, "c": {"z"}}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := Deletes(nil).union(nil); len(got) != 0 {
+		t.Errorf("two without any: %v", got)
+	}
+}
+
+// A Lease has room for a limited number of keys.
+func TestALeaseTakesAsManyDeletesAsItHasRoomFor(t *testing.T) {
+	lease := &coordinationv1.Lease{}
+	few := Deletes{"a": {"default/x"}}
+	if added := few.AddTo(lease); added.Number() != 1 || lease.Annotations[deletesAnnotation] != format(few) {
+		t.Errorf("of one key, %v is added: %v", added, lease.Annotations)
+	}
+	if added := Deletes(nil).AddTo(lease); added.Number() != 0 || lease.Annotations[deletesAnnotation] != format(few) {
+		t.Errorf("of none, %v is added: %v", added, lease.Annotations)
+	}
+	var keys []string
+	for n := range 10_000 {
+		keys = append(keys, fmt.Sprintf("%s/%05d", strings.Repeat("n", 57), n))
+	}
+	added := Deletes{"a": keys, "b": keys[:100]}.AddTo(lease)
+	there := ReadDeletes(lease)
+	if size := len(lease.Annotations[deletesAnnotation]); size > maxDeletes || len(added["a"]) < 2000 || there.Number() != added.Number()+1 {
+		t.Errorf("%d keys are added, and %d are there, in %d bytes", added.Number(), there.Number(), size)
+	}
+	if !slices.Contains(there["a"], "default/x") {
+		t.Error("a key that was there is lost")
+	}
+	before := lease.Annotations[deletesAnnotation]
+	more := Deletes{"c": {strings.Repeat("n", maxDeletes)}}
+	if added := more.AddTo(lease); added.Number() != 0 || lease.Annotations[deletesAnnotation] != before {
+		t.Errorf("%d keys are added for which there is no room", added.Number())
+	}
+}

@@ -1,0 +1,88 @@
+package leases
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// byNamespace is the value of byAnnotation for Mark.ByNamespace.
+const byNamespace = "namespace"
+
+// Mark has the parts of a Lease by which replicas know it.
+type Mark struct {
+	Set         string // the name of the set
+	Buckets     int    // how many there are
+	ByNamespace bool   // a bucket has whole namespaces
+	Cut         string // the key of the replica's ranges of namespaces; "" if there are none
+}
+
+// New returns a Lease of the set.
+func (m Mark) New(name, holder string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	m.Write(lease, holder)
+	return lease
+}
+
+// Write writes the mark into a Lease, also where somebody has changed it.
+func (m Mark) Write(lease *coordinationv1.Lease, holder string) {
+	lease.Labels = maps.Clone(lease.Labels)
+	if lease.Labels == nil {
+		lease.Labels = map[string]string{}
+	}
+	lease.Labels[setLabel] = m.Set
+	by := ""
+	if m.ByNamespace {
+		by = byNamespace
+	}
+	annotate(lease, bucketsAnnotation, strconv.Itoa(m.Buckets))
+	annotate(lease, byAnnotation, by)
+	annotate(lease, cutAnnotation, m.Cut)
+	annotate(lease, leaseAnnotation, string(lease.UID))
+	lease.Spec.HolderIdentity = &holder
+}
+
+// IsOn reports whether a Lease has the parts that Write writes.
+func (m Mark) IsOn(lease *coordinationv1.Lease, holder string) bool {
+	return lease.Labels[setLabel] == m.Set && m.Differs(lease) == nil && Holder(lease) == holder
+}
+
+// Differs returns an error if a Lease says that its holder has other buckets than this replica. Two
+// replicas could then work on one key.
+func (m Mark) Differs(lease *coordinationv1.Lease) error {
+	if err := m.Refuses(lease); err != nil {
+		return err
+	}
+	if Holder(lease) != "" && lease.Annotations[cutAnnotation] != m.Cut {
+		return fmt.Errorf("the Lease %s is of a replica with other ranges of namespaces", lease.Name)
+	}
+	return nil
+}
+
+// Refuses returns an error if a Lease of the set has another number of buckets, or other buckets.
+func (m Mark) Refuses(lease *coordinationv1.Lease) error {
+	if by := lease.Annotations[byAnnotation]; (by == byNamespace) != m.ByNamespace {
+		return fmt.Errorf("the Lease %s divides by %q, Options.ByNamespace is %v: all replicas need the same", lease.Name, by, m.ByNamespace)
+	}
+	if n := lease.Annotations[bucketsAnnotation]; n != strconv.Itoa(m.Buckets) {
+		return fmt.Errorf("the Lease %s has %q buckets, Options.Buckets is %d: all replicas need the same number", lease.Name, n, m.Buckets)
+	}
+	return nil
+}
+
+// Believed returns a Lease as it is, or, if it is a copy of another one, without what replicas have written
+// into it about versions and buckets: a backup tool may have brought it from another cluster. Keys of
+// deletes stay. It does no harm to reconcile them, and they may be of this cluster.
+func Believed(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	if of := lease.Annotations[leaseAnnotation]; of == "" || of == string(lease.UID) {
+		return lease
+	}
+	lease = lease.DeepCopy()
+	for _, key := range []string{holdsAnnotation, seenAnnotation, claimsAnnotation, diedAnnotation} {
+		delete(lease.Annotations, key)
+	}
+	return lease
+}

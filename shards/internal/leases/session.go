@@ -1,0 +1,71 @@
+package leases
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+)
+
+// Session is the Lease that a replica renews.
+type Session struct {
+	ID       string // spec.holderIdentity
+	Duration time.Duration
+	Holds    sets.Set[int]     // buckets
+	Workers  map[string]string // the keys of each, by name; nil if they are not known
+	Seen     Versions          // nil if they are not known
+	Idle     bool
+	Late     bool
+	Ended    bool // Write does not change it
+}
+
+// ReadSession reads the Lease of a session. With a part that is missing, the session keeps fewer
+// promises, and other replicas keep what they know for longer.
+func ReadSession(lease *coordinationv1.Lease) (s Session) {
+	s.ID = Holder(lease)
+	if n := lease.Spec.LeaseDurationSeconds; n != nil {
+		s.Duration = time.Duration(max(0, *n)) * time.Second
+	}
+	s.Workers = parse[map[string]string](lease.Annotations[workersAnnotation])
+	s.Holds = parseBuckets(lease.Annotations[holdsAnnotation])
+	s.Seen = parse[Versions](lease.Annotations[seenAnnotation])
+	s.Idle = lease.Annotations[idleAnnotation] != ""
+	s.Late = lease.Annotations[lateAnnotation] != ""
+	s.Ended = lease.Annotations[endedAnnotation] != ""
+	return s
+}
+
+// Write writes the session into its Lease, which has a [Mark], and the time of a renewal, for people: no
+// replica reads it. Versions that are not known stay as they are in the Lease.
+func (s Session) Write(lease *coordinationv1.Lease, now time.Time) {
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(s.Duration / time.Second))
+	annotate(lease, workersAnnotation, format(s.Workers))
+	annotate(lease, holdsAnnotation, formatBuckets(s.Holds))
+	if s.Seen != nil {
+		annotate(lease, seenAnnotation, format(s.Seen))
+	}
+	annotate(lease, idleAnnotation, flagText(s.Idle))
+	annotate(lease, lateAnnotation, flagText(s.Late))
+}
+
+// End writes into the Lease of a session that another replica has ended it.
+func End(lease *coordinationv1.Lease) { annotate(lease, endedAnnotation, flagText(true)) }
+
+// Lacks returns the names of the workers that a session does not have, sorted. A session of a version
+// that does not name its workers counts as one that has all.
+func (s Session) Lacks(here map[string]string) (names []string) {
+	if s.Workers == nil {
+		return nil
+	}
+	for name, keys := range here {
+		if s.Workers[name] != keys {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
