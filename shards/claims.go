@@ -2,38 +2,34 @@ package shards
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// claim claims which deletes are handled, again and again until the session is over.
-func (s *session) claim() {
+// claim claims which deletes are handled, again and again until a session is over.
+func (s *Set) claim(n *session) {
 	for {
-		var held []*holding
-		s.set.mu.Lock()
-		for _, h := range s.holdings {
-			if h.phase == open {
-				held = append(held, h)
-			}
-		}
-		s.set.mu.Unlock()
+		held := n.allOpen()
 		seen, known, connected := leases.Versions{}, leases.Versions{}, true
-		for _, w := range s.set.joined() {
+		for _, w := range s.workers {
 			seen[w.name], known[w.name] = w.Seen(), w.Known()
 			connected = connected && w.Connected()
 		}
-		claims := s.set.claims(held, s.set.opts.RenewEvery)
-		s.set.mu.Lock()
-		s.claims, s.seen = claims, seen
-		s.compareLocked(known, connected, time.Now())
-		s.set.poke() // the Lease of a bucket may have deletes that are handled now
-		s.set.mu.Unlock()
+		claims := s.claims(held, s.opts.RenewEvery)
+		if len(s.sources) > 0 { // their last list counts: one that is under way may take long
+			connected = !slices.ContainsFunc(s.sources, (*source).stuck)
+		}
+		s.mu.Lock()
+		n.compare(claims, seen, known, s.view.seenBy(n.id, time.Now()), connected)
+		s.poke() // the Lease of a bucket may have deletes that are handled now
+		s.mu.Unlock()
 		select {
-		case <-s.ended:
+		case <-n.ended:
 			return
-		case <-time.After(min(s.set.opts.RenewEvery/2, askAfter)):
+		case <-time.After(min(s.opts.RenewEvery/2, askAfter)):
 		}
 	}
 }
@@ -51,12 +47,15 @@ func (s *Set) claims(held []*holding, d time.Duration) []leases.Claim {
 	handled := leases.Handled{}
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	for _, w := range s.joined() {
+	for _, w := range s.workers {
 		all.Go(func() {
-			h := w.handled(ctx, buckets)
+			ranges := map[string]leases.Range{}
+			for source, r := range w.Handled(ctx, buckets) {
+				ranges[source] = leases.Range(r)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			handled[w.name] = h
+			handled[w.name] = ranges
 		})
 	}
 	all.Wait()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
@@ -22,7 +21,7 @@ var ErrDropped = errors.New("shards: too many deletes are not handled")
 
 // handleDeletes has the workers handle deletes that stood in the Lease of a bucket of this replica.
 func (s *Set) handleDeletes(deletes leases.Deletes) {
-	for _, w := range s.joined() {
+	for _, w := range s.workers {
 		if keys := deletes[w.name]; len(keys) > 0 {
 			w.Handle(keys)
 		}
@@ -31,11 +30,9 @@ func (s *Set) handleDeletes(deletes leases.Deletes) {
 
 // lightenLocked has lighten look at the Lease of a bucket, if it has keys of deletes.
 func (s *Set) lightenLocked(h *holding) {
-	seen := &s.view.buckets[h.bucket]
-	if !leases.HasDeletes(h.lease) || h.phase != open || time.Now().Before(seen.retry) {
+	if !leases.HasDeletes(h.lease) || h.phase != open || !s.view.buckets[h.bucket].mayAsk() {
 		return
 	}
-	seen.retry = time.Now().Add(retryAfter)
 	lease := h.lease
 	s.running.Go(func() { s.lighten(h, lease) })
 }
@@ -43,7 +40,7 @@ func (s *Set) lightenLocked(h *holding) {
 // lighten removes from the Lease of a bucket the keys of deletes that are handled.
 func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	before, left := leases.ReadDeletes(lease), leases.ReadDeletes(lease) // those of workers that only other replicas have stay
-	for _, w := range s.joined() {
+	for _, w := range s.workers {
 		waiting := w.Deletes(h.bucket)
 		delete(left, w.name)
 		for _, key := range before[w.name] {
@@ -58,7 +55,7 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	}
 	ctx, cancel := s.request()
 	defer cancel()
-	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	written, err := s.put(ctx, lease)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -78,8 +75,12 @@ func (s *Set) learn(claims []leases.Claim) {
 	unknown := map[int]leases.Deletes{}
 	for _, c := range claims {
 		buckets := c.In()
-		for _, w := range s.joined() {
-			for _, key := range w.forget(buckets, c.Handled[w.name]) {
+		for _, w := range s.workers {
+			ranges := map[string]Range{}
+			for source, r := range c.Handled[w.name] {
+				ranges[source] = Range(r)
+			}
+			for _, key := range w.Forget(buckets, ranges) {
 				b := s.Bucket(key)
 				if unknown[b] == nil {
 					unknown[b] = leases.Deletes{}
@@ -137,7 +138,7 @@ func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) 
 // waiting returns the keys of deletes in a bucket that this replica keeps, by worker.
 func (s *Set) waiting(bucket int) leases.Deletes {
 	deletes := leases.Deletes{}
-	for _, w := range s.joined() {
+	for _, w := range s.workers {
 		if keys := w.Deletes(bucket); len(keys) > 0 {
 			deletes[w.name] = keys
 		}
@@ -163,12 +164,7 @@ func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 	if told.Number() == 0 {
 		return false, false // the holder handles those that are there, and then there is room
 	}
-	ctx, cancel := s.request()
-	defer cancel()
-	written, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	if isOutdated(err) {
-		s.reread(ctx, bucket)
-	}
+	written, err := s.putBucket(bucket, lease)
 	s.mu.Lock()
 	switch {
 	case err == nil:
@@ -176,12 +172,11 @@ func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 	case !isOutdated(err):
 		s.later(fmt.Errorf("telling the holder of bucket %d of deletes: %w", bucket, err))
 	}
-	workers := s.workers
 	s.mu.Unlock()
 	if err != nil {
 		return false, true
 	}
-	for _, w := range workers {
+	for _, w := range s.workers {
 		w.ForgetKeys(told[w.name])
 	}
 	return told.Number() == deletes.Number(), true

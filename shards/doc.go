@@ -56,6 +56,27 @@
 // that. But a replica that starts at that moment may take a bucket that another has had for less than
 // RenewEvery, and a bucket whose holder somebody has removed is free at once.
 //
+// # The parts
+//
+// Calls run in this order, and never back. The set orchestrates: its files do not call each other in a circle,
+// and what they share stands below them.
+//
+//   - membership.go runs the set: it joins, has one session after another, and leaves. admission.go begins a
+//     session, if the replica may join, and programs.go compares its workers with those of others. renewal.go
+//     renews a session, and ends it.
+//   - balance.go is the step that compares the buckets with the plan. takeover.go takes a bucket, and catchup.go
+//     waits for the caches before its calls begin. release.go lets go of a bucket. repairs.go writes Leases again
+//     that somebody has changed, and deaths.go ends the sessions of replicas that have died.
+//   - claims.go says which deletes are handled, and deletes.go passes on deletes that a holder cannot know of.
+//   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces. source.go, part.go
+//     and count.go deliver the objects of the replica's namespaces.
+//   - calls.go lets calls in, and health.go shows how the set is doing.
+//   - set.go has the state of the set, and requests.go its requests.
+//   - session.go and holding.go are a session of this replica and a bucket of it, and lag.go is how far its caches
+//     are behind. view.go is the set as its Leases show it. worker.go and options.go are what a program gives to
+//     the set.
+//   - internal/leases reads and writes the Leases, and internal/plan decides who should have which bucket.
+//
 // # Tests
 //
 // The Leases of client-go's fake clientsets have no versions, so that nothing keeps two replicas from

@@ -44,7 +44,7 @@ func (s *Set) Health() informer.Health {
 		for _, held := range n.holdings {
 			add(set, held, now)
 		}
-		if since := n.behindLocked(now); !since.IsZero() {
+		if since := n.lag.behind(n.waiting(), now); !since.IsZero() {
 			set.CatchingUpFor = max(set.CatchingUpFor, now.Sub(since))
 		}
 		if set.Unserved = s.unserved.buckets; set.Unserved > 0 {
@@ -52,9 +52,7 @@ func (s *Set) Health() informer.Health {
 		}
 	}
 	for old := range s.old {
-		for _, held := range old.holdings {
-			set.LostCalls += held.calls
-		}
+		set.LostCalls += old.calls()
 	}
 	if s.session == nil && h.SourceError == nil {
 		h.SourceError = s.refused

@@ -3,7 +3,6 @@ package shards
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -134,8 +133,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// withDefaults returns o with its defaults, and an error if the times do not fit together.
-func (o Options) withDefaults() (Options, error) {
+// complete returns o with its defaults, and an error if one of the options cannot be used.
+func (o Options) complete() (Options, error) {
+	if err := o.check(); err != nil {
+		return o, err
+	}
 	o.Buckets = cmp.Or(o.Buckets, defaultBuckets)
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, defaultLeaseDuration)
 	o.RenewEvery = cmp.Or(o.RenewEvery, defaultRenewEvery)
@@ -161,5 +163,3 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: min(100*time.Millisecond, o.RenewEvery), Cap: o.RenewEvery, Steps: 38, Factor: 2, Jitter: 0.5}
 }
-
-var errNoLeases = errors.New("leases is nil")

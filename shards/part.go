@@ -82,7 +82,7 @@ func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
 	switch {
 	case len(p.buckets) == 0 || p.selector == "":
 		opts.FieldSelector = nobody
-	case !p.refused && len(p.buckets) < p.source.set.opts.Buckets:
+	case !p.refused && len(p.buckets) < p.source.total:
 		opts.ShardSelector = p.selector
 	}
 	return opts

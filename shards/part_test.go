@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,9 @@ import (
 // A list that was under way when the replica got a bucket lacks the objects of the bucket.
 func TestAnEarlierPartDoesNotCountForThePresentOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set := &Set{}
-		set.opts.Buckets = 2
-		set.ranges.Store(plan.Cut(nil, 2))
-		src := &source{set: set, moved: make(chan struct{})}
+		var ranges atomic.Pointer[plan.Ranges]
+		ranges.Store(plan.Cut(nil, 2))
+		src := &source{total: 2, ranges: &ranges, moved: make(chan struct{})}
 		first := src.Part()
 		src.want(Buckets{1: {}})
 		time.Sleep(gather)

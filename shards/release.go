@@ -13,10 +13,7 @@ import (
 
 // dropLocked removes a holding from its session.
 func (s *Set) dropLocked(h *holding) {
-	h.cancel(nil)
-	if h.session.holdings[h.bucket] == h {
-		delete(h.session.holdings, h.bucket)
-		h.session.fresh.Delete(h.bucket)
+	if h.session.drop(h) {
 		s.tellSourcesLocked()
 	}
 }
@@ -33,7 +30,7 @@ func (s *Set) release(h *holding) {
 		return
 	}
 	last, deletes := leases.Past{Seen: leases.Versions{}}, s.waiting(h.bucket)
-	for _, w := range s.joined() {
+	for _, w := range s.workers {
 		last.Seen[w.name] = w.Seen()
 	}
 	if h.known == nil { // no call was made, and the caches may be older than those of the last holder
@@ -67,17 +64,16 @@ func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims
 		}
 		h.lease = known // another replica has added deletes
 	}
-	lease := h.lease.DeepCopy()
+	lease := s.mark().On(h.lease, "", "")
 	s.mu.Unlock()
-	s.mark().Write(lease, "")
 	last.Write(lease)
 	leases.SetClaims(lease, claims)
 	written := deletes.AddTo(lease)
 	ctx, cancel := s.request()
 	defer cancel()
-	after, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	after, err := s.put(ctx, lease)
 	if err == nil {
-		for _, w := range s.joined() {
+		for _, w := range s.workers {
 			w.ForgetKeys(written[w.name]) // the Lease has them
 		}
 	}

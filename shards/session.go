@@ -2,26 +2,19 @@ package shards
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
-
-// retryAfter is the pause after a request that has failed.
-const retryAfter = 500 * time.Millisecond
 
 // session is the time in which a replica may have buckets. It lasts as long as the replica renews
 // its Lease. A lost session never comes back: the replica begins another, with another id.
 type session struct {
-	set    *Set
+	opts   *Options
 	id     string
 	begun  time.Time
 	ctx    context.Context // ends with the session
@@ -30,19 +23,36 @@ type session struct {
 	limit  atomic.Int64 // the deadline, as the time since begun
 	ended  chan struct{}
 	first  *coordinationv1.Lease // as it was when the session began
-	hurry  chan struct{}         // gets a token when somebody has changed the Lease
+	hurry  chan struct{}         // gets a token when the Lease is to be written at once
 
 	// Only the goroutine that renews uses this.
 	lease *coordinationv1.Lease // as it was last written
 
-	// The set's lock protects the rest.
+	// mu protects the parts from here on. Those of the first group, and the phases of the holdings, change
+	// only while the set's lock is held too, so that each of the two locks is enough to read them: a step
+	// compares them with the Leases, and Health shows them as they are at one moment. mu is the inner one.
+	mu       sync.Mutex
 	lost     bool
 	leaving  bool
 	holdings map[int]*holding
-	claims   []leases.Claim
-	seen     leases.Versions
-	fresh    Buckets // open, and their keys are not queued
 	lag      lag
+
+	claims []leases.Claim
+	seen   leases.Versions
+	fresh  Buckets // open, and their keys are not queued
+}
+
+// newSession returns a session whose Lease was last renewed by a request that was sent at a time. When it is
+// not renewed in time, lose is called, without an error.
+func newSession(opts *Options, id string, lease *coordinationv1.Lease, sent time.Time, l lag, lose func(*session, error)) *session {
+	s := &session{
+		opts: opts, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
+		holdings: map[int]*holding{}, fresh: Buckets{}, lag: l,
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.timer = time.AfterFunc(opts.LeaseDuration, func() { lose(s, nil) })
+	s.limitTo(sent)
+	return s
 }
 
 // expired reports whether the session is over. It takes no lock.
@@ -50,199 +60,221 @@ func (s *session) expired() bool {
 	return time.Since(s.begun) >= time.Duration(s.limit.Load()) || s.ctx.Err() != nil
 }
 
-// extendLocked has the session last until a Lease that was renewed at a time ends, less the margin.
+// extend has the session last until a Lease that was renewed at a time ends, less the margin.
 // It returns false if the session was over before: nobody may have noticed the renewal in time.
-func (s *session) extendLocked(sent time.Time) bool {
+func (s *session) extend(sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.lost || s.expired() {
 		return false
 	}
-	s.limitLocked(sent)
+	s.limitTo(sent)
 	return true
 }
 
-func (s *session) limitLocked(sent time.Time) {
-	o := &s.set.opts
-	until := sent.Add(o.LeaseDuration - o.Margin)
+func (s *session) limitTo(sent time.Time) {
+	until := sent.Add(s.opts.LeaseDuration - s.opts.Margin)
 	s.limit.Store(int64(until.Sub(s.begun)))
-	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(until), func() { s.lose(nil) })
-	} else {
-		s.timer.Reset(time.Until(until))
-	}
+	s.timer.Reset(time.Until(until))
 }
 
-// lose ends the session. Err says why it cannot go on, or nil if it could not be renewed in time.
-func (s *session) lose(err error) {
-	set := s.set
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	if err == nil && !s.expired() {
-		return // it was renewed at the last moment
-	}
-	s.endLocked(err)
-}
-
-func (s *session) endLocked(err error) {
+// end ends the session. It returns false if the session was lost before.
+func (s *session) end() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.lost {
-		return
+		return false
 	}
 	s.lost = true
 	s.timer.Stop()
 	s.cancel(ErrSessionLost)
 	close(s.ended)
-	set := s.set
-	if set.session == s {
-		set.session = nil
-		set.lag = s.lag.next()
-		set.tellSourcesLocked()
-	}
-	if !s.leaving || len(s.holdings) > 0 {
-		set.counts.lost++
-		set.later(because(ErrSessionLost, err))
-	}
-	set.old[s] = true
-	set.poke()
+	return true
 }
 
-// because returns an error that wraps both.
-func because(what, why error) error {
-	if why == nil {
-		return what
-	}
-	return fmt.Errorf("%w: %w", what, why)
-}
-
-// renew renews the session until it is over.
-func (s *session) renew(leave <-chan struct{}) {
-	pause := time.NewTimer(s.set.opts.RenewEvery)
-	defer pause.Stop()
-	begun := time.Now() // of the last write
-	for {
-		select {
-		case <-s.ended:
-			return
-		case <-leave:
-			leave = nil // at once, so that the others take over
-		case <-s.hurry:
-			if wait := retryAfter - time.Since(begun); wait > 0 { // in case that it is changed again and again
-				pause.Reset(wait)
-				continue
-			}
-		case <-pause.C:
-		}
-		begun = time.Now()
-		if s.write() {
-			pause.Reset(max(0, s.set.opts.RenewEvery-time.Since(begun)))
-		} else {
-			pause.Reset(min(retryAfter, s.set.opts.RenewEvery))
-		}
-	}
-}
-
-// write renews the session once. It reports whether that has succeeded.
-func (s *session) write() bool {
-	ctx, cancel := context.WithTimeout(s.ctx, s.set.opts.RenewEvery)
-	defer cancel()
-	lease, sent := s.lease.DeepCopy(), time.Now()
-	s.set.mark().Write(lease, s.id)
-	s.publish(lease, sent)
-	written, err := s.set.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	switch {
-	case err == nil:
-		s.lease = written
-		return s.set.renewed(s, sent)
-	case apierrors.IsNotFound(err):
-		s.lose(fmt.Errorf("somebody has deleted its Lease %s", lease.Name))
-	case apierrors.IsConflict(err):
-		s.reread(ctx, err)
-	case s.ctx.Err() == nil:
-		s.set.report(fmt.Errorf("renewing the session: %w", err))
-	}
-	return false
-}
-
-// renewed notes that a renewal that was sent at a time has succeeded.
-func (s *Set) renewed(n *session, sent time.Time) bool {
+// leave has the session let go of all buckets.
+func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n.extendLocked(sent) {
-		return true
+	s.leaving = true
+}
+
+// add adds a bucket that the replica takes from now on.
+func (s *session) add(bucket int, now time.Time) *holding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &holding{session: s, bucket: bucket, since: now, idle: make(chan struct{})}
+	h.ctx, h.cancel = context.WithCancelCause(s.ctx)
+	s.holdings[bucket] = h
+	return h
+}
+
+// drop removes a holding. It reports whether the session had it.
+func (s *session) drop(h *holding) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.cancel(nil)
+	if s.holdings[h.bucket] != h {
+		return false
 	}
-	n.endLocked(nil)
-	return false
+	delete(s.holdings, h.bucket)
+	s.fresh.Delete(h.bucket)
+	return true
+}
+
+// buckets returns the buckets that the session has. The caller holds one of the two locks.
+func (s *session) buckets() Buckets {
+	buckets := Buckets{}
+	for b, h := range s.holdings {
+		if h.phase != taking {
+			buckets.Insert(b)
+		}
+	}
+	return buckets
+}
+
+// callable returns the holding of a bucket if a call may begin. The caller holds mu.
+func (s *session) callable(bucket int) *holding {
+	if h := s.holdings[bucket]; h != nil && h.phase == open && !s.expired() {
+		return h
+	}
+	return nil
+}
+
+// has reports whether a call for a key of the bucket may begin.
+func (s *session) has(bucket int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.callable(bucket) != nil
+}
+
+// enter begins a call for a key of a bucket. It returns nil if the call may not begin.
+func (s *session) enter(bucket int) *holding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.callable(bucket)
+	if h != nil {
+		h.calls++
+	}
+	return h
+}
+
+// calls returns how many calls are under way.
+func (s *session) calls() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holdings {
+		n += h.calls
+	}
+	return n
+}
+
+// allOpen returns the holdings whose calls may begin.
+func (s *session) allOpen() (all []*holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holdings {
+		if h.phase == open {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// takeFresh returns the buckets whose keys are to be queued now. A bucket that is lost and taken again
+// meanwhile is queued again.
+func (s *session) takeFresh() Buckets {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := s.fresh
+	s.fresh = Buckets{}
+	return fresh
+}
+
+// compare notes what the workers know, and what other replicas have seen.
+func (s *session) compare(claims []leases.Claim, seen, known, others leases.Versions, connected bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims, s.seen = claims, seen
+	s.lag.compare(known, others, connected, time.Now())
+}
+
+// waiting returns since when a bucket has waited for the caches, and the zero time if none does. The caller
+// holds one of the two locks.
+func (s *session) waiting() (since time.Time) {
+	for _, h := range s.holdings {
+		if h.phase == catching {
+			since = first(since, h.since)
+		}
+	}
+	return since
+}
+
+// review has the session go away if its caches have been behind for long, or come back, see lag.review. If
+// it goes away now, review returns the ctx of that time, the versions that the caches need to come back, and
+// since when they have been behind.
+func (s *session) review(others bool, now time.Time) (away context.Context, goal leases.Past, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since = s.lag.doubtful(s.waiting(), now)
+	changed, leaves := s.lag.review(since, others, now)
+	if changed {
+		token(s.hurry)
+	}
+	if !leaves {
+		return nil, goal, since
+	}
+	goal = leases.Past{Seen: s.lag.goal, Died: !s.lag.cutAt.IsZero()}
+	for _, h := range s.holdings {
+		if h.phase == catching {
+			goal = leases.Past{Seen: goal.Seen.Latest(h.before.Seen), Died: goal.Died || h.before.Died}
+		}
+	}
+	away, s.lag.stop = context.WithCancel(s.ctx)
+	return away, goal, since
+}
+
+// caughtUp notes that the caches of a session that is away have caught up.
+func (s *session) caughtUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lag.since, s.lag.cutAt, s.lag.goalAt = time.Time{}, time.Time{}, time.Time{}
 }
 
 // publish writes the state of the session into its Lease.
-func (s *session) publish(lease *coordinationv1.Lease, now time.Time) {
-	s.set.mu.Lock()
-	defer s.set.mu.Unlock()
-	holds := Buckets{}
-	for b, h := range s.holdings {
-		if h.phase != taking {
-			holds.Insert(b)
-		}
-	}
+func (s *session) publish(lease *coordinationv1.Lease, workers map[string]string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.claims) > 0 {
 		leases.SetClaims(lease, s.claims)
 	}
 	leases.Session{
-		Duration: s.set.opts.LeaseDuration, Holds: holds, Workers: s.set.workersHere(), Seen: s.seen,
+		Duration: s.opts.LeaseDuration, Holds: s.buckets(), Workers: workers, Seen: s.seen,
 		Idle: s.leaving || s.lag.away, Late: s.lag.late,
 	}.Write(lease, now)
 }
 
-// heedLocked looks at the Lease of the session as it was seen. If another replica has ended it, calls
-// must end at once. If somebody has changed or deleted it, it is written again at once, because other
-// replicas count the session as dead otherwise.
-func (s *session) heedLocked(lease *coordinationv1.Lease, deleted bool) {
+// heed looks at the Lease of the session as it was seen, and reports whether another replica has ended the
+// session. If somebody has changed or deleted the Lease, it is written again at once, because other
+// replicas count the session as dead otherwise. The caller holds one of the two locks.
+func (s *session) heed(lease *coordinationv1.Lease, deleted bool, mark leases.Mark) (ended bool) {
 	if lease.UID == s.first.UID && !leases.IsNewer(lease, s.first) {
-		return // the Lease was still idle
+		return false // the Lease was still idle
 	}
 	switch now := leases.ReadSession(lease); {
 	case deleted || lease.UID != s.first.UID:
 		token(s.hurry)
 	case now.Ended:
-		s.endLocked(errEnded)
-	case now.Idle && !s.leaving && !s.lag.away, now.Duration != s.set.opts.LeaseDuration, !s.set.mark().IsOn(lease, s.id):
+		return true
+	case now.Idle && !s.leaving && !s.lag.away, now.Duration != s.opts.LeaseDuration, !mark.IsOn(lease, s.id):
 		token(s.hurry)
 	}
+	return false
 }
 
-var errEnded = errors.New("another replica has ended it")
-
-// reread reads the Lease after a conflict. Unless another replica has ended the session, the next
-// write begins from the present state.
-func (s *session) reread(ctx context.Context, conflict error) {
-	lease, err := s.set.leases.Get(ctx, s.lease.Name, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		s.set.report(fmt.Errorf("renewing the session: %w", conflict))
-	case lease.UID != s.lease.UID || leases.ReadSession(lease).Ended:
-		s.lose(errEnded)
+func token(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
 	default:
-		s.lease = lease
-	}
-}
-
-// fill queues the keys of buckets that the session has got, until it is over.
-func (s *session) fill(wake <-chan struct{}) {
-	for {
-		select {
-		case <-s.ended:
-			return
-		case <-wake:
-		}
-		s.set.mu.Lock()
-		fresh := s.fresh
-		s.fresh = Buckets{} // a bucket that is lost and taken again meanwhile is queued again
-		s.set.mu.Unlock()
-		if len(fresh) == 0 {
-			continue
-		}
-		for _, w := range s.set.joined() {
-			if err := w.Queue(s.ctx, fresh); err != nil && s.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
-				s.set.report(fmt.Errorf("worker %s: queueing the keys of buckets: %w", w.name, err))
-			}
-		}
 	}
 }

@@ -11,12 +11,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
@@ -28,7 +25,6 @@ import (
 type Set struct {
 	opts    Options
 	leases  Leases
-	view    view
 	watched *informer.CustomCacheInformer[*coordinationv1.Lease]
 	started chan struct{} // closed when Run is called
 	synced  chan struct{} // closed when the replica has joined for the first time
@@ -42,9 +38,12 @@ type Set struct {
 	sources []*source                   // of Source; fixed once Run was called
 	ranges  atomic.Pointer[plan.Ranges] // with Options.ByNamespace; nil before they are known
 
-	mu       sync.Mutex // protects the rest, and view
-	ctx      context.Context
-	workers  []worker
+	// mu protects the rest. A step compares the view with the holdings of the session, and Health shows both as
+	// they are at one moment, so they change together only while mu is held. The lock of a session is taken after mu.
+	mu       sync.Mutex
+	view     view
+	ctx      context.Context   // of Run; does not change from then on
+	workers  []worker          // do not change from then on
 	session  *session          // nil if there is none
 	old      map[*session]bool // lost sessions with calls under way
 	reports  []error           // errors that step has not reported yet
@@ -62,16 +61,20 @@ type counts struct {
 	taken, released, lost int
 }
 
+// unserved is what this replica knows of buckets whose holders do not have all of its workers.
+type unserved struct {
+	buckets int
+	workers []string  // that one of the holders does not have, sorted
+	since   time.Time // zero if buckets is 0
+}
+
 // New returns a set. It makes no request; Run does. It returns an error that names the argument or
 // the option if one cannot be used.
 func New(leases Leases, opts Options) (*Set, error) {
 	if object.IsNil(leases) {
-		return nil, fmt.Errorf("shards: New: %w", errNoLeases)
+		return nil, errors.New("shards: New: leases is nil")
 	}
-	if err := opts.check(); err != nil {
-		return nil, fmt.Errorf("shards: New: %w", err)
-	}
-	opts, err := opts.withDefaults()
+	opts, err := opts.complete()
 	if err != nil {
 		return nil, fmt.Errorf("shards: New: %w", err)
 	}
@@ -89,16 +92,20 @@ func New(leases Leases, opts Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shards: New: %w", err)
 	}
-	_, err = s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: opts.Name, MaxBacklog: -1})
-	if err != nil {
-		return nil, fmt.Errorf("shards: New: %w", err)
-	}
 	return s, nil
 }
 
 // mark returns the mark of the set's Leases.
 func (s *Set) mark() leases.Mark {
 	return leases.Mark{Set: s.opts.Name, Buckets: s.opts.Buckets, ByNamespace: s.opts.ByNamespace, Cut: s.rangesKey()}
+}
+
+// rangesKey returns the key of this replica's ranges, "" if there are none.
+func (s *Set) rangesKey() string {
+	if r := s.ranges.Load(); r != nil {
+		return r.Key()
+	}
+	return ""
 }
 
 // labelled returns a client that lists and watches the Leases of the set alone.
@@ -140,13 +147,6 @@ func (s *Set) Join(name string, w Worker) error {
 	return nil
 }
 
-// joined returns the workers.
-func (s *Set) joined() []worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.workers
-}
-
 // Adopt sets the ErrorHandler of a group, unless the options have one. A nil handler stands for the
 // default. It does not block. [informer.Group.Add] calls it.
 func (s *Set) Adopt(handler func(context.Context, error), _ *informer.Observer) {
@@ -170,10 +170,7 @@ func (s *Set) handle(ctx context.Context, err error) {
 
 // report gives an error to the ErrorHandler, with the name of the set. The caller holds no lock.
 func (s *Set) report(err error) {
-	s.mu.Lock()
-	ctx := s.ctx
-	s.mu.Unlock()
-	s.handle(ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
+	s.handle(s.ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
 }
 
 // later has step report an error. The caller holds mu.
@@ -185,184 +182,11 @@ func (s *Set) later(err error) {
 // poke has step look again.
 func (s *Set) poke() { token(s.wake) }
 
-func token(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
-// Run waits until all workers could begin, joins the set, and takes and lets go of buckets until ctx
-// ends or a worker stops, as the controllers of a group do before the set. Then it lets go of all
-// buckets, each when its calls have returned. While a call does not return, Run renews the session,
-// so that no other replica works on the same key. Run returns nil when ctx has ended and no bucket is
-// left, or when the session could not be renewed any more.
-//
-// A session that is lost is followed by a new one. Run returns an error if there is no worker, if one
-// cannot begin, if a source of Source is not read by one informer, or if the Leases are
-// those of replicas with another number of buckets or another ByNamespace. It returns an error that
-// wraps informer.ErrAlreadyRun at once if it was called before.
-func (s *Set) Run(ctx context.Context) error {
-	if err := s.begin(ctx); err != nil {
-		return err
-	}
-	defer close(s.stopped)
-	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "set", s.opts.Name))
-	watching, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer s.running.Wait()
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer end()
-	all.Go(func() { _ = s.watched.Run(watching) })
-	working, leave := context.WithCancel(ctx)
-	defer leave()
-	for _, w := range s.joined() {
-		all.Go(func() {
-			select {
-			case <-w.Stopped():
-				leave()
-			case <-watching.Done():
-			}
-		})
-	}
-	// A worker that has stopped says itself why, and so does one whose informer has stopped. A group
-	// stops these before its sets.
-	if err := s.participate(working); err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped) {
-		return err
-	}
-	<-ctx.Done()
-	return nil
-}
-
-func (s *Set) begin(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.ctx != nil:
-		return fmt.Errorf("shards: set %s: %w", s.opts.Name, informer.ErrAlreadyRun)
-	case len(s.workers) == 0:
-		return fmt.Errorf("shards: set %s: no worker has joined, such as a controller with enqueue.Options.Shards", s.opts.Name)
-	}
-	s.ctx = ctx
-	close(s.started)
-	return nil
-}
-
 // Name returns Options.Name. It does not block.
 func (s *Set) Name() string { return s.opts.Name }
 
 // Started returns a channel that is closed when Run is called. It does not block.
 func (s *Set) Started() <-chan struct{} { return s.started }
-
-// participate has one session after another until ctx ends.
-func (s *Set) participate(ctx context.Context) error {
-	if err := s.await(ctx); err != nil {
-		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
-	}
-	for s.agree(ctx) == nil && ctx.Err() == nil {
-		n, err := s.newSession(ctx)
-		if err == nil {
-			s.refuse(nil)
-			s.hold(ctx, n)
-			continue
-		}
-		pause := retryAfter
-		if first := s.refuse(err); ctx.Err() == nil && first {
-			s.report(fmt.Errorf("joining: %w", err))
-		}
-		if errors.Is(err, errOtherProgram) {
-			pause = wait.Jitter(s.opts.RenewEvery, 1) // two programs that find each other do not do so again
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-	return nil
-}
-
-// refuse notes why this replica cannot join. It reports whether that is to be reported: a replica that
-// waits for the end of another program reports it once.
-func (s *Set) refuse(err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.refused
-	s.refused = err
-	return !errors.Is(err, errOtherProgram) || !errors.Is(last, errOtherProgram)
-}
-
-// await waits until this replica could begin.
-func (s *Set) await(ctx context.Context) error {
-	if err := s.watched.WaitForSync(ctx); err != nil {
-		return err
-	}
-	for _, lease := range s.watched.All() {
-		if err := s.mark().Refuses(lease); err != nil {
-			return err
-		}
-	}
-	for _, w := range s.joined() {
-		if err := w.WaitForSync(ctx); err != nil {
-			return fmt.Errorf("worker %s: %w", w.name, err)
-		}
-	}
-	for n, src := range s.sources {
-		if err := src.isRead(); err != nil {
-			return fmt.Errorf("source %d of Source: %w", n+1, err)
-		}
-	}
-	return nil
-}
-
-// hold takes and lets go of buckets until the session is over. When ctx ends, it lets go of all.
-func (s *Set) hold(ctx context.Context, n *session) {
-	if !channel.Closed(s.synced) {
-		close(s.synced)
-	}
-	klog.FromContext(ctx).V(2).Info("The replica has joined", "session", n.id)
-	leave := make(chan struct{})
-	var parts sync.WaitGroup
-	parts.Go(func() { n.renew(leave) })
-	parts.Go(n.claim)
-	parts.Go(func() { n.fill(s.filling) })
-	done := ctx.Done()
-	for {
-		next, left := s.step(n)
-		if left {
-			s.tellAll(n)
-			s.mu.Lock()
-			n.endLocked(nil)
-			s.mu.Unlock()
-			parts.Wait()
-			s.leave(n)
-			return
-		}
-		select {
-		case <-n.ended:
-			parts.Wait()
-			s.step(n) // reports why
-			return
-		case <-done:
-			done = nil
-			s.mu.Lock()
-			n.leaving = true
-			s.mu.Unlock()
-			close(leave)
-		case <-s.wake:
-		case <-time.After(next):
-		}
-	}
-}
-
-// leave deletes the Lease of a session that has no buckets any more.
-func (s *Set) leave(n *session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), s.opts.RenewEvery)
-	defer cancel()
-	uid := n.lease.UID
-	if err := s.leases.Delete(ctx, n.lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
-		s.report(fmt.Errorf("leaving: %w", err))
-	}
-}
 
 // WaitForSync blocks until the replica has joined the set for the first time. It returns an error if
 // ctx or the set ends first. It may be called before Run.
@@ -372,32 +196,13 @@ func (s *Set) WaitForSync(ctx context.Context) error {
 		return nil
 	default:
 	}
+	err := informer.ErrStopped
 	select {
 	case <-s.synced:
 		return nil
 	case <-s.stopped:
-		return &informer.SyncError{Informer: s.opts.Name, Late: []string{"the session"}, Err: informer.ErrStopped}
 	case <-ctx.Done():
-		return &informer.SyncError{Informer: s.opts.Name, Late: []string{"the session"}, Err: ctx.Err()}
+		err = ctx.Err()
 	}
-}
-
-// note takes an event of a Lease.
-func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
-	deleted := e.Type == informer.EventDeleted
-	s.mu.Lock()
-	if e.Type == informer.EventUpdated && !leases.IsNewer(e.New, e.Old) { // the server was restored from a backup
-		s.view.restored(e.New)
-	}
-	seen := s.view.note(e.Object(), deleted, time.Now())
-	ours := seen != nil && s.session != nil && seen.ID == s.session.id
-	if ours {
-		s.session.heedLocked(e.Object(), deleted)
-	}
-	s.poke()
-	s.mu.Unlock()
-	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
-		s.learn(leases.ReadClaims(e.New))
-	}
-	return nil
+	return &informer.SyncError{Informer: s.opts.Name, Late: []string{"the session"}, Err: err}
 }

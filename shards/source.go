@@ -3,18 +3,16 @@ package shards
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
-	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 const (
@@ -32,44 +30,12 @@ const (
 	nobody = "metadata.name=-"
 )
 
-// Source returns a source for one [informer.NewDivided] that delivers the objects in the buckets of this
-// replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
-// then holds the objects of the replica's namespaces and no others, and asks the API server for no
-// others where the server can select them. The set must have Options.ByNamespace, and
-// Source must be called before Run. It makes no request.
-//
-// Objects of a bucket that goes to another replica leave the informer's store without an event, ten
-// seconds later. A replica that gets buckets lists its namespaces again before calls for their keys
-// begin. The informer syncs without any object, before the replica has joined.
-//
-// KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
-// 1.36). The source always asks for that. A server that does not know it sends all objects; the
-// informer then drops those of other replicas, and its Health counts them as Foreign. That saves
-// memory, but no traffic.
-func (s *Set) Source(all cache.ListerWatcher) (informer.Divided, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case object.IsNil(all):
-		return nil, fmt.Errorf("shards: set %s: Source: the source is nil", s.opts.Name)
-	case !s.opts.ByNamespace:
-		return nil, fmt.Errorf("shards: set %s: Source: Options.ByNamespace is not set", s.opts.Name)
-	case s.ctx != nil:
-		return nil, fmt.Errorf("shards: set %s: Source: too late: %w", s.opts.Name, informer.ErrAlreadyRun)
-	}
-	src := &source{
-		set: s, all: cache.ToListerWatcherWithContext(all),
-		unstreamable: watchlist.DoesClientNotSupportWatchListSemantics(all), moved: make(chan struct{}),
-	}
-	s.sources = append(s.sources, src)
-	return src, nil
-}
-
 // source delivers the objects in the buckets of a replica, part after part.
 type source struct {
-	set          *Set
 	all          cache.ListerWatcherWithContext
-	unstreamable bool // all cannot stream its first state
+	total        int                          // how many buckets there are
+	ranges       *atomic.Pointer[plan.Ranges] // of the set
+	unstreamable bool                         // all cannot stream its first state
 
 	mu       sync.Mutex    // protects the rest
 	wanted   Buckets       // those that the replica has
@@ -100,7 +66,7 @@ func (s *source) Part() informer.Part {
 	}
 	s.current = p
 	s.applied = s.applied.Intersection(p.buckets)
-	if p.ranges = s.set.ranges.Load(); len(p.buckets) > 0 {
+	if p.ranges = s.ranges.Load(); len(p.buckets) > 0 {
 		p.selector = p.ranges.Selector(p.buckets)
 	}
 	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
@@ -214,13 +180,11 @@ func (s *source) answered(ctx context.Context, err error) {
 	s.failing = err != nil && ctx.Err() == nil
 }
 
-// isFailing reports whether a source does not get on.
-func (s *Set) isFailing() bool {
-	return slices.ContainsFunc(s.sources, func(src *source) bool {
-		src.mu.Lock()
-		defer src.mu.Unlock()
-		return src.failing
-	})
+// stuck reports whether the source does not get on.
+func (s *source) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failing
 }
 
 func (s *source) found(selector string) {
@@ -234,22 +198,4 @@ func (s *source) served() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.selector
-}
-
-// tellSourcesLocked tells the sources which buckets this replica has.
-func (s *Set) tellSourcesLocked() {
-	if len(s.sources) == 0 {
-		return
-	}
-	buckets := Buckets{}
-	if s.session != nil {
-		for b, h := range s.session.holdings {
-			if h.phase != taking {
-				buckets.Insert(b)
-			}
-		}
-	}
-	for _, src := range s.sources {
-		src.want(buckets)
-	}
 }

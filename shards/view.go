@@ -38,6 +38,19 @@ type seenBucket struct {
 	retry time.Time             // no request for it before
 }
 
+// retryAfter is the pause after a request that has failed.
+const retryAfter = 500 * time.Millisecond
+
+// mayAsk reports whether a request for the Lease may be made now. If so, the next one may be made later.
+func (b *seenBucket) mayAsk() bool {
+	now := time.Now()
+	if now.Before(b.retry) {
+		return false
+	}
+	b.retry = now.Add(retryAfter)
+	return true
+}
+
 func newView(opts *Options) view {
 	return view{opts: opts, sessions: map[string]*seenSession{}, buckets: make([]seenBucket, opts.Buckets)}
 }
@@ -90,11 +103,11 @@ func (v *view) restored(lease *coordinationv1.Lease) {
 // sessionOf returns the id of the session that has a Lease, also if somebody has changed its holder. It
 // is "" if that is not known.
 func (v *view) sessionOf(lease *coordinationv1.Lease) string {
-	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, leases.Nonce(id)) {
+	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, id) {
 		return id
 	}
 	for id := range v.sessions {
-		if lease.Name == leases.SessionName(v.opts.Name, leases.Nonce(id)) {
+		if lease.Name == leases.SessionName(v.opts.Name, id) {
 			return id
 		}
 	}
@@ -109,6 +122,14 @@ func (b *seenBucket) note(lease *coordinationv1.Lease, deleted bool) {
 	case !deleted && (b.lease == nil || leases.IsNewer(lease, b.lease)):
 		b.lease, b.last, b.retry = lease, "", time.Time{}
 	}
+}
+
+// holder returns the id of the session that has the bucket, or has had it before somebody deleted the Lease.
+func (b *seenBucket) holder() string {
+	if b.lease == nil {
+		return b.last
+	}
+	return leases.Holder(b.lease)
 }
 
 // end returns when the session is dead unless it is renewed. A session whose Lease somebody has
@@ -133,12 +154,7 @@ func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 
 // holder returns the session that has a bucket, and nil if nobody has it.
 func (v *view) holder(bucket int, now time.Time) *seenSession {
-	b := &v.buckets[bucket]
-	id := leases.Holder(b.lease)
-	if b.lease == nil {
-		id = b.last
-	}
-	if s := v.session(id, now); s != nil && !s.Ended {
+	if s := v.session(v.buckets[bucket].holder(), now); s != nil && !s.Ended {
 		return s
 	}
 	return nil
@@ -160,12 +176,7 @@ func (v *view) session(id string, now time.Time) *seenSession {
 
 // died returns the session that had a bucket and has not let go of it, or nil.
 func (v *view) died(bucket int) *leases.Session {
-	b := &v.buckets[bucket]
-	id := leases.Holder(b.lease)
-	if b.lease == nil {
-		id = b.last
-	}
-	if s := v.sessions[id]; s != nil && id != "" {
+	if s := v.sessions[v.buckets[bucket].holder()]; s != nil {
 		died := s.Session
 		return &died
 	}
@@ -205,8 +216,7 @@ func (v *view) unowned(now time.Time) (n int, since time.Time) {
 func (v *view) forget(now time.Time) {
 	used := map[string]bool{}
 	for b := range v.buckets {
-		used[leases.Holder(v.buckets[b].lease)] = true
-		used[v.buckets[b].last] = true
+		used[v.buckets[b].holder()] = true
 	}
 	for id, s := range v.sessions {
 		if s.lease == nil && !used[id] && !s.mayWork(v.opts, now) {
@@ -234,4 +244,16 @@ func (v *view) next(now time.Time) (at time.Time) {
 	}
 	sooner(v.rangesRetry)
 	return at
+}
+
+// seenBy returns the latest versions that working replicas have seen whose caches are not behind, except
+// the session with an id. A replica whose caches are behind may not know of a restore.
+func (v *view) seenBy(except string, now time.Time) leases.Versions {
+	seen := leases.Versions{}
+	for id, s := range v.sessions {
+		if id != except && s.lease != nil && !s.Late && s.mayWork(v.opts, now) {
+			seen = seen.Latest(s.Seen)
+		}
+	}
+	return seen
 }

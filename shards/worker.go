@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
 // Buckets is a set of the numbers of buckets.
@@ -82,22 +80,4 @@ type Worker interface {
 type worker struct {
 	Worker
 	name, keys string
-}
-
-// handled calls Handled.
-func (w worker) handled(ctx context.Context, buckets Buckets) map[string]leases.Range {
-	ranges := map[string]leases.Range{}
-	for source, r := range w.Handled(ctx, buckets) {
-		ranges[source] = leases.Range(r)
-	}
-	return ranges
-}
-
-// forget calls Forget.
-func (w worker) forget(buckets Buckets, handled map[string]leases.Range) (unknown []string) {
-	ranges := map[string]Range{}
-	for source, r := range handled {
-		ranges[source] = Range(r)
-	}
-	return w.Forget(buckets, ranges)
 }

@@ -45,11 +45,8 @@ const (
 // Selector returns the label selector of the Leases of a set.
 func Selector(set string) string { return setLabel + "=" + set }
 
-// SessionName returns the name of the Lease of a session. nonce is the part of its id that is new.
-func SessionName(set, nonce string) string { return set + "-session-" + nonce }
-
-// Nonce returns the part of a session's id that is new.
-func Nonce(id string) string { return id[strings.LastIndex(id, "_")+1:] }
+// SessionName returns the name of the Lease of a session. It has the part of the session's id that is new.
+func SessionName(set, id string) string { return set + "-session-" + id[strings.LastIndex(id, "_")+1:] }
 
 // BucketName returns the name of the Lease of a bucket.
 func BucketName(set string, bucket int) string { return set + "-bucket-" + strconv.Itoa(bucket) }

@@ -37,9 +37,9 @@ func TestLeasesOfNonsenseAreRead(t *testing.T) {
 	}
 }
 
-// What a replica writes into a Lease is what others read.
+// Other replicas read everything that a replica writes into a Lease.
 func TestSessionsAndPastsAreReadAsTheyWereWritten(t *testing.T) {
-	lease := Mark{Set: "test", Buckets: 8}.New("test-session-1", "a_1")
+	lease := Mark{Set: "test", Buckets: 8}.On(nil, "test-session-1", "a_1")
 	want := Session{
 		ID: "a_1", Duration: 15 * time.Second, Holds: sets.New(1, 2, 7), Workers: map[string]string{"w": "string"},
 		Seen: Versions{"w": {"0": "12"}}, Idle: true, Late: true,

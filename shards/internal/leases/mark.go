@@ -20,15 +20,13 @@ type Mark struct {
 	Cut         string // the key of the replica's ranges of namespaces; "" if there are none
 }
 
-// New returns a Lease of the set.
-func (m Mark) New(name, holder string) *coordinationv1.Lease {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	m.Write(lease, holder)
-	return lease
-}
-
-// Write writes the mark into a Lease, also where somebody has changed it.
-func (m Mark) Write(lease *coordinationv1.Lease, holder string) {
+// On returns a copy of a Lease with the mark, also where somebody has changed it. last is the Lease as it was
+// seen, or nil for a new one.
+func (m Mark) On(last *coordinationv1.Lease, name, holder string) *coordinationv1.Lease {
+	lease := last.DeepCopy()
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
 	lease.Labels = maps.Clone(lease.Labels)
 	if lease.Labels == nil {
 		lease.Labels = map[string]string{}
@@ -43,9 +41,10 @@ func (m Mark) Write(lease *coordinationv1.Lease, holder string) {
 	annotate(lease, cutAnnotation, m.Cut)
 	annotate(lease, leaseAnnotation, string(lease.UID))
 	lease.Spec.HolderIdentity = &holder
+	return lease
 }
 
-// IsOn reports whether a Lease has the parts that Write writes.
+// IsOn reports whether a Lease has the mark.
 func (m Mark) IsOn(lease *coordinationv1.Lease, holder string) bool {
 	return lease.Labels[setLabel] == m.Set && m.Differs(lease) == nil && Holder(lease) == holder
 }

@@ -1,9 +1,6 @@
 package leases
 
-import (
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-)
+import "k8s.io/apimachinery/pkg/util/resourceversion"
 
 // Versions has the versions of each worker, by source.
 type Versions map[string]map[string]string
@@ -57,22 +54,4 @@ func (v Versions) HaveReached(goal Versions) bool {
 func IsAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0
-}
-
-// Past is what is known of the holder of a bucket before this one. It stands in the Lease of the
-// bucket.
-type Past struct {
-	Seen Versions // if the holder has died, it may have seen more
-	Died bool
-}
-
-// ReadPast reads the past from the Lease of a bucket.
-func ReadPast(lease *coordinationv1.Lease) Past {
-	return Past{Seen: parse[Versions](lease.Annotations[seenAnnotation]), Died: lease.Annotations[diedAnnotation] != ""}
-}
-
-// Write writes the past into the Lease of a bucket.
-func (p Past) Write(lease *coordinationv1.Lease) {
-	annotate(lease, seenAnnotation, format(p.Seen))
-	annotate(lease, diedAnnotation, flagText(p.Died))
 }

@@ -1,7 +1,6 @@
 package shards
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -27,16 +26,15 @@ func (s *Set) step(n *session) (next time.Duration, left bool) {
 }
 
 func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bool) {
+	s.forgetOldLocked()
 	if n.lost {
-		s.forgetOldLocked()
 		return time.Hour, false
 	}
-	s.forgetOldLocked()
 	s.view.forget(now)
 	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
 	s.keepRangesLocked(now)
 	s.countUnservedLocked(now)
-	s.goAwayLocked(n, now)
+	s.reviewLocked(n, now)
 	sessions, holders := s.planLocked(n, now)
 	var weights []int
 	if r := s.ranges.Load(); r != nil {
@@ -47,8 +45,8 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 		h := n.holdings[b]
 		switch {
 		case h != nil:
-			s.checkLocked(h, wanted[b] == n.id && !n.leaving)
-		case holders[b] == n.id || wanted[b] == n.id && !n.leaving:
+			s.checkLocked(h, wanted[b] == n.id)
+		case holders[b] == n.id || wanted[b] == n.id:
 			s.wantLocked(n, b, now)
 		}
 	}
@@ -95,19 +93,19 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	seen := &s.view.buckets[h.bucket]
 	switch {
 	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
-		s.restoreLocked(h)
+		s.repairLocked(h)
 	case seen.lease != nil && leases.IsOther(seen.lease, h.lease) && leases.Holder(seen.lease) != h.session.id:
 		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
 		seen.retry = time.Now().Add(retryAfter)
 		h.cancel(ErrSessionLost)
-		h.begin(releasing)
+		h.release()
 		s.dropLocked(h)
 	case !wanted:
-		h.begin(releasing)
+		h.release()
 		s.running.Go(func() { s.release(h) })
 	case seen.lease != nil && leases.IsOther(seen.lease, h.lease):
 		if !s.mark().IsOn(seen.lease, h.session.id) || leases.Token(seen.lease) != h.token {
-			s.mendLocked(h)
+			s.repairLocked(h)
 			return
 		}
 		h.lease = seen.lease // another replica has added deletes
@@ -133,14 +131,7 @@ func (s *Set) wantLocked(n *session, b int, now time.Time) {
 	case seen.lease == nil && holder == nil && s.view.claimed(b, now):
 		return
 	}
-	h := &holding{session: n, bucket: b, since: now, idle: make(chan struct{})}
-	h.ctx, h.cancel = context.WithCancelCause(n.ctx)
-	n.holdings[b] = h
+	h := n.add(b, now)
 	lease, token, died := seen.lease, seen.token+1, s.view.died(b)
 	s.running.Go(func() { s.take(h, lease, token, died) })
-}
-
-// request returns the ctx of a request.
-func (s *Set) request() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(s.ctx), s.opts.RenewEvery)
 }

@@ -7,7 +7,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
@@ -20,13 +19,12 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 		return
 	}
 	seen.asking = true
-	lease := seen.lease.DeepCopy()
-	s.mark().Write(lease, seen.ID)
+	lease := s.mark().On(seen.lease, "", seen.ID)
 	leases.End(lease)
 	s.running.Go(func() {
 		ctx, cancel := s.request()
 		defer cancel()
-		ended, err := s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		ended, err := s.put(ctx, lease)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		seen.asking = false
@@ -64,7 +62,7 @@ func (s *Set) cleanLocked(now time.Time) {
 func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 	ctx, cancel := s.request()
 	defer cancel()
-	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+	err := s.remove(ctx, lease)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen.asking, seen.retry = false, time.Now().Add(s.opts.RenewEvery)
@@ -77,11 +75,7 @@ func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 // the sessions would have ended by themselves.
 func (s *Set) forgetOldLocked() {
 	for old := range s.old {
-		busy := false
-		for _, h := range old.holdings {
-			busy = busy || h.calls > 0
-		}
-		if busy {
+		if old.calls() > 0 {
 			continue
 		}
 		delete(s.old, old)

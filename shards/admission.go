@@ -21,9 +21,8 @@ import (
 func (s *Set) newSession(ctx context.Context) (*session, error) {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random)
-	nonce := hex.EncodeToString(random)
-	id := s.opts.Identity + "_" + nonce
-	created, err := s.createSession(ctx, nonce, id)
+	id := s.opts.Identity + "_" + hex.EncodeToString(random)
+	created, err := s.createSession(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +33,7 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := &session{
-		set: s, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
-		holdings: map[int]*holding{}, fresh: Buckets{}, lag: s.lag.next(),
-	}
-	n.ctx, n.cancel = context.WithCancelCause(context.Background())
-	n.limitLocked(sent)
+	n := newSession(&s.opts, id, lease, sent, s.lag.next(), s.lose)
 	s.session = n
 	s.view.note(lease, false, time.Now())
 	return n, nil
@@ -56,13 +50,13 @@ func (s *Set) idleSession(idle bool) leases.Session {
 }
 
 // createSession creates the Lease of a session that takes no buckets yet.
-func (s *Set) createSession(ctx context.Context, nonce, id string) (*coordinationv1.Lease, error) {
-	lease := s.mark().New(leases.SessionName(s.opts.Name, nonce), id)
+func (s *Set) createSession(ctx context.Context, id string) (*coordinationv1.Lease, error) {
+	lease := s.mark().On(nil, leases.SessionName(s.opts.Name, id), id)
 	s.idleSession(true).Write(lease, time.Now())
 	lease.Spec.AcquireTime = lease.Spec.RenewTime
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
-	return s.leases.Create(ctx, lease, metav1.CreateOptions{})
+	return s.put(ctx, lease)
 }
 
 // beginSession says in the Lease of a session that it may have buckets from now on, if it may. It returns
@@ -78,7 +72,7 @@ func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (
 	s.idleSession(false).Write(lease, sent)
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()
-	lease, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	lease, err = s.put(ctx, lease)
 	return lease, sent, err
 }
 
@@ -119,8 +113,7 @@ func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
 func (s *Set) discard(lease *coordinationv1.Lease) {
 	ctx, cancel := s.request()
 	defer cancel()
-	err := s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := s.remove(ctx, lease); err != nil && !apierrors.IsNotFound(err) {
 		s.report(fmt.Errorf("deleting the Lease %s of a session that has not begun: %w", lease.Name, err))
 	}
 }

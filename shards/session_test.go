@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 // After SIGSTOP and SIGCONT, a call may go on before the timer that ends the session has fired. So the
@@ -13,16 +15,14 @@ import (
 func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
-		s.opts, _ = Options{Name: "test", Identity: "a"}.withDefaults()
+		s.opts, _ = Options{Name: "test", Identity: "a"}.complete()
 		begun := time.Now()
-		n := &session{set: s, begun: begun, ended: make(chan struct{}), holdings: map[int]*holding{}}
-		n.ctx, n.cancel = context.WithCancelCause(t.Context())
-		n.limitLocked(begun)
+		n := newSession(&s.opts, "a_1", &coordinationv1.Lease{}, begun, lag{}, s.lose)
 		n.timer.Stop() // as long as the process stands still
 		s.session = n
-		h := &holding{session: n, bucket: 3, phase: open, idle: make(chan struct{})}
-		h.ctx, h.cancel = context.WithCancelCause(n.ctx)
-		n.holdings[3] = h
+		h := n.add(3, begun)
+		h.took(&coordinationv1.Lease{})
+		h.opened(nil)
 
 		call, done, ok := s.Enter(t.Context(), 3)
 		if !ok || call.Err() != nil {
@@ -55,11 +55,9 @@ func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 func TestARenewalCountsFromTheTimeWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
-		s.opts, _ = Options{Name: "test", Identity: "a"}.withDefaults()
+		s.opts, _ = Options{Name: "test", Identity: "a"}.complete()
 		begun := time.Now()
-		n := &session{set: s, begun: begun, ended: make(chan struct{}), holdings: map[int]*holding{}}
-		n.ctx, n.cancel = context.WithCancelCause(t.Context())
-		n.limitLocked(begun)
+		n := newSession(&s.opts, "a_1", &coordinationv1.Lease{}, begun, lag{}, s.lose)
 		sent := begun.Add(2 * time.Second)
 		time.Sleep(6 * time.Second)
 		if !s.renewed(n, sent) {

@@ -54,13 +54,6 @@ func describe(workers map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// unserved is what this replica knows of buckets whose holders do not have all of its workers.
-type unserved struct {
-	buckets int
-	workers []string  // that one of the holders does not have, sorted
-	since   time.Time // zero if buckets is 0
-}
-
 // countUnservedLocked looks at the holders of all buckets, and reports the first that lacks a worker.
 func (s *Set) countUnservedLocked(now time.Time) {
 	here, lacking, last := s.workersHere(), map[string]bool{}, s.unserved

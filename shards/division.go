@@ -8,7 +8,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
@@ -30,10 +34,55 @@ func (s *Set) Bucket(key string) int {
 // ByNamespace returns Options.ByNamespace. It does not block.
 func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
 
-// This file has the replicas agree on the ranges of namespaces. The first replica of a set cuts them,
-// and writes them into a Lease that never changes.
+// Source returns a source for one [informer.NewDivided] that delivers the objects in the buckets of this
+// replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
+// then holds the objects of the replica's namespaces and no others, and asks the API server for no
+// others where the server can select them. The set must have Options.ByNamespace, and
+// Source must be called before Run. It makes no request.
+//
+// Objects of a bucket that goes to another replica leave the informer's store without an event, ten
+// seconds later. A replica that gets buckets lists its namespaces again before calls for their keys
+// begin. The informer syncs without any object, before the replica has joined.
+//
+// KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
+// 1.36). The source always asks for that. A server that does not know it sends all objects; the
+// informer then drops those of other replicas, and its Health counts them as Foreign. That saves
+// memory, but no traffic.
+func (s *Set) Source(all cache.ListerWatcher) (informer.Divided, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case object.IsNil(all):
+		return nil, fmt.Errorf("shards: set %s: Source: the source is nil", s.opts.Name)
+	case !s.opts.ByNamespace:
+		return nil, fmt.Errorf("shards: set %s: Source: Options.ByNamespace is not set", s.opts.Name)
+	case s.ctx != nil:
+		return nil, fmt.Errorf("shards: set %s: Source: too late: %w", s.opts.Name, informer.ErrAlreadyRun)
+	}
+	src := &source{
+		all: cache.ToListerWatcherWithContext(all), total: s.opts.Buckets, ranges: &s.ranges,
+		unstreamable: watchlist.DoesClientNotSupportWatchListSemantics(all), moved: make(chan struct{}),
+	}
+	s.sources = append(s.sources, src)
+	return src, nil
+}
 
-// agree waits until the ranges are known. It does nothing without Options.ByNamespace.
+// tellSourcesLocked tells the sources which buckets this replica has.
+func (s *Set) tellSourcesLocked() {
+	if len(s.sources) == 0 {
+		return
+	}
+	var buckets Buckets
+	if s.session != nil {
+		buckets = s.session.buckets()
+	}
+	for _, src := range s.sources {
+		src.want(buckets)
+	}
+}
+
+// agree waits until the ranges of namespaces are known. The first replica of a set cuts them, and writes them
+// into a Lease that never changes. agree does nothing without Options.ByNamespace.
 func (s *Set) agree(ctx context.Context) error {
 	if !s.opts.ByNamespace {
 		return nil
@@ -84,7 +133,7 @@ func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
 			return nil, err
 		}
 	}
-	err = s.createRanges(ctx, plan.Cut(weights, s.opts.Buckets).Text())
+	err = s.writeRanges(ctx, nil, plan.Cut(weights, s.opts.Buckets))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
@@ -107,14 +156,6 @@ func (s *Set) anyHeld() (bucket int, held bool) {
 	return 0, false
 }
 
-// rangesKey returns the key of this replica's ranges, "" if there are none.
-func (s *Set) rangesKey() string {
-	if r := s.ranges.Load(); r != nil {
-		return r.Key()
-	}
-	return ""
-}
-
 // rangesIn reads the ranges from their Lease.
 func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, error) {
 	if err == nil {
@@ -130,10 +171,11 @@ func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, er
 	return r, nil
 }
 
-func (s *Set) createRanges(ctx context.Context, text string) error {
-	lease := s.mark().New(leases.RangesName(s.opts.Name), "")
-	leases.SetRanges(lease, text)
-	_, err := s.leases.Create(ctx, lease, metav1.CreateOptions{})
+// writeRanges writes the ranges into their Lease. last is the Lease as it was seen, or nil for a new one.
+func (s *Set) writeRanges(ctx context.Context, last *coordinationv1.Lease, r *plan.Ranges) error {
+	lease := s.mark().On(last, leases.RangesName(s.opts.Name), "")
+	leases.SetRanges(lease, r.Text())
+	_, err := s.put(ctx, lease)
 	return err
 }
 
@@ -163,19 +205,16 @@ func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		err = s.createRanges(ctx, r.Text())
+		lease = nil
 	case err != nil:
+		return err
 	case s.hasRanges(lease, r):
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.view.note(lease, false, time.Now())
 		return nil
-	default:
-		s.mark().Write(lease, "")
-		leases.SetRanges(lease, r.Text())
-		_, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
-	switch {
+	switch err = s.writeRanges(ctx, lease, r); {
 	case err == nil:
 		s.report(fmt.Errorf("somebody has changed or deleted the Lease %s, and this replica has written it again", name))
 	case isOutdated(err):

@@ -9,6 +9,97 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
+// Past is what is known of the holder of a bucket before this one. It stands in the Lease of the
+// bucket.
+type Past struct {
+	Seen Versions // if the holder has died, it may have seen more
+	Died bool
+}
+
+// ReadPast reads the past from the Lease of a bucket.
+func ReadPast(lease *coordinationv1.Lease) Past {
+	return Past{Seen: parse[Versions](lease.Annotations[seenAnnotation]), Died: lease.Annotations[diedAnnotation] != ""}
+}
+
+// Write writes the past into the Lease of a bucket.
+func (p Past) Write(lease *coordinationv1.Lease) {
+	annotate(lease, seenAnnotation, format(p.Seen))
+	annotate(lease, diedAnnotation, flagText(p.Died))
+}
+
+// maxDeletes is how many bytes the keys of deletes may have in a Lease. Kubernetes allows 256 KiB for
+// all annotations.
+const maxDeletes = 200 << 10
+
+// Deletes are the keys of deletes, by worker.
+type Deletes map[string][]string
+
+// Number returns how many keys there are.
+func (d Deletes) Number() (n int) {
+	for _, keys := range d {
+		n += len(keys)
+	}
+	return n
+}
+
+// ReadDeletes returns the deletes in the Lease of a bucket.
+func ReadDeletes(lease *coordinationv1.Lease) Deletes {
+	return parse[Deletes](lease.Annotations[deletesAnnotation])
+}
+
+// HasDeletes reports whether the Lease of a bucket has any.
+func HasDeletes(lease *coordinationv1.Lease) bool { return lease.Annotations[deletesAnnotation] != "" }
+
+// Write writes the deletes into the Lease of a bucket, in place of those that it has. It reports whether
+// that has changed the Lease.
+func (d Deletes) Write(lease *coordinationv1.Lease) bool {
+	text := ""
+	if len(d) > 0 {
+		text = format(d)
+	}
+	before := lease.Annotations[deletesAnnotation]
+	annotate(lease, deletesAnnotation, text)
+	return text != before
+}
+
+// AddTo adds deletes to the Lease of a bucket. It returns those for which there is room.
+func (d Deletes) AddTo(lease *coordinationv1.Lease) (added Deletes) {
+	there := ReadDeletes(lease)
+	for ; d.Number() > 0; d = d.half() {
+		if text := format(d.union(there)); len(text) <= maxDeletes {
+			annotate(lease, deletesAnnotation, text)
+			return d
+		}
+	}
+	return nil
+}
+
+// union returns the keys of both, sorted.
+func (d Deletes) union(other Deletes) Deletes {
+	all := Deletes{}
+	for _, m := range []Deletes{d, other} {
+		for name, keys := range m {
+			all[name] = append(all[name], keys...)
+		}
+	}
+	for name, keys := range all {
+		slices.Sort(keys)
+		all[name] = slices.Compact(keys)
+	}
+	return all
+}
+
+// half returns the first half of the keys of each worker.
+func (d Deletes) half() Deletes {
+	some := Deletes{}
+	for name, keys := range d {
+		if n := len(keys) / 2; n > 0 {
+			some[name] = keys[:n]
+		}
+	}
+	return some
+}
+
 // Claim is a true statement about deletes: those with keys in the buckets, and in the ranges of each
 // worker's sources, are handled. It stays true when another replica gets a bucket.
 //

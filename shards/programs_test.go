@@ -102,3 +102,24 @@ func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
 		}
 	})
 }
+
+// A replica that is cut off from the Leases knows nothing of other replicas.
+func TestAReplicaWithoutASessionShowsNoKeysThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		old, young := w.start("old"), w.start("young", controls("objects", "added"))
+		time.Sleep(time.Minute)
+		if h := young.set.Health().Shards; h.Unserved == 0 {
+			t.Fatalf("%+v", h)
+		}
+		young.link.cut()
+		time.Sleep(time.Hour)
+		if h := young.set.Health(); h.Shards.Unserved > 0 || h.Shards.UnservedFor > 0 || h.SourceError == nil {
+			t.Errorf("%+v, %+v", h, h.Shards)
+		}
+		young.link.heal()
+		time.Sleep(time.Minute)
+		young.stop()
+		old.stop()
+	})
+}

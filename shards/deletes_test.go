@@ -97,3 +97,34 @@ func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 		a.ended()
 	})
 }
+
+// An old replica passes deletes on for a controller that it does not have.
+func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 64)
+		old := w.start("old")
+		time.Sleep(time.Minute)
+		first := w.start("first", controls("objects", "added"))
+		time.Sleep(time.Minute)
+		n := 0
+		for !old.set.Has(w.bucket(name(n))) {
+			n++
+		}
+		if _, err := w.objects.Delete(w.key(n)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		first.stop() // it gives the delete to the holder
+		time.Sleep(30 * time.Second)
+		second := w.start("second", controls("objects", "added"))
+		time.Sleep(time.Minute)
+		old.stop()
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if got, called := w.extra["added"][name(n)]; !called || got != "" {
+			t.Errorf("the delete of %s has not reached the controller: %q, %v", name(n), got, called)
+		}
+		w.mu.Unlock()
+		second.stop()
+	})
+}

@@ -1,0 +1,206 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/shards/internal/leases"
+)
+
+// Run waits until all workers could begin, joins the set, and takes and lets go of buckets until ctx
+// ends or a worker stops, as the controllers of a group do before the set. Then it lets go of all
+// buckets, each when its calls have returned. While a call does not return, Run renews the session,
+// so that no other replica works on the same key. Run returns nil when ctx has ended and no bucket is
+// left, or when the session could not be renewed any more.
+//
+// A session that is lost is followed by a new one. Run returns an error if there is no worker, if one
+// cannot begin, if a source of Source is not read by one informer, or if the Leases are
+// those of replicas with another number of buckets or another ByNamespace. It returns an error that
+// wraps informer.ErrAlreadyRun at once if it was called before.
+func (s *Set) Run(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer close(s.stopped)
+	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "set", s.opts.Name))
+	watching, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer s.running.Wait()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer end()
+	all.Go(func() { _ = s.watched.Run(watching) })
+	working, leave := context.WithCancel(ctx)
+	defer leave()
+	for _, w := range s.workers {
+		all.Go(func() {
+			select {
+			case <-w.Stopped():
+				leave()
+			case <-watching.Done():
+			}
+		})
+	}
+	// A worker that has stopped says itself why, and so does one whose informer has stopped. A group
+	// stops these before its sets.
+	if err := s.participate(working); err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped) {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *Set) begin(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ctx != nil:
+		return fmt.Errorf("shards: set %s: %w", s.opts.Name, informer.ErrAlreadyRun)
+	case len(s.workers) == 0:
+		return fmt.Errorf("shards: set %s: no worker has joined, such as a controller with enqueue.Options.Shards", s.opts.Name)
+	}
+	_, err := s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: s.opts.Name, MaxBacklog: -1})
+	if err != nil {
+		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
+	}
+	s.ctx, s.lag.divided = ctx, len(s.sources) > 0
+	close(s.started)
+	return nil
+}
+
+// participate has one session after another until ctx ends.
+func (s *Set) participate(ctx context.Context) error {
+	if err := s.await(ctx); err != nil {
+		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
+	}
+	for s.agree(ctx) == nil && ctx.Err() == nil {
+		n, err := s.newSession(ctx)
+		if err == nil {
+			s.refuse(nil)
+			s.hold(ctx, n)
+			continue
+		}
+		pause := retryAfter
+		if first := s.refuse(err); ctx.Err() == nil && first {
+			s.report(fmt.Errorf("joining: %w", err))
+		}
+		if errors.Is(err, errOtherProgram) {
+			pause = wait.Jitter(s.opts.RenewEvery, 1) // two programs that find each other do not do so again
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// refuse notes why this replica cannot join. It reports whether that is to be reported: a replica that
+// waits for the end of another program reports it once.
+func (s *Set) refuse(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.refused
+	s.refused = err
+	return !errors.Is(err, errOtherProgram) || !errors.Is(last, errOtherProgram)
+}
+
+// await waits until this replica could begin.
+func (s *Set) await(ctx context.Context) error {
+	if err := s.watched.WaitForSync(ctx); err != nil {
+		return err
+	}
+	for _, lease := range s.watched.All() {
+		if err := s.mark().Refuses(lease); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.workers {
+		if err := w.WaitForSync(ctx); err != nil {
+			return fmt.Errorf("worker %s: %w", w.name, err)
+		}
+	}
+	for n, src := range s.sources {
+		if err := src.isRead(); err != nil {
+			return fmt.Errorf("source %d of Source: %w", n+1, err)
+		}
+	}
+	return nil
+}
+
+// hold takes and lets go of buckets until the session is over. When ctx ends, it lets go of all.
+func (s *Set) hold(ctx context.Context, n *session) {
+	if !channel.Closed(s.synced) {
+		close(s.synced)
+	}
+	klog.FromContext(ctx).V(2).Info("The replica has joined", "session", n.id)
+	leave := make(chan struct{})
+	var parts sync.WaitGroup
+	parts.Go(func() { s.renew(n, leave) })
+	parts.Go(func() { s.claim(n) })
+	parts.Go(func() { s.fill(n) })
+	done := ctx.Done()
+	for {
+		next, left := s.step(n)
+		if left {
+			s.tellAll(n)
+			s.mu.Lock()
+			s.endLocked(n, nil)
+			s.mu.Unlock()
+			parts.Wait()
+			s.leave(n)
+			return
+		}
+		select {
+		case <-n.ended:
+			parts.Wait()
+			s.step(n) // reports why
+			return
+		case <-done:
+			done = nil
+			s.mu.Lock()
+			n.leave()
+			s.mu.Unlock()
+			close(leave)
+		case <-s.wake:
+		case <-time.After(next):
+		}
+	}
+}
+
+// leave deletes the Lease of a session that has no buckets any more.
+func (s *Set) leave(n *session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), s.opts.RenewEvery)
+	defer cancel()
+	if err := s.remove(ctx, n.lease); err != nil {
+		s.report(fmt.Errorf("leaving: %w", err))
+	}
+}
+
+// note takes an event of a Lease.
+func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
+	deleted := e.Type == informer.EventDeleted
+	s.mu.Lock()
+	if e.Type == informer.EventUpdated && !leases.IsNewer(e.New, e.Old) { // the server was restored from a backup
+		s.view.restored(e.New)
+	}
+	seen := s.view.note(e.Object(), deleted, time.Now())
+	ours := seen != nil && s.session != nil && seen.ID == s.session.id
+	if ours && s.session.heed(e.Object(), deleted, s.mark()) {
+		s.endLocked(s.session, errEnded)
+	}
+	s.poke()
+	s.mu.Unlock()
+	if !ours && !deleted && (!s.opts.ByNamespace || s.ranges.Load() != nil) {
+		s.learn(leases.ReadClaims(e.New))
+	}
+	return nil
+}
