@@ -86,7 +86,7 @@ func liveHeap() float64 {
 
 // The cache is controller-runtime's own, with client-go's informer, and the Pods come over HTTP.
 func TestACacheTakesLessMemoryWithTheTransformOfATable(t *testing.T) {
-	n := 20_000
+	n := 5_000
 	if testing.Short() {
 		n = 500
 	}
