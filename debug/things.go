@@ -123,6 +123,15 @@ func (v view) Bad() (bad int) {
 	return bad
 }
 
+// Title is the name of the page, and the number of things that need attention, so that it can be seen
+// among the tabs of a browser.
+func (v view) Title() string {
+	if bad := v.Bad(); bad > 0 {
+		return fmt.Sprintf("(%d) Informers", bad)
+	}
+	return "Informers"
+}
+
 // Summary returns how many things need attention, with links to the first of each kind. If there are
 // none, it returns how many informers and watchers there are, and controllers and sets if there are any.
 func (v view) Summary() template.HTML {
@@ -155,12 +164,4 @@ func (v view) Summary() template.HTML {
 		text = "All is well: " + text + "."
 	}
 	return template.HTML(text)
-}
-
-// plural returns a number of things in words.
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -475,3 +475,14 @@ func (c *Controller[K]) Remove() {
 		c.shard.end()
 	}
 }
+
+// refuses reports whether key is of the wrong scope and must not be reconciled.
+func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
+	if !c.scope.excludes(key) {
+		return false
+	}
+	if !c.scope.reported.Swap(true) {
+		c.workOptions().ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
+	}
+	return !c.maps
+}

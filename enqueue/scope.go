@@ -1,9 +1,7 @@
 package enqueue
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -40,15 +38,4 @@ func (s *scope) excludes(key any) bool {
 	name, ok := key.(types.NamespacedName)
 	namespaced, clusterScoped := s.namespaced.Load(), s.clusterScoped.Load()
 	return ok && namespaced != clusterScoped && namespaced == (name.Namespace == "")
-}
-
-// refuses reports whether key is of the wrong scope and must not be reconciled.
-func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
-	if !c.scope.excludes(key) {
-		return false
-	}
-	if !c.scope.reported.Swap(true) {
-		c.workOptions().ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
-	}
-	return !c.maps
 }
