@@ -299,3 +299,18 @@
 // Package informertest has a scriptable API server in memory, a watcher that records, and more.
 // Everything works inside testing/synctest.
 package informer
+
+// The parts of the package, in the order in which an event passes them. CONTRIBUTING.md has more.
+//
+//   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
+//   - source.go makes sources of clients. internal/source reads them, and sink.go takes their objects.
+//   - gate.go holds the sources back while the store is behind; item.go and scope.go are what waits.
+//   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
+//     with plain.go or durable.go. place.go is where the store stands in the history of a source.
+//   - processor.go publishes events in a log, and owns the listeners.
+//   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
+//     state, backlog.go and merge.go bound it, crew.go shares it among workers. phase.go is whether
+//     the listener is alive; lag.go, resync.go, attempt.go, follower.go and counts.go are leaves.
+//   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names.
+//   - group.go, group_shared.go and group_sync.go run several informers, and clientgo.go and
+//     clientgo_handler.go show one as client-go's.

@@ -51,3 +51,11 @@
 // The example operator, in examples/operator, is a whole program; docs/operator.md follows one
 // event through it, and says when a plain watcher is enough.
 package enqueue
+
+// The parts of the package.
+//
+//   - controller.go is the Controller. source.go makes watchers for it with watchers.go and change.go,
+//     scope.go knows which keys no object can have, and health.go shows how it is doing.
+//   - standby.go keeps the keys until the program is elected, and shards.go divides them over replicas.
+//   - run.go runs workers without a Controller. worker.go makes the calls, queue.go plans them, state.go
+//     notes what they do, deletes.go which deletes they have handled, and error.go is their error.

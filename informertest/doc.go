@@ -15,8 +15,9 @@
 // the program under test writes through a clientset. But they have no resourceVersions, lose a
 // delete that happens between the LIST and the WATCH, and panic when more than 100 changes are
 // made without letting other goroutines run. Where that matters, use a Source.
-//
-// # The parts
+package informertest
+
+// The parts of the package.
 //
 // Each line calls only the lines below it:
 //
@@ -33,4 +34,3 @@
 //   - source_failures.go and source_requests.go are the faults at the moment, and the open watches
 //   - store.go and durable.go (with durable_contents.go) are the stores, store_faults.go their faults
 //   - faults.go holds requests and operations up
-package informertest

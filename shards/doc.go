@@ -56,7 +56,21 @@
 // that. But a replica that starts at that moment may take a bucket that another has had for less than
 // RenewEvery, and a bucket whose holder somebody has removed is free at once.
 //
-// # The parts
+// # Tests
+//
+// The Leases of client-go's fake clientsets have no versions, so that nothing keeps two replicas from
+// taking one bucket, and the set does not join. A Source of package informertest can serve the Leases of
+// a fake clientset, see the example of [New].
+//
+// # Logging
+//
+// A set logs with the logger of the ctx of Run. Every line has its name, as "set":
+//
+//	V(2)   The replica has joined
+//	       with the id of the session, also when it has got a new one
+package shards
+
+// The parts of the package.
 //
 // Calls run in this order, and never back. The set orchestrates: its files do not call each other in a circle,
 // and what they share stands below them.
@@ -76,17 +90,3 @@
 //     are behind. view.go is the set as its Leases show it. worker.go and options.go are what a program gives to
 //     the set.
 //   - internal/leases reads and writes the Leases, and internal/plan decides who should have which bucket.
-//
-// # Tests
-//
-// The Leases of client-go's fake clientsets have no versions, so that nothing keeps two replicas from
-// taking one bucket, and the set does not join. A Source of package informertest can serve the Leases of
-// a fake clientset, see the example of [New].
-//
-// # Logging
-//
-// A set logs with the logger of the ctx of Run. Every line has its name, as "set":
-//
-//	V(2)   The replica has joined
-//	       with the id of the session, also when it has got a new one
-package shards

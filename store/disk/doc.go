@@ -103,8 +103,9 @@
 // there is room. Watch Health().Tombstones, which are kept until every watcher has handled
 // them. Compare the size of the file with that of the volume. And look in the log for
 // *SetAsideError: it should appear only after an update.
-//
-// # The parts
+package disk
+
+// The parts of the package.
 //
 //   - open.go opens and closes a Store, which store.go declares, under the lock of lock_unix.go.
 //   - inspect.go decides whether a file can be used, and sets it aside. check.go reads its pages
@@ -116,4 +117,3 @@
 //   - index.go is an index in the file. addindexers.go fills it from the objects.
 //   - read.go reads records page by page. cachestore.go, indexer.go and durable.go have the methods
 //     of cache.Store, cache.Indexer and informer.Durable.
-package disk

@@ -111,3 +111,12 @@
 //
 // Each watch of a reader holds one connection that waits for changes.
 package valkey
+
+// The parts of the package.
+//
+//   - store.go opens a Store. durable.go and cachestore.go have its methods, write.go plans a write, and
+//     token.go makes the number that fences writers.
+//   - source.go lists for readers, watch.go follows the log, and head.go reads its newest entries.
+//   - script.go runs the scripts in lua, each of which is one atomic step. lua/state.lua checks the fence.
+//   - keys.go has the names on the server, position.go where a store stands after a write.
+//   - options.go, errors.go and status.go are what a program gives and gets.

@@ -21,3 +21,11 @@
 // There is no admission, as nothing is written, and no API Priority and Fairness, which needs
 // FlowSchemas of the API server. The limit of requests in flight is the generic server's.
 package serving
+
+// The parts of the package, from HTTP down.
+//
+//   - server.go joins the parts. timeout.go and accept.go change requests before they are answered.
+//   - groups.go and endpoint.go are the paths; resource.go and types.go are the resources, fields.go and
+//     wellknown.go the fields that selectors may name.
+//   - ahead.go, refuse.go answer for versions that the relay does not have.
+//   - cache.go is the watch cache, source.go the storage that it reads, and feature.go a feature of it.
