@@ -31,6 +31,8 @@ type place struct {
 	byType atomic.Pointer[[]*place]          // of an any: its values
 }
 
+var noKeys, noTypes = map[string]*place{}, []*place{} // of a new place; never changed
+
 // field is a place in a struct.
 type field struct {
 	offset uintptr
@@ -77,9 +79,9 @@ func (ps *places) newPlace(of reflect.Type) *place {
 			p.kind = e.kind
 		}
 	case stringMap, anyMap:
-		p.byKey.Store(&map[string]*place{})
+		p.byKey.Store(&noKeys)
 	case dynamic:
-		p.byType.Store(&[]*place{})
+		p.byType.Store(&noTypes)
 	}
 	return p
 }
