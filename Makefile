@@ -168,7 +168,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default: 30s)
 			echo "== $$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$dir; done; done
 
 .PHONY: mutations
-mutations: ## plant faults in a copy of the library, and see which tests notice; takes about 20 minutes
+mutations: ## plant faults in a copy of the library, and see which tests notice
 	@$(TOOL) ./mutate -root .. -table "$(TABLE)"
 
 # A second run leaves out the faults that the file has already. MATRIXFLAGS=-summary runs no tests.
