@@ -149,7 +149,7 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		if err := w.leases.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(10 * time.Second) // a replica of which no request fails notices a restore at its next list only
 		w.leases.Up()
 		w.settled(2 * time.Minute)
 		w.balanced(a, b, c)
