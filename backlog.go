@@ -1,7 +1,9 @@
 package informer
 
 import (
+	"container/list"
 	"math"
+	"time"
 
 	"k8s.io/utils/buffer"
 )
@@ -119,4 +121,164 @@ func (b *backlog[T]) popSegment() (segment[T], bool) {
 	s := b.last
 	b.last = segment[T]{}
 	return s, len(s.Records) > 0
+}
+
+// mergeQueue holds the events that wait for one watcher. The events of each object are
+// merged into one, or into a delete and an add if the object was created again. Entries are
+// in the order of their first events. A mergeQueue owns no goroutine and has no lock.
+type mergeQueue[T Object] struct {
+	byKey map[string]*entry[T]
+	order list.List // of *entry[T]
+	end   int64     // the log position that is reached when the queue is empty
+	// inherits says that the watcher may know objects from before it was added: it is told
+	// the deletes that a durable store has kept.
+	inherits bool
+}
+
+// entry holds the waiting events of one object. An entry without a key is the synced marker.
+type entry[T Object] struct {
+	key      string
+	events   []Event[T]    // oldest first: mostly one, or a delete and an add
+	position int64         // the log position before the first event
+	since    time.Duration // when the first event was appended to the log
+	place    *list.Element // in the order of the queue
+
+	// The rest is used by a crew only.
+	failures     int           // failed attempts at events[0]
+	failedNew    T             // New of the last failed attempt that had one; zero before
+	initial      bool          // an event of the initial state was enqueued
+	blocksSynced bool          // Synced waits for the first attempt
+	callBegan    time.Duration // when a worker claimed the entry
+	notBefore    time.Duration // when the next attempt may begin
+}
+
+func newMergeQueue[T Object]() *mergeQueue[T] {
+	return &mergeQueue[T]{byKey: map[string]*entry[T]{}}
+}
+
+// mergeRecord adds a record that is an event or the marker. at is the log position before
+// the record. mergeRecord returns the entry of the record, and how many events were merged
+// away. If no event of the object remains, the entry is not in the queue any more.
+func (q *mergeQueue[T]) mergeRecord(r *record[T], at int64) (e *entry[T], away int) {
+	e = q.byKey[r.key]
+	if e == nil || r.kind == recordMarker {
+		e = &entry[T]{key: r.key, position: at, since: r.since}
+		e.place = q.order.PushBack(e)
+		if r.kind == recordMarker {
+			return e, 0
+		}
+		q.byKey[r.key] = e
+	}
+	before := len(e.events) + 1
+	q.mergeEvent(e, r.event)
+	if len(e.events) == 0 {
+		q.remove(e)
+	}
+	return e, before - len(e.events)
+}
+
+// mergeEvent adds an event to those of e. An add and a delete that follows it usually cancel
+// each other out. If the watcher may know the object from before it was added, both are
+// kept: only the delete tells the watcher that the object is gone.
+func (q *mergeQueue[T]) mergeEvent(e *entry[T], event Event[T]) {
+	var none T
+	n := len(e.events)
+	attempted := n == 1 && e.failedNew != none
+	if q.inherits && !attempted && n > 0 && event.Type == EventDeleted {
+		if last := e.events[n-1]; last.Type == EventAdded && last.Origin == OriginInitial {
+			e.events = append(e.events, event)
+			return
+		}
+	}
+	e.events = fold(e.events, event, attempted)
+}
+
+// remove removes e from the queue.
+func (q *mergeQueue[T]) remove(e *entry[T]) {
+	q.order.Remove(e.place)
+	if q.byKey[e.key] == e {
+		delete(q.byKey, e.key)
+	}
+}
+
+// oldest returns the first entry, or nil.
+func (q *mergeQueue[T]) oldest() *entry[T] {
+	if front := q.order.Front(); front != nil {
+		return front.Value.(*entry[T])
+	}
+	return nil
+}
+
+// waitingSince returns when the oldest event was appended to the log, or 0 if none waits.
+func (q *mergeQueue[T]) waitingSince() time.Duration {
+	if e := q.oldest(); e != nil {
+		return e.since
+	}
+	return 0
+}
+
+// reached returns the log position before which no event waits.
+func (q *mergeQueue[T]) reached() int64 {
+	if e := q.oldest(); e != nil {
+		return e.position
+	}
+	return q.end
+}
+
+// pop removes up to n of the oldest events and returns them as a segment.
+func (q *mergeQueue[T]) pop(n int) segment[T] {
+	s := segment[T]{Records: make([]record[T], 0, min(n, q.order.Len()))}
+	for e := q.oldest(); e != nil && s.Events < n; e = q.oldest() {
+		if e.key == "" {
+			s.Records = append(s.Records, record[T]{kind: recordMarker, since: e.since})
+			q.remove(e)
+			continue
+		}
+		s.Records = append(s.Records, record[T]{key: e.key, event: e.events[0], since: e.since})
+		s.Events++
+		if e.events = e.events[1:]; len(e.events) == 0 {
+			q.remove(e)
+		}
+	}
+	s.End = q.reached()
+	return s
+}
+
+// fold adds an event to the waiting events of its object, and returns the events that wait
+// then. A watcher that is told only these ends in the same state, and the Old of each event
+// is the object as that watcher knows it. The delete of an object that was created again is
+// kept, because the new object is another one. attempted says that the first waiting event
+// was told and failed: an add is then not taken back, because the attempt may have left
+// something behind.
+func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
+	var none T
+	if len(waiting) == 0 {
+		return append(waiting, e)
+	}
+	last := &waiting[len(waiting)-1]
+	switch {
+	case last.Type == EventDeleted && e.Type == EventDeleted && last.Old.GetUID() == e.Old.GetUID():
+		return waiting // the store has lost the object twice
+	case last.Type == EventDeleted && e.Type == EventDeleted:
+		return append(waiting, e) // a durable store has kept deletes of several objects of this name
+	case last.Type == EventDeleted:
+		e.Type, e.Old = EventAdded, none
+		return append(waiting, e)
+	case e.Type == EventDeleted && last.Type == EventAdded && !attempted:
+		return waiting[:len(waiting)-1]
+	case e.Type == EventDeleted:
+		e.Merged = e.Merged || last.Merged
+		if last.Type == EventUpdated {
+			e.Merged = e.Merged || last.Old != last.New
+			e.Old = last.Old
+		}
+		*last = e
+	default:
+		last.Merged = last.Merged || last.New != e.New
+		last.New = e.New
+		if last.Type == EventUpdated && e.Origin != OriginResync {
+			last.Origin = e.Origin
+		}
+	}
+	return waiting
 }

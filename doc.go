@@ -304,13 +304,14 @@ package informer
 //
 //   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
 //   - source.go makes sources of clients. internal/source reads them, and sink.go takes their objects.
-//   - gate.go holds the sources back while the store is behind; item.go and scope.go are what waits.
+//   - gate.go holds the sources back while the store is behind; item.go is what waits.
 //   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
-//     with plain.go or durable.go. place.go is where the store stands in the history of a source.
+//     with plain.go or durable.go.
 //   - processor.go publishes events in a log, and owns the listeners.
 //   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
-//     state, backlog.go and merge.go bound it, crew.go shares it among workers. phase.go is whether
-//     the listener is alive; lag.go, resync.go, attempt.go, follower.go and counts.go are leaves.
+//     state, backlog.go bounds and merges it, crew.go shares it among workers. life.go is whether the
+//     listener is alive, due for a resync or behind, and calls.go is about its calls: their counts,
+//     their results, and what client-go's handlers and followers of versions get.
 //   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names.
-//   - group.go, group_shared.go and group_sync.go run several informers, and clientgo.go and
-//     clientgo_handler.go show one as client-go's.
+//   - group.go, group_shared.go and group_sync.go run several informers, and clientgo.go shows one as
+//     client-go's.

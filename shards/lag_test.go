@@ -187,10 +187,7 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 func TestNoReplicaIsBehindAVersionThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
-		version := w.objects.ResourceVersion()
-		for n := range 200 {
-			w.write(n%64, fmt.Sprint(n))
-		}
+		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)
 		w.restore(version)
@@ -307,10 +304,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
-		version := w.objects.ResourceVersion()
-		for n := range 200 {
-			w.write(n%64, fmt.Sprint(n))
-		}
+		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)
 		a.link.cutObjects()
@@ -334,10 +328,7 @@ func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 		w := newWorld(t, 64)
 		a := w.start("a")
 		w.settled(time.Minute)
-		version := w.objects.ResourceVersion()
-		for n := range 200 {
-			w.write(n%64, fmt.Sprint(n))
-		}
+		version := w.outdated()
 		w.settled(time.Minute)
 		b := w.start("b") // a lets go of half of the buckets
 		w.settled(time.Minute)
@@ -359,6 +350,15 @@ func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 		w.mu.Unlock()
 		a.stop()
 	})
+}
+
+// outdated returns the version of a backup of the objects, each of which is written several times afterwards.
+func (w *world) outdated() string {
+	version := w.objects.ResourceVersion()
+	for n := range 200 {
+		w.write(n%64, fmt.Sprint(n))
+	}
+	return version
 }
 
 // restore has the objects' server begin at a version again. It is away for a second.

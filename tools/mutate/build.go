@@ -120,7 +120,7 @@ func newCopy(ctx context.Context, root string, faults []fault) (b *build, err er
 	return b, nil
 }
 
-// remove removes the copy of the library.
+// remove removes the copy of the library that newCopy has made.
 func (b *build) remove() { _ = os.RemoveAll(filepath.Dir(b.dir)) }
 
 // insertion is a text to be inserted in a file.
@@ -157,7 +157,7 @@ func (f fault) insertion(text string, n int) (in insertion, ok bool, err error) 
 		to, isFuncToo := other.(*ast.FuncDecl)
 		if !isFunc || !isFuncToo || ok || from.Body == nil || to.Body == nil || labelled(to) ||
 			text[at(from.Pos()):at(from.Body.Lbrace)] != wrong[at(to.Pos()):at(to.Body.Lbrace)] {
-			return in, false, nil
+			return insertion{}, false, nil
 		}
 		end := "\n}\n"
 		if from.Type.Results == nil {

@@ -158,3 +158,26 @@ func TestEveryFaultCompiles(t *testing.T) {
 	}
 	t.Logf("%d of %d faults need a build of their own", len(faults)-len(b.switches), len(faults))
 }
+
+// A fault that changes more than one body is not switched on in a build of all faults.
+func TestOnlyAFaultInOneBodyIsChosenByTheEnvironment(t *testing.T) {
+	const text = "package m\n\nconst one = 1\n\nfunc two() int { return 2 }\n\nfunc three(a, b int) {}\n\nfunc loop() {\nouter:\n\tfor {\n\t\tbreak outer\n\t}\n}\n"
+	for _, test := range []struct {
+		what, old, new string
+		insertion      string // "" if the fault needs a build of its own
+	}{
+		{"a body", "return 2", "return 3", "\nif mutateFault(7) { return 3 \n}\n"},
+		{"a body without results", "{}", "{ a++ }", "\nif mutateFault(7) { a++ \nreturn }\n"},
+		{"a constant", "= 1", "= 2", ""},
+		{"two bodies", "return 2 }\n\nfunc three(a, b int) {", "return 3 }\n\nfunc three(a, b int) { a++", ""},
+		{"a signature", "three(a, b int)", "three(b, a int)", ""},
+		{"another function", "func three(a, b int) {}\n", "", ""},
+		{"a body with a label", "for {", "for range 2 {", ""},
+	} {
+		f := fault{What: test.what, File: "m.go", Old: test.old, New: test.new}
+		in, ok, err := f.insertion(text, 7)
+		if err != nil || ok != (test.insertion != "") || in.text != test.insertion {
+			t.Errorf("%s: %q, %v, %v, want %q", test.what, in.text, ok, err, test.insertion)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// counts holds the figures of a listener. Except untold, they only grow.
+type counts struct {
+	read      atomic.Int64 // events of the log before the cursor
+	taken     atomic.Int64 // events taken from the log or from a state
+	untold    atomic.Int64 // objects of a state that were not taken yet
+	merged    atomic.Int64
+	delivered atomic.Int64
+	failed    atomic.Int64
+	retried   atomic.Int64
+}
+
+// done returns how many events were delivered or have failed.
+func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
+
+// countStep is how many events of a segment are counted one by one. After these, countStep
+// events are counted at a time: to count each event would double its cost. So the key for which
+// a hung watcher was called is known exactly only for the first events of a segment.
+const countStep = 16
+
+// hand holds the segment that run has taken and is calling the watcher for.
+type hand[T Object] struct {
+	mu      sync.Mutex // protects the rest
+	segment segment[T]
+	before  int64 // counts.done when the segment was taken
+}
+
+func (h *hand[T]) take(s segment[T], done int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.segment, h.before = s, done
+}
+
+func (h *hand[T]) empty() { h.take(segment[T]{}, 0) }
+
+// since returns when the first event of the segment was appended to the log. It returns 0 if
+// there is no segment.
+func (h *hand[T]) since() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.segment.Records) == 0 {
+		return 0
+	}
+	return h.segment.Records[0].since
+}
+
+// calling returns the key of the event that follows the first done events.
+func (h *hand[T]) calling(done int64) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	done -= h.before
+	for i := range h.segment.Records {
+		r := &h.segment.Records[i]
+		switch {
+		case !r.isEvent():
+		case done > 0:
+			done--
+		case i < countStep:
+			return []string{r.event.Key().String()}
+		default:
+			others := min(countEvents(h.segment.Records[i:]), countStep) - 1
+			return []string{fmt.Sprintf("%v or one of the %d after it", r.event.Key(), others)}
+		}
+	}
+	return nil
+}
+
+// attempt is a call of the watcher that has returned.
+type attempt[T Object] struct {
+	event    Event[T]
+	took     time.Duration
+	err      error
+	failures int  // of the event, including this one if it failed
+	gaveUp   bool // if it failed, there will be no further attempt
+	stopped  bool // there will be no further attempt because the informer stops
+}
+
+// recoverTo turns a panic of the function that defers it into an error.
+func recoverTo(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
+
+// interrupted reports whether err says only that ctx has ended.
+func interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
+}
+
+// follower is the part of a listener whose watcher follows the versions of the source, see
+// WatcherOptions.OnVersion.
+type follower[T Object] struct {
+	onVersion func(ctx context.Context, version string)
+	version   string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
+	final     T      // the final state of the object whose delete comes next
+}
+
+// withFinal returns a function that calls tell with the final state of the deleted object. The version
+// of a delete is unknown if the watch sent no usable final state, or if the delete was decided before
+// the first follower joined.
+func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
+	return func(ctx context.Context, e Event[T]) error {
+		var none T
+		switch {
+		case f.final != none:
+			e.Old, f.final = f.final, none
+		case e.Origin == OriginWatch:
+			f.onVersion(ctx, "")
+		}
+		if tell == nil {
+			return nil
+		}
+		return tell(ctx, e)
+	}
+}
+
+// handler is one registration of a client-go ResourceEventHandler as a watcher. It hears more
+// than other watchers do: the objects that a relist found unchanged, as updates whose old and
+// new object are the same, and the final state of a deleted object.
+type handler[T Object] struct {
+	cache.ResourceEventHandler
+	logger klog.Logger
+	final  T // the final state of the object whose delete comes next
+}
+
+// Add, Update and Delete make a handler a ResourceWatcher.
+func (h *handler[T]) Add(_ context.Context, e Event[T]) error    { h.tell(&e); return nil }
+func (h *handler[T]) Update(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
+func (h *handler[T]) Delete(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
+
+// tell calls the handler. It treats a panic as client-go does: utilruntime's PanicHandlers are
+// called, and the process ends unless utilruntime.ReallyCrash is false. In that case the event
+// counts as handled.
+func (h *handler[T]) tell(e *Event[T]) {
+	defer utilruntime.HandleCrashWithLogger(h.logger)
+	switch e.Type {
+	case EventAdded:
+		h.OnAdd(e.New, e.Origin == OriginInitial)
+	case EventUpdated:
+		h.OnUpdate(e.Old, e.New)
+	case EventDeleted:
+		h.delete(e)
+	}
+}
+
+func (h *handler[T]) delete(e *Event[T]) {
+	var none T
+	obj := e.Old
+	if h.final != none {
+		obj, h.final = h.final, none
+	}
+	if e.FinalStateUnknown {
+		h.OnDelete(cache.DeletedFinalStateUnknown{Key: object.Key(obj), Obj: obj})
+	} else {
+		h.OnDelete(obj)
+	}
+}
+
+// note takes a record that is no event for other watchers.
+func (h *handler[T]) note(r *record[T]) {
+	switch r.kind {
+	case recordFinal:
+		h.final = r.event.New
+	case recordEvent:
+		h.tell(&r.event)
+	}
+}
