@@ -147,11 +147,15 @@ func (tr *trial) join(opts informer.WatcherOptions) *recorder {
 }
 
 // agree waits until the informer is idle. It fails the test unless every watcher, including the
-// two that join now, has the state of the store.
+// two that join now, has the state of the store. A store that fails at random may do so for more
+// than a minute.
 func (tr *trial) agree() {
 	tr.t.Helper()
 	tr.join(informer.WatcherOptions{}) // may join while changes are being applied
 	sleepBubble(time.Minute)
+	for n := 0; tr.Health().StoreError != nil && n < 10; n++ {
+		sleepBubble(time.Minute)
+	}
 	tr.join(informer.WatcherOptions{})
 	synctest.Wait()
 	tr.store.Mu.Lock()
