@@ -24,11 +24,51 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// NewSharedIndexInformer replaces client-go's function of that name. It returns a
+// ClientGo makes informers in client-go's shape, for a program that keeps its handlers, listers and
+// factories, or its controller-runtime manager. It has one line to change:
+//
+//	informer.ClientGo{}.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, indexers) // was cache.NewSharedIndexInformer
+//	cache.Options{NewInformer: informer.ClientGo{}.NewSharedIndexInformer}          // for a manager
+//
+// The zero value is ready to use. An informer that [New] has made has the method
+// [CustomCacheInformer.SharedIndexInformer] instead.
+type ClientGo struct {
+	// Options returns the options of an informer. Each time an informer is made, it is called with the
+	// example, in the caller's goroutine. The Indexers of the options are added to the requested ones,
+	// and their Transform comes before that of SetTransform. An empty Name becomes the example's kind.
+	// QueueAuto becomes RealFIFO, which keeps the order of events as client-go's informers do. Nil means
+	// default options.
+	//
+	// controller-runtime makes an informer for each kind, namespace and form of object. For unstructured
+	// objects the example is an *unstructured.Unstructured. For metadata only it is a
+	// *metav1.PartialObjectMetadata. Both have the kind. The example does not show the namespace.
+	//
+	// If Options returns an error, or options that cannot be used, the informer never syncs. Its lists
+	// fail with that error, which goes to the options' ErrorHandler, or the log.
+	Options func(example runtime.Object) (Options[AnyObject], error)
+
+	// Share is Options.Share for the informers whose options have none, such as share.New(). All
+	// informers are then made with [IntakeEarly] by default. So a list is not in memory as a whole, and
+	// handlers get objects before a list is complete. An informer transforms an object before it shares
+	// it, also if a factory or a manager has set the transform. See package share for the programs in
+	// which sharing is safe. Nil shares nothing.
+	Share *share.Table
+
+	// Group shows the informers, which others run, such as a manager. They have the group's Observer
+	// and ErrorHandler unless their options have others. Health, Ready and Live of the group include
+	// them until they stop, and so does the page of package debug. They are not members: Run and
+	// WaitForSync of the group ignore them. Until it has made an informer, the group is not ready, if it
+	// has no member: see MayBeEmpty of [Group]. If a field of the group was changed too late, the
+	// ErrorHandler of the next informer is called. Nil means no group.
+	Group *Group
+}
+
+// NewSharedIndexInformer takes the place of client-go's function of that name. It returns a
 // cache.SharedIndexInformer that is this library's [CustomCacheInformer] inside. It behaves as
 // client-go's does, except for the differences in docs/differences-from-client-go.md. It has the
 // shape that controller-runtime's cache.Options.NewInformer asks for. A function given to a
-// SharedInformerFactory's InformerFor may call NewSharedIndexInformer, which does not block.
+// SharedInformerFactory's InformerFor may call it. It does not block, and may be called from any
+// goroutine.
 //
 // It panics if lw is nil or cannot list and watch, because it has no error to return. resync is
 // the resync period of handlers that have none of their own; if it is 0, no handler is
@@ -41,63 +81,28 @@ import (
 // WaitForSync(context.Context) error. They are those of CustomCacheInformer. A factory's typed
 // accessors wrap the result and hide these methods. The factory's InformerFor returns the
 // result itself.
-func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	s, err := newShared(lw, example, resync, indexers, Options[AnyObject]{})
-	if err != nil {
-		panic(err)
+func (c ClientGo) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	if err := checkSource(lw); err != nil {
+		panic(fmt.Errorf("informer: %w", err))
+	}
+	s := c.construct(lw, example, resync, indexers)
+	if c.Group != nil {
+		c.Group.show(s.core)
 	}
 	return s
 }
 
-// SharedIndexInformerFunc returns a function like [NewSharedIndexInformer], but with options
-// that depend on the type. Each time an informer is made, configure is called with the example,
-// in the caller's goroutine. The Indexers of the options are added to the requested ones, and
-// the Transform of the options comes before that of SetTransform. An empty Name becomes the
-// example's kind. QueueAuto becomes RealFIFO, which keeps the order of events as client-go's
-// informers do.
-//
-// controller-runtime makes an informer for each kind, namespace and form of object. For
-// unstructured objects the example is an *unstructured.Unstructured. For metadata only it is a
-// *metav1.PartialObjectMetadata. Both have the kind. configure does not learn the namespace.
-//
-// If configure returns an error, or options that cannot be used, the informer never syncs. Its
-// lists fail with that error, which goes to the options' ErrorHandler, or the log.
-// SharedIndexInformerFunc panics if configure is nil.
-func SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
-	if configure == nil {
-		panic("informer: SharedIndexInformerFunc: configure is nil")
+// construct returns an informer with the options of c. If they cannot be had or used, it returns an
+// informer whose lists fail with the reason.
+func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
+	var opts Options[AnyObject]
+	var err error
+	if c.Options != nil {
+		opts, err = c.Options(example)
 	}
-	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		return configuredShared(configure, lw, example, resync, indexers)
+	if c.Share != nil {
+		opts.Share, opts.Intake = cmp.Or(opts.Share, c.Share), cmp.Or(opts.Intake, IntakeEarly)
 	}
-}
-
-// Sharing returns a function for [SharedIndexInformerFunc], and for that of a [Group]. The informers
-// that are made with it share equal parts of their objects by table:
-//
-//	cache.Options{NewInformer: informer.SharedIndexInformerFunc(informer.Sharing(share.New()))}
-//
-// Their options are Share and [IntakeEarly]. So a list is not in memory as a whole, and handlers get
-// objects before a list is complete. An informer transforms an object before it shares it, also if a
-// factory or a manager has set the transform. See package share for the programs in which sharing is
-// safe. A program that needs more options writes such a function itself. The function may be called
-// from any goroutine. Sharing panics if table is nil.
-func Sharing(table *share.Table) func(example runtime.Object) (Options[AnyObject], error) {
-	if table == nil {
-		panic("informer: Sharing: table is nil")
-	}
-	return func(runtime.Object) (Options[AnyObject], error) {
-		return Options[AnyObject]{Share: table, Intake: IntakeEarly}, nil
-	}
-}
-
-// configuredShared returns an informer with the options that configure returns. If configure
-// fails or the options cannot be used, it returns an informer whose lists fail with the reason.
-func configuredShared(configure func(runtime.Object) (Options[AnyObject], error), lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
-	if err := checkSource(lw); err != nil {
-		panic(fmt.Errorf("informer: %w", err))
-	}
-	opts, err := configure(example)
 	if err == nil {
 		var s *sharedIndexInformer[AnyObject]
 		if s, err = newShared(lw, example, resync, indexers, opts); err == nil {
@@ -191,7 +196,7 @@ func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 const minResync = time.Second
 
 // SharedIndexInformer returns the informer in the shape that client-go, its listers and
-// factories, and controller-runtime ask for. See [NewSharedIndexInformer] for its differences
+// factories, and controller-runtime ask for. See [ClientGo] for its differences
 // from client-go's own. Each call returns the same value. It does not block and may be called
 // at any time. Handlers get the final state of an object only if it is deleted after the first
 // call of SharedIndexInformer. Before that, a delete comes with the state that the store had.
@@ -334,7 +339,7 @@ func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string {
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }
 
-// Health and WaitForSync are additions to client-go's interface; see NewSharedIndexInformer.
+// Health and WaitForSync are additions to client-go's interface; see ClientGo.NewSharedIndexInformer.
 func (s *sharedIndexInformer[T]) Health() Health { return s.core.Health() }
 
 func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {

@@ -215,7 +215,7 @@ func TestATurnNeverGoesBackInTime(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, r := range src.Requests()[before:] {
-			first := r.Verb == informertest.VerbList || r.Options.SendInitialEvents != nil
+			first := r.Verb == "list" || r.Options.SendInitialEvents != nil
 			if first && r.Options.Continue == "" && r.Options.ResourceVersion == "0" {
 				t.Errorf("the informer accepts any state: %+v", r)
 			}

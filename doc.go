@@ -22,7 +22,7 @@
 //  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects.
 //  5. [Select] passes on only some objects.
 //  6. [Backoff] calls again after an error; [WatcherOptions] has the other choices.
-//  7. [CustomCacheInformer.WaitForResourceVersion] waits until the informer has your own last write.
+//  7. [CustomCacheInformer.WaitForVersion] waits until the informer has your own last write.
 //  8. [Group] runs several informers, and controllers of package enqueue.
 //  9. [CustomCacheInformer.Health] says what the informer is doing.
 //  10. [ProbeHandler] answers the probes of a Pod.
@@ -186,8 +186,8 @@
 //   - A namespace that cannot be read, or can no longer be read, keeps its last state. Its requests are tried
 //     again, its errors name it, and so does [Health]. The others go on.
 //   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
-//   - ResourceVersion is the lowest version of all namespaces, and WaitForResourceVersion waits for
-//     that. After a write of your own, WaitForResourceVersionIn waits for one namespace.
+//   - ResourceVersion is the lowest version of all namespaces. WaitForVersion waits for one namespace,
+//     or for all.
 //   - Transform and TweakListOptions are called from a goroutine of each namespace.
 //   - The bookmark of a [Durable] has a version for each namespace. A namespace that is new is
 //     listed. The objects of one that is no longer wanted come as deletes, before anything
@@ -199,7 +199,7 @@
 // keep it from working on an older state. The process that gives the work up calls
 // [Registration.CatchUp], so that its watcher has handled all changes that its store has. It passes on
 // Changed of each of its [CustomCacheInformer.Versions]. The process that takes over gives these to
-// WaitForResourceVersionIn. From then on, its store is at least as new as any state that the first
+// WaitForVersion. From then on, its store is at least as new as any state that the first
 // process has read. As Changed never comes from a bookmark, this wait does not last until the next one.
 //
 // # A server that goes back in time
@@ -223,7 +223,7 @@
 // # Beside client-go and controller-runtime
 //
 // The same informer can be had as client-go's cache.SharedIndexInformer. For a new one, use
-// [NewSharedIndexInformer]: it takes the arguments of client-go's function and fits
+// [ClientGo.NewSharedIndexInformer]: it takes the arguments of client-go's function and fits
 // controller-runtime's cache.Options.NewInformer. For one that exists, use its
 // SharedIndexInformer method. Its handlers get the events that client-go would give them, and
 // all of them, so promise 8 does not hold for handlers. The intended differences are listed in

@@ -67,7 +67,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 		src.Apply(object(fmt.Sprint("o", n), ""))
 	}
 	// No time passes here in the bubble, so nearly all events still wait.
-	if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+	if err := inf.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
 		t.Fatal(err)
 	}
 	return r, src, u, stop

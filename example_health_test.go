@@ -37,7 +37,7 @@ func ExampleCustomCacheInformer_Health() {
 	fmt.Println(inf.Health().Ready())
 
 	store.Heal()
-	_ = inf.WaitForResourceVersion(ctx, written.ResourceVersion) // nothing was lost
+	_ = inf.WaitForVersion(ctx, "", written.ResourceVersion) // nothing was lost
 	fmt.Println(inf.Health().Ready())
 	// Output:
 	// informer ConfigMap: has not started

@@ -67,8 +67,8 @@ func newPods(client kubernetes.Interface) (*informer.CustomCacheInformer[*corev1
 
 // newInformer is like cache.NewSharedIndexInformer, and a factory that is moved to this library uses it in
 // its place. In a controller-runtime manager it is cache.Options{NewInformer: newInformer}.
-func ExampleSharing() {
-	newInformer := informer.SharedIndexInformerFunc(informer.Sharing(share.New()))
+func ExampleClientGo() {
+	newInformer := informer.ClientGo{Share: share.New()}.NewSharedIndexInformer
 
 	src := informertest.NewSource(labelled("web-1"), labelled("web-2"))
 	pods := newInformer(src, &corev1.Pod{}, 0, cache.Indexers{})

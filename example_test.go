@@ -131,7 +131,7 @@ func ExampleCustomCacheInformer_ByIndex() {
 	// Output: 2 <nil>
 }
 
-func ExampleCustomCacheInformer_WaitForResourceVersion() {
+func ExampleCustomCacheInformer_WaitForVersion() {
 	src := informertest.NewSource[*corev1.ConfigMap]()
 	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{})
 	ctx, stop := context.WithCancel(context.Background())
@@ -141,7 +141,7 @@ func ExampleCustomCacheInformer_WaitForResourceVersion() {
 	defer stop()
 
 	written, _ := src.Create(object("settings", "1")) // with a client in a program
-	_ = inf.WaitForResourceVersion(ctx, written.ResourceVersion)
+	_ = inf.WaitForVersion(ctx, written.Namespace, written.ResourceVersion)
 	_, exists, _ := inf.Get(types.NamespacedName{Namespace: "default", Name: "settings"})
 	fmt.Println("reads what it wrote:", exists)
 	// Output: reads what it wrote: true

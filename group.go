@@ -28,7 +28,7 @@ type Group struct {
 	// also called when the Run of a member has failed. Nil, the default, is LogError.
 	//
 	// ErrorHandler and Observer must be set before the first member is added, and before a
-	// function of [Group.SharedIndexInformerFunc] makes its first informer. No lock protects
+	// [ClientGo] with this group makes its first informer. No lock protects
 	// them. A later change has no effect, except that Add, GetOrAdd, Run and a WaitForSync before
 	// Run return an error that names the field. It goes unnoticed only if an ErrorHandler is
 	// replaced by another function from the same place in the source.
@@ -366,9 +366,9 @@ func (g *Group) shown() (members []*member, guests []Member) {
 	return g.stayingLocked(), slices.Clone(g.guests)
 }
 
-// Health returns the health of each member, and of each informer that a function of
-// [Group.SharedIndexInformerFunc] has made and that has not stopped. The keys of the map are
-// Health.Name. An informer that such a function has made may have the name of another one: the
+// Health returns the health of each member, and of each informer that a [ClientGo] with this group
+// has made and that has not stopped. The keys of the map are
+// Health.Name. An informer that a ClientGo has made may have the name of another one: the
 // second has the key "Name#2", and so on, members first. Health does not block, and may be
 // called at any time.
 func (g *Group) Health() map[string]Health {

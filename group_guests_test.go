@@ -53,12 +53,12 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		}
 		empty("at first", "no informers yet")
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		construct := group.SharedIndexInformerFunc(nil)
+		construct := informer.ClientGo{Group: &group}.NewSharedIndexInformer
 		empty("while the function has made none", "no informers yet")
 		first := runGuest(t, construct, src)
-		second := runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+		second := runGuest(t, informer.ClientGo{Group: &group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
-		}), src)
+		}}.NewSharedIndexInformer, src)
 		if h := group.Health(); len(h) != 2 || !h["ConfigMap"].Synced || !h["other"].Synced {
 			t.Errorf("it shows %v", h)
 		}
@@ -68,7 +68,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		if got := applied.Load(); got != 2 {
 			t.Errorf("the group's Observer has seen %d events, not the 2 of the informer that has none of its own", got)
 		}
-		src.Fail(informertest.VerbWatch, errors.New("no"), 2) // a stream, which a list replaces, and a watch
+		src.Fail("watch", errors.New("no"), 2) // a stream, which a list replaces, and a watch
 		src.Expire()
 		opened(t, src)
 		if failed.Load() == 0 {
@@ -89,7 +89,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group informer.Group
-		late := group.SharedIndexInformerFunc(nil)(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)
+		late := informer.ClientGo{Group: &group}.NewSharedIndexInformer(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)
 		member := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		if err := group.Add(member); err != nil {
 			t.Fatal(err)
@@ -116,9 +116,9 @@ func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
 func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
-		runGuest(t, group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+		runGuest(t, informer.ClientGo{Group: &group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{DrainTimeout: -1}, nil
-		}), informertest.NewSource[configMap]())
+		}}.NewSharedIndexInformer, informertest.NewSource[configMap]())
 		group.MayBeEmpty = true // which does not hide an informer that fails
 		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "DrainTimeout") {
 			t.Errorf("Ready: %v", err)
@@ -138,7 +138,7 @@ func TestAFieldChangedAfterTheFirstGuestIsReportedWithTheNextOne(t *testing.T) {
 			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
 			Observer:     counting(&early),
 		}
-		construct := group.SharedIndexInformerFunc(nil)
+		construct := informer.ClientGo{Group: &group}.NewSharedIndexInformer
 		runGuest(t, construct, informertest.NewSource(object("a", "1")))
 		runGuest(t, construct, informertest.NewSource(object("a", "1")))
 		if len(reported) != 0 {
@@ -164,7 +164,7 @@ func TestAFieldChangedAfterTheFirstGuestIsReportedWithTheNextOne(t *testing.T) {
 func TestAGroupForgetsGuestsThatHaveStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group informer.Group
-		construct := group.SharedIndexInformerFunc(nil)
+		construct := informer.ClientGo{Group: &group}.NewSharedIndexInformer
 		for range 100 {
 			runGuest(t, construct, informertest.NewSource(object("a", "1")))()
 		}

@@ -200,7 +200,7 @@ func TestTheFieldsOfAGroupMayBeSetUntilItHasItsFirstMember(t *testing.T) {
 		stop := startGroup(t, &g)
 		waiting := asking(func() error { return g.WaitForSync(within(t, time.Minute)) })
 		pending(t, "WaitForSync", waiting)
-		construct := g.SharedIndexInformerFunc(nil)
+		construct := informer.ClientGo{Group: &g}.NewSharedIndexInformer
 		if err := g.Add(nil); err == nil {
 			t.Error("it has taken nil")
 		}

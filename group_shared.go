@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/object"
 )
@@ -97,34 +93,15 @@ func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member
 	return m, err
 }
 
-// SharedIndexInformerFunc returns a function that makes informers which g shows and others run,
-// such as a controller-runtime manager:
-//
-//	cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)}
-//
-// The function is like that of the package-level [SharedIndexInformerFunc], which describes
-// configure. A nil configure stands for default options. The informers have g's Observer and
-// ErrorHandler unless their options have others. Health, Ready and Live include them until
-// they stop, and so does the page of the Handler of package debug. They are not members: Run
-// and WaitForSync ignore them. The function does not block. It may be called from any
-// goroutine, also before and without g's Run. Until it has made an informer, g is not ready, if
-// it has no member: see MayBeEmpty of [Group]. It has no error to return: it calls the ErrorHandler
-// of the informer that it makes if a field of g was changed too late.
-func (g *Group) SharedIndexInformerFunc(configure func(example runtime.Object) (Options[AnyObject], error)) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
-	if configure == nil {
-		configure = func(runtime.Object) (Options[AnyObject], error) { return Options[AnyObject]{}, nil }
-	}
-	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		s := configuredShared(configure, lw, example, resync, indexers)
-		g.healths() // forgets stopped guests, also if no one ever asks for Health
-		g.mu.Lock()
-		common, late := g.giveLocked()
-		s.core.adopt(common.handler, common.observer)
-		g.guests = append(g.guests, s.core)
-		g.mu.Unlock()
-		if late != nil {
-			s.core.report(context.Background(), fmt.Errorf("informer %s: %w", s.core.opts.Name, late))
-		}
-		return s
+// show makes g show an informer that others run, and gives it the fields of g.
+func (g *Group) show(guest *CustomCacheInformer[AnyObject]) {
+	g.healths() // forgets stopped guests, also if no one ever asks for Health
+	g.mu.Lock()
+	common, late := g.giveLocked()
+	guest.adopt(common.handler, common.observer)
+	g.guests = append(g.guests, guest)
+	g.mu.Unlock()
+	if late != nil {
+		guest.report(context.Background(), fmt.Errorf("informer %s: %w", guest.opts.Name, late))
 	}
 }

@@ -155,8 +155,8 @@ func podInformer(t *testing.T, src *informertest.Source[*corev1.Pod], name strin
 
 // forbid lets every request to src fail with err.
 func forbid[T informer.Object](src *informertest.Source[T], err error) {
-	src.Fail(informertest.VerbList, err, -1)
-	src.Fail(informertest.VerbWatch, err, -1)
+	src.Fail("list", err, -1)
+	src.Fail("watch", err, -1)
 }
 
 func TestAGroupRunsItsMembersAndWaitsForThem(t *testing.T) {
@@ -364,7 +364,7 @@ func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 	if got := g.Health(); got == nil || len(got) > 0 {
 		t.Errorf("an empty group: %v", got)
 	}
-	construct := g.SharedIndexInformerFunc(nil)
+	construct := informer.ClientGo{Group: &g}.NewSharedIndexInformer
 	for range 2 {
 		construct(informertest.NewSource[*corev1.Pod](), &corev1.Pod{}, 0, nil)
 	}
@@ -398,7 +398,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 		g.ErrorHandler, g.Observer = counted(&group)
 		member := func(name string, set func(*options)) *ci {
 			src := informertest.NewSource(object("a", "1"))
-			src.Fail(informertest.VerbList, forbidden("configmaps"), 1)
+			src.Fail("list", forbidden("configmaps"), 1)
 			opts := options{Name: name, WatchList: informer.WatchListOff}
 			set(&opts)
 			inf, err := informer.NewFrom(src, opts)

@@ -51,7 +51,7 @@ var states = map[string]state{
 		start(t, s.ci)
 	}},
 	"not synced because of the source": {after: hour, ready: "has not synced: list ConfigMap: it is forbidden", bring: func(t *testing.T, s *stateful) {
-		s.src.Fail(informertest.VerbList, errors.New("it is forbidden"), -1)
+		s.src.Fail("list", errors.New("it is forbidden"), -1)
 		start(t, s.ci)
 	}},
 	"synced": {after: hour, bring: func(t *testing.T, s *stateful) { s.synced(t) }},

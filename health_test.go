@@ -170,7 +170,7 @@ func TestHealthShowsASourceThatFailsUntilItWorks(t *testing.T) {
 		}
 		var failed *informer.WatchError
 		src.SetWatchList(informertest.WatchListRejected)
-		src.Fail(informertest.VerbList, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil), -1)
+		src.Fail("list", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil), -1)
 		src.Expire()
 		sleepBubble(hour)
 		if h := inf.Health(); !errors.As(h.SourceError, &failed) || failed.Op != "list" || !apierrors.IsForbidden(h.SourceError) || h.SourceFailures < 50 {

@@ -310,7 +310,7 @@ func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
 	})
 }
 
-func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
+func TestWaitForVersionMeansThatTheStoreHasIt(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf, src := startWith(t, queue, object("a", "1"))
 		if got, want := inf.ResourceVersion(), src.ResourceVersion(); got != want {
@@ -318,7 +318,7 @@ func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
 		}
 		for i := range 100 {
 			obj := src.Apply(object(fmt.Sprint("o", i%7), fmt.Sprint(i)))
-			if err := inf.WaitForResourceVersion(t.Context(), obj.ResourceVersion); err != nil {
+			if err := inf.WaitForVersion(t.Context(), "", obj.ResourceVersion); err != nil {
 				t.Fatal(err)
 			}
 			if got, _, _ := inf.Get(keyOf(obj.Name)); got == nil || got.ResourceVersion != obj.ResourceVersion {
@@ -326,7 +326,7 @@ func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
 			}
 		}
 		gone, _ := src.Delete(keyOf("a"))
-		if err := inf.WaitForResourceVersion(t.Context(), gone.ResourceVersion); err != nil {
+		if err := inf.WaitForVersion(t.Context(), "", gone.ResourceVersion); err != nil {
 			t.Fatal(err)
 		}
 		if _, exists, _ := inf.Get(keyOf("a")); exists {
@@ -334,14 +334,14 @@ func TestWaitForResourceVersionMeansThatTheStoreHasIt(t *testing.T) {
 		}
 		src.Compact() // raises the version, like a write that a selector hides
 		src.Bookmark()
-		if err := inf.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+		if err := inf.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
 			t.Error(err)
 		}
-		err := inf.WaitForResourceVersion(within(t, time.Hour), "999999")
+		err := inf.WaitForVersion(within(t, time.Hour), "", "999999")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "999999") {
 			t.Error(err)
 		}
-		if err := inf.WaitForResourceVersion(t.Context(), "x1"); err == nil {
+		if err := inf.WaitForVersion(t.Context(), "", "x1"); err == nil {
 			t.Error("waiting for a version that is no number did not fail")
 		}
 	})
@@ -351,8 +351,8 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no such luck"))
-		src.Fail(informertest.VerbWatch, forbidden, -1)
-		src.Fail(informertest.VerbList, forbidden, -1)
+		src.Fail("watch", forbidden, -1)
+		src.Fail("list", forbidden, -1)
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		stop := start(t, inf)
@@ -369,7 +369,7 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute) // another watch follows one that has lasted, and not a stream
-		src.Fail(informertest.VerbWatch, forbidden, 1)
+		src.Fail("watch", forbidden, 1)
 		src.Disconnect()
 		time.Sleep(time.Minute)
 		if got := errs.Take(); len(got) != 1 {
@@ -382,7 +382,7 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		src.Fail(informertest.VerbWatch, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("watch is not yours")), -1)
+		src.Fail("watch", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("watch is not yours")), -1)
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)

@@ -233,7 +233,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 		other.Expect(t, "added default/a", "added default/b", "updated default/a")
 		other.ExpectNone(t)
 		for _, r := range src.Requests()[requests:] {
-			if r.Verb == informertest.VerbList {
+			if r.Verb == "list" {
 				t.Error("a resync led to a LIST")
 			}
 		}

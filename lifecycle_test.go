@@ -69,8 +69,8 @@ func TestAfterTheStopEverythingSaysSo(t *testing.T) {
 		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("AddWatcher: %v", err)
 		}
-		if err := inf.WaitForResourceVersion(t.Context(), "999999"); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitForResourceVersion: %v", err)
+		if err := inf.WaitForVersion(t.Context(), "", "999999"); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("WaitForVersion: %v", err)
 		}
 		never := func(configMap, bool) bool { return false }
 		if err := inf.WaitFor(t.Context(), keyOf("a"), never); !errors.Is(err, informer.ErrStopped) {

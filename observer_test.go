@@ -82,7 +82,7 @@ func TestAnObserverSeesEachPageOfAList(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1"))
 		src.SlowList(time.Second)
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+		src.Fail("list", syscall.ECONNREFUSED, 1)
 		var j journal
 		observed(t, &j, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 2})
 		sleepBubble(time.Minute)
@@ -119,7 +119,7 @@ func TestAnObserverSeesHowEachWatchEnds(t *testing.T) {
 		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Streaming: true, Events: 3, Took: timeout})
 
 		sleepBubble(time.Minute)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Fail("watch", syscall.ECONNREFUSED, 1)
 		src.Disconnect()
 		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Took: time.Minute}, informer.WatchInfo{Informer: "i", Err: syscall.ECONNREFUSED})
 		opened(t, src)

@@ -228,18 +228,16 @@ type WatcherOptions struct {
 	// 0 or 1, the default, is one call at a time. At most 65,536.
 	Workers int
 
-	// Retry decides about an event for which the watcher has returned an error: whether it
-	// comes again, and after how long. failures is how often the event has failed, from 1.
+	// Retry decides about an event for which the watcher has returned an error. [Backoff] returns a
+	// Retry for most programs.
 	//
 	// Other objects do not wait for the retry. Newer events of the same object are merged
 	// with the failed event as above. The merged event comes when the wait is over, and its
 	// failures are counted from the beginning. An add that has failed counts as seen: the
-	// watcher gets its delete. An error that wraps ErrPermanent is not retried. A wait of 0
-	// or less means no wait. OnSynced does not wait for retries. See [Backoff].
-	//
-	// Retry is called from the watcher's goroutines. With Retry, waiting events are always
-	// merged, as with Workers. Nil, the default, never retries.
-	Retry func(failures int, err error) (wait time.Duration, again bool)
+	// watcher gets its delete. An error that wraps ErrPermanent is not retried. OnSynced does not
+	// wait for retries. With Retry, waiting events are always merged, as with Workers. Nil, the
+	// default, never retries.
+	Retry RetryPolicy
 
 	// RecoverPanics turns a panic of the watcher into an error, a *PanicError in an
 	// *EventError, which is retried like other errors. Anything that the watcher has left
@@ -427,15 +425,20 @@ func (o WatcherOptions) check() error {
 // maxWait is longer than any program runs, and short enough to be added to a time.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// Backoff returns a WatcherOptions.Retry that waits for base after the first failure and twice as
+// RetryPolicy decides whether an event that has failed comes again, and after which wait. failures
+// is how often the event has failed, from 1. A wait of 0 or less means no wait. A RetryPolicy is
+// called from the watcher's goroutines.
+type RetryPolicy func(failures int, err error) (wait time.Duration, again bool)
+
+// Backoff returns a RetryPolicy that waits for base after the first failure and twice as
 // long after each further one, but no longer than limit. It adds up to a tenth at random, so that
 // events that failed together do not come back together. It gives up after attempts calls of the
-// watcher, the first included. 0 attempts means that it never gives up. The function that it
-// returns may be called from any goroutine and used for several watchers.
+// watcher, the first included. 0 attempts means that it never gives up. The RetryPolicy may
+// be used for several watchers.
 //
 // Backoff panics if base is not positive, limit is less than base, or attempts is negative:
 // that is a mistake in the program.
-func Backoff(base, limit time.Duration, attempts int) func(failures int, err error) (time.Duration, bool) {
+func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
 	if base <= 0 || limit < base || attempts < 0 {
 		panic(fmt.Sprintf("informer: Backoff(%v, %v, %d): base must be positive, limit at least base, attempts not negative", base, limit, attempts))
 	}

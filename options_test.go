@@ -321,7 +321,7 @@ func TestPageSizeListsInPages(t *testing.T) {
 		opened(t, src)
 		lists := 0
 		for _, r := range src.Requests() {
-			if r.Verb != informertest.VerbList {
+			if r.Verb != "list" {
 				continue
 			}
 			// If a list accepts an old state, the API server returns it without pages. After a
@@ -338,31 +338,30 @@ func TestPageSizeListsInPages(t *testing.T) {
 
 func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 	type anyOptions = informer.Options[informer.AnyObject]
-	sharing, err := informer.Sharing(share.New())(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
+	with := func(opts anyOptions) informer.ClientGo {
+		return informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) { return opts, nil }}
 	}
 	for name, tc := range map[string]struct {
-		opts    anyOptions
+		of      informer.ClientGo
 		limit   int64
 		version string // if it is "0", an API server answers in one piece, whatever the limit
 	}{
-		"early":                  {anyOptions{Intake: informer.IntakeEarly}, 500, ""},
-		"early, of another size": {anyOptions{Intake: informer.IntakeEarly, PageSize: 400}, 400, ""},
-		"early, without pages":   {anyOptions{Intake: informer.IntakeEarly, PageSize: -1}, 500, "0"},
-		"whole":                  {anyOptions{}, 500, "0"},
-		"whole, without pages":   {anyOptions{PageSize: -1}, 500, "0"},
-		"shared":                 {sharing, 500, ""},
+		"early":                  {with(anyOptions{Intake: informer.IntakeEarly}), 500, ""},
+		"early, of another size": {with(anyOptions{Intake: informer.IntakeEarly, PageSize: 400}), 400, ""},
+		"early, without pages":   {with(anyOptions{Intake: informer.IntakeEarly, PageSize: -1}), 500, "0"},
+		"whole":                  {informer.ClientGo{}, 500, "0"},
+		"whole, without pages":   {with(anyOptions{PageSize: -1}), 500, "0"},
+		"shared":                 {informer.ClientGo{Share: share.New()}, 500, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			src := informertest.NewSource(object("a", "1"))
 			src.SetWatchList(informertest.WatchListRejected)
-			runGuest(t, informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) { return tc.opts, nil }), src)
+			runGuest(t, tc.of.NewSharedIndexInformer, src)
 			if n := listsOf(src); n != 1 {
 				t.Errorf("%s: %d lists", name, n)
 			}
 			for _, r := range src.Requests() {
-				if r.Verb == informertest.VerbList && (r.Options.Limit != tc.limit || r.Options.ResourceVersion != tc.version) {
+				if r.Verb == "list" && (r.Options.Limit != tc.limit || r.Options.ResourceVersion != tc.version) {
 					t.Errorf("%s: it lists with %+v", name, r.Options)
 				}
 			}
@@ -373,7 +372,7 @@ func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 func TestBackoffPacesListsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		src.Fail(informertest.VerbList, apierrors.NewInternalError(errors.New("boom")), -1)
+		src.Fail("list", apierrors.NewInternalError(errors.New("boom")), -1)
 		inf := newInformer(t, src, options{
 			WatchList:    informer.WatchListOff,
 			Backoff:      &wait.Backoff{Duration: 10 * time.Minute, Factor: 1, Steps: 100},
@@ -434,7 +433,7 @@ func TestEveryRequestIsTweaked(t *testing.T) {
 		})
 		start(t, inf)
 		time.Sleep(time.Minute)
-		verbs := map[informertest.Verb]bool{}
+		verbs := map[string]bool{}
 		for _, r := range src.Requests() {
 			verbs[r.Verb] = true
 			if r.Options.LabelSelector != "a=b" {
@@ -468,7 +467,7 @@ func (failingClient) Watch(context.Context, metav1.ListOptions) (watch.Interface
 func listsOf(src *source) int {
 	n := 0
 	for _, r := range src.Requests() {
-		if r.Verb == informertest.VerbList {
+		if r.Verb == "list" {
 			n++
 		}
 	}

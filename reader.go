@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -137,56 +138,50 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	}
 }
 
-// WaitForResourceVersion blocks until the store has every change up to rv. If rv is the
-// resourceVersion that a write of yours returned, Get and List then return the result of
-// that write, or a later state. WaitForResourceVersion returns a *SyncError if ctx or the
-// informer ends first, and another error if rv, or the versions of the source, cannot be
+// WaitForVersion blocks until the store has every change up to version in a namespace. After a
+// write of yours, pass the namespace and the resourceVersion of the object that the write
+// returned: Get and List then return the result of that write, or a later state. An informer that
+// reads from one source reads every namespace. For namespace "" it waits for all namespaces of an
+// informer that [NewInNamespaces] has made, and one in which nothing happens may be behind for a
+// minute.
+//
+// WaitForVersion returns a *SyncError if ctx or the informer ends first, and another error if the
+// informer does not read the namespace, or if version, or the versions of the source, cannot be
 // compared. It may be called before Run, but not in a watcher's callback.
 //
 // A change for which Transform has failed was reported, and counts although it is not in the
 // store. If a selector hides the write from this informer, only the next event or bookmark
-// shows that rv has passed. That may take a minute, or forever if the server sends no
+// shows that its version has passed. That may take a minute, or forever if the server sends no
 // bookmarks.
-func (i *CustomCacheInformer[T]) WaitForResourceVersion(ctx context.Context, rv string) error {
-	return i.waitForVersion(ctx, nil, rv)
-}
-
-// WaitForResourceVersionIn is like [CustomCacheInformer.WaitForResourceVersion], but waits for
-// one namespace of an informer that [NewInNamespaces] has made. Use it after a write of your
-// own: another namespace in which nothing happens may be behind for a minute. It returns an
-// error if the informer does not read the namespace. An informer that reads from one source
-// reads every namespace.
-func (i *CustomCacheInformer[T]) WaitForResourceVersionIn(ctx context.Context, namespace, rv string) error {
-	for _, s := range i.gate.scopes {
-		if s.namespace == namespace || s.namespace == "" {
-			return i.waitForVersion(ctx, s, rv)
+func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
+	var only *scope // nil for all
+	if namespace != "" {
+		n := slices.IndexFunc(i.gate.scopes, func(s *scope) bool { return s.namespace == namespace || s.namespace == "" })
+		if n < 0 {
+			return fmt.Errorf("informer %s: WaitForVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
 		}
+		only = i.gate.scopes[n]
 	}
-	return fmt.Errorf("informer %s: WaitForResourceVersionIn: the informer does not read the namespace %q", i.opts.Name, namespace)
-}
-
-// waitForVersion waits for a scope, or for all if only is nil.
-func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope, rv string) error {
-	if rv == "" {
-		return fmt.Errorf("informer %s: WaitForResourceVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
+	if version == "" {
+		return fmt.Errorf("informer %s: WaitForVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
 	}
-	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
-		return fmt.Errorf("informer %s: WaitForResourceVersion %q: %w", i.opts.Name, rv, err)
+	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+		return fmt.Errorf("informer %s: WaitForVersion %q: %w", i.opts.Name, version, err)
 	}
 	for {
 		now, moved := i.gate.resourceVersion(only)
-		ok, err := reached(now, rv)
+		ok, err := reached(now, version)
 		if err != nil {
-			return fmt.Errorf("informer %s: WaitForResourceVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
+			return fmt.Errorf("informer %s: WaitForVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
 		}
 		if ok {
 			return nil
 		}
 		if err := i.wait(ctx, moved, nil); err != nil {
 			if only != nil {
-				return i.syncErrorIn(only.namespace, err, []string{"resourceVersion " + rv})
+				return i.syncErrorIn(only.namespace, err, []string{"resourceVersion " + version})
 			}
-			return i.syncError(err, []string{"resourceVersion " + rv + i.gate.behind(rv)})
+			return i.syncError(err, []string{"resourceVersion " + version + i.gate.behind(version)})
 		}
 	}
 }
@@ -244,9 +239,8 @@ type SourceVersions struct {
 // Versions returns how far the informer has read each of its sources: one, or one for each
 // namespace, in the order given to [NewInNamespaces]. It does not block.
 //
-// A process that hands work over can pass on Changed of each namespace. A process that gives Changed
-// to [CustomCacheInformer.WaitForResourceVersionIn] then never works from an older state than the
-// first one had. It waits only for changes that have happened, and not for the next bookmark.
+// A process that hands work over can pass on Changed of each namespace. A process that gives both
+// to [CustomCacheInformer.WaitForVersion] then never works from an older state than the first one had. It waits only for changes that have happened, and not for the next bookmark.
 //
 // Over a [Durable], an informer that goes on from the store's bookmark begins with this bookmark as
 // Changed. Other objects that the store had before Run do not count before they are listed. The

@@ -45,7 +45,7 @@ type UntypedClient[L runtime.Object] interface {
 // cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
 // sync unless Options.WatchList is WatchListOff. Fakes have further limits that no reader can
 // mend:
-//   - Their objects have no resourceVersions, only their lists do, so WaitForResourceVersion and
+//   - Their objects have no resourceVersions, only their lists do, so WaitForVersion and
 //     ResourceVersion are of no use.
 //   - A delete between the LIST and the WATCH is lost.
 //   - A fake's watch holds 100 events. A writer that makes more changes without letting other

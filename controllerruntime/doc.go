@@ -3,9 +3,10 @@
 // A manager does not need this package. One line makes all caches of a manager use this
 // library:
 //
-//	manager.Options{Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer}}
+//	manager.Options{Cache: cache.Options{NewInformer: informer.ClientGo{}.NewSharedIndexInformer}}
 //
-// informer.SharedIndexInformerFunc does the same with different options for each type.
+// The fields of informer.ClientGo set options for each type, share memory, or show the informers in
+// a group.
 //
 // This package is for informers outside of the manager's cache. They are made by informer.NewFrom,
 // with their own store, watchers and options. [ListWatch] makes the source of an informer from
@@ -31,5 +32,5 @@
 // The fake's watches ignore selectors. ListWatch applies label selectors to them itself, but
 // not field selectors: these are only applied to the first state. With a fake client, each
 // informer needs its own ListWatch. The fake counts versions separately for each object, so
-// WaitForResourceVersion is of no use with it.
+// WaitForVersion is of no use with it.
 package controllerruntime

@@ -35,34 +35,34 @@ func managerBefore(config *rest.Config) (manager.Manager, error) {
 
 func managerAfter(config *rest.Config) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
-		Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer},
+		Cache: cache.Options{NewInformer: informer.ClientGo{}.NewSharedIndexInformer},
 	})
 }
 
 // observedManager returns a manager whose informers the Health of group includes.
 func observedManager(config *rest.Config, group *informer.Group) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
-		Cache: cache.Options{NewInformer: group.SharedIndexInformerFunc(nil)},
+		Cache: cache.Options{NewInformer: informer.ClientGo{Group: group}.NewSharedIndexInformer},
 	})
 }
 
 // sharingManager returns a manager whose cache holds equal parts of objects once.
 func sharingManager(config *rest.Config) (manager.Manager, error) {
 	return manager.New(config, manager.Options{
-		Cache: cache.Options{NewInformer: informer.SharedIndexInformerFunc(informer.Sharing(share.New()))},
+		Cache: cache.Options{NewInformer: informer.ClientGo{Share: share.New()}.NewSharedIndexInformer},
 	})
 }
 
 // optionsByType puts Secrets into their own store, and sends all errors to one handler.
 func optionsByType(secrets toolscache.Store, report func(context.Context, error)) cache.Options {
 	return cache.Options{
-		NewInformer: informer.SharedIndexInformerFunc(func(example runtime.Object) (informer.Options[informer.AnyObject], error) {
+		NewInformer: informer.ClientGo{Options: func(example runtime.Object) (informer.Options[informer.AnyObject], error) {
 			opts := informer.Options[informer.AnyObject]{ErrorHandler: report}
 			if _, ok := example.(*corev1.Secret); ok {
 				opts.Store = secrets
 			}
 			return opts, nil
-		}),
+		}}.NewSharedIndexInformer,
 	}
 }
 

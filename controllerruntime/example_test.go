@@ -34,7 +34,7 @@ var exampleConfig = &rest.Config{Host: "https://127.0.0.1:1"}
 // This manager uses informers of this library for all of its caches.
 func Example_manager() {
 	mgr, err := manager.New(exampleConfig, manager.Options{
-		Cache: cache.Options{NewInformer: informer.NewSharedIndexInformer},
+		Cache: cache.Options{NewInformer: informer.ClientGo{}.NewSharedIndexInformer},
 	})
 	fmt.Println(mgr != nil, err)
 	// Output: true <nil>
@@ -43,7 +43,7 @@ func Example_manager() {
 // The informer of each kind has its own options: Secrets are kept without their data, and the
 // events of Pods come in the order of their versions.
 func Example_optionsPerType() {
-	newInformer := informer.SharedIndexInformerFunc(func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
+	newInformer := informer.ClientGo{Options: func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
 		switch example.(type) {
 		case *corev1.Secret:
 			opts.Transform = func(obj informer.AnyObject) (informer.AnyObject, error) {
@@ -54,7 +54,7 @@ func Example_optionsPerType() {
 			opts.Queue = informer.QueueRealFIFO
 		}
 		return opts, nil
-	})
+	}}.NewSharedIndexInformer
 	mgr, err := manager.New(exampleConfig, manager.Options{Cache: cache.Options{NewInformer: newInformer}})
 	fmt.Println(mgr != nil, err)
 	// Output: true <nil>

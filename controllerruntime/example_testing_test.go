@@ -37,7 +37,7 @@ func testOptions(pods *informertest.Source[*corev1.Pod]) manager.Options {
 	newInformer := func(_ toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		switch example.(type) {
 		case *corev1.Pod:
-			return informer.NewSharedIndexInformer(pods, example, resync, indexers)
+			return informer.ClientGo{}.NewSharedIndexInformer(pods, example, resync, indexers)
 		default:
 			panic(fmt.Sprintf("the test has no source of %T", example))
 		}

@@ -230,8 +230,8 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 			}
 		}
 		check("not started", false)
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+		src.Fail("list", syscall.ECONNREFUSED, -1)
+		src.Fail("watch", syscall.ECONNREFUSED, -1)
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { _ = group.Run(ctx); close(stopped) }()

@@ -29,8 +29,8 @@ func TestHostileNamesDoNoHarmOnThePage(t *testing.T) {
 			stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
 			addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: name})
 			failing := informertest.NewSource[configMap]()
-			failing.Fail(informertest.VerbList, errors.New(name), -1)
-			failing.Fail(informertest.VerbWatch, errors.New(name), -1)
+			failing.Fail("list", errors.New(name), -1)
+			failing.Fail("watch", errors.New(name), -1)
 			store := informertest.NewStore(nil)
 			store.Fail(func(string, string) error { return errors.New(name) })
 			broken := newInformer(t, informertest.NewSource(object("x", "1")), options{Name: name + "2", Store: store, ErrorHandler: ignore})

@@ -262,7 +262,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	over, err := c.Create(t.Context(), w.widget("over", 0), metav1.CreateOptions{})
 	w.do(err)
 	each(func(f *follower) {
-		if err := f.inf.WaitForResourceVersion(t.Context(), over.GetResourceVersion()); err != nil {
+		if err := f.inf.WaitForVersion(t.Context(), "", over.GetResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -339,7 +339,7 @@ func TestAWriterReadsItsWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := inf.WaitForResourceVersion(t.Context(), obj.GetResourceVersion()); err != nil {
+			if err := inf.WaitForVersion(t.Context(), "", obj.GetResourceVersion()); err != nil {
 				t.Fatal(err)
 			}
 			if got, exists, err := inf.Get(keyOf(obj)); !exists || err != nil || version(got) != version(obj) {

@@ -188,7 +188,7 @@ func (w *namespaced) readOwnWrite(l *namespacedLife, namespace string) {
 	if w.do(err); err != nil {
 		return
 	}
-	if err := l.WaitForResourceVersionIn(ctx, namespace, made.GetResourceVersion()); err != nil {
+	if err := l.WaitForVersion(ctx, namespace, made.GetResourceVersion()); err != nil {
 		w.t.Error(err)
 	}
 	if got, there, err := l.Get(key); !there || err != nil || got.GetUID() != made.GetUID() {

@@ -90,7 +90,7 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
 		source.SetWatchList(informertest.WatchListRejected)
 		forbidden := errors.New("forbidden")
-		source.Fail(informertest.VerbList, forbidden, -1)
+		source.Fail("list", forbidden, -1)
 		pods, own := newPods(t, "pods", source), newPods(t, "own", informertest.NewSource(pod("a")))
 		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{pods}}, enqueue.For(own))
 		var group informer.Group

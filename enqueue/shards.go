@@ -56,7 +56,7 @@ const recent = 5 * time.Second
 // cache is the part of an informer that tells how new it is.
 type cache interface {
 	Versions() []informer.SourceVersions
-	WaitForResourceVersionIn(ctx context.Context, namespace, rv string) error
+	WaitForVersion(ctx context.Context, namespace, version string) error
 	ServerVersion(ctx context.Context, namespace string) (string, error)
 }
 
@@ -213,7 +213,7 @@ func (s *sharded[K]) CatchUp(ctx context.Context, seen shards.Versions) error {
 		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || len(errs) > 0 {
 			return // there is none, or nothing can be compared
 		}
-		if err := of.WaitForResourceVersionIn(ctx, v.Namespace, version); err != nil {
+		if err := of.WaitForVersion(ctx, v.Namespace, version); err != nil {
 			errs = append(errs, err)
 		}
 	})

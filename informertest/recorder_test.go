@@ -139,7 +139,7 @@ func TestAHookIsCalledAndItsErrorReturned(t *testing.T) {
 // A watcher whose calls fail at times sees every kind of repeated event: alone, merged with newer
 // ones, and given up.
 func TestARecorderFollowsAWatcherWhoseHookFails(t *testing.T) {
-	for name, retry := range map[string]func(int, error) (time.Duration, bool){
+	for name, retry := range map[string]informer.RetryPolicy{
 		"without Retry":     nil,
 		"with Retry":        informer.Backoff(time.Second, time.Minute, 0),
 		"that gives up":     informer.Backoff(time.Second, time.Second, 2),

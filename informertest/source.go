@@ -234,7 +234,7 @@ func (s *Source[T]) Requests() []Request {
 
 // record adds a request to those that Requests returns. Its Err must be set, under the lock,
 // once it is known.
-func (s *Source[T]) record(verb Verb, options metav1.ListOptions) *Request {
+func (s *Source[T]) record(verb string, options metav1.ListOptions) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &Request{Verb: verb, Options: *options.DeepCopy()}

@@ -32,7 +32,7 @@ func TestAServerThatIsDownEndsWatchesAndRefusesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
-		src.Fail(informertest.VerbList, errors.New("mine"), 1)
+		src.Fail("list", errors.New("mine"), 1)
 		src.Down()
 		wantClosed(t, w)
 		if n := src.Watches(); n != 0 {

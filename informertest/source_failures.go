@@ -40,7 +40,7 @@ type faults struct {
 
 // target says for which requests failures are meant.
 type target struct {
-	verb      Verb
+	verb      string
 	namespace string // of the request; "" for a request for all namespaces
 	every     bool   // for requests of every namespace; namespace is then empty
 }
@@ -75,7 +75,7 @@ func (f *faults) absence(method string) error {
 
 // failure returns the error of Down, or the one that a Fail set for the next request of the
 // namespace, which it counts.
-func (f *faults) failure(verb Verb, namespace string) error {
+func (f *faults) failure(verb, namespace string) error {
 	if err := f.absence("Get"); err != nil {
 		return err
 	}

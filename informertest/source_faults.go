@@ -1,6 +1,7 @@
 package informertest
 
 import (
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,9 +42,9 @@ func (s *Source[T]) Down() {
 // not block.
 func (s *Source[T]) Up() { set(&s.mu, &s.faults.down, false) }
 
-// Fail makes the next times requests of that verb return err, or all until Heal if times is
-// negative. Failures queue up: those of a further call come after those of this one. It does
-// not block. It panics if err is nil.
+// Fail makes the next times requests of that verb, "list" or "watch", return err, or all until
+// Heal if times is negative. Failures queue up: those of a further call come after those of this one. It does
+// not block. It panics if err is nil, or for another verb.
 //
 // Fail is for the requests of every namespace, and NamespaceClient.Fail for those of one. If both
 // have a failure for a request, the request returns that of its namespace, and uses up none of the
@@ -51,13 +52,16 @@ func (s *Source[T]) Up() { set(&s.mu, &s.faults.down, false) }
 //
 // Any error will do. Readers of an API server distinguish [apierrors.StatusError] and
 // [syscall.ECONNREFUSED].
-func (s *Source[T]) Fail(verb Verb, err error, times int) {
+func (s *Source[T]) Fail(verb string, err error, times int) {
 	s.fail(target{verb: verb, every: true}, err, times)
 }
 
 func (s *Source[T]) fail(which target, err error, times int) {
-	if err == nil {
+	switch {
+	case err == nil:
 		panic("informertest: Fail without an error")
+	case which.verb != verbList && which.verb != verbWatch:
+		panic(fmt.Sprintf("informertest: Fail of the verb %q, want list or watch", which.verb))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

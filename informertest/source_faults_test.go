@@ -23,10 +23,10 @@ func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	forbidden := apierrors.NewGenericServerResponse(http.StatusForbidden, "list", corev1.Resource("configmaps"), "", "no", 0, true)
 	garbage := errors.New("garbage")
-	src.Fail(informertest.VerbList, forbidden, 2)
-	src.Fail(informertest.VerbList, garbage, 0)
-	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
-	src.Fail(informertest.VerbWatch, garbage, -1)
+	src.Fail("list", forbidden, 2)
+	src.Fail("list", garbage, 0)
+	src.Fail("list", syscall.ECONNREFUSED, 1)
+	src.Fail("watch", garbage, -1)
 
 	for _, want := range []error{forbidden, forbidden, syscall.ECONNREFUSED, nil} {
 		if _, err := src.List(metav1.ListOptions{}); !errors.Is(err, want) {
@@ -46,13 +46,21 @@ func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
 	w.Stop()
 }
 
-func TestFailPanicsWithoutAnError(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	informertest.NewSource[*corev1.ConfigMap]().Fail(informertest.VerbList, nil, 1)
+func TestFailPanicsWithoutAnErrorOrForAnotherVerb(t *testing.T) {
+	src := informertest.NewSource[*corev1.ConfigMap]()
+	for name, fail := range map[string]func(){
+		"no error":     func() { src.Fail("list", nil, 1) },
+		"another verb": func() { src.Fail("get", errors.New("no"), 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			fail()
+		}()
+	}
 }
 
 func TestDisconnectEndsAllWatchesAtOnce(t *testing.T) {

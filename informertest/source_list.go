@@ -22,7 +22,7 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	request := s.record(VerbList, options)
+	request := s.record(verbList, options)
 	list, err := s.answerList("", request, s.faults.lists.wait(ctx))
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Source[T]) answerList(namespace string, request *Request, err error) (l
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		err = s.faults.failure(VerbList, namespace)
+		err = s.faults.failure(verbList, namespace)
 	}
 	if err == nil {
 		list, err = s.list(request.Options)

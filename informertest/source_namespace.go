@@ -27,7 +27,7 @@ func (s *Source[T]) Namespace(namespace string) *NamespaceClient[T] {
 
 // List answers as Source.ListWithContext, with the objects of the namespace.
 func (c *NamespaceClient[T]) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
-	request := c.source.record(VerbList, within(c.namespace, opts))
+	request := c.source.record(verbList, within(c.namespace, opts))
 	return c.source.answerList(c.namespace, request, c.source.faults.lists.wait(ctx))
 }
 
@@ -46,6 +46,6 @@ func (c *NamespaceClient[T]) Watch(ctx context.Context, opts metav1.ListOptions)
 // leave it those for a namespace.
 //
 // It does not block. It panics if err is nil.
-func (c *NamespaceClient[T]) Fail(verb Verb, err error, times int) {
+func (c *NamespaceClient[T]) Fail(verb string, err error, times int) {
 	c.source.fail(target{verb: verb, namespace: c.namespace}, err, times)
 }

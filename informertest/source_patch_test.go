@@ -284,8 +284,8 @@ func TestWritesUseUpNoFailures(t *testing.T) {
 	client := fake.NewClientset()
 	src.Serve(&client.Fake, "pods", &corev1.PodList{})
 	pods := client.CoreV1().Pods("a")
-	src.Fail(informertest.VerbList, errOfAll, 1)
-	src.Namespace("a").Fail(informertest.VerbList, errOfOne, 1)
+	src.Fail("list", errOfAll, 1)
+	src.Namespace("a").Fail("list", errOfOne, 1)
 	if _, err := pods.Patch(t.Context(), "web", merge, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("Patch: %v", err)
 	}

@@ -8,18 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Verb is a kind of request.
-type Verb string
-
 // The verbs that a [Source] answers.
 const (
-	VerbList  Verb = "list"
-	VerbWatch Verb = "watch"
+	verbList  = "list"
+	verbWatch = "watch"
 )
 
 // Request is a LIST or WATCH that a [Source] received.
 type Request struct {
-	Verb    Verb
+	Verb    string // "list" or "watch"
 	Options metav1.ListOptions
 	// Err is the error of the answer, nil if it succeeded. That includes the 410 Expired that
 	// a watch gets as its only event. Err is nil while a LIST is held or slow.

@@ -18,7 +18,7 @@ func TestRequestsTellWhatWasAskedAndAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		src.Compact()
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+		src.Fail("list", syscall.ECONNREFUSED, 1)
 		_, _ = src.List(metav1.ListOptions{Limit: 7})
 		_, _ = src.List(metav1.ListOptions{ResourceVersion: "1"})
 		openWatch(t, src, metav1.ListOptions{ResourceVersion: "1"})

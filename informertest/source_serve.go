@@ -141,7 +141,7 @@ func write[T informer.Object](write func(T) (T, error), obj runtime.Object, name
 
 // listAs answers a LIST of a namespace with a copy of empty, filled with the items.
 func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.ListOptions) (runtime.Object, error) {
-	answer, err := s.answerList(namespace, s.record(VerbList, within(namespace, opts)), nil)
+	answer, err := s.answerList(namespace, s.record(verbList, within(namespace, opts)), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestServeAnswersAClientset(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("b").List(ctx, metav1.ListOptions{}); err != nil {
 		t.Errorf("another resource: %v", err)
 	}
-	src.Fail(informertest.VerbList, apierrors.NewForbidden(corev1.Resource("pods"), "", nil), 1)
+	src.Fail("list", apierrors.NewForbidden(corev1.Resource("pods"), "", nil), 1)
 	if _, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("List that is to fail: %v", err)
 	}

@@ -136,7 +136,7 @@ func provokeAtRandom(src *configMapSource) {
 		func() { src.Mute(false) },
 		func() { src.Objects() },
 		func() { src.Requests() },
-		func() { src.Fail(informertest.VerbWatch, context.DeadlineExceeded, 1) },
+		func() { src.Fail("watch", context.DeadlineExceeded, 1) },
 	}
 	for range 200 {
 		faults[rand.IntN(len(faults))]()

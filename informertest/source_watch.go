@@ -37,13 +37,13 @@ func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 // watch opens a watch of a namespace, or of all if it is "".
 func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
 	options = within(namespace, options)
-	request := s.record(VerbWatch, options)
+	request := s.record(verbWatch, options)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := ctx.Err()
 	if err == nil {
-		err = s.faults.failure(VerbWatch, namespace)
+		err = s.faults.failure(verbWatch, namespace)
 	}
 	var q query
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Discover asks the API server about resources, and returns them in the order of the names. Each has
-// the names and the kind that the API server tells, and the field selectors of KubernetesFields. A
+// the names and the kind that the API server tells, and the field selectors of SetKubernetesFields. A
 // name is such as "pods", "leases.coordination.k8s.io" or "leases.v1.coordination.k8s.io"; without a
 // version, it is the one that the API server prefers. Discover blocks for a few requests. It returns
 // an error if a resource does not exist, or cannot be read and watched.
@@ -98,7 +98,7 @@ func discover(groups []*restmapper.APIGroupResources, name string) (Resource, er
 		GroupVersionResource: full, Kind: info.Kind, Singular: info.SingularName,
 		ShortNames: info.ShortNames, Namespaced: info.Namespaced,
 	}
-	r.Fields, r.Index = KubernetesFields(full.GroupResource())
+	r.SetKubernetesFields()
 	return r, nil
 }
 

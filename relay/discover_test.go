@@ -66,15 +66,15 @@ func TestDiscoverFindsResourcesByTheirNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields, index := KubernetesFields(schema.GroupResource{Resource: "pods"})
-	if len(fields) == 0 || index != "spec.nodeName" {
-		t.Fatalf("the fields of Pods are %v, the index is %q", fields, index)
+	pods := Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", Singular: "pod", ShortNames: []string{"po"},
+		Namespaced: true,
+	}
+	if pods.SetKubernetesFields(); len(pods.Fields) == 0 || pods.Index != "spec.nodeName" {
+		t.Fatalf("the fields of Pods are %v, the index is %q", pods.Fields, pods.Index)
 	}
 	want := []Resource{
-		{
-			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", Singular: "pod", ShortNames: []string{"po"},
-			Namespaced: true, Fields: fields, Index: index,
-		},
+		pods,
 		{GroupVersionResource: group.WithResource("widgets"), Kind: "Widget", Singular: "thing"},
 		{GroupVersionResource: older.WithResource("widgets"), Kind: "Widget", Singular: "widget"},
 	}

@@ -101,10 +101,10 @@ type Resource struct {
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 
-// KubernetesFields returns the field selectors that kube-apiserver has for a built-in resource, for
-// Resource.Fields and Resource.Index. Both are empty for other resources.
-func KubernetesFields(resource schema.GroupResource) (fields []string, index string) {
-	return serving.WellKnownFields(resource)
+// SetKubernetesFields sets Fields and Index to the field selectors that kube-apiserver has for a
+// built-in resource, and to none for other resources. Discover has called it.
+func (r *Resource) SetKubernetesFields() {
+	r.Fields, r.Index = serving.WellKnownFields(r.GroupResource())
 }
 
 // name returns the name of the informer, such as "leases.v1.coordination.k8s.io".

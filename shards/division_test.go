@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -60,7 +59,7 @@ func (w *world) skew() {
 func TestReplicasAgreeOnTheRanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 100)
-		w.objects.Fail(informertest.VerbList, errors.New("not now"), 5)
+		w.objects.Fail("list", errors.New("not now"), 5)
 		var all []*replica
 		for _, name := range []string{"a", "b", "c"} {
 			all = append(all, w.start(name))

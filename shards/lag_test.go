@@ -402,7 +402,7 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 			return []*replica{a, b}
 		},
 		"the objects cannot be watched, and a replica starts": func(w *world) []*replica {
-			w.objects.Fail(informertest.VerbWatch, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "configmaps"}, "watch"), -1)
+			w.objects.Fail("watch", apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "configmaps"}, "watch"), -1)
 			all := []*replica{w.start("a"), w.start("b")}
 			time.Sleep(5 * time.Minute)
 			all = append(all, w.start("c"))

@@ -106,7 +106,7 @@ func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
 		w.settled(time.Minute)
 		lists := func() (n int) {
 			for _, r := range w.objects.Requests() {
-				if r.Options.FieldSelector == "" && (r.Verb == informertest.VerbList || r.Options.SendInitialEvents != nil) {
+				if r.Options.FieldSelector == "" && (r.Verb == "list" || r.Options.SendInitialEvents != nil) {
 					n++
 				}
 			}

@@ -21,7 +21,6 @@
 //
 // # Stores of your own
 //
-// Wrap a store that was written for client-go before 0.36 with [Adapt]. Package storetest
-// checks whether a store meets an informer's requirements. A store
-// that outlives the process may use package codec, [Identity] and [ClusterUID].
+// Package storetest checks whether a store meets an informer's requirements. A store that
+// outlives the process may use package codec, [Identity] and [ClusterUID].
 package store

@@ -23,7 +23,7 @@ func TestHealthIsWellAfterAWarmStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 1 {
-			src.Fail(informertest.VerbList, errors.New("not now"), 1)
+			src.Fail("list", errors.New("not now"), 1)
 		}
 		stop := informertest.Run(t, inf)
 		obj, err := src.Create(k.object("one", round, int64(round)))

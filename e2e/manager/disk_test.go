@@ -75,7 +75,7 @@ func (r *readings) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
 	t.Parallel() // TestMain checks that no goroutine is left
 	f := &files{dir: t.TempDir()}
-	w := newWorld(t, informer.SharedIndexInformerFunc(f.options))
+	w := newWorld(t, informer.ClientGo{Options: f.options}.NewSharedIndexInformer)
 	byColor := func(obj client.Object) []string { return []string{obj.(*api.Widget).Spec.Color} }
 	names := []string{"kept", "changed", "gone"}
 	// live runs a manager until both controllers have been told of all objects and found has

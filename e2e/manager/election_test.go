@@ -86,7 +86,7 @@ func TestAGroupOfTheNextLeaderReconcilesEverything(t *testing.T) {
 	for _, release := range []bool{true, false} {
 		t.Run(fmt.Sprint("the lease is released ", release), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, informer.NewSharedIndexInformer)
+			w := newWorld(t, informer.ClientGo{}.NewSharedIndexInformer)
 			for i := range 4 {
 				w.create(fmt.Sprint("w", i), i)
 			}

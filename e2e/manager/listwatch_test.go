@@ -58,7 +58,7 @@ func follows[T informer.Object](w *world, list client.ObjectList, kind string) {
 	}
 	has("old")
 	obj := w.create("new", 1)
-	w.ok(inf.WaitForResourceVersion(w.Context(), obj.ResourceVersion))
+	w.ok(inf.WaitForVersion(w.Context(), "", obj.ResourceVersion))
 	has("new", "old")
 	w.ok(w.Delete(w.Context(), w.widget("old", 0)))
 	has("new")

@@ -28,7 +28,7 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 	}
 	t.Cleanup(func() { metrics.Registry.Unregister(figures) })
 
-	w := newWorld(t, group.SharedIndexInformerFunc(nil))
+	w := newWorld(t, informer.ClientGo{Group: &group}.NewSharedIndexInformer)
 	mgr, reconciled := w.manager(), &tally{}
 	w.ok(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Owns(&api.Part{}).Complete(reconciled))
 	stop := w.start(mgr)

@@ -62,7 +62,7 @@ func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 	w := aWorld(t)
 	reported := make(chan error, 100)
-	w.new = informer.SharedIndexInformerFunc(func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
+	w.new = informer.ClientGo{Options: func(example runtime.Object) (opts informer.Options[informer.AnyObject], err error) {
 		opts.ErrorHandler = func(_ context.Context, err error) { reported <- err }
 		if _, ok := example.(*api.Part); ok {
 			return opts, errors.New("no parts here")
@@ -73,7 +73,7 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 			return obj, nil
 		}
 		return opts, nil
-	})
+	}}.NewSharedIndexInformer
 	mgr := w.manager()
 	w.create("w", 1)
 	w.start(mgr)

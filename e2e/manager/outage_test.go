@@ -76,7 +76,7 @@ func TestAManagerOutlivesAnOutage(t *testing.T) {
 func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 	t.Parallel()
 	var group informer.Group
-	w := newWorld(t, group.SharedIndexInformerFunc(nil))
+	w := newWorld(t, informer.ClientGo{Group: &group}.NewSharedIndexInformer)
 	discovery := &failingMapper{RESTMapper: api.Mapper(w.group), asked: make(chan struct{})}
 	discovery.down.Store(true)
 	mgr := w.manager(func(o *manager.Options) {

@@ -18,12 +18,12 @@ import (
 func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
 	t.Parallel()
 	store := informertest.NewDurable()
-	w := newWorld(t, informer.SharedIndexInformerFunc(func(example runtime.Object) (informer.Options[informer.AnyObject], error) {
+	w := newWorld(t, informer.ClientGo{Options: func(example runtime.Object) (informer.Options[informer.AnyObject], error) {
 		if _, ok := example.(*api.Widget); !ok {
 			return informer.Options[informer.AnyObject]{}, fmt.Errorf("there is no store for a %T", example)
 		}
 		return informer.Options[informer.AnyObject]{Store: store}, nil
-	}))
+	}}.NewSharedIndexInformer)
 	for i := range 3 {
 		w.create(fmt.Sprint("w", i), i)
 	}

@@ -40,10 +40,10 @@ var sides = []struct {
 	new  newInformer
 }{
 	{"client-go", cache.NewSharedIndexInformer},
-	{"informer", informer.NewSharedIndexInformer},
-	{"informer with DeltaFIFO", informer.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+	{"informer", informer.ClientGo{}.NewSharedIndexInformer},
+	{"informer with DeltaFIFO", informer.ClientGo{Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 		return informer.Options[informer.AnyObject]{Queue: informer.QueueDeltaFIFO}, nil
-	})},
+	}}.NewSharedIndexInformer},
 }
 
 // world is a group of kinds on the server that one test has to itself. new is the function

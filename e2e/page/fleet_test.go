@@ -41,8 +41,8 @@ func newFleet(t *testing.T) *world {
 		case 5:
 			name = "kind-05\u202egnp.exe"
 		case 17:
-			src.Fail(informertest.VerbList, fmt.Errorf("%w\nfor \u2067exe", forbidden("pods")), -1)
-			src.Fail(informertest.VerbWatch, forbidden("pods"), -1)
+			src.Fail("list", fmt.Errorf("%w\nfor \u2067exe", forbidden("pods")), -1)
+			src.Fail("watch", forbidden("pods"), -1)
 		case 29:
 			handle = blocked.call
 		case 43:

@@ -111,8 +111,8 @@ func everywhere(t *testing.T, names []string) *tab {
 		return !slices.ContainsFunc(c.Informers, func(i informerShown) bool { return i.State != "store fails" })
 	})
 	for n, name := range names {
-		sources[n].Fail(informertest.VerbList, errors.New(name), -1)
-		sources[n].Fail(informertest.VerbWatch, errors.New(name), -1)
+		sources[n].Fail("list", errors.New(name), -1)
+		sources[n].Fail("watch", errors.New(name), -1)
 		sources[n].Disconnect()
 	}
 	p.until("all sources fail", func(c content) bool {

@@ -157,8 +157,8 @@ func forbidden(resource string) error {
 // forbid adds an informer of secrets that the API server refuses to list and to watch.
 func forbid(w *world) {
 	src := informertest.NewSource[*corev1.Secret]()
-	src.Fail(informertest.VerbList, forbidden("secrets"), -1)
-	src.Fail(informertest.VerbWatch, forbidden("secrets"), -1)
+	src.Fail("list", forbidden("secrets"), -1)
+	src.Fail("watch", forbidden("secrets"), -1)
 	secrets := member(w, src, informer.Options[*corev1.Secret]{})
 	watch(w, secrets, informer.WatcherOptions{Name: "certificates"}, takes(0))
 }

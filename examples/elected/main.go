@@ -68,8 +68,8 @@ func connect(ctx context.Context, kubeconfig, address, namespace string) error {
 		return err
 	}
 	name += "_" + string(uuid.NewUUID()) // two processes with one identity would both lead
-	queues := informerprometheus.NewWorkqueues()
-	workqueue.SetProvider(queues)
+	provider, queues := informerprometheus.NewWorkqueues()
+	workqueue.SetProvider(provider)
 	r, err := newReplica(client, namespace, name, queues)
 	if err != nil {
 		return err

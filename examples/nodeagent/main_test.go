@@ -133,7 +133,7 @@ func (w *world) finds(ip, want string) {
 func TestTheAgentIsNotReadyBeforeTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t.Context(), t, func(s *informertest.Source[*corev1.Pod]) {
-			s.Fail(informertest.VerbList, errors.New("not yet"), -1)
+			s.Fail("list", errors.New("not yet"), -1)
 		}, pod("web", "10.0.0.1"))
 		w.wants("/livez", http.StatusOK)
 		w.wants("/readyz", http.StatusServiceUnavailable)

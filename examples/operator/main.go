@@ -98,9 +98,10 @@ func connect(ctx context.Context, kubeconfig, address string, workers int, divid
 // serve serves probes, metrics and the page of group at the address until stop is called. Call
 // it before the first informer is added.
 func serve(address string, group *informer.Group) (stop func(), err error) {
-	metrics, queues := informerprometheus.New(group.Health), informerprometheus.NewWorkqueues()
+	metrics := informerprometheus.New(group.Health)
 	group.Observer = metrics.Observer()
-	workqueue.SetProvider(queues)
+	provider, queues := informerprometheus.NewWorkqueues()
+	workqueue.SetProvider(provider)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, queues, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 

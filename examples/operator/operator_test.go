@@ -207,7 +207,7 @@ func TestOnSources(t *testing.T) {
 
 		// The connection breaks and the watch has expired. Meanwhile the Ingress is deleted by
 		// hand.
-		ingresses.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 3)
+		ingresses.Fail("watch", syscall.ECONNREFUSED, 3)
 		ingresses.Expire()
 		if _, err := ingresses.Delete(shopKey); err != nil {
 			t.Fatal(err)

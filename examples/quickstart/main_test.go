@@ -115,7 +115,7 @@ func TestAnInformerThatDoesNotSyncIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, source := fake.NewClientset(), informertest.NewSource[*corev1.Pod]()
 		source.Serve(&client.Fake, "pods", &corev1.PodList{})
-		source.Fail(informertest.VerbList, context.DeadlineExceeded, -1)
+		source.Fail("list", context.DeadlineExceeded, -1)
 		group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
 		if err := follow(t.Context(), io.Discard, group, client.CoreV1().Pods(""), time.Second); err == nil {
 			t.Error("no error")

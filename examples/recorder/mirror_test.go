@@ -169,8 +169,8 @@ func TestNothingIsSweptBeforeTheClusterIsKnown(t *testing.T) {
 		_, stop := mirrored(t, src, "", dir)
 		stop()
 		remove(t, src, "gone")
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+		src.Fail("list", syscall.ECONNREFUSED, -1)
+		src.Fail("watch", syscall.ECONNREFUSED, -1)
 		reg, _ := start(t, src, "", open(t, dir), &journal{})
 		time.Sleep(10 * time.Minute)
 		if n := len(files(t, dir)); n != 2 {

@@ -30,9 +30,9 @@ var forbidden = []struct{ callback, method, declaration, sentence string }{
 	{"Options.Indexers", "CustomCacheInformer.*", "Options.Indexers", storeIsLocked},
 	{"Options.Indexers", "SharedIndexInformer.*", "Options.Indexers", storeIsLocked},
 	{"Options.Indexers", "Indexer.*", "Options.Indexers", storeIsLocked},
-	{"SharedIndexInformer.AddIndexers(f)", "CustomCacheInformer.*", "NewSharedIndexInformer", storeIsLockedToo},
-	{"SharedIndexInformer.AddIndexers(f)", "SharedIndexInformer.*", "NewSharedIndexInformer", storeIsLockedToo},
-	{"SharedIndexInformer.AddIndexers(f)", "Indexer.*", "NewSharedIndexInformer", storeIsLockedToo},
+	{"SharedIndexInformer.AddIndexers(f)", "CustomCacheInformer.*", "ClientGo.NewSharedIndexInformer", storeIsLockedToo},
+	{"SharedIndexInformer.AddIndexers(f)", "SharedIndexInformer.*", "ClientGo.NewSharedIndexInformer", storeIsLockedToo},
+	{"SharedIndexInformer.AddIndexers(f)", "Indexer.*", "ClientGo.NewSharedIndexInformer", storeIsLockedToo},
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -34,6 +35,7 @@ func (w *world) methods(c callback) []method {
 	}{
 		{"CustomCacheInformer", reflect.ValueOf(first.inf)},
 		{"Group", reflect.ValueOf(&w.group)},
+		{"ClientGo", reflect.ValueOf(informer.ClientGo{Group: &w.group})},
 		{"SharedIndexInformer", reflect.ValueOf(first.shared)},
 		{"ResourceEventHandlerRegistration", reflect.ValueOf(first.handle)},
 		{"Indexer", reflect.ValueOf(first.shared.GetIndexer())},
@@ -100,7 +102,7 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 		return map[string]reflect.Value{"": reflect.Zero(of)} // do makes it
 	case reflect.TypeFor[string]():
 		switch _, name := parts(method); name {
-		case "WaitForResourceVersion", "WaitForResourceVersionIn":
+		case "WaitForVersion":
 			return one(first.src.ResourceVersion())
 		case "ByIndex", "Index", "IndexKeys", "ListIndexFuncValues":
 			return one("value")
@@ -136,6 +138,10 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 		return members
 	case reflect.TypeFor[*informer.Observer]():
 		return one(&informer.Observer{})
+	case reflect.TypeFor[cache.ListerWatcher]():
+		return one(first.src)
+	case reflect.TypeFor[runtime.Object]():
+		return one(object("a", "1"))
 	case reflect.TypeFor[cache.ResourceEventHandler]():
 		return one(cache.ResourceEventHandlerFuncs{})
 	case reflect.TypeFor[cache.ResourceEventHandlerRegistration]():

@@ -241,7 +241,7 @@ func (s *side) change() {
 	_, _ = s.src.Delete(keyOf("t"))
 	apply("bad", "bad")
 	apply("i", "cannot be indexed")
-	s.src.Fail(informertest.VerbWatch, errOnce, 2)
+	s.src.Fail("watch", errOnce, 2)
 	s.src.Disconnect()
 	s.world.quiet()
 	s.src.Expire()

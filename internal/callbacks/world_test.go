@@ -254,8 +254,8 @@ func (w *world) live() map[string]bool {
 	w.mu.Unlock()
 	var running sync.WaitGroup
 	for _, s := range w.members {
-		s.src.Fail(informertest.VerbList, errOnce, 1)
-		s.src.Fail(informertest.VerbWatch, errOnce, 1)
+		s.src.Fail("list", errOnce, 1)
+		s.src.Fail("watch", errOnce, 1)
 	}
 	running.Go(func() {
 		if err := w.group.Run(ctx); err != nil && !errors.Is(err, errFailing) {
@@ -328,10 +328,10 @@ func (w *world) ask(ctx context.Context) {
 	if !errors.Is(err, errOnce) {
 		w.t.Errorf("GetOrAdd: %v", err)
 	}
-	informer.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-		w.in(callback{name: "SharedIndexInformerFunc(configure)"})
+	informer.ClientGo{Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+		w.in(callback{name: "ClientGo.Options"})
 		return informer.Options[informer.AnyObject]{}, nil
-	})(w.members[0].src, nil, 0, nil)
+	}}.NewSharedIndexInformer(w.members[0].src, nil, 0, nil)
 }
 
 // selector is a label selector that is a callback.

@@ -19,7 +19,7 @@ const patience = 2 * time.Minute
 // Table says how to try each number that a user of a module can set.
 type Table struct {
 	// Trials are the trials by setting, such as "informer.Options.PageSize",
-	// "informer.Backoff(base)" or "informer.WatcherOptions.Retry returns wait".
+	// "informer.Backoff(base)" or "informer.RetryPolicy returns wait".
 	Trials map[string]Trial
 	// Untried has the reason for settings that are not tried. A key stands for all settings that
 	// begin with it.

@@ -23,13 +23,7 @@ type constructor = func(lw cache.ListerWatcher, example runtime.Object, resync t
 func handlerTrials() map[string]extremes.Trial {
 	trials := map[string]extremes.Trial{}
 	for name, construct := range map[string]constructor{
-		"informer.NewSharedIndexInformer": informer.NewSharedIndexInformer,
-		"informer.SharedIndexInformerFunc()": informer.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-			return informer.Options[informer.AnyObject]{}, nil
-		}),
-		"informer.Group.SharedIndexInformerFunc()": func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-			return new(informer.Group).SharedIndexInformerFunc(nil)(lw, example, resync, indexers)
-		},
+		"informer.ClientGo.NewSharedIndexInformer": informer.ClientGo{}.NewSharedIndexInformer,
 		"informer.CustomCacheInformer.SharedIndexInformer": func(lw cache.ListerWatcher, _ runtime.Object, _ time.Duration, _ cache.Indexers) cache.SharedIndexInformer {
 			inf, err := informer.NewFrom(lw, options{})
 			if err != nil {
@@ -55,11 +49,8 @@ func handlerTrials() map[string]extremes.Trial {
 		minute := func(time.Duration) time.Duration { return time.Minute }
 		trials[name+"().AddEventHandlerWithResyncPeriod(resyncPeriod)"] = handled(byPeriod, minute)
 		trials[name+"().AddEventHandlerWithOptions(options).ResyncPeriod"] = handled(byOptions, minute)
-		argument := map[string]string{"informer.NewSharedIndexInformer": "(resync)", "informer.CustomCacheInformer.SharedIndexInformer": ""}
-		if arg, ok := argument[name]; !ok {
-			trials[name+"(time.Duration)"] = handled(byDefault, func(period time.Duration) time.Duration { return period })
-		} else if arg != "" {
-			trials[name+arg] = handled(byDefault, func(period time.Duration) time.Duration { return period })
+		if name == "informer.ClientGo.NewSharedIndexInformer" {
+			trials[name+"(resync)"] = handled(byDefault, func(period time.Duration) time.Duration { return period })
 		}
 	}
 	return trials

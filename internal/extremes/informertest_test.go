@@ -101,7 +101,7 @@ var storeTrials = map[string]extremes.Trial{
 // failsSoOften checks how many of 100 requests fail.
 func failsSoOften(t *testing.T, times int) error {
 	src := informertest.NewSource(object("a", "1"))
-	src.Fail(informertest.VerbList, errors.New("no"), times)
+	src.Fail("list", errors.New("no"), times)
 	failed := 0
 	for range 100 {
 		if _, err := src.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {

@@ -57,8 +57,12 @@ func (f *finder) exported(name string, obj types.Object) {
 	case *types.Func:
 		f.given(name, obj.Type())
 	case *types.TypeName:
-		if s, ok := obj.Type().Underlying().(*types.Struct); ok {
-			f.fields(name, s)
+		switch t := obj.Type().Underlying().(type) {
+		case *types.Struct:
+			f.fields(name, t)
+		case *types.Signature: // a user writes such a function, and calls one that the library returns
+			f.taken(name, t)
+			f.given(name, t)
 		}
 		methods := types.NewMethodSet(types.NewPointer(obj.Type()))
 		if types.IsInterface(obj.Type()) {

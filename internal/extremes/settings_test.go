@@ -24,6 +24,8 @@ func TestEachNumberThatAUserCanSetIsFound(t *testing.T) {
 		"shapes.Options.Retry returns wait",
 		"shapes.Options.Size",
 		"shapes.Others.Count",
+		"shapes.Policy returns wait",
+		"shapes.Policy(failures)",
 		"shapes.Reader.Page(limit)",
 		"shapes.Run(f) returns time.Duration",
 		"shapes.Store.Delay(d)",

@@ -99,10 +99,8 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informertest.NamespaceClient.": "the same as Source",
 		"informertest.Source.List(":     "the same as ListWithContext",
 		"informertest.Source.Watch(":    "the same as WatchWithContext",
-		"informer.SharedIndexInformerFunc()().SetWatchErrorHandler":               theirs,
-		"informer.NewSharedIndexInformer().SetWatchErrorHandler":                  theirs,
+		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,
 		"informer.CustomCacheInformer.SharedIndexInformer().SetWatchErrorHandler": theirs,
-		"informer.Group.SharedIndexInformerFunc()().SetWatchErrorHandler":         theirs,
 	}}, "../../...")
 }
 

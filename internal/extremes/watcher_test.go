@@ -17,10 +17,10 @@ import (
 )
 
 var watcherTrials = map[string]extremes.Trial{
-	"informer.WatcherOptions.MaxBacklog":         extremes.Field("", nil, inBubble(keepsABacklog)),
-	"informer.WatcherOptions.Workers":            extremes.Field("max -1 min", nil, inBubble(sharesTheWork)),
-	"informer.WatcherOptions.ResyncPeriod":       extremes.Field("-1 min", nil, inBubble(isNotResynced)),
-	"informer.WatcherOptions.Retry returns wait": extremes.Number("", inBubble(retries)),
+	"informer.WatcherOptions.MaxBacklog":   extremes.Field("", nil, inBubble(keepsABacklog)),
+	"informer.WatcherOptions.Workers":      extremes.Field("max -1 min", nil, inBubble(sharesTheWork)),
+	"informer.WatcherOptions.ResyncPeriod": extremes.Field("-1 min", nil, inBubble(isNotResynced)),
+	"informer.RetryPolicy returns wait":    extremes.Number("", inBubble(retries)),
 
 	"informer.Backoff(base)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, base time.Duration) error {
 		return backsOff(t, base, max(base, time.Minute), 0)
@@ -28,7 +28,7 @@ var watcherTrials = map[string]extremes.Trial{
 	"informer.Backoff(limit)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, limit time.Duration) error {
 		return backsOff(t, time.Second, limit, 0)
 	})),
-	"informer.Backoff()(failures)": extremes.Number("", func(t *testing.T, failures int) error {
+	"informer.RetryPolicy(failures)": extremes.Number("", func(t *testing.T, failures int) error {
 		wait, again := informer.Backoff(time.Second, time.Minute, 0)(failures, nil)
 		if wait < time.Second || wait > 66*time.Second || !again {
 			t.Errorf("it waits %v, and tries again: %v", wait, again)
@@ -159,7 +159,7 @@ func retries(t *testing.T, wait time.Duration) error {
 
 // backsOff checks how often the result of Backoff makes an informer try an event in an hour.
 func backsOff(t *testing.T, base, limit time.Duration, attempts int) error {
-	var retry func(int, error) (time.Duration, bool)
+	var retry informer.RetryPolicy
 	if err := panics(func() { retry = informer.Backoff(base, limit, attempts) }); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestAFactorysInformerOverAFakeLosesNothingOfABurst(t *testing.T) {
 				return client.CoreV1().Pods("").Watch(ctx, opts)
 			},
 		}, client)
-		return informer.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		return informer.ClientGo{}.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	})
 	var told []string
 	all := make(chan struct{})

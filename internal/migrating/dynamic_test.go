@@ -35,7 +35,7 @@ func phaseBefore(ctx context.Context, client dynamic.Interface, gvr schema.Group
 }
 
 func dynamicInformer(client dynamic.Interface, gvr schema.GroupVersionResource) (cache.SharedIndexInformer, dynamiclister.Lister) {
-	inf := informer.NewSharedIndexInformer(informer.ListWatch(client.Resource(gvr)), &unstructured.Unstructured{}, 0,
+	inf := informer.ClientGo{}.NewSharedIndexInformer(informer.ListWatch(client.Resource(gvr)), &unstructured.Unstructured{}, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return inf, dynamiclister.New(inf.GetIndexer(), gvr)
 }

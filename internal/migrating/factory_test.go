@@ -57,7 +57,7 @@ type factory struct {
 
 func newFactory(client kubernetes.Interface, namespace string, opts ...informers.SharedInformerOption) informers.SharedInformerFactory {
 	opts = append(opts, informers.WithNamespace(namespace))
-	return &factory{informers.NewSharedInformerFactoryWithOptions(client, 0, opts...), client, namespace, informer.NewSharedIndexInformer}
+	return &factory{informers.NewSharedInformerFactoryWithOptions(client, 0, opts...), client, namespace, informer.ClientGo{}.NewSharedIndexInformer}
 }
 
 // source has a case for each type, also for types that the program may not list or does not always use.

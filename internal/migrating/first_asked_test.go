@@ -100,7 +100,7 @@ func TestAFactoryTransformsAndThenShares(t *testing.T) {
 		obj.(*corev1.Pod).Labels = map[string]string{"app": "any"}
 		return obj, nil
 	})).(*factory)
-	of.newInformer = informer.SharedIndexInformerFunc(informer.Sharing(share.New()))
+	of.newInformer = informer.ClientGo{Share: share.New()}.NewSharedIndexInformer
 	lister := of.Core().V1().Pods().Lister()
 	ctx, stop := context.WithCancel(t.Context())
 	defer of.Shutdown()

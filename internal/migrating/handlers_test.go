@@ -125,5 +125,5 @@ func sharedBefore(lw cache.ListerWatcher) cache.SharedIndexInformer {
 }
 
 func sharedAfter(lw cache.ListerWatcher) cache.SharedIndexInformer {
-	return informer.NewSharedIndexInformer(lw, &corev1.Pod{}, 10*time.Minute, cache.Indexers{})
+	return informer.ClientGo{}.NewSharedIndexInformer(lw, &corev1.Pod{}, 10*time.Minute, cache.Indexers{})
 }

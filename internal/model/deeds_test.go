@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 )
 
 // deeds are the possible operations. A higher weight makes an operation more frequent. The
@@ -141,8 +140,8 @@ func (w *torture) outage(d deed) {
 	n := 1 + int(d.b%5)
 	w.say("outage of %d requests: %v", n, err)
 	w.troubled.Store(true)
-	w.src.Fail(informertest.VerbList, err, n)
-	w.src.Fail(informertest.VerbWatch, err, n)
+	w.src.Fail("list", err, n)
+	w.src.Fail("watch", err, n)
 	w.src.Disconnect()
 }
 

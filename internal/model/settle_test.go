@@ -139,7 +139,7 @@ func (l *incarnation) checkSettled() {
 	if w.split { // a namespace in which nothing has happened has an older version
 		w.src.Bookmark()
 	}
-	if err := l.inf.WaitForResourceVersion(ctx, w.src.ResourceVersion()); err != nil {
+	if err := l.inf.WaitForVersion(ctx, "", w.src.ResourceVersion()); err != nil {
 		w.problem("%v", err)
 	}
 }
@@ -334,30 +334,27 @@ func (l *incarnation) reader(read func(context.Context)) {
 }
 
 // waitForVersion writes, waits for that version, and reads the object. Promise of
-// WaitForResourceVersion: Get then includes the write.
+// WaitForVersion: Get then includes the write.
 func (w *torture) waitForVersion(d deed) {
 	w.write(int(d.a), false)
 	l, name, p := w.life, nameOf(int(d.a)), w.now(int(d.a))
 	w.say("write %s, %v, and wait for that version", name, p)
 	version := w.src.ResourceVersion()
 	l.reader(func(ctx context.Context) {
-		var err error
-		at := l.inf.ResourceVersion
-		if place := placeOf(name); w.split {
-			err = l.inf.WaitForResourceVersionIn(ctx, place.Namespace, version)
+		at, namespace := l.inf.ResourceVersion, placeOf(name).Namespace
+		if w.split {
 			at = func() string {
-				return l.inf.Health().Namespaces[slices.Index(namespaces, place.Namespace)].ResourceVersion
+				return l.inf.Health().Namespaces[slices.Index(namespaces, namespace)].ResourceVersion
 			}
-		} else {
-			err = l.inf.WaitForResourceVersion(ctx, version)
 		}
+		err := l.inf.WaitForVersion(ctx, namespace, version)
 		if l.crashed.Load() {
 			return
 		}
 		if err != nil {
 			at := at()
 			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
-				w.problem("WaitForResourceVersion(%s) still waits at version %s", version, at)
+				w.problem("WaitForVersion(%s) still waits at version %s", version, at)
 			}
 			return
 		}
@@ -366,7 +363,7 @@ func (w *torture) waitForVersion(d deed) {
 		switch got := presenceOf(obj); {
 		case err != nil || l.excused(keyNamed(name)) || l.crashed.Load():
 		case !exists && !ended, exists && got.uid == p.uid && got.version < p.version, exists && got.uid != p.uid && !ended:
-			w.problem("after WaitForResourceVersion(%s), %s is %v, want %v", version, name, got, p)
+			w.problem("after WaitForVersion(%s), %s is %v, want %v", version, name, got, p)
 		}
 	})
 }

@@ -26,7 +26,6 @@ const (
 	copyingStore           // returns copies
 	projectedStore
 	indexedStore
-	legacyStore
 	scannedStore
 	durableStore
 	storeKinds
@@ -34,7 +33,7 @@ const (
 
 func (k storeKind) String() string {
 	return [...]string{"the default store", "a plain store", "a store that copies", "a projection", "a store with indexes",
-		"a store of the old interface", "a store that is read in pages", "a durable store"}[k]
+		"a store that is read in pages", "a durable store"}[k]
 }
 
 // same reports whether the store returns the object it was given, not a copy.
@@ -105,8 +104,6 @@ func (s *shelf) open(l *incarnation) cache.Store {
 			*informertest.Store
 			indexesOnly
 		}{front, s.indexer}
-	case legacyStore:
-		return store.Adapt(struct{ store.Legacy }{front})
 	case scannedStore:
 		return &scanned{front, l}
 	}

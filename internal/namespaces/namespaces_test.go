@@ -137,7 +137,7 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 		}
 
 		// Nothing that is forbidden stands in the way of a caller that waits for another namespace.
-		err = inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "a", "9999")
+		err = inf.WaitForVersion(testkit.Within(t, time.Second), "a", "9999")
 		if !errors.As(err, &late) || late.Reason != nil {
 			t.Errorf("waiting for a: %v", err)
 		}
@@ -145,11 +145,11 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 		if !errors.As(err, &late) || late.Reason != nil {
 			t.Errorf("waiting for an object of a: %v", err)
 		}
-		err = inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "b", "9999")
+		err = inf.WaitForVersion(testkit.Within(t, time.Second), "b", "9999")
 		if !errors.As(err, &late) || late.Reason == nil {
 			t.Errorf("waiting for b: %v", err)
 		}
-		err = inf.WaitForResourceVersion(testkit.Within(t, time.Second), "1001")
+		err = inf.WaitForVersion(testkit.Within(t, time.Second), "", "1001")
 		if err == nil || !strings.Contains(err.Error(), "resourceVersion 1001 of b; failing now: list maps in namespace b") {
 			t.Errorf("waiting for all: %v", err)
 		}
@@ -265,7 +265,7 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 		informertest.Run(t, inf)
 		first := inf.ResourceVersion()
 		written := s.Apply(object("a", "x", "2"))
-		if err := inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "a", written.ResourceVersion); err != nil {
+		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "a", written.ResourceVersion); err != nil {
 			t.Error(err)
 		}
 		if obj, _, err := inf.Get(keyOf("a", "x")); err != nil || obj.Data["value"] != "2" {
@@ -274,17 +274,17 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 		if got := inf.ResourceVersion(); got != first {
 			t.Errorf("the version of all is %s, want %s: b has not passed it", got, first)
 		}
-		if err := inf.WaitForResourceVersion(testkit.Within(t, time.Second), written.ResourceVersion); !errors.Is(err, context.DeadlineExceeded) {
+		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waiting for all: %v", err)
 		}
 		s.Bookmark()
-		if err := inf.WaitForResourceVersion(testkit.Within(t, time.Second), written.ResourceVersion); err != nil {
+		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion); err != nil {
 			t.Error(err)
 		}
 		if got := inf.ResourceVersion(); got != written.ResourceVersion {
 			t.Errorf("the version of all is %s, want %s", got, written.ResourceVersion)
 		}
-		if err := inf.WaitForResourceVersionIn(t.Context(), "c", "1"); err == nil || !strings.Contains(err.Error(), `does not read the namespace "c"`) {
+		if err := inf.WaitForVersion(t.Context(), "c", "1"); err == nil || !strings.Contains(err.Error(), `does not read the namespace "c"`) {
 			t.Errorf("waiting for a namespace that is not read: %v", err)
 		}
 	})

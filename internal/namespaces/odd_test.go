@@ -50,11 +50,11 @@ func TestAVersionThatCannotBeComparedIsNotPassed(t *testing.T) {
 				if got := inf.ResourceVersion(); got != "0" {
 					t.Errorf("the version is %q", got)
 				}
-				err = inf.WaitForResourceVersion(testkit.Within(t, time.Second), src.ResourceVersion())
+				err = inf.WaitForVersion(testkit.Within(t, time.Second), "", src.ResourceVersion())
 				if err == nil || !strings.Contains(err.Error(), "cannot be compared") {
-					t.Errorf("WaitForResourceVersion: %v", err)
+					t.Errorf("WaitForVersion: %v", err)
 				}
-				if err := inf.WaitForResourceVersionIn(testkit.Within(t, time.Second), "b", src.ResourceVersion()); err != nil {
+				if err := inf.WaitForVersion(testkit.Within(t, time.Second), "b", src.ResourceVersion()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -116,7 +116,7 @@ func (g *gate) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 
 // forbid refuses all requests until the source is healed, and cuts the watches.
 func (g *gate) forbid() {
-	for _, verb := range []informertest.Verb{informertest.VerbList, informertest.VerbWatch} {
+	for _, verb := range []string{"list", "watch"} {
 		g.client.Fail(verb, testkit.Forbidden("configmaps"), -1)
 	}
 	g.cut()

@@ -32,10 +32,10 @@ type newShared func(lw cache.ListerWatcher, example runtime.Object, resync time.
 
 var sharedInformers = map[string]newShared{
 	clientGo:              cache.NewSharedIndexInformer,
-	"ours":                informer.NewSharedIndexInformer,
-	"ours, other options": informer.SharedIndexInformerFunc(otherOptions),
-	"ours, early intake":  informer.SharedIndexInformerFunc(earlyIntake),
-	"ours, shared parts":  informer.SharedIndexInformerFunc(informer.Sharing(share.New())),
+	"ours":                informer.ClientGo{}.NewSharedIndexInformer,
+	"ours, other options": informer.ClientGo{Options: otherOptions}.NewSharedIndexInformer,
+	"ours, early intake":  informer.ClientGo{Options: earlyIntake}.NewSharedIndexInformer,
+	"ours, shared parts":  informer.ClientGo{Share: share.New()}.NewSharedIndexInformer,
 	madeWithNew:           newView,
 }
 
@@ -58,10 +58,10 @@ func earlyIntake(runtime.Object) (informer.Options[informer.AnyObject], error) {
 
 // newView returns the client-go view of a CustomCacheInformer. This is possible only for
 // config maps and without a resync period. In other cases newView calls
-// NewSharedIndexInformer.
+// ClientGo.
 func newView(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	if _, ok := example.(configMap); !ok || resync != 0 {
-		return informer.NewSharedIndexInformer(lw, example, resync, indexers)
+		return informer.ClientGo{}.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
 	inf, err := informer.NewFrom(lw, options{})
 	if err != nil {

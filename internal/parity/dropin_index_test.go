@@ -143,7 +143,7 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 			})
 		}
 		done.Wait()
-		if err := native.WaitForResourceVersion(t.Context(), src.ResourceVersion()); err != nil {
+		if err := native.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 3 {

@@ -31,7 +31,7 @@ type anyOptions = informer.Options[informer.AnyObject]
 // configured returns an informer of config maps with the given options.
 func configured(lw cache.ListerWatcher, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
 	configure := func(runtime.Object) (anyOptions, error) { return opts, nil }
-	return informer.SharedIndexInformerFunc(configure)(lw, &corev1.ConfigMap{}, 0, indexers)
+	return informer.ClientGo{Options: configure}.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, indexers)
 }
 
 func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
@@ -39,7 +39,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 		var applied []informer.ApplyInfo
 		var asked []string
-		made := informer.SharedIndexInformerFunc(func(example runtime.Object) (anyOptions, error) {
+		made := informer.ClientGo{Options: func(example runtime.Object) (anyOptions, error) {
 			asked = append(asked, fmt.Sprintf("%T", example))
 			return anyOptions{
 				Store:     store,
@@ -49,14 +49,14 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 					"value": func(obj informer.AnyObject) ([]string, error) { return []string{obj.GetLabels()["value"]}, nil },
 				},
 			}, nil
-		})
+		}}.NewSharedIndexInformer
 		inf := made(src, &corev1.ConfigMap{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		if err := inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }); err != nil {
 			t.Fatal(err)
 		}
 		runShared(t, inf)
 		if diff := cmp.Diff([]string{"*v1.ConfigMap"}, asked); diff != "" {
-			t.Errorf("configure was asked for (-want +got):\n%s", diff)
+			t.Errorf("Options was called with (-want +got):\n%s", diff)
 		}
 		if len(applied) != 1 || applied[0].Informer != "ConfigMap" {
 			t.Errorf("the observer got %v", applied)
@@ -91,8 +91,8 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 		configure func(runtime.Object) (anyOptions, error)
 		reason    string
 	}{
-		"an error of configure": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
-		"a bad option":          {negative, "Options.DrainTimeout"},
+		"an error of Options": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
+		"a bad option":        {negative, "Options.DrainTimeout"},
 		"an index that is there": {func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Indexers: cache.TypedIndexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
 		}, "twice"},
@@ -101,11 +101,11 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs errorLog
 				src := informertest.NewSource(object("a", "1"))
-				inf := informer.SharedIndexInformerFunc(func(example runtime.Object) (anyOptions, error) {
+				inf := informer.ClientGo{Options: func(example runtime.Object) (anyOptions, error) {
 					opts, err := test.configure(example)
 					opts.ErrorHandler = errs.Handle
 					return opts, err
-				})(src, &corev1.ConfigMap{}, 0, cache.Indexers{"twice": cache.MetaNamespaceIndexFunc})
+				}}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{"twice": cache.MetaNamespaceIndexFunc})
 				goShared(t, inf)
 				err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
 				if inf.HasSynced() || err == nil || !strings.Contains(err.Error(), test.reason) {
@@ -126,12 +126,10 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 	none := func(runtime.Object) (anyOptions, error) { return anyOptions{}, nil }
 	var noSource *source
 	for name, construct := range map[string]func(){
-		"no source":                  func() { informer.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
-		"a source that is a nil":     func() { informer.NewSharedIndexInformer(noSource, &corev1.Pod{}, 0, nil) },
-		"a source without functions": func() { informer.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
-		"no source, and a configure": func() { informer.SharedIndexInformerFunc(none)(nil, &corev1.Pod{}, 0, nil) },
-		"no configure":               func() { informer.SharedIndexInformerFunc(nil) },
-		"no table":                   func() { informer.Sharing(nil) },
+		"no source":                  func() { informer.ClientGo{}.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
+		"a source that is a nil":     func() { informer.ClientGo{}.NewSharedIndexInformer(noSource, &corev1.Pod{}, 0, nil) },
+		"a source without functions": func() { informer.ClientGo{}.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
+		"no source, and options":     func() { informer.ClientGo{Options: none}.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -192,7 +190,7 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 			t.Error("the informer does not sync with a store that already has the requested index")
 		}
 		var none configMap
-		inf = informer.NewSharedIndexInformer(src, none, 0, nil) // even a nil pointer names the type
+		inf = informer.ClientGo{}.NewSharedIndexInformer(src, none, 0, nil) // even a nil pointer names the type
 		runShared(t, inf)
 		for _, alike := range []any{object("a", "1"), cache.ExplicitKey("default/a"), &object("a", "1").ObjectMeta, cache.DeletedFinalStateUnknown{Key: "default/a"}} {
 			if _, exists, err := inf.GetStore().Get(alike); err != nil || !exists {
@@ -279,9 +277,9 @@ func TestATombstoneOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 				uid := src.Objects()[0].UID
 				inner := cache.NewStore(cache.MetaNamespaceKeyFunc)
 				store := informertest.NewStore(inner)
-				inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+				inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
 					return anyOptions{Store: store}, nil
-				})(src, kind.example, 0, nil)
+				}}.NewSharedIndexInformer(src, kind.example, 0, nil)
 				var gone []any
 				_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
 				if err != nil {
@@ -318,9 +316,9 @@ func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
 		widget.SetNamespace("default")
 		widget.SetName("a")
 		src, inner := informertest.NewSource(widget), cache.NewStore(cache.MetaNamespaceKeyFunc)
-		inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+		inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Store: informertest.NewStore(inner)}, nil
-		})(src, example, 0, nil)
+		}}.NewSharedIndexInformer(src, example, 0, nil)
 		if name := inf.HasSyncedChecker().Name(); !strings.Contains(name, "Widget") {
 			t.Errorf("the informer is named %q", name)
 		}
@@ -328,7 +326,7 @@ func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
 		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
 		runShared(t, inf)
 		_ = inner.Delete(widget)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Fail("watch", syscall.ECONNREFUSED, 1)
 		src.Disconnect()
 		_, _ = src.Delete(keyOf("a"))
 		src.Compact()
@@ -394,9 +392,9 @@ func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 		release := src.HoldList()
 		_ = inner.Add(object("before", "1"))
 		var errs errorLog
-		inf := informer.SharedIndexInformerFunc(func(runtime.Object) (anyOptions, error) {
+		inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Store: informertest.NewStore(inner), ErrorHandler: errs.Handle}, nil
-		})(src, &described{}, 0, nil)
+		}}.NewSharedIndexInformer(src, &described{}, 0, nil)
 		var gone []any
 		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
 		runShared(t, inf)

@@ -182,7 +182,7 @@ var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "config
 // refuseLists makes src answer the next lists with 403. A negative times is for all lists.
 func refuseLists(src *source, times int) {
 	src.SetWatchList(informertest.WatchListRejected)
-	src.Fail(informertest.VerbList, errForbidden, times)
+	src.Fail("list", errForbidden, times)
 }
 
 // watchErrors returns an informer and the log of its watch error handler.
@@ -224,7 +224,7 @@ func watchErrorOfAWatch(t *testing.T, s shared) {
 		inf, errs := watchErrors(t, s, src)
 		runShared(t, inf)
 		sleepBubble(time.Minute)
-		src.Fail(informertest.VerbWatch, err, 1)
+		src.Fail("watch", err, 1)
 		src.Disconnect()
 		sleepBubble(time.Minute)
 		if got := errs.Take(); len(got) != 1 || !errors.Is(got[0], err) {
@@ -244,7 +244,7 @@ func watchErrorNot(t *testing.T, s shared) {
 		src.Expire()
 		sleepBubble(hour) // with timeouts
 		for _, err := range []error{syscall.ECONNREFUSED, apierrors.NewTooManyRequestsError("slow down")} {
-			src.Fail(informertest.VerbWatch, err, 3)
+			src.Fail("watch", err, 3)
 			src.Disconnect()
 			sleepBubble(hour)
 		}

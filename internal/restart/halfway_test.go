@@ -220,7 +220,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 			checkBookmark(t, store, "")
 		}
 		src.failAt(-1)
-		if err := inf.WaitForResourceVersion(within(t, time.Hour), src.ResourceVersion()); err != nil {
+		if err := inf.WaitForVersion(within(t, time.Hour), "", src.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
 		sleepBubble(time.Minute)
@@ -285,7 +285,7 @@ func TestAListWhosePageHasExpiredIsNotContinued(t *testing.T) {
 		checkView(t, r, src.source)
 		checkBookmark(t, store, src.ResourceVersion())
 		for _, request := range src.Requests() {
-			if request.Verb == informertest.VerbList && request.Options.Limit == 0 {
+			if request.Verb == "list" && request.Options.Limit == 0 {
 				t.Error("all objects were asked for at once")
 			}
 		}
@@ -357,7 +357,7 @@ func TestAListAfterOneThatWasGivenUpIsNotOlder(t *testing.T) {
 				src.failAt(-1)
 				<-inf.Synced()
 				for _, request := range src.Requests()[n:] {
-					if v := request.Options.ResourceVersion; request.Verb == informertest.VerbList && v != "" {
+					if v := request.Options.ResourceVersion; request.Verb == "list" && v != "" {
 						t.Errorf("asked for a state as of %q", v)
 					}
 				}
@@ -414,7 +414,7 @@ func TestAListOfOneNamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 				src.Apply(obj)
 			}
 		}
-		src.Namespace("one").Fail(informertest.VerbList, errHalt, -1)
+		src.Namespace("one").Fail("list", errHalt, -1)
 		store := informertest.NewDurable()
 		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Store: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
 		if err != nil {

@@ -416,7 +416,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 		}
 	}
 	caughtUp := func() {
-		if err := inf.WaitForResourceVersion(within(t, 24*hour), src.ResourceVersion()); err != nil {
+		if err := inf.WaitForVersion(within(t, 24*hour), "", src.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
 	}

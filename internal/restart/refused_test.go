@@ -347,7 +347,7 @@ func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
 		tr := runTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
 		tr.answer("get a", errRefuses)
 		rv := tr.src.Apply(object("a", "2")).ResourceVersion
-		if err := tr.WaitForResourceVersion(within(t, time.Second), rv); err != nil {
+		if err := tr.WaitForVersion(within(t, time.Second), "", rv); err != nil {
 			t.Error(err)
 		}
 		tr.expect()
@@ -404,7 +404,7 @@ func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
 		if got, want := tr.ResourceVersion(), tr.src.ResourceVersion(); got != want {
 			t.Errorf("synced at %s, the source is at %s", got, want)
 		}
-		if err := tr.WaitForResourceVersion(within(t, time.Second), tr.src.Objects()[2].ResourceVersion); err != nil {
+		if err := tr.WaitForVersion(within(t, time.Second), "", tr.src.Objects()[2].ResourceVersion); err != nil {
 			t.Error(err)
 		}
 		tr.expect("added a")
@@ -414,7 +414,7 @@ func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
 		}
 		tr.answer("update a", errRefuses)
 		rv := tr.src.Apply(object("a", "2")).ResourceVersion
-		if err := tr.WaitForResourceVersion(within(t, time.Second), rv); err != nil {
+		if err := tr.WaitForVersion(within(t, time.Second), "", rv); err != nil {
 			t.Error(err)
 		}
 		tr.src.Apply(object("b", "2"))

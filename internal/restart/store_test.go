@@ -204,7 +204,7 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 			t.Errorf("with b not stored yet ResourceVersion is %s, past %s", got, reached)
 		}
 		store.SetFail(nil)
-		if err := inf.WaitForResourceVersion(t.Context(), last); err != nil {
+		if err := inf.WaitForVersion(t.Context(), "", last); err != nil {
 			t.Error(err)
 		}
 	})
@@ -382,8 +382,8 @@ func (s doubled) List() []any {
 func TestAnObjectThatAStoreListsTwiceIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		src.Fail(informertest.VerbList, errDown, -1)
-		src.Fail(informertest.VerbWatch, errDown, -1)
+		src.Fail("list", errDown, -1)
+		src.Fail("watch", errDown, -1)
 		var errs errorLog
 		inf := newInformer(t, src, options{Store: doubled{newPlainStore(object("a", "1"))}, ErrorHandler: errs.Handle})
 		start(t, inf)

@@ -78,7 +78,7 @@ func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		store := informertest.NewDurable()
 		oneRun(t, src, store, options{})
-		src.Fail(informertest.VerbWatch, errors.New("no"), 1)
+		src.Fail("watch", errors.New("no"), 1)
 		store = store.Reopen()
 		var errs errorLog
 		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})

@@ -175,7 +175,7 @@ func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
 				w.Source.SetWatchList(informertest.WatchListRejected)
-				s := informer.NewSharedIndexInformer(typedClient(w), &corev1.ConfigMap{}, 0, nil)
+				s := informer.ClientGo{}.NewSharedIndexInformer(typedClient(w), &corev1.ConfigMap{}, 0, nil)
 				runUntilTheEnd(t, s.RunWithContext)
 				sleepBubble(10 * time.Second)
 				w.Source.Expire()

@@ -132,7 +132,7 @@ func disturb(t *testing.T, src *fakeSource, pause time.Duration, happens func(*f
 func TestTheDropInReplacesAStreamThatNeverEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		s := informer.NewSharedIndexInformer(endless{fakeSource: src}, object("", ""), 0, nil)
+		s := informer.ClientGo{}.NewSharedIndexInformer(endless{fakeSource: src}, object("", ""), 0, nil)
 		runUntilTheEnd(t, s.RunWithContext)
 		disturb(t, src, time.Second, traffic["adds"])
 		sleepBubble(50 * time.Second)

@@ -14,7 +14,7 @@ import (
 )
 
 // failing returns a source whose requests of these verbs fail, with an informer over it, and counts the requests.
-func failing(t *testing.T, backoff *wait.Backoff, failure error, verbs ...informertest.Verb) (src *fakeSource, requests func() int) {
+func failing(t *testing.T, backoff *wait.Backoff, failure error, verbs ...string) (src *fakeSource, requests func() int) {
 	src = informertest.NewSource(object("a", "1"))
 	for _, verb := range verbs {
 		src.Fail(verb, failure, -1)
@@ -33,18 +33,18 @@ func failing(t *testing.T, backoff *wait.Backoff, failure error, verbs ...inform
 
 func TestPausesGrowAsLongAsRequestsFail(t *testing.T) {
 	doubling := &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 100, Cap: 20 * time.Minute}
-	list, watch := informertest.VerbList, informertest.VerbWatch
+	list, watch := "list", "watch"
 	for n, tc := range []struct {
 		backoff  *wait.Backoff
 		failure  error
-		verbs    []informertest.Verb
+		verbs    []string
 		min, max int // requests in three hours
 	}{
-		{doubling, forbidden("configmaps"), []informertest.Verb{list}, 17, 20},
-		{nil, forbidden("configmaps"), []informertest.Verb{list}, 225, 300},
-		{doubling, forbidden("configmaps"), []informertest.Verb{watch}, 15, 20},
-		{doubling, apierrors.NewTooManyRequests("later", 1), []informertest.Verb{watch}, 15, 20}, // the reflector repeats it
-		{doubling, errDown, []informertest.Verb{list, watch}, 15, 20},
+		{doubling, forbidden("configmaps"), []string{list}, 17, 20},
+		{nil, forbidden("configmaps"), []string{list}, 225, 300},
+		{doubling, forbidden("configmaps"), []string{watch}, 15, 20},
+		{doubling, apierrors.NewTooManyRequests("later", 1), []string{watch}, 15, 20}, // the reflector repeats it
+		{doubling, errDown, []string{list, watch}, 15, 20},
 	} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,12 +63,12 @@ func TestPausesStartAgainAfterTwoGoodMinutes(t *testing.T) {
 		t.Run(good.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				backoff := &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 100, Cap: time.Hour}
-				src, requests := failing(t, backoff, forbidden("configmaps"), informertest.VerbList)
+				src, requests := failing(t, backoff, forbidden("configmaps"), "list")
 				sleepBubble(10 * time.Second) // after pauses of 1, 2 and 4 s
 				src.Heal()
 				sleepBubble(5*time.Second + good)
-				src.Fail(informertest.VerbWatch, forbidden("configmaps"), -1)
-				src.Fail(informertest.VerbList, forbidden("configmaps"), -1)
+				src.Fail("watch", forbidden("configmaps"), -1)
+				src.Fail("list", forbidden("configmaps"), -1)
 				src.Disconnect()
 				sleepBubble(next - time.Millisecond)
 				early := requests()

@@ -129,9 +129,9 @@ func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
 		_, _ = src.Update(object("a", "lost"))
 		_, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
 		throttled := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
-		src.Fail(informertest.VerbWatch, dialing(syscall.ECONNREFUSED), 1)
-		src.Fail(informertest.VerbWatch, throttled, 1)
-		src.Fail(informertest.VerbList, throttled, 1)
+		src.Fail("watch", dialing(syscall.ECONNREFUSED), 1)
+		src.Fail("watch", throttled, 1)
+		src.Fail("list", throttled, 1)
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func sleepUntil(ctx context.Context, d time.Duration) {
 func TestAStreamThatIsCutAgainAndAgainIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		src.Fail(informertest.VerbList, forbidden("configmaps"), -1)
+		src.Fail("list", forbidden("configmaps"), -1)
 		var errs errorLog
 		inf := newInformer(t, cut{fakeSource: src, last: 1}, options{ErrorHandler: errs.Handle})
 		start(t, inf)

@@ -44,8 +44,8 @@ func TestAnUnreachableSourceIsNamedAndStoppedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				src := informertest.NewSource(object("a", "1"))
-				src.Fail(informertest.VerbWatch, failure, -1)
-				src.Fail(informertest.VerbList, failure, -1)
+				src.Fail("watch", failure, -1)
+				src.Fail("list", failure, -1)
 				var errs errorLog
 				inf := newInformer(t, src, options{Queue: queue, Name: "maps", ErrorHandler: errs.Handle})
 				stop := start(t, inf)

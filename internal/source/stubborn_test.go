@@ -157,9 +157,9 @@ func TestAnotherFailureOfTheSameRequestIsReportedToo(t *testing.T) {
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
 		for port := range 5 {
-			src.Fail(informertest.VerbList, fmt.Errorf("from port %d: %w", port, errors.New("refused at 10:0"+fmt.Sprint(port))), 1)
+			src.Fail("list", fmt.Errorf("from port %d: %w", port, errors.New("refused at 10:0"+fmt.Sprint(port))), 1)
 		}
-		src.Fail(informertest.VerbList, errors.New("certificate has expired"), 5)
+		src.Fail("list", errors.New("certificate has expired"), 5)
 		start(t, inf)
 		if err := inf.WaitForSync(within(t, hour)); err != nil {
 			t.Error(err)
@@ -336,10 +336,10 @@ func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
 		inf := newInformer(t, s.lw(), options{WatchList: informer.WatchListOff})
 		start(t, inf)
 		<-inf.Synced()
-		if err := inf.WaitForResourceVersion(t.Context(), "7"); err == nil || !strings.Contains(err.Error(), "the source's versions cannot be compared") {
-			t.Errorf("WaitForResourceVersion: %v", err)
+		if err := inf.WaitForVersion(t.Context(), "", "7"); err == nil || !strings.Contains(err.Error(), "the source's versions cannot be compared") {
+			t.Errorf("WaitForVersion: %v", err)
 		}
-		if err := inf.WaitForResourceVersion(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "empty") {
+		if err := inf.WaitForVersion(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "empty") {
 			t.Errorf("of an object without a version: %v", err)
 		}
 	})

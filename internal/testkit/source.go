@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/customcacheinformer/informer/informertest"
 )
 
 // Opened waits until src has an open watch.
@@ -28,8 +26,8 @@ func Opened(t *testing.T, src *Source) {
 
 // Unreachable ends the watches of src and makes every later request fail.
 func Unreachable(src *Source) {
-	src.Fail(informertest.VerbList, syscall.ECONNREFUSED, -1)
-	src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+	src.Fail("list", syscall.ECONNREFUSED, -1)
+	src.Fail("watch", syscall.ECONNREFUSED, -1)
 	src.Disconnect()
 }
 
@@ -38,13 +36,13 @@ func Unreachable(src *Source) {
 func Asked(src *Source, n int) string {
 	var requests []string
 	for _, r := range src.Requests()[n:] {
-		request := string(r.Verb)
+		request := r.Verb
 		switch {
-		case r.Verb == informertest.VerbList && r.Options.Limit == 1:
+		case r.Verb == "list" && r.Options.Limit == 1:
 			request = "probe"
 		case r.Options.SendInitialEvents != nil && *r.Options.SendInitialEvents:
 			request = "stream"
-		case r.Verb == informertest.VerbWatch:
+		case r.Verb == "watch":
 			request += " from " + r.Options.ResourceVersion
 		}
 		if r.Err != nil {

@@ -25,7 +25,7 @@
 // watches, and the calls of reconcile. It also measures how long these and the calls of
 // watchers take.
 //
-// [Workqueues] are the metrics of client-go's workqueues, for programs without
+// [NewWorkqueues] makes the metrics of client-go's workqueues, for programs without
 // controller-runtime.
 //
 // # Labels
@@ -51,7 +51,7 @@
 // Even without scrapes the number of series stays bounded, at twice the number of informers,
 // watchers and controllers and some more: beyond that, the Observer calls Health itself and
 // removes the series that are no longer needed. If a call of a removed watcher returns after
-// that, its series come back until the next scrape. For series of workqueues, see [Workqueues].
+// that, its series come back until the next scrape. For series of workqueues, see [NewWorkqueues].
 //
 // # What it costs
 //

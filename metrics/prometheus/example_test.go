@@ -55,12 +55,12 @@ func ExampleNew() {
 	// <nil>
 }
 
-var workqueues = prometheus.NewWorkqueues()
+var provider, workqueues = prometheus.NewWorkqueues()
 
 // This program does not use controller-runtime and has metrics of its workqueues. Its main
 // must call SetProvider before it makes the first queue.
 func ExampleNewWorkqueues() {
-	workqueue.SetProvider(workqueues)
+	workqueue.SetProvider(provider)
 	registry := prom.NewRegistry()
 	registry.MustRegister(workqueues)
 

@@ -31,9 +31,9 @@ func (m *Metrics) KeptInVectors() int {
 	return n
 }
 
-// Kept returns how many names of queues have series, without a sweep.
-func (w *Workqueues) Kept() int {
+// KeptQueues returns how many names of queues have series, without a sweep.
+func KeptQueues(queues prom.Collector) int {
 	metrics := make(chan prom.Metric, 1000)
-	w.retries.Collect(metrics)
+	queues.(*workqueues).retries.Collect(metrics)
 	return len(metrics)
 }

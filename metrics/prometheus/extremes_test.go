@@ -8,6 +8,6 @@ import (
 
 func TestAUserSetsNoNumber(t *testing.T) {
 	extremes.Run(t, extremes.Table{Untried: map[string]string{
-		"prometheus.Workqueues.New": "the queue measures it",
+		"prometheus.NewWorkqueues()": "client-go's queues set these numbers",
 	}}, "./...")
 }

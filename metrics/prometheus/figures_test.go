@@ -87,7 +87,7 @@ func TestFailuresOfTheSourceAreShownUntilItWorks(t *testing.T) {
 	bubble(t, nil, func(r *rig, src *informertest.Source[configMap]) {
 		r.add(src, options{})
 		settle(time.Minute)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, -1)
+		src.Fail("watch", syscall.ECONNREFUSED, -1)
 		src.Disconnect()
 		settle(time.Hour)
 		failed := 0

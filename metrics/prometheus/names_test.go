@@ -83,9 +83,9 @@ func TestTwoInformersAndTwoWatchersOfOneNameAreCountedTogether(t *testing.T) {
 		r.join(one, "w", ignore, watchOpts{})
 		r.join(one, "w", ignore, watchOpts{})
 		// Two members cannot have one name, but an informer that others run can have it, too.
-		construct := r.group.SharedIndexInformerFunc(func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+		construct := informer.ClientGo{Group: r.group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "i"}, nil
-		})
+		}}.NewSharedIndexInformer
 		other := construct(informertest.NewSource(object("c", "1")), &corev1.ConfigMap{}, 0, nil)
 		ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 		stopped := make(chan struct{})

@@ -221,9 +221,9 @@ func TestAnUnknownOperationOrEventIsNoNewSeries(t *testing.T) {
 func TestListsAndWatchesAreCountedByOutcome(t *testing.T) {
 	bubble(t, []configMap{object("a", "1"), object("b", "1"), object("c", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		src.SlowList(2 * time.Second)
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 2)
-		src.Fail(informertest.VerbList, apierrors.NewForbidden(pods, "", nil), 1)
-		src.Fail(informertest.VerbList, apierrors.NewTooManyRequests("later", 1), 1)
+		src.Fail("list", syscall.ECONNREFUSED, 2)
+		src.Fail("list", apierrors.NewForbidden(pods, "", nil), 1)
+		src.Fail("list", apierrors.NewTooManyRequests("later", 1), 1)
 		inf := r.add(src, options{WatchList: informer.WatchListOff, PageSize: 2})
 		if err := inf.WaitForSync(r.t.Context()); err != nil {
 			r.t.Fatal(err)
@@ -246,7 +246,7 @@ func TestListsAndWatchesAreCountedByOutcome(t *testing.T) {
 		lists[`outcome="success"`] += 2
 		r.counted("lists_total", lists)
 
-		src.Fail(informertest.VerbWatch, apierrors.NewNotFound(pods, ""), 1)
+		src.Fail("watch", apierrors.NewNotFound(pods, ""), 1)
 		src.Disconnect()
 		settle(time.Minute)
 		got := scrape(r.t, r.registry)

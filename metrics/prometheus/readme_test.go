@@ -28,14 +28,14 @@ func full() []prom.Collector {
 	o.Reconciled(informer.ReconciledInfo{Controller: "q"})
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
 	o.Store(informer.StoreInfo{Informer: "i", Op: "get"})
-	w := prometheus.NewWorkqueues()
-	w.NewDepthMetric("q")
-	w.NewAddsMetric("q")
-	w.NewLatencyMetric("q")
-	w.NewWorkDurationMetric("q")
-	w.NewUnfinishedWorkSecondsMetric("q")
-	w.NewLongestRunningProcessorSecondsMetric("q")
-	w.NewRetriesMetric("q")
+	provider, w := prometheus.NewWorkqueues()
+	provider.NewDepthMetric("q")
+	provider.NewAddsMetric("q")
+	provider.NewLatencyMetric("q")
+	provider.NewWorkDurationMetric("q")
+	provider.NewUnfinishedWorkSecondsMetric("q")
+	provider.NewLongestRunningProcessorSecondsMetric("q")
+	provider.NewRetriesMetric("q")
 	return []prom.Collector{m, w}
 }
 

@@ -38,7 +38,7 @@ func TestASetIsShownByItsName(t *testing.T) {
 		}
 		client.PrependReactor("update", "leases", refuse)
 		client.PrependReactor("create", "leases", refuse)
-		leases.Fail(informertest.VerbList, errors.New("not yet"), 1)
+		leases.Fail("list", errors.New("not yet"), 1)
 		set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "s", Identity: "r", Buckets: 8})
 		if err != nil {
 			r.t.Fatal(err)
@@ -64,8 +64,8 @@ func TestASetIsShownByItsName(t *testing.T) {
 			r.t.Errorf("the set has %d series: %v", n, having(all, "informer_shards_"))
 		}
 
-		leases.Fail(informertest.VerbWatch, errors.New("cut off"), -1)
-		leases.Fail(informertest.VerbList, errors.New("cut off"), -1)
+		leases.Fail("watch", errors.New("cut off"), -1)
+		leases.Fail("list", errors.New("cut off"), -1)
 		cut.Store(true)
 		leases.Disconnect()
 		settle(20 * time.Second) // the call ignores its ctx

@@ -13,16 +13,8 @@ import (
 // queueTimes are buckets that also fit long waits and long work: 100 µs to 7 min.
 var queueTimes = prom.ExponentialBuckets(0.0001, 4, 12)
 
-// Workqueues are the metrics of client-go's workqueues, under the names that Kubernetes' own
-// components use. They are a workqueue.MetricsProvider and a Prometheus collector. Do not use
-// them in a program with controller-runtime, which provides these metrics itself.
-//
-// Queues with the same name share their series. At a scrape, or when a queue is made, series of
-// controllers of package enqueue are removed if no controller with their name is left. The series of
-// other queues stay, because a queue does not report its shutdown. Workqueues are made by
-// [NewWorkqueues], and must not be copied. Their methods may be called from any goroutine. Only
-// Describe and Collect can block.
-type Workqueues struct {
+// workqueues are the metrics of client-go's workqueues.
+type workqueues struct {
 	depth, unfinished, longest *prom.GaugeVec
 	adds, retries              *prom.CounterVec
 	waiting, working           *prom.HistogramVec
@@ -31,21 +23,23 @@ type Workqueues struct {
 	queues map[string][]*queues.Queue // by label; one nil stands for all queues that are not of a controller
 }
 
-var (
-	_ workqueue.MetricsProvider = (*Workqueues)(nil)
-	_ prom.Collector            = (*Workqueues)(nil)
-)
-
-// NewWorkqueues returns metrics for client-go's workqueues. Give them to
-// workqueue.SetProvider: they then cover the queues that are made afterwards. Only the first
-// call of SetProvider in a program has an effect. They also cover the queues whose options
-// name them as MetricsProvider. Queues without a name have no metrics. NewWorkqueues does not
-// block.
-func NewWorkqueues() *Workqueues {
+// NewWorkqueues returns metrics for client-go's workqueues, under the names that Kubernetes' own
+// components use. Do not use them in a program with controller-runtime, which provides these metrics
+// itself. It does not block.
+//
+// Give the provider to workqueue.SetProvider: the metrics then cover the queues that are made
+// afterwards. Only the first call of SetProvider in a program has an effect. They also cover the
+// queues whose options name the provider as MetricsProvider. Queues without a name have no metrics.
+//
+// Register the collector. Queues with the same name share their series. At a scrape, or when a queue
+// is made, series of controllers of package enqueue are removed if no controller with their name is
+// left. The series of other queues stay, because a queue does not report its shutdown. Queues cannot
+// be made while a registry waits in the collector. Both values may be used from any goroutine.
+func NewWorkqueues() (workqueue.MetricsProvider, prom.Collector) {
 	gauges := func(name, help string) *prom.GaugeVec {
 		return prom.NewGaugeVec(prom.GaugeOpts{Name: name, Help: help}, []string{"name"})
 	}
-	return &Workqueues{
+	w := &workqueues{
 		queues:     map[string][]*queues.Queue{},
 		depth:      gauges("workqueue_depth", "How many items wait in the queue."),
 		adds:       counters("workqueue_adds_total", "How many items were added to the queue.", "name"),
@@ -55,10 +49,11 @@ func NewWorkqueues() *Workqueues {
 		longest:    gauges("workqueue_longest_running_processor_seconds", "How long the longest-running of the items that are being processed has taken so far."),
 		retries:    counters("workqueue_retries_total", "How many items were added to the queue after a delay.", "name"),
 	}
+	return w, w
 }
 
-// NewDepthMetric makes a metric for a new queue; the queue calls it before the others.
-func (w *Workqueues) NewDepthMetric(name string) workqueue.GaugeMetric {
+// NewDepthMetric is the first method that a new queue calls.
+func (w *workqueues) NewDepthMetric(name string) workqueue.GaugeMetric {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sweepLocked()
@@ -69,47 +64,37 @@ func (w *Workqueues) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return w.depth.WithLabelValues(l)
 }
 
-// NewAddsMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewAddsMetric(name string) workqueue.CounterMetric {
+func (w *workqueues) NewAddsMetric(name string) workqueue.CounterMetric {
 	return w.adds.WithLabelValues(label(name))
 }
 
-// NewLatencyMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewLatencyMetric(name string) workqueue.HistogramMetric {
+func (w *workqueues) NewLatencyMetric(name string) workqueue.HistogramMetric {
 	return w.waiting.WithLabelValues(label(name))
 }
 
-// NewWorkDurationMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+func (w *workqueues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
 	return w.working.WithLabelValues(label(name))
 }
 
-// NewUnfinishedWorkSecondsMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (w *workqueues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.unfinished.WithLabelValues(label(name))
 }
 
-// NewLongestRunningProcessorSecondsMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+func (w *workqueues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return w.longest.WithLabelValues(label(name))
 }
 
-// NewRetriesMetric makes a metric for a new queue; the queue calls it.
-func (w *Workqueues) NewRetriesMetric(name string) workqueue.CounterMetric {
+func (w *workqueues) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return w.retries.WithLabelValues(label(name))
 }
 
-// Describe sends the descriptions of all metrics. A registry calls it when Workqueues are
-// registered. It blocks only while ch does.
-func (w *Workqueues) Describe(ch chan<- *prom.Desc) {
+func (w *workqueues) Describe(ch chan<- *prom.Desc) {
 	for _, c := range w.all() {
 		c.Describe(ch)
 	}
 }
 
-// Collect sends all metrics. A registry calls it at each scrape. It blocks only while ch does,
-// and during that time queues cannot be made.
-func (w *Workqueues) Collect(ch chan<- prom.Metric) {
+func (w *workqueues) Collect(ch chan<- prom.Metric) {
 	w.mu.Lock()
 	w.sweepLocked()
 	w.mu.Unlock()
@@ -119,7 +104,7 @@ func (w *Workqueues) Collect(ch chan<- prom.Metric) {
 }
 
 // sweepLocked removes the series of controllers that have ended.
-func (w *Workqueues) sweepLocked() {
+func (w *workqueues) sweepLocked() {
 	for l, all := range w.queues {
 		if w.queues[l] = slices.DeleteFunc(all, (*queues.Queue).Over); len(w.queues[l]) == 0 {
 			delete(w.queues, l)
@@ -130,6 +115,6 @@ func (w *Workqueues) sweepLocked() {
 	}
 }
 
-func (w *Workqueues) all() []*prom.MetricVec {
+func (w *workqueues) all() []*prom.MetricVec {
 	return []*prom.MetricVec{w.depth.MetricVec, w.adds.MetricVec, w.waiting.MetricVec, w.working.MetricVec, w.unfinished.MetricVec, w.longest.MetricVec, w.retries.MetricVec}
 }

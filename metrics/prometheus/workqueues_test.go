@@ -23,11 +23,11 @@ import (
 
 func TestWorkqueuesHaveTheMetricsOfKubernetes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := prometheus.NewWorkqueues()
+		provider, w := prometheus.NewWorkqueues()
 		registry := registered(w)
 		queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Second),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: "q\xff", MetricsProvider: w})
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "q\xff", MetricsProvider: provider})
 		check := func(want values) {
 			t.Helper()
 			all := values{}
@@ -77,9 +77,9 @@ func TestWorkqueuesHaveTheMetricsOfKubernetes(t *testing.T) {
 
 func TestQueuesOfOneNameAreOneSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := prometheus.NewWorkqueues()
+		provider, w := prometheus.NewWorkqueues()
 		for range 2 {
-			queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "q", MetricsProvider: w})
+			queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "q", MetricsProvider: provider})
 			queue.Add("a")
 			queue.ShutDown()
 		}
@@ -102,8 +102,8 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 		return
 	}
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		w := prometheus.NewWorkqueues()
-		workqueue.SetProvider(w)
+		provider, w := prometheus.NewWorkqueues()
+		workqueue.SetProvider(provider)
 		registry, inf := registered(w), r.add(src, options{})
 		run := func(name string) (stop func()) {
 			c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil },
@@ -146,7 +146,7 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 		for n := range 50 {
 			run(fmt.Sprint("tenant ", n))()
 		}
-		if kept := w.Kept(); kept != 1 {
+		if kept := prometheus.KeptQueues(w); kept != 1 {
 			t.Errorf("without a scrape, %d names have series", kept)
 		}
 		adds(0)
@@ -163,10 +163,10 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 
 func TestTheSeriesOfOtherQueuesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := prometheus.NewWorkqueues()
+		provider, w := prometheus.NewWorkqueues()
 		registry := registered(w)
 		own := func(name string) *workqueue.Typed[string] {
-			q := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, MetricsProvider: w})
+			q := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, MetricsProvider: provider})
 			q.Add("a")
 			return q
 		}
@@ -209,7 +209,7 @@ func TestTheSeriesOfOtherQueuesStay(t *testing.T) {
 }
 
 func TestScrapesWhileControllersComeAndGo(t *testing.T) {
-	w := prometheus.NewWorkqueues()
+	provider, w := prometheus.NewWorkqueues()
 	registry := registered(w)
 	ctx, cancel := context.WithCancel(t.Context())
 	var scrapes, all sync.WaitGroup
@@ -225,8 +225,11 @@ func TestScrapesWhileControllersComeAndGo(t *testing.T) {
 		all.Go(func() {
 			for k := range 20 {
 				name := fmt.Sprint("q", n, k%2)
-				adds, end := queues.Make(name, func() workqueue.CounterMetric { w.NewDepthMetric(name); return w.NewAddsMetric(name) })
-				shared, endShared := queues.Make("shared", func() workqueue.CounterMetric { w.NewDepthMetric("shared"); return w.NewAddsMetric("shared") })
+				adds, end := queues.Make(name, func() workqueue.CounterMetric { provider.NewDepthMetric(name); return provider.NewAddsMetric(name) })
+				shared, endShared := queues.Make("shared", func() workqueue.CounterMetric {
+					provider.NewDepthMetric("shared")
+					return provider.NewAddsMetric("shared")
+				})
 				adds.Inc()
 				shared.Inc()
 				got := scrape(t, registry)

@@ -14,7 +14,7 @@
 //	…
 //	err = store.Close() // when Run has returned
 //
-// One file serves one informer. With informer.SharedIndexInformerFunc the package serves a
+// One file serves one informer. With Options of informer.ClientGo the package serves a
 // controller-runtime manager: open one file for each example object that the manager asks for,
 // named after its kind, and close the files when the manager has stopped. A second informer of
 // the same type, for another namespace, asks with the same example, which does not show the

@@ -61,7 +61,7 @@ func TestAListThatFailsIsASpanWithTheError(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "1"))
 		src.SlowList(time.Second)
-		src.Fail(informertest.VerbList, syscall.ECONNREFUSED, 1)
+		src.Fail("list", syscall.ECONNREFUSED, 1)
 		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff})
 		all := s.next()
 		if len(all) != 2 {
@@ -84,7 +84,7 @@ func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		src.Apply(object("a", "2"))
 		s.expect(t)
-		src.Fail(informertest.VerbWatch, syscall.ECONNREFUSED, 1)
+		src.Fail("watch", syscall.ECONNREFUSED, 1)
 		src.Disconnect()
 		s.expect(t,
 			"0s-1m0s informer.watch informer.name=i informer.watch.streaming=true informer.watch.events=4",

@@ -35,7 +35,7 @@ type side struct {
 // sides are the columns of the table. Ratios are relative to the first side.
 var sides = []side{
 	{"client-go", toolscache.NewSharedIndexInformer},
-	{"this library", informer.NewSharedIndexInformer},
+	{"this library", informer.ClientGo{}.NewSharedIndexInformer},
 }
 
 // beChild runs the manager's process. The first line of its input is its task, and each

@@ -76,7 +76,7 @@ func serveRelay(upstream string) (err error) {
 	pods := relay.Resource{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", Namespaced: true, Store: store,
 	}
-	pods.Fields, pods.Index = relay.KubernetesFields(pods.GroupResource())
+	pods.SetKubernetesFields()
 	received := &count{}
 	serving, at, err := servingOptions()
 	if err != nil {

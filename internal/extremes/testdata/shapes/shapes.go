@@ -30,6 +30,9 @@ type Options[T any] struct {
 // Others are walked by themselves.
 type Others struct{ Count int }
 
+// Policy is written by users, and by the library.
+type Policy func(failures int) (wait time.Duration, again bool)
+
 type limits struct {
 	Most  uint
 	Other *limits
