@@ -23,7 +23,7 @@
 //  5. [Select] passes on only some objects.
 //  6. [Backoff] calls again after an error; [WatcherOptions] has the other choices.
 //  7. [CustomCacheInformer.WaitForVersion] waits until the informer has your own last write.
-//  8. [Group] runs several informers, and controllers of package enqueue.
+//  8. [Group] runs several informers, controllers of package enqueue, and other members.
 //  9. [CustomCacheInformer.Health] says what the informer is doing.
 //  10. [ProbeHandler] answers the probes of a Pod.
 //
@@ -242,7 +242,7 @@
 //
 // An [Observer] is called for everything that happens: [ListInfo] and [WatchInfo] are about the
 // source, [StoreInfo] and [ApplyInfo] about the store, [HandledInfo], [MergedInfo], [LaggingInfo]
-// and [UndeliveredInfo] about watchers, and [ReconciledInfo] about controllers. Only a program that
+// and [UndeliveredInfo] about watchers. Only a program that
 // makes metrics of its own needs these types: the modules metrics/prometheus and
 // tracing/opentelemetry have observers.
 //
@@ -254,7 +254,7 @@
 // of its members instead, as "group". These are all lines, with the level of each:
 //
 //	ERROR  Informer reports an error
-//	       by LogError, if there is no ErrorHandler: an operation has begun to fail,
+//	       by Report, if there is no ErrorHandler: an operation has begun to fail,
 //	       or is given up, or an object cannot be used
 //	INFO   An object works again
 //	       Transform or the index functions work for an object that was reported, not for all

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/customcacheinformer/informer/internal/membership"
 )
 
 var (
@@ -208,9 +210,13 @@ func (e *ObjectError) Error() string {
 // Unwrap returns Err.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// LogError logs err with the logger of ctx, with the stack of a panic if there is one. It is
-// the default of Options.ErrorHandler. A handler of your own may call it to keep the log.
-func LogError(ctx context.Context, err error) {
+// Report gives err to the ErrorHandler of the [Group] that runs the caller: ctx comes from the Run of
+// a member. Without such a handler, Report logs err with the logger of ctx, with the stack of a panic
+// if there is one. It is the default of Options.ErrorHandler, and members of your own may report their
+// errors with it. A handler of your own may call it to keep the log: the handler is not called again.
+func Report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
+
+func logError(ctx context.Context, err error) {
 	var panicked *PanicError
 	if errors.As(err, &panicked) {
 		klog.FromContext(ctx).Error(err, "Informer reports an error", "stack", string(panicked.Stack))

@@ -12,20 +12,22 @@ import (
 	"sync"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/membership"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group has informers, controllers and sets of package shards that live together. It runs them, waits
-// for them and reports their health. Members may be added and removed before and while it runs. A member that
+// Group has informers, and other members such as controllers of package enqueue, that live together. It
+// runs them, waits for them and reports their health. Members may be added and removed before and while it runs. A member that
 // cannot sync, because its CRD is missing or the API server forbids it, goes on trying and delays
-// no other member, except the controllers that read it. [GetOrAdd] makes and adds the informers
+// no other member, except those that read it. [GetOrAdd] makes and adds the informers
 // that several parts of a program use in common.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
 type Group struct {
-	// ErrorHandler is Options.ErrorHandler for the members that have none of their own. It is
-	// also called when the Run of a member has failed. Nil, the default, is LogError.
+	// ErrorHandler is called with the errors of the members that have no ErrorHandler of their own,
+	// see [Report]. It is also called when the Run of a member has failed. Nil, the default, logs
+	// them.
 	//
 	// ErrorHandler and Observer must be set before the first member is added, and before a
 	// [ClientGo] with this group makes its first informer. No lock protects
@@ -34,7 +36,7 @@ type Group struct {
 	// replaced by another function from the same place in the source.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Observer is Options.Observer for the members that have none of their own. It must be set
+	// Observer is Options.Observer for the informers that have none of their own. It must be set
 	// as early as ErrorHandler. Defaults to none.
 	Observer *Observer
 
@@ -49,19 +51,23 @@ type Group struct {
 	mu      sync.Mutex
 	given   *given            // nil before the first member or guest
 	ctx     context.Context   // the ctx of Run; nil before Run
-	later   context.Context   // the ctx of the informers, which stop after the controllers; nil before Run
+	later   context.Context   // the ctx of the members that do not stop first; nil before Run
 	members []*member         // in the order in which they were added
-	guests  []Member          // informers that others run, in the order in which they were made
+	guests  []guest           // informers that others run, in the order in which they were made
 	shared  map[slotKey]*slot // the informers that GetOrAdd has made or is making
 	changed chan struct{}     // closed at the next change; nil if nothing waits for a change
 	running sync.WaitGroup    // the goroutines of the members
-	working sync.WaitGroup    // those that are controllers
+	working sync.WaitGroup    // those of the members that stop first
 }
+
+// guest is an informer that others run.
+type guest = *CustomCacheInformer[AnyObject]
 
 // given is what the members and guests of a group are given: its fields ErrorHandler and Observer
 // when the first of them came.
 type given struct {
 	handler  func(context.Context, error)
+	report   func(context.Context, error) // is handler, and calls it once if handler calls Report; or nil
 	observer *Observer
 }
 
@@ -69,7 +75,10 @@ type given struct {
 // the fields were changed since the first one.
 func (g *Group) giveLocked() (given, error) {
 	if g.given == nil {
-		g.given = &given{g.ErrorHandler, g.Observer}
+		g.given = &given{handler: g.ErrorHandler, observer: g.Observer}
+		if g.ErrorHandler != nil {
+			g.given.report = membership.Once(g.ErrorHandler)
+		}
 	}
 	return *g.given, g.lateLocked()
 }
@@ -104,40 +113,42 @@ func (g *Group) late() error {
 func funcPointer(f func(context.Context, error)) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
-// enqueue is one, a set of package shards is one, and so is any other type that has these three methods and keeps their rules.
+// enqueue is one, a set of package shards is one, and so is any other type that has these methods and
+// keeps their rules.
 //
-// A Member may have two more methods, which do not block. If it has the method
-// Adopt(func(ctx context.Context, err error), *Observer), the group calls it with its
-// ErrorHandler and its Observer when the member is added. If it has the method Remove(), the
-// group calls it when the member was removed and its Run has returned.
+// A Member may have two more methods, which do not block. If it has the method StopsFirst() bool, which
+// returns true, the group stops it before the members that have none: such a member works with what
+// the others deliver, like a controller. If it has the method Removed(), the group calls it when the
+// member was removed and its Run has returned.
 type Member interface {
-	// Run blocks until ctx has ended, and then returns nil.
+	// Name returns the name of the member, always the same. It does not block.
+	Name() string
+	// Run blocks until ctx has ended, and then returns nil. [Report] gives an error to the
+	// ErrorHandler of the group, if it gets this ctx or one that comes from it.
 	Run(ctx context.Context) error
 	// WaitForSync blocks until the member has synced. It returns when ctx has ended, at the
 	// latest. It may be called several times at once.
 	WaitForSync(ctx context.Context) error
-	// Health returns how the member is doing. It does not block. A member is a controller if
-	// Health.Controller is not nil, and a set of package shards if Health.Shards is not nil. A
-	// member that is no informer sets at least Name, Started,
-	// Stopped and Synced.
-	Health() Health
+	// MemberHealth returns how the member is doing, as a value of the member's own type. It does
+	// not block.
+	MemberHealth() MemberHealth
 }
 
 // member is a Member from the time when it is added until it is removed and has stopped.
 type member struct {
 	Member
-	name       string             // Health.Name, when it was added
-	controller bool               // Health says so
-	stop       context.CancelFunc // ends the ctx of its Run; nil before Run is called
-	leaving    bool               // Remove was called, so the member is no longer shown
-	stopped    chan struct{}      // closed when its Run has returned
-	failed     error              // the error of Run; read it only after stopped is closed
+	name    string             // its Name
+	first   bool               // it stops first
+	stop    context.CancelFunc // ends the ctx of its Run; nil before Run is called
+	leaving bool               // Remove was called, so the member is no longer shown
+	stopped chan struct{}      // closed when its Run has returned
+	failed  error              // the error of Run; read it only after stopped is closed
 }
 
 // Add adds m. If the group runs, it also starts m. It does not block. It returns an error if m
-// is nil or already a member, ErrAlreadyRun if m's Health says that m has been run, by this
+// is nil or already a member, ErrAlreadyRun if m has been run, by this
 // group or elsewhere, and ErrStopped once the ctx of the group's Run has ended. It also returns
-// an error if another member has the same Health.Name, unless that member is being removed: set
+// an error if another member has the same Name, unless that member is being removed: set
 // Options.Name, because errors, metrics and the page tell members apart by their names.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
@@ -151,37 +162,31 @@ func (g *Group) addMember(m Member, s *slot) error {
 	if err := checkMember(m); err != nil {
 		return err
 	}
-	h := m.Health()
+	name, hasRun := m.Name(), m.MemberHealth().HasRun()
+	first, _ := m.(interface{ StopsFirst() bool })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case slices.ContainsFunc(g.members, isMember(m)):
-		return fmt.Errorf("%s is already a member", h.Name)
+		return fmt.Errorf("%s is already a member", name)
 	case g.ctx != nil && g.ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", h.Name, ErrStopped)
-	case h.Started || h.Stopped:
-		return fmt.Errorf("%s: %w", h.Name, ErrAlreadyRun)
-	case slices.ContainsFunc(g.members, func(other *member) bool { return other.name == h.Name && !other.leaving }):
-		return fmt.Errorf("another member has the name %q: set Options.Name", h.Name)
+		return fmt.Errorf("%s: %w", name, ErrStopped)
+	case hasRun:
+		return fmt.Errorf("%s: %w", name, ErrAlreadyRun)
+	case slices.ContainsFunc(g.members, func(other *member) bool { return other.name == name && !other.leaving }):
+		return fmt.Errorf("another member has the name %q: set Options.Name", name)
 	}
 	common, err := g.giveLocked()
 	if err != nil {
-		return fmt.Errorf("%s: %w", h.Name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	switch a := m.(type) {
-	case interface {
-		adopt(func(context.Context, error), *Observer)
-	}:
-		a.adopt(common.handler, common.observer)
-	case interface {
-		Adopt(func(context.Context, error), *Observer)
-	}:
-		a.Adopt(common.handler, common.observer)
+	if i, ok := m.(interface{ adopt(given) }); ok {
+		i.adopt(common)
 	}
 	if s != nil {
 		s.member = m
 	}
-	added := &member{Member: m, name: h.Name, controller: h.Controller != nil, stopped: make(chan struct{})}
+	added := &member{Member: m, name: name, first: first != nil && first.StopsFirst(), stopped: make(chan struct{})}
 	g.members = append(g.members, added)
 	if g.ctx != nil {
 		g.startLocked(added)
@@ -210,7 +215,8 @@ func isMember(m Member) func(*member) bool {
 
 // Remove stops m and blocks until its Run has returned. So it must not be called in a callback
 // of m's own, such as a watcher's or reconcile. Before Run it only takes m out, and does not
-// block. A controller that was removed cannot be run or added again: its watchers are gone.
+// block. A controller that was removed cannot be run or added again: its watchers are gone, and
+// deletes that it has not reconciled count as handled. So also remove a controller that will never be run.
 //
 // The other members go on. WaitForSync no longer waits for m, and the next call of GetOrAdd
 // makes a new informer. A reader of m still gets its last state, without an error. Remove
@@ -220,7 +226,7 @@ func (g *Group) Remove(m Member) error {
 	if err := checkMember(m); err != nil {
 		return fmt.Errorf("informer: Group: Remove: %w", err)
 	}
-	name := m.Health().Name
+	name := m.Name()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.IndexFunc(g.members, isMember(m))
@@ -237,8 +243,8 @@ func (g *Group) Remove(m Member) error {
 		<-leaver.stopped
 		g.mu.Lock()
 	}
-	if r, ok := m.(interface{ Remove() }); ok {
-		r.Remove()
+	if r, ok := m.(interface{ Removed() }); ok {
+		r.Removed()
 	}
 	g.members = slices.DeleteFunc(g.members, func(other *member) bool { return other == leaver })
 	return nil
@@ -247,8 +253,8 @@ func (g *Group) Remove(m Member) error {
 // Run runs the members until ctx ends, also those that are added while it runs. It returns when
 // the Run of each member has returned, also of those that are being removed. If ctx has already
 // ended, Run still runs the members: an informer then makes no request and is stopped. The
-// controllers stop first. When their calls have returned, all other members stop at the same
-// time. Each member drains for its own DrainTimeout. A second Run returns ErrAlreadyRun at once.
+// controllers stop first, and other members that ask for it, see [Member]. When their Run has returned, all
+// others stop at the same time. Each member drains for its own DrainTimeout. A second Run returns ErrAlreadyRun at once.
 //
 // A member does not stop the others if its Run returns an error, or returns before its ctx has
 // ended. ErrorHandler is called once for it, WaitForSync returns an error from then on, and
@@ -294,14 +300,13 @@ func (g *Group) Run(ctx context.Context) error {
 // startLocked calls m's Run on a goroutine that Run waits for.
 func (g *Group) startLocked(m *member) {
 	parent, running := g.later, &g.running
-	if m.controller {
+	if m.first {
 		parent, running = g.ctx, &g.working
 	}
 	ctx, cancel := context.WithCancel(parent)
 	m.stop = cancel
-	report := g.given.handler
-	if report == nil {
-		report = LogError
+	if g.given.report != nil {
+		ctx = membership.WithHandler(ctx, g.given.report)
 	}
 	running.Go(func() {
 		defer cancel()
@@ -310,7 +315,7 @@ func (g *Group) startLocked(m *member) {
 			err = errors.New("it returned before its ctx had ended")
 		}
 		if err != nil {
-			err = fmt.Errorf("informer: Group: Run of %s: %w", m.Health().Name, err)
+			err = fmt.Errorf("informer: Group: Run of %s: %w", m.name, err)
 		}
 
 		m.failed = err
@@ -318,7 +323,7 @@ func (g *Group) startLocked(m *member) {
 		g.notify()
 		// The handler comes last, so that it may remove the member.
 		if err != nil {
-			report(ctx, err)
+			Report(ctx, err)
 		}
 	})
 }
@@ -360,38 +365,58 @@ func (g *Group) stayingLocked() []*member {
 }
 
 // shown returns the members and guests that Health shows.
-func (g *Group) shown() (members []*member, guests []Member) {
+func (g *Group) shown() (members []*member, guests []guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.stayingLocked(), slices.Clone(g.guests)
 }
 
-// Health returns the health of each member, and of each informer that a [ClientGo] with this group
-// has made and that has not stopped. The keys of the map are
-// Health.Name. An informer that a ClientGo has made may have the name of another one: the
+// Health returns the MemberHealth of each member, and the Health of each informer that a [ClientGo] with
+// this group has made and that has not stopped. The keys of the map are
+// their names. An informer that a ClientGo has made may have the name of another one: the
 // second has the key "Name#2", and so on, members first. Health does not block, and may be
 // called at any time.
-func (g *Group) Health() map[string]Health {
-	shown := g.healths()
-	all := map[string]Health{}
-	for i, name := range names(shown) {
-		all[name] = shown[i].health
+func (g *Group) Health() map[string]MemberHealth {
+	all := map[string]MemberHealth{}
+	show := func(name string, h MemberHealth) {
+		unique := name
+		for n := 2; all[unique] != nil; n++ {
+			unique = fmt.Sprintf("%s#%d", name, n)
+		}
+		all[unique] = h
+	}
+	members, guests := g.shown()
+	for _, m := range members {
+		show(m.name, m.MemberHealth())
+	}
+	var gone []guest
+	for _, m := range guests {
+		if h := m.Health(); !h.Stopped {
+			show(h.Name, h)
+		} else {
+			gone = append(gone, m)
+		}
+	}
+	if len(gone) > 0 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.guests = slices.DeleteFunc(g.guests, func(m guest) bool { return slices.Contains(gone, m) })
 	}
 	return all
 }
 
-// Ready returns nil if everything that Health shows is ready, see [Health.Ready].
+// Ready returns nil if everything that Health shows is ready, see [Health.Ready] for informers.
 // Otherwise it returns an error that wraps theirs. A group that shows nothing is not ready
 // unless MayBeEmpty is set: perhaps the informers could not be made. A group that has only
 // controllers, or sets of package shards, can be ready: each of these waits for the informers that
 // it reads. If one of the informers may be missing, use the Health of the others instead. Ready
 // does not block. It can be given to [ProbeHandler].
 func (g *Group) Ready() error {
-	all := g.healths()
+	all := g.Health()
 	if len(all) == 0 && !g.MayBeEmpty {
 		return g.errEmpty()
 	}
-	return probe(all, Health.Ready)
+	return probe(all, MemberHealth.Ready)
 }
 
 // errEmpty returns an error that says that the group has no informer.
@@ -406,64 +431,15 @@ func (g *Group) errEmpty() error {
 
 // Live returns an error if something that Health shows can only be helped by a restart, see
 // [Health.Live]. It does not block. It can be given to [ProbeHandler].
-func (g *Group) Live() error { return probe(g.healths(), Health.Live) }
+func (g *Group) Live() error { return probe(g.Health(), MemberHealth.Live) }
 
-// probe returns the errors that check returns for all, joined.
-func probe(all []memberHealth, check func(Health) error) error {
+// probe returns the errors that check returns for all, joined in the order of the names.
+func probe(all map[string]MemberHealth, check func(MemberHealth) error) error {
 	var failed []error
-	for _, m := range all {
-		failed = append(failed, check(m.health))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		failed = append(failed, check(all[name]))
 	}
 	return errors.Join(failed...)
-}
-
-// memberHealth is a member or a guest with its health at one moment.
-type memberHealth struct {
-	Member
-	health Health
-}
-
-// healths returns the members and the guests with their health, and forgets stopped guests.
-func (g *Group) healths() []memberHealth {
-	members, guests := g.shown()
-	all := healthsOf(members)
-	var gone []Member
-	for _, m := range guests {
-		if h := m.Health(); !h.Stopped {
-			all = append(all, memberHealth{m, h})
-		} else {
-			gone = append(gone, m)
-		}
-	}
-	if len(gone) > 0 {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.guests = slices.DeleteFunc(g.guests, func(m Member) bool { return slices.Contains(gone, m) })
-	}
-	return all
-}
-
-func healthsOf(members []*member) []memberHealth {
-	var all []memberHealth
-	for _, m := range members {
-		all = append(all, memberHealth{m.Member, m.Health()})
-	}
-	return all
-}
-
-// names returns a unique name for each of members.
-func names(members []memberHealth) []string {
-	taken := map[string]bool{}
-	var all []string
-	for _, m := range members {
-		unique := m.health.Name
-		for n := 2; taken[unique]; n++ {
-			unique = fmt.Sprintf("%s#%d", m.health.Name, n)
-		}
-		taken[unique] = true
-		all = append(all, unique)
-	}
-	return all
 }
 
 // failure returns the error of m's Run, or nil if Run has not returned.
@@ -476,15 +452,15 @@ func (m *member) failure() error {
 
 // adopt sets the handler and the observer of a Group, unless the user has set others. A nil
 // handler or observer stands for the default.
-func (i *CustomCacheInformer[T]) adopt(handler func(context.Context, error), observer *Observer) {
+func (i *CustomCacheInformer[T]) adopt(common given) {
 	_ = i.set(func() {
 		if !i.ownHandler {
-			if i.opts.ErrorHandler = handler; handler == nil {
-				i.opts.ErrorHandler = LogError
+			if i.opts.ErrorHandler = common.report; common.report == nil {
+				i.opts.ErrorHandler = Report
 			}
 		}
 		if !i.ownObserver {
-			*i.opts.Observer = *cmp.Or(observer, &Observer{})
+			*i.opts.Observer = *cmp.Or(common.observer, &Observer{})
 		}
 	})
 }

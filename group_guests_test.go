@@ -59,7 +59,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		second := runGuest(t, informer.ClientGo{Group: &group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
 		}}.NewSharedIndexInformer, src)
-		if h := group.Health(); len(h) != 2 || !h["ConfigMap"].Synced || !h["other"].Synced {
+		if h := group.Health(); len(h) != 2 || !healthOf(&group, "ConfigMap").Synced || !healthOf(&group, "other").Synced {
 			t.Errorf("it shows %v", h)
 		}
 		if err := errors.Join(group.Ready(), group.Live()); err != nil {
@@ -75,7 +75,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Error("the group's ErrorHandler was told nothing")
 		}
 		first()
-		if h := group.Health(); len(h) != 1 || !h["other"].Synced {
+		if h := group.Health(); len(h) != 1 || !healthOf(&group, "other").Synced {
 			t.Errorf("when one has stopped it shows %v", h)
 		}
 		second()
@@ -100,7 +100,7 @@ func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
 		if err := group.WaitForSync(within(t, time.Minute)); err != nil {
 			t.Error(err)
 		}
-		if h := group.Health(); len(h) != 2 || !h["ConfigMap"].Synced || h["ConfigMap#2"].Started || late.HasSynced() {
+		if h := group.Health(); len(h) != 2 || !healthOf(&group, "ConfigMap").Synced || healthOf(&group, "ConfigMap#2").Started || late.HasSynced() {
 			t.Errorf("it shows %+v", h)
 		}
 		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "has not started") {

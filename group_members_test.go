@@ -340,7 +340,7 @@ func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
 			t.Errorf("GetOrAdd during Remove: %v", err)
 		}
 		mustSync(t, g)
-		if h := g.Health(); len(h) != 2 || !h["ConfigMap"].Synced {
+		if h := g.Health(); len(h) != 2 || !healthOf(g, "ConfigMap").Synced {
 			t.Errorf("members: %v", h)
 		}
 		release()
@@ -393,6 +393,54 @@ func TestAMemberThatIsRemovedAfterTheStopIsForgotten(t *testing.T) {
 		}
 		if got := g.Health(); len(got) > 0 {
 			t.Errorf("Health: %v", got)
+		}
+	})
+}
+
+// first is a member that works with what others deliver.
+type first struct{ stub }
+
+func (*first) StopsFirst() bool { return true }
+
+func TestAMemberStopsFirstIfItAsksForIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var g informer.Group
+		run, release := lingers()
+		stopped := false
+		add(t, &g, &stub{name: "delivers", run: func(ctx context.Context) error { <-ctx.Done(); stopped = true; return nil }}, &first{stub{name: "works", run: run}})
+		ctx, stop := context.WithCancel(t.Context())
+		done := asking(func() error { return g.Run(ctx) })
+		time.Sleep(time.Second)
+		stop()
+		pending(t, "Run", done)
+		if stopped {
+			t.Error("a member has stopped before the one that works with what it delivers")
+		}
+		release()
+		if err := <-done; err != nil || !stopped {
+			t.Errorf("Run returned %v, all have stopped: %v", err, stopped)
+		}
+	})
+}
+
+// A handler that calls Report would call itself, if Report found it again.
+func TestReportLeadsToTheHandlerOfTheGroupOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		mine := errors.New("mine")
+		var reported []error
+		g := informer.Group{ErrorHandler: func(ctx context.Context, err error) {
+			reported = append(reported, err)
+			informer.Report(ctx, err) // which logs it
+		}}
+		add(t, &g, &stub{name: "m", run: func(ctx context.Context) error {
+			informer.Report(ctx, mine)
+			<-ctx.Done()
+			return nil
+		}})
+		stop := startGroup(t, &g)
+		mustStop(t, stop)
+		if len(reported) != 1 || !errors.Is(reported[0], mine) {
+			t.Errorf("reported: %v", reported)
 		}
 	})
 }

@@ -95,10 +95,10 @@ func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member
 
 // show makes g show an informer that others run, and gives it the fields of g.
 func (g *Group) show(guest *CustomCacheInformer[AnyObject]) {
-	g.healths() // forgets stopped guests, also if no one ever asks for Health
+	g.Health() // forgets stopped guests, also if no one else ever calls it
 	g.mu.Lock()
 	common, late := g.giveLocked()
-	guest.adopt(common.handler, common.observer)
+	guest.adopt(common)
 	g.guests = append(g.guests, guest)
 	g.mu.Unlock()
 	if late != nil {

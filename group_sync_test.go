@@ -330,7 +330,6 @@ type grouped struct {
 
 func (g *grouped) Run(ctx context.Context) error         { return g.Group.Run(ctx) }
 func (g *grouped) WaitForSync(ctx context.Context) error { return g.Group.WaitForSync(ctx) }
-func (g *grouped) Health() informer.Health               { return g.stub.Health() }
 
 func TestAWaitForSyncThatLastsSaysForWhatAndWhyInOneLine(t *testing.T) {
 	refused := func(t *testing.T, name string) (*informer.CustomCacheInformer[*corev1.Pod], *informertest.Source[*corev1.Pod]) {

@@ -49,7 +49,15 @@ func (s *stub) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-func (s *stub) Health() informer.Health { return informer.Health{Name: s.name} }
+func (s *stub) Name() string { return s.name }
+
+func (s *stub) MemberHealth() informer.MemberHealth { return informer.Health{Name: s.name} }
+
+// healthOf returns the Health that g shows of an informer, and the zero Health if it shows none.
+func healthOf(g *informer.Group, name string) informer.Health {
+	h, _ := g.Health()[name].(informer.Health)
+	return h
+}
 
 // neverSyncs is the WaitForSync of a stub.
 func neverSyncs(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -171,7 +179,7 @@ func TestAGroupRunsItsMembersAndWaitsForThem(t *testing.T) {
 		}
 		mustStop(t, stop)
 		for name, h := range g.Health() {
-			if !h.Stopped {
+			if !h.(informer.Health).Stopped {
 				t.Errorf("%s has not stopped", name)
 			}
 		}
@@ -357,7 +365,9 @@ func TestTheHealthOfAMemberThatHangsShowsInTheGroup(t *testing.T) {
 // hung is a member whose store has not answered for an hour.
 type hung struct{ stub }
 
-func (*hung) Health() informer.Health { return informer.Health{Name: "hung", StoreBusy: hour} }
+func (*hung) MemberHealth() informer.MemberHealth {
+	return informer.Health{Name: "hung", StoreBusy: hour}
+}
 
 func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 	var g informer.Group
@@ -374,7 +384,7 @@ func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 		t.Helper()
 		got := map[string]string{}
 		for name, h := range g.Health() {
-			got[name] = h.Name
+			got[name] = h.(informer.Health).Name
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

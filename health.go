@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -16,9 +14,21 @@ import (
 // restart can help.
 const deadStore = 5 * time.Minute
 
+// MemberHealth says how a [Member] is doing at one moment. That of an informer is a [Health]. Package
+// debug and the metrics find out by its type which figures it has.
+type MemberHealth interface {
+	// HasRun reports whether Run was called, or can no longer be called.
+	HasRun() bool
+	// Ready returns nil if a program can rely on the member, and otherwise an error that names the
+	// member and the reason.
+	Ready() error
+	// Live returns an error that names the member and the reason if only a restart of the process
+	// would help, and otherwise nil.
+	Live() error
+}
+
 // Health says how an informer is doing at one moment, as [CustomCacheInformer.Health]
-// returns it. It is a value. Its zero value stands for no informer. The Health of another
-// [Member], such as a controller of package enqueue, has the fields that Member names.
+// returns it. It is a value, and the [MemberHealth] of an informer.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
@@ -26,8 +36,7 @@ type Health struct {
 	Started bool `json:"started"`
 	// Stopped says that the ctx of Run has ended, or that Run ends because of its store.
 	Stopped bool `json:"stopped"`
-	// Synced says that the first list is in the store. Of a set of package shards it says that this
-	// replica has joined the set.
+	// Synced says that the first list is in the store.
 	Synced bool `json:"synced"`
 	// Watching says that a watch is open.
 	Watching bool `json:"watching"`
@@ -61,9 +70,7 @@ type Health struct {
 	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
 	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
 	// a request without an answer for 30 s, a first state that has not ended after 10 s, or a list
-	// without a resourceVersion. Otherwise it is nil. Of a controller it is the failure that keeps an informer that it reads
-	// from syncing, if one is known: that nobody runs the informer, for example. Of a set of package
-	// shards it is the error with which its Leases cannot be read.
+	// without a resourceVersion. Otherwise it is nil.
 	SourceError error `json:"-"`
 	// SourceFailures is how often in a row lists or watches have failed, 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
@@ -92,10 +99,6 @@ type Health struct {
 	// Watchers has the registered watchers, or after the stop those that were registered
 	// then. They are sorted by name, and by the order in which they were added.
 	Watchers []WatcherHealth `json:"watchers"`
-	// Controller says how a controller is doing. It is nil for an informer.
-	Controller *ControllerHealth `json:"controller,omitempty"`
-	// Shards says how a set of package shards is doing. It is nil for an informer.
-	Shards *ShardsHealth `json:"shards,omitempty"`
 }
 
 // NamespaceHealth says how an informer of [NewInNamespaces] is doing with one namespace. Its
@@ -113,145 +116,6 @@ type NamespaceHealth struct {
 
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
 	SourceNextTry      time.Time `json:"sourceNextTry,omitzero"`
-}
-
-// ControllerHealth says how a controller of package enqueue is doing at one moment. Its counts
-// begin at 0 when the controller is made. It must not be changed.
-type ControllerHealth struct {
-	// Late names the things for which the controller waits, in words such as "informer pods". It
-	// is nil before Run and when the controller has synced.
-	Late []string `json:"late,omitempty"`
-	// Standby says that the controller waits for its election.
-	Standby bool `json:"standby"`
-	// Workers is the number of keys that can be reconciled at once.
-	Workers int `json:"workers"`
-	// Queued is how many keys wait for a worker. Keys that wait for their time do not count.
-	Queued int `json:"queued"`
-	// OldestQueued is how long the oldest of these keys has been waiting, 0 if there is none.
-	OldestQueued time.Duration `json:"-"`
-	// Waiting is how many keys wait for their time: for a retry, or because a call asked for another
-	// one. An event can put such a key into the queue earlier, so that it counts in both.
-	Waiting int `json:"waiting"`
-	// Busy is how many calls of reconcile are under way.
-	Busy int `json:"busy"`
-	// Calls has the calls under way, the longest first, at most ten.
-	Calls []ReconcileCall `json:"-"`
-	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is how
-	// long all workers have been in their calls, or how long ago a stop ended the ctx of calls that
-	// are under way. See enqueue.Options.HangTimeout.
-	Stuck time.Duration `json:"-"`
-	// Failing is how many keys have failed and have not succeeded since, also those that were
-	// given up. Of the keys that were given up, the last 1000 count.
-	Failing int `json:"failing"`
-	// Failures has the keys that have been failing for the longest time, at most ten.
-	Failures []ReconcileFailure `json:"-"`
-	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
-	LastSuccess time.Time `json:"lastSuccess,omitzero"`
-	// Succeeded is how many calls have returned nil.
-	Succeeded int `json:"succeeded"`
-	// Failed is how many calls have returned an error, except that of their ctx after a stop.
-	Failed int `json:"failed"`
-	// GaveUp is how many of the failed calls get no further attempt until an event puts their
-	// key into the queue.
-	GaveUp int `json:"gaveUp"`
-	// Deletes is how many deleted objects of a Durable wait until each of their keys is
-	// reconciled. Until then the store keeps them as tombstones.
-	Deletes int `json:"deletes"`
-	// Dropped is how many keys of deleted objects a standby has dropped, because there were
-	// too many.
-	Dropped int `json:"dropped,omitempty"`
-}
-
-// ShardsHealth says how a set of package shards is doing in one replica at one moment. Its counts
-// begin at 0 when the set is made. It must not be changed.
-type ShardsHealth struct {
-	// Replica is the name of the replica, shards.Options.Identity.
-	Replica string `json:"replica"`
-	// Session is the id of the session with which the replica has buckets, "" if it has none.
-	Session string `json:"session,omitempty"`
-	// Replicas is how many replicas may have buckets.
-	Replicas int `json:"replicas"`
-	// Buckets is how many buckets the set has.
-	Buckets int `json:"buckets"`
-	// Owned is how many of them this replica has, including those that CatchingUp and Draining count.
-	Owned int `json:"owned"`
-	// CatchingUp is how many buckets wait until the caches of this replica are as new as those of
-	// the last holder. No call for their keys is made before that.
-	CatchingUp int `json:"catchingUp"`
-	// CatchingUpFor is how long the caches have been too old for this: since the first of these buckets
-	// began to wait, or since the caches have lacked changes that another replica had seen. If the
-	// caches of another replica are not behind, it gets the buckets of this one after one to three
-	// minutes. 0 if the caches are new enough.
-	CatchingUpFor time.Duration `json:"-"`
-	// Draining is how many buckets move to other replicas when their calls have returned.
-	Draining int `json:"draining"`
-	// DrainingFor is how long the first of these has been draining, 0 if there is none.
-	DrainingFor time.Duration `json:"-"`
-	// Unowned is how many buckets of the set no replica has, as far as this one sees.
-	Unowned int `json:"unowned"`
-	// UnownedFor is how long the first of these has had no owner, 0 if there is none.
-	UnownedFor time.Duration `json:"-"`
-	// Unserved is how many buckets are with replicas that do not have all controllers of this one, such as
-	// those of the last version of the program during a rolling update. Nobody reconciles the keys of
-	// these controllers in these buckets. UnservedFor is how long that has been so, 0 if Unserved is
-	// 0, and Lacking has the names of the controllers.
-	Unserved    int           `json:"unserved"`
-	UnservedFor time.Duration `json:"-"`
-	Lacking     []string      `json:"lacking,omitempty"`
-	// Selector says whether the API server selects the objects of this replica for the sources
-	// that shards.Set.Source has made: "served", or "ignored" if it sends all objects and the
-	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
-	// and "" if there is none or none has asked.
-	Selector string `json:"selector,omitempty"`
-	// Taken and Released are how many buckets this replica has got and has let go of.
-	Taken    int `json:"taken"`
-	Released int `json:"released"`
-	// LostSessions is how many sessions ended because they could not be renewed in time.
-	LostSessions int `json:"lostSessions"`
-	// LostCalls is how many calls of lost sessions have not returned. Another replica may work on
-	// the same keys.
-	LostCalls int `json:"lostCalls"`
-}
-
-// MarshalJSON encodes the figures with names in camel case, and durations in seconds, such as
-// "unownedSeconds".
-func (s ShardsHealth) MarshalJSON() ([]byte, error) {
-	type fields ShardsHealth // has the tags, but not this method
-	return json.Marshal(struct {
-		fields
-		CatchingUpSeconds float64 `json:"catchingUpSeconds"`
-		DrainingSeconds   float64 `json:"drainingSeconds"`
-		UnownedSeconds    float64 `json:"unownedSeconds"`
-		UnservedSeconds   float64 `json:"unservedSeconds"`
-	}{fields(s), s.CatchingUpFor.Seconds(), s.DrainingFor.Seconds(), s.UnownedFor.Seconds(), s.UnservedFor.Seconds()})
-}
-
-// ReconcileCall is a call of reconcile that is under way.
-type ReconcileCall struct {
-	Key  string        // as fmt.Sprint prints it
-	Took time.Duration // since the call began
-}
-
-// ReconcileFailure is a key that cannot be reconciled.
-type ReconcileFailure struct {
-	Key      string        // as fmt.Sprint prints it
-	Failures int           // calls that failed in a row
-	For      time.Duration // since the first of them
-	GaveUp   bool          // only an event leads to another attempt
-	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
-	Err      error         // of the last call
-}
-
-// MarshalJSON encodes the figures with names in camel case, and OldestQueued and Stuck in seconds as
-// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Calls and
-// Failures, which name keys; package debug shows them.
-func (c ControllerHealth) MarshalJSON() ([]byte, error) {
-	type fields ControllerHealth // has the tags, but not this method
-	return json.Marshal(struct {
-		fields
-		OldestQueuedSeconds float64 `json:"oldestQueuedSeconds"`
-		StuckSeconds        float64 `json:"stuckSeconds,omitempty"`
-	}{fields(c), c.OldestQueued.Seconds(), c.Stuck.Seconds()})
 }
 
 // MarshalJSON encodes the figures with names in camel case, and the error as text.
@@ -355,18 +219,10 @@ const retriesShown = 10
 // moment, so a probe should fail more than once before it counts. The following do not
 // count: single changes that the store has refused (see Refused), an API server that cannot
 // be reached after the sync, and a slow watcher. An informer that stops is not ready, also
-// while its watchers drain. A controller is ready when everything that it reads has synced, also
-// on standby, and while calls of reconcile fail. Before that, the error says for what it waits, or
-// why that cannot sync. A set of package shards is ready when this replica has joined it, also while
-// the replica has no bucket or has lost its session. The zero Health, as of a missing key of the map of [Group.Health], is not
-// ready.
+// while its watchers drain.
 func (h Health) Ready() error {
 	var err error
 	switch {
-	case reflect.ValueOf(h).IsZero(): // such as that of a missing key of Group.Health
-		return errors.New("informer: there is no such informer (the Health is empty)")
-	case h.Stopped && h.Controller != nil && !h.Synced && h.SourceError != nil:
-		err = fmt.Errorf("%w before it has synced: %w", ErrStopped, h.SourceError)
 	case h.Stopped && h.StoreError != nil:
 		err = fmt.Errorf("%w: %w", ErrStopped, h.StoreError)
 	case h.Stopped:
@@ -375,45 +231,27 @@ func (h Health) Ready() error {
 		err = h.StoreError
 	case !h.Started:
 		err = errors.New("has not started")
-	case !h.Synced && h.Shards != nil && h.SourceError != nil:
-		err = fmt.Errorf("has not joined: %w", h.SourceError)
-	case !h.Synced && h.Shards != nil:
-		err = errors.New("has not joined")
 	case !h.Synced && h.SourceError != nil:
 		err = fmt.Errorf("has not synced: %w", h.SourceError)
-	case !h.Synced && h.Controller != nil && len(h.Controller.Late) > 0:
-		err = fmt.Errorf("has not synced: it waits for %s", strings.Join(h.Controller.Late, " and "))
 	case !h.Synced:
 		err = errors.New("has not synced")
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", h.kind(), h.Name, err)
+	return fmt.Errorf("informer %s: %w", h.Name, err)
 }
 
-// kind returns the word for the member that h is about.
-func (h Health) kind() string {
-	switch {
-	case h.Controller != nil:
-		return "controller"
-	case h.Shards != nil:
-		return "set"
-	}
-	return "informer"
-}
+// HasRun reports whether Started or Stopped is true.
+func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
 // Live returns an error only if a restart of the process would help: an operation on the
-// store has not returned for five minutes, or calls of a controller do not return, see
-// ControllerHealth.Stuck. A restart does not help against an API server
+// store has not returned for five minutes. A restart does not help against an API server
 // that is down, a store that returns errors, or a watcher that blocks.
 func (h Health) Live() error {
-	if c := h.Controller; c != nil && c.Stuck > 0 {
-		return fmt.Errorf("%s %s: for %v no call has returned: %d of %d workers are in one", h.kind(), h.Name, c.Stuck.Truncate(time.Second), c.Busy, c.Workers)
-	}
 	if h.StoreBusy < deadStore {
 		return nil
 	}
-	dead := fmt.Errorf("%s %s: the store has not answered for %v", h.kind(), h.Name, h.StoreBusy.Truncate(time.Second))
+	dead := fmt.Errorf("informer %s: the store has not answered for %v", h.Name, h.StoreBusy.Truncate(time.Second))
 	if h.StoreError == nil {
 		return dead
 	}

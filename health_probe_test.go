@@ -152,69 +152,31 @@ func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
 	}
 }
 
-// A program that asks for the Health of a name that the group does not have gets the zero Health.
-func TestTheHealthOfNoInformerIsNotReady(t *testing.T) {
-	var group informer.Group
-	const want = "informer: there is no such informer (the Health is empty)"
-	if err := group.Health()["Secret"].Ready(); err == nil || err.Error() != want {
-		t.Errorf("Ready returned %v, want %s", err, want)
-	}
+func TestTheZeroHealthIsNotReady(t *testing.T) {
 	if err := (informer.Health{Name: "secrets"}).Ready(); err == nil || err.Error() != "informer secrets: has not started" {
-		t.Errorf("with a name alone, Ready returned %v", err)
+		t.Errorf("Ready returned %v", err)
 	}
 }
 
-// shardsHealth returns the Health of a set of package shards.
-func shardsHealth(change func(*informer.Health)) informer.Health {
-	h := informer.Health{Name: "sites", Started: true, Objects: -1, Shards: &informer.ShardsHealth{}}
-	change(&h)
-	return h
-}
-
-func TestASetIsReadyWhenItHasJoined(t *testing.T) {
-	forbidden := errors.New("it is forbidden")
-	for want, change := range map[string]func(*informer.Health){
-		"set sites: has not started":                 func(h *informer.Health) { h.Started = false },
-		"set sites: has not joined":                  func(*informer.Health) {},
-		"set sites: informer has stopped":            func(h *informer.Health) { h.Synced, h.Stopped = true, true },
-		"set sites: has not joined: it is forbidden": func(h *informer.Health) { h.SourceError = forbidden },
-	} {
-		h := shardsHealth(change)
-		err := h.Ready()
-		if err == nil || err.Error() != want || errors.Is(err, forbidden) != (h.SourceError != nil) {
-			t.Errorf("Ready returned %v, want %s", err, want)
-		}
-		if err := h.Live(); err != nil {
-			t.Errorf("%s: Live returned %v", want, err)
-		}
-		answer := httptest.NewRecorder()
-		informer.ProbeHandler(h.Ready).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != want+"\n" {
-			t.Errorf("the probe answers %d %q", answer.Code, answer.Body.String())
-		}
-	}
-	// No restart helps a replica that is cut off: the others have its buckets.
-	if err := shardsHealth(func(h *informer.Health) { h.Synced, h.SourceError = true, forbidden }).Ready(); err != nil {
-		t.Errorf("a replica that has joined and is cut off: %v", err)
-	}
-}
-
-// fixedMember is a Member that has that Health.
-type fixedMember struct {
+// errMember is a Member, and a MemberHealth that is ready when it is nil.
+type errMember struct {
 	stub
-	health *informer.Health
+	ready error
 }
 
-func (m fixedMember) Health() informer.Health { return *m.health }
+func (m *errMember) MemberHealth() informer.MemberHealth { return *m }
+func (errMember) HasRun() bool                           { return false }
+func (m errMember) Ready() error                         { return m.ready }
+func (errMember) Live() error                            { return nil }
 
-func TestAGroupOfASetAloneIsReadyWhenTheSetHasJoined(t *testing.T) {
-	group, h := newGroup(t), shardsHealth(func(h *informer.Health) { h.Started = false })
-	add(t, group, &fixedMember{health: &h})
-	if err := group.Ready(); err == nil || err.Error() != "set sites: has not started" {
+func TestAGroupWithoutInformersIsReadyWhenItsMembersAre(t *testing.T) {
+	group, m := newGroup(t), &errMember{ready: errors.New("has not joined")}
+	add(t, group, m)
+	if err := group.Ready(); !errors.Is(err, m.ready) {
 		t.Errorf("at first: %v", err)
 	}
-	h.Started, h.Synced = true, true
+	m.ready = nil
 	if err := group.Ready(); err != nil {
-		t.Errorf("with a set that has joined: %v", err)
+		t.Errorf("with a member that is ready: %v", err)
 	}
 }

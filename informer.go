@@ -453,6 +453,12 @@ func (i *CustomCacheInformer[T]) syncErrorIn(namespace string, err error, late [
 	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
 }
 
+// Name returns Options.Name. It does not block.
+func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
+
+// MemberHealth returns Health. It is for a [Group].
+func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health() }
+
 // Health returns how the informer is doing. It may be called at any time and does not
 // block, even while the store, the source or a watcher hangs.
 func (i *CustomCacheInformer[T]) Health() Health {

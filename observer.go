@@ -38,9 +38,6 @@ type Observer struct {
 	// Undelivered is called when the informer has stopped, for each watcher that did not get
 	// all events.
 	Undelivered func(UndeliveredInfo)
-	// Reconciled is called by a controller of package enqueue after each call of reconcile,
-	// except if the call returned the error of its ctx after a stop.
-	Reconciled func(ReconciledInfo)
 }
 
 // ListInfo describes a LIST request that has ended. A request for one object (limit=1) counts, too:
@@ -121,17 +118,6 @@ type UndeliveredInfo struct {
 	Events   int
 }
 
-// ReconciledInfo describes one call of a controller's reconcile function that has returned.
-type ReconciledInfo struct {
-	Controller string // the name of the controller and of its queue
-	Key        any    // of the controller's key type
-	Took       time.Duration
-	Again      bool // reconcile has asked for another call
-	Err        error
-	Failures   int  // calls for this key that failed in a row, this one included
-	GaveUp     bool // only an event leads to another call
-}
-
 // Tee returns an Observer that calls all of observers, in their order. Nil observers are left
 // out. A function that none of them has costs nothing.
 func Tee(observers ...*Observer) *Observer {
@@ -144,7 +130,6 @@ func Tee(observers ...*Observer) *Observer {
 		Merged:      tee(observers, func(o *Observer) func(MergedInfo) { return o.Merged }),
 		Lagging:     tee(observers, func(o *Observer) func(LaggingInfo) { return o.Lagging }),
 		Undelivered: tee(observers, func(o *Observer) func(UndeliveredInfo) { return o.Undelivered }),
-		Reconciled:  tee(observers, func(o *Observer) func(ReconciledInfo) { return o.Reconciled }),
 	}
 }
 

@@ -185,7 +185,7 @@ type Options[T Object] struct {
 	// ErrorHandler is called when something begins to fail, with a *WatchError, *StoreError,
 	// *EventError or *ObjectError. Their documentation says when it is called again. It is called
 	// from several goroutines at once, while none of the informer's locks is held. The part that
-	// failed waits until it returns. The ctx carries Run's logger. Defaults to LogError.
+	// failed waits until it returns. The ctx carries Run's logger. Defaults to Report.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Observer gets a call for everything that happens, for metrics and traces, see
@@ -316,7 +316,7 @@ func (o Options[T]) withDefaults() Options[T] {
 		o.Backoff = &backoff
 	}
 	if o.ErrorHandler == nil {
-		o.ErrorHandler = LogError
+		o.ErrorHandler = Report
 	}
 	observer := Observer{}
 	if o.Observer != nil {

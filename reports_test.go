@@ -57,7 +57,7 @@ func TestTheLogOfObjectsThatFail(t *testing.T) {
 				for i := range 2000 {
 					src.Apply(object(fmt.Sprint("o", i), ""))
 				}
-				opts.ErrorHandler = informer.LogError
+				opts.ErrorHandler = informer.Report
 				_, lines := startLogged(t, newInformer(t, src, opts))
 				for n := range int(hour / (10 * time.Second)) {
 					busy := object("busy", "")
@@ -84,7 +84,7 @@ func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
 	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				opts.Queue, opts.ErrorHandler = queue, informer.LogError
+				opts.Queue, opts.ErrorHandler = queue, informer.Report
 				src := informertest.NewSource(object("a", ""))
 				_, lines := startLogged(t, newInformer(t, src, opts))
 				said := 0

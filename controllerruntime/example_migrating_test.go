@@ -104,7 +104,7 @@ func TestManagersAreMadeBeforeAndAfter(t *testing.T) {
 		},
 		"by type": func(config *rest.Config) (manager.Manager, error) {
 			return manager.New(config, manager.Options{
-				Cache: optionsByType(toolscache.NewStore(toolscache.MetaNamespaceKeyFunc), informer.LogError),
+				Cache: optionsByType(toolscache.NewStore(toolscache.MetaNamespaceKeyFunc), informer.Report),
 			})
 		},
 	} {

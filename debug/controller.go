@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 )
 
 // These are the bounds of a controller's states. The alerts InformerReconcileHung,
@@ -19,13 +19,13 @@ const (
 )
 
 type controllerView struct {
-	Name      string                     `json:"name"` // the key in the map of health
-	State     string                     `json:"state"`
-	Attention bool                       `json:"attention"`
-	Error     string                     `json:"error,omitempty"` // why it cannot sync
-	Health    *informer.ControllerHealth `json:"health"`
-	Calls     []callView                 `json:"calls"`
-	Failures  []failureView              `json:"failures"`
+	Name      string         `json:"name"` // the key in the map of health
+	State     string         `json:"state"`
+	Attention bool           `json:"attention"`
+	Error     string         `json:"error,omitempty"` // why it cannot sync
+	Health    enqueue.Health `json:"health"`
+	Calls     []callView     `json:"calls"`
+	Failures  []failureView  `json:"failures"`
 
 	hung, failing bool // whether a call, or a key, needs attention
 }
@@ -51,15 +51,15 @@ type failureView struct {
 }
 
 // newControllerView returns the state of the controller whose Health is h.
-func newControllerView(name string, h informer.Health) controllerView {
-	v := controllerView{Name: name, Health: h.Controller, Calls: []callView{}, Failures: []failureView{}}
-	for _, c := range h.Controller.Calls {
-		shown := callView{Key: c.Key, Seconds: c.Took.Seconds(), Attention: c.Took >= hungCall, Took: c.Took}
+func newControllerView(name string, h enqueue.Health) controllerView {
+	v := controllerView{Name: name, Health: h, Error: errorOf(h.Reason), Calls: []callView{}, Failures: []failureView{}}
+	for _, c := range h.Calls {
+		shown := callView{Key: c.Key, Seconds: c.For.Seconds(), Attention: c.For >= hungCall, Took: c.For}
 		v.Calls, v.hung = append(v.Calls, shown), v.hung || shown.Attention
 	}
-	fruitless := fruitless(h.Controller)
+	fruitless := fruitless(h)
 	v.failing = fruitless
-	for _, f := range h.Controller.Failures {
+	for _, f := range h.Failures {
 		shown := failureView{Key: f.Key, Seconds: f.For.Seconds(), Failures: f.Failures, GaveUp: f.GaveUp, NextTry: f.NextTry, For: f.For}
 		// No attempt may mend what was given up.
 		shown.Attention = fruitless || f.GaveUp || f.For >= failingKey && f.Failures > failedAttempts
@@ -68,15 +68,14 @@ func newControllerView(name string, h informer.Health) controllerView {
 		}
 		v.Failures, v.failing = append(v.Failures, shown), v.failing || shown.Attention
 	}
-	v.Error = errorOf(h.SourceError)
-	v.State, v.Attention = controllerState(h, v)
+	v.State, v.Attention = controllerState(v)
 	return v
 }
 
 // fruitless reports whether the controller fails for most of its keys: nothing has ever succeeded, or
 // most of the failing keys have failed often, and either there are more of them than calls have
 // succeeded, or nothing has succeeded since several of them began to fail.
-func fruitless(c *informer.ControllerHealth) bool {
+func fruitless(c enqueue.Health) bool {
 	if c.Succeeded == 0 {
 		return c.Failed > 0
 	}
@@ -92,23 +91,23 @@ func fruitless(c *informer.ControllerHealth) bool {
 
 // controllerState returns the state of a controller c, and whether a person should look at the
 // controller. docs/operations.md explains each state.
-func controllerState(h informer.Health, c controllerView) (state string, attention bool) {
-	switch {
+func controllerState(c controllerView) (state string, attention bool) {
+	switch h := c.Health; {
 	case h.Stopped:
 		return "stopped", true
 	case !h.Started:
 		return "not started", false
-	case !h.Synced && h.SourceError != nil:
+	case !h.Synced && h.Reason != nil:
 		return "cannot sync", true
 	case !h.Synced:
 		return "syncing", false
 	case c.hung:
 		return "hung", true
-	case c.Health.OldestQueued >= behindQueue:
+	case h.OldestQueued >= behindQueue:
 		return "behind", true
 	case c.failing:
 		return "failing", true
-	case c.Health.Standby:
+	case h.Standby:
 		return "standby", false
 	}
 	return "working", false

@@ -1,5 +1,5 @@
-// Package debug serves a live page about the informers, the controllers and the sets of package shards
-// of a program, and the same as JSON. It answers the questions of somebody who runs the program: has the informer
+// Package debug serves a live page about the informers, the controllers, the sets of package shards and other
+// members of a program's group, and the same as JSON. It answers the questions of somebody who runs the program: has the informer
 // synced, what fails, which watcher is late and for which object is it called, which key does a
 // controller not get done, which buckets does this replica have.
 //
@@ -23,62 +23,70 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Handler returns a handler that serves a live page about informers, controllers and sets. health
-// returns the Health of each by name, as the method Health of an [informer.Group] does:
+// Handler returns a handler that serves a live page about informers, controllers, sets and members of other kinds.
+// health returns the Health of each by name, as the method Health of an [informer.Group] does:
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
-// The page begins with what needs attention. Controllers come before sets, and sets before informers,
-// each sorted by name. A thing that is well takes a line, which can be opened. In texts of the
+// The page begins with what needs attention. Controllers come before sets, these before members of other kinds, and
+// those before informers, each sorted by name. A thing that is well takes a line, which can be opened. In texts of the
 // program, characters that cannot be seen are escapes such as ‹U+202E›.
 //
 // The page shows the state, source, store and errors of each informer. Of each watcher it shows how
 // many events wait and for how long, how many are handled per second, and the objects that the
-// watcher is being called for. An informer is anything with a Health, in a group or not.
+// watcher is being called for. An informer is any entry of type [informer.Health], in a group or not.
 //
-// An entry with a Health.Controller is shown as a controller of package enqueue: how many keys wait
+// An entry of type [enqueue.Health] is shown as a controller: how many keys wait
 // and for how long, the calls that are under way, the keys that fail, by their last errors, and the
 // results so far. It needs attention if it has stopped, if something that it reads cannot sync, if a
 // call has lasted for 5 minutes, if a key has waited for a worker for a minute, if a key was given
 // up, or has been failing for 5 minutes and more than three times in a row, if calls have failed and
 // none has ever succeeded, or if most keys fail more than three times in a row.
 //
-// An entry with a Health.Shards is shown as a set of package shards: how many
+// An entry of type [shards.Health] is shown as a set: how many
 // replicas there are, how many of the buckets this replica has, and how many have no owner, wait for
 // the caches, drain, or are with replicas that lack a controller. It needs attention if it has stopped,
 // if this replica may not join, cannot read the Leases or has lost its session, if calls of a lost
 // session have not returned, if a bucket has had no owner for a minute, if the caches have been behind
 // for a minute, or if a bucket has been draining, or without a controller, for 5 minutes.
 //
+// An entry of another type is shown with a table of what it encodes as JSON, if that is an object. It needs
+// attention if its Live fails, or if it has been run and is not ready. If it has the methods Action() string
+// and Act(context.Context) error, there is a button with the text that Action returns. A press
+// calls Act with the ctx of the request, and shows its error.
+//
 // An open page updates itself once a second, or every 5 s in a browser without JavaScript.
 // It loads nothing from other addresses.
 //
 // With ?format=json, or for a client that prefers application/json to text/html, the answer
-// is JSON: an object with "time", "informers", "controllers" and "sets". An informer has "name",
+// is JSON: an object with "time", "informers", "controllers" and "sets", and with "members" if there are any
+// of other kinds. An informer has "name",
 // "state", "attention" (true if a person should look at the informer), "store", "health" (as
 // [informer.Health] encodes it) and "watchers". A watcher has "name", "state", "attention",
 // "stats" (as [informer.WatcherStats] encodes them), "calls" (the keys that the watcher is
 // being called for), "retries" (the keys that wait for another attempt), "eventsPerSecond",
 // and "backlog" (how many events waited during the last minute). A controller has "name",
 // "state", "attention", "error" (why it cannot sync, if it cannot), "health" (as
-// [informer.ControllerHealth] encodes it), "calls" (those under way: each has "key", "seconds" and
+// [enqueue.Health] encodes it), "calls" (those under way: each has "key", "seconds" and
 // "attention") and "failures" (the keys that fail: each has "key", "seconds" since it first failed,
 // "failures" in a row, "gaveUp", the time "nextTry", the last "error" and "attention"). Both name at most ten. A set has
 // "name", "state", "attention", "error" (why it may not join, or cannot read its Leases, if so) and "health"
-// (as [informer.ShardsHealth] encodes it).
+// (as [shards.Health] encodes it). A member of another kind has "name", "state", "attention", "error" and "health".
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content
 // of objects. It checks no permissions, so serve it where only operators have access. It
-// only reads, and accepts GET and HEAD only.
+// only reads, except for a POST with the name of a "member" that has a button. A POST that the page of another
+// site has sent is answered with 403.
 //
 // A site that an operator visits must not read the page by letting the site's own name point at
 // the operator's machine (DNS rebinding). So a request that reaches a loopback address, as one
 // through kubectl port-forward does, is answered with 403 unless its Host is localhost, a name
 // that ends in .localhost, or an IP address. Another name is accepted if the request has the
 // header Sec-Fetch-Site: browsers send that header only over https, for which the site has no
-// certificate, or to localhost, and scripts cannot set it. A proxy in the same Pod must send Host
+// certificate, or to localhost, and scripts cannot set it. The same holds for a POST to any address: on a page that
+// was loaded over http from such a name, buttons do not work. A proxy in the same Pod must send Host
 // localhost itself if its clients are no browsers or do not use https. At any other address the
-// handler accepts every Host.
+// handler accepts a GET with every Host.
 //
 // A request calls health, and blocks only if health does; [informer.Group.Health] does not
 // block. Nothing runs between requests. Rates and charts are made from the requests of the
@@ -87,12 +95,12 @@ import (
 //
 // The handler may be used from any goroutine. health is called for one request at a time. If
 // health is nil, the handler answers 503.
-func Handler(health func() map[string]informer.Health) http.Handler {
-	return &handler{health: health}
+func Handler(health func() map[string]informer.MemberHealth) http.Handler {
+	return http.NewCrossOriginProtection().Handler(&handler{health: health})
 }
 
 type handler struct {
-	health func() map[string]informer.Health
+	health func() map[string]informer.MemberHealth
 
 	mu     sync.Mutex         // held for a whole look, so that trails are in the order of time
 	trails map[trailID]*trail // of the watchers that the last look found
@@ -105,13 +113,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", policy)
 	if rebound(r) {
-		http.Error(w, fmt.Sprintf("informer/debug: the Host of a request to a loopback address is %q. It must be localhost, "+
+		http.Error(w, fmt.Sprintf("informer/debug: the Host of a POST, or of a request to a loopback address, is %q. It must be localhost, "+
 			"a name that ends in .localhost, or an IP address: any other name may be that of a hostile site.", r.Host), http.StatusForbidden)
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		header.Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "only GET, HEAD and POST", http.StatusMethodNotAllowed)
 		return
 	}
 	format, err := formatOf(r)
@@ -121,6 +129,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if h.health == nil {
 		http.Error(w, "informer/debug: Handler was given no health function", http.StatusServiceUnavailable)
+		return
+	}
+	if r.Method == http.MethodPost {
+		name := r.PostFormValue("member")
+		h.mu.Lock()
+		is := h.health()[name]
+		h.mu.Unlock()
+		act(w, r, name, is)
 		return
 	}
 	shown := h.look()
@@ -142,11 +158,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// rebound reports whether r may come from a script of a site whose name points at a loopback
-// address. A browser sends the name of the site as Host, which no script can change.
+// rebound reports whether r may come from a script of a site whose name points here. A browser sends the
+// name of the site as Host, which no script can change.
 func rebound(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if !ok || !local.IP.IsLoopback() || r.Header.Get("Sec-Fetch-Site") != "" {
+	if (!ok || !local.IP.IsLoopback()) && r.Method != http.MethodPost || r.Header.Get("Sec-Fetch-Site") != "" {
 		return false
 	}
 	host := r.Host

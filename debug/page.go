@@ -43,7 +43,7 @@ var (
 	}).Parse(markup))
 
 	// policy lets the page run its own script and connect to its own origin, nothing else.
-	policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 		hashOf(script), hashOf(style))
 )
 

@@ -50,7 +50,7 @@ async function refresh() {
   document.title = next.title;
   // Scroll positions, the focus, and what was opened or closed stay.
   const old = document.querySelector("main"), main = next.querySelector("main");
-  const scrolled = new Map(), chosen = new Map(), reached = "a, summary, .scroll";
+  const scrolled = new Map(), chosen = new Map(), reached = "a, summary, .scroll, form button";
   let focused;
   byID(old, ".scroll", (e, place) => scrolled.set(place, e.scrollLeft));
   byID(old, "details", (e, place) => { if (e.open !== e.classList.contains("open")) chosen.set(place, e.open); });

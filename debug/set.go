@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // These are the bounds of a set's states. The alerts InformerShardsUnowned, InformerShardsBehind,
@@ -21,38 +21,37 @@ const (
 
 // setView is the state of a set of package shards in this replica.
 type setView struct {
-	Name      string                 `json:"name"` // the key in the map of health
-	State     string                 `json:"state"`
-	Attention bool                   `json:"attention"`
-	Error     string                 `json:"error,omitempty"` // why it cannot read its Leases, or may not join
-	Health    *informer.ShardsHealth `json:"health"`
+	Name      string        `json:"name"` // the key in the map of health
+	State     string        `json:"state"`
+	Attention bool          `json:"attention"`
+	Error     string        `json:"error,omitempty"` // why it cannot read its Leases, or may not join
+	Health    shards.Health `json:"health"`
 }
 
 // newSetView returns the state of the set whose Health is h.
-func newSetView(name string, h informer.Health) setView {
-	v := setView{Name: name, Health: h.Shards, Error: errorOf(h.SourceError)}
+func newSetView(name string, h shards.Health) setView {
+	v := setView{Name: name, Health: h, Error: errorOf(h.SourceError)}
 	v.State, v.Attention = setState(h)
 	return v
 }
 
 // setState returns the state of a set, and whether a person should look at the set.
 // docs/operations.md explains each state.
-func setState(h informer.Health) (state string, attention bool) {
-	s := h.Shards
+func setState(s shards.Health) (state string, attention bool) {
 	switch {
-	case h.Stopped:
+	case s.Stopped:
 		return "stopped", true
-	case !h.Started:
+	case !s.Started:
 		return "not started", false
 	case s.LostCalls > 0:
 		return "lost calls", true
-	case !h.Synced && h.SourceError != nil:
+	case !s.Synced && s.SourceError != nil:
 		return "cannot join", true
-	case !h.Synced:
+	case !s.Synced:
 		return "joining", false
 	case s.Session == "":
 		return "no session", true
-	case h.SourceError != nil:
+	case s.SourceError != nil:
 		return "Leases fail", true
 	case s.UnownedFor >= unownedBucket:
 		return "unowned", true
@@ -75,9 +74,6 @@ func (s setView) Class() string {
 	}
 	return stateClass(s.State, s.Attention)
 }
-
-// ErrorText returns why the set cannot read its Leases or may not join, as far as the page has room for it.
-func (s setView) ErrorText() string { return cut(s.Error, maxErrorText) }
 
 // BucketsText says how many buckets this replica has, and of how many.
 func (s setView) BucketsText() string {

@@ -64,7 +64,7 @@ func stateClass(state string, attention bool) string {
 		return "attention"
 	}
 	switch state {
-	case "watching", "well", "working":
+	case "watching", "well", "working", "ready":
 		return "well"
 	case "syncing", "joining", "catching up":
 		return unready

@@ -11,27 +11,28 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// thing is a section of the page: a controller, a set or an informer.
+// thing is a section of the page: a controller, a set, a member of another kind or an informer.
 type thing struct {
 	ID, Kind, Name, State, Class string // ID is that of the section, the same in each look
 
 	Attention bool
-	Trouble   string // why a person should look at the thing or its watchers, "" if there is no reason
-	Brief     string // figures in the line of a thing that is well
-	Health    informer.Health
-	Page      time.Time     // the time of the page
-	View      any           // a controllerView, a setView or an informerView
-	Watchers  []watcherView // of an informer
+	Trouble   string          // why a person should look at the thing or its watchers, "" if there is no reason
+	Brief     string          // figures in the line of a thing that is well
+	Health    informer.Health // of the source: an informer's Health, or of another thing its errors
+	Page      time.Time       // the time of the page
+	View      any             // a controllerView, a setView, a memberView or an informerView
+	Watchers  []watcherView   // of an informer
 }
 
 // Things returns the sections of the page: first those that a person should look at, then those that get
-// nothing done yet, and the others. In each part, controllers come before sets, and sets before informers.
+// nothing done yet, and the others. In each part, controllers come before sets, then come
+// members of other kinds, then informers.
 func (v view) Things() []thing {
 	var troubled, waiting, others []thing
 	add := func(t thing) {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(t.Name))
-		t.ID, t.Page, t.Health = fmt.Sprintf("t%x", hash.Sum64()), v.Time, v.health[t.Name]
+		t.ID, t.Page = fmt.Sprintf("t%x", hash.Sum64()), v.Time
 		if t.Attention || t.Class == unready && t.Kind != "informer" && t.State != "working" {
 			t.Trouble = t.State
 		}
@@ -45,10 +46,16 @@ func (v view) Things() []thing {
 		}
 	}
 	for _, c := range v.Controllers {
-		add(thing{Kind: "controller", Name: c.Name, State: c.State, Class: c.Class(), Attention: c.Attention, Brief: c.Brief(), View: c})
+		add(thing{Kind: "controller", Name: c.Name, State: c.State, Class: c.Class(), Attention: c.Attention, Brief: c.Brief(), View: c,
+			Health: informer.Health{SourceError: c.Health.Reason}})
 	}
 	for _, s := range v.Sets {
-		add(thing{Kind: "set", Name: s.Name, State: s.State, Class: s.Class(), Attention: s.Attention, Brief: s.BucketsText() + " buckets", View: s})
+		add(thing{Kind: "set", Name: s.Name, State: s.State, Class: s.Class(), Attention: s.Attention, Brief: s.BucketsText() + " buckets", View: s,
+			Health: informer.Health{SourceError: s.Health.SourceError, SourceFailures: s.Health.SourceFailures,
+				SourceFailingSince: s.Health.SourceFailingSince, SourceNextTry: s.Health.SourceNextTry}})
+	}
+	for _, m := range v.Members {
+		add(thing{Kind: "member", Name: m.Name, State: m.State, Class: stateClass(m.State, m.Attention), Attention: m.Attention, View: m})
 	}
 	for _, i := range v.Informers {
 		var late []string
@@ -56,7 +63,7 @@ func (v view) Things() []thing {
 			late = append(late, w.Name+" "+w.State)
 		}
 		add(thing{Kind: "informer", Name: i.Name, State: i.State, Class: stateClass(i.State, i.Attention), Attention: i.Attention,
-			Trouble: some(late), Brief: i.ObjectsText() + ", " + plural(len(i.Watchers), "watcher"), View: i, Watchers: i.Watchers})
+			Trouble: some(late), Brief: i.ObjectsText() + ", " + plural(len(i.Watchers), "watcher"), View: i, Watchers: i.Watchers, Health: i.Health})
 	}
 	return slices.Concat(troubled, waiting, others)
 }
@@ -102,9 +109,9 @@ func (t *tally) add(attention bool, id string) {
 	}
 }
 
-// tallies counts the informers, watchers, controllers and sets.
+// tallies counts the informers, watchers, controllers, sets and other members.
 func (v view) tallies() []*tally {
-	all := []*tally{{what: "informer"}, {what: "watcher"}, {what: "controller"}, {what: "set"}}
+	all := []*tally{{what: "informer"}, {what: "watcher"}, {what: "controller"}, {what: "set"}, {what: "member"}}
 	for _, t := range v.Things() {
 		n := slices.IndexFunc(all, func(all *tally) bool { return all.what == t.Kind })
 		all[n].add(t.Attention, t.ID)

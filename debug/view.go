@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/shards"
 )
 
-// view is the state of all informers, controllers and sets of package shards at one moment, as the
+// view is the state of all informers, controllers, sets of package shards and other members at one moment, as the
 // page and the JSON show it.
 type view struct {
 	Time        time.Time        `json:"time"`
 	Informers   []informerView   `json:"informers"`
 	Controllers []controllerView `json:"controllers"`
 	Sets        []setView        `json:"sets"`
-
-	health map[string]informer.Health // of all of them, by name
+	Members     []memberView     `json:"members,omitempty"` // of other kinds
 }
 
 type informerView struct {
@@ -39,38 +40,40 @@ type watcherView struct {
 	Stats     informer.WatcherStats `json:"stats"`
 }
 
-// look returns the state of all informers, controllers and sets now, and keeps what the next looks need.
+// look returns the state of all members now, and keeps what the next looks need.
 func (h *handler) look() view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, all := time.Now(), h.health()
-	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}, Sets: []setView{}, health: all}
+	v := view{Time: now.UTC(), Informers: []informerView{}, Controllers: []controllerView{}, Sets: []setView{}}
 	trails := map[trailID]*trail{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		switch {
-		case all[name].Controller != nil:
-			v.Controllers = append(v.Controllers, newControllerView(name, all[name]))
-			continue
-		case all[name].Shards != nil:
-			v.Sets = append(v.Sets, newSetView(name, all[name]))
-			continue
-		}
-		i := informerView{Name: name, Store: all[name].Store, Health: all[name], Watchers: []watcherView{}}
-		i.State, i.Attention = informerState(i.Health)
-		for _, w := range i.Health.Watchers {
-			id := trailID{informer: name, watcher: w.Name}
-			for trails[id] != nil {
-				id.number++
+		switch is := all[name].(type) {
+		case nil:
+		case enqueue.Health:
+			v.Controllers = append(v.Controllers, newControllerView(name, is))
+		case shards.Health:
+			v.Sets = append(v.Sets, newSetView(name, is))
+		case informer.Health:
+			i := informerView{Name: name, Store: is.Store, Health: is, Watchers: []watcherView{}}
+			i.State, i.Attention = informerState(is)
+			for _, w := range is.Watchers {
+				id := trailID{informer: name, watcher: w.Name}
+				for trails[id] != nil {
+					id.number++
+				}
+				t := h.trails[id]
+				if t == nil {
+					t = &trail{}
+				}
+				trails[id] = t
+				t.add(now, w.WatcherStats)
+				i.Watchers = append(i.Watchers, newWatcherView(is, w, t))
 			}
-			t := h.trails[id]
-			if t == nil {
-				t = &trail{}
-			}
-			trails[id] = t
-			t.add(now, w.WatcherStats)
-			i.Watchers = append(i.Watchers, newWatcherView(i.Health, w, t))
+			v.Informers = append(v.Informers, i)
+		default:
+			v.Members = append(v.Members, newMemberView(name, is))
 		}
-		v.Informers = append(v.Informers, i)
 	}
 	h.trails = trails // without those of watchers that are gone
 	return v

@@ -18,30 +18,14 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
 )
-
-// reporting is a Member with a fixed Health.
-type reporting struct {
-	informer.Member
-	health informer.Health
-}
-
-func (r *reporting) Health() informer.Health { return r.health }
-
-// debugOf returns a handler for a group of one member, whose Health is health.
-func debugOf(t *testing.T, health informer.Health) http.Handler {
-	t.Helper()
-	var group informer.Group
-	if err := group.Add(&reporting{newInformer(t, informertest.NewSource[configMap](), options{}), health}); err != nil {
-		t.Fatal(err)
-	}
-	return debug.Handler(group.Health)
-}
 
 func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
 	page := func(namespaces ...informer.NamespaceHealth) string {
-		return get(debugOf(t, informer.Health{Name: "maps", Namespaces: namespaces}), "/").Body.String()
+		return get(showing("maps", informer.Health{Name: "maps", Namespaces: namespaces}), "/").Body.String()
 	}
 	well := informer.NamespaceHealth{Namespace: "well", Synced: true}
 	failing := informer.NamespaceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 1}
@@ -157,24 +141,24 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 	failing, blocked := errors.New("no"), of(1, nil)
 	blocked.Watchers[0].Hung = true
 	for _, test := range []struct {
-		all  []informer.Health
+		all  []informer.MemberHealth
 		want string
 	}{
 		{nil, "No informers: none was made yet, or all have stopped."},
-		{[]informer.Health{of(0, nil)}, "All is well: 1 informer, 0 watchers."},
-		{[]informer.Health{of(1, nil)}, "All is well: 1 informer, 1 watcher."},
-		{[]informer.Health{of(3, nil), of(4, nil), of(0, nil)}, "All is well: 3 informers, 7 watchers."},
-		{[]informer.Health{of(1, failing)}, "1 of 1 informer needs attention."},
-		{[]informer.Health{of(1, failing), of(1, nil)}, "1 of 2 informers needs attention."},
-		{[]informer.Health{of(1, failing), of(1, failing), blocked}, "2 of 3 informers and 1 of 3 watchers need attention."},
-		{[]informer.Health{{Started: true, Synced: true, Shards: &informer.ShardsHealth{Session: "s", Owned: 2, CatchingUp: 2}}, of(1, nil)},
+		{[]informer.MemberHealth{of(0, nil)}, "All is well: 1 informer, 0 watchers."},
+		{[]informer.MemberHealth{of(1, nil)}, "All is well: 1 informer, 1 watcher."},
+		{[]informer.MemberHealth{of(3, nil), of(4, nil), of(0, nil)}, "All is well: 3 informers, 7 watchers."},
+		{[]informer.MemberHealth{of(1, failing)}, "1 of 1 informer needs attention."},
+		{[]informer.MemberHealth{of(1, failing), of(1, nil)}, "1 of 2 informers needs attention."},
+		{[]informer.MemberHealth{of(1, failing), of(1, failing), blocked}, "2 of 3 informers and 1 of 3 watchers need attention."},
+		{[]informer.MemberHealth{shards.Health{Started: true, Synced: true, Session: "s", Owned: 2, CatchingUp: 2}, of(1, nil)},
 			"Nothing needs attention yet: 1 informer, 1 watcher, 1 set."},
 	} {
-		all := map[string]informer.Health{}
+		all := map[string]informer.MemberHealth{}
 		for n, h := range test.all {
 			all[fmt.Sprint(n)] = h
 		}
-		shown := page(t, debug.Handler(func() map[string]informer.Health { return all }))
+		shown := page(t, debug.Handler(func() map[string]informer.MemberHealth { return all }))
 		title, opening := "<title>Informers<", `<p id="summary" role="status">`
 		if regexp.MustCompile("^[0-9].*attention").MatchString(test.want) {
 			title, opening = `<title>\([13]\) Informers<`, `<p id="summary" role="status" class="attention">`
@@ -190,7 +174,7 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 
 func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
 	w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: 7}}
-	shown := page(t, debugOf(t, informer.Health{Watchers: []informer.WatcherHealth{w}}))
+	shown := page(t, showing("maps", informer.Health{Watchers: []informer.WatcherHealth{w}}))
 	for _, want := range []string{`<td data-label="Handled" class="number">7</td>`, `<td data-label="Merged" class="number quiet">0</td>`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the page does not have %s", want)
@@ -208,7 +192,7 @@ func TestThePageCountsTimeInTwoUnits(t *testing.T) {
 		for ago, want := range map[time.Duration]string{
 			-time.Second: "0 s", 932 * time.Millisecond: "0 s", 72 * time.Second: "1 min 12 s", 90 * time.Minute: "1 h 30 min", 48*time.Hour - 1: "47 h 59 min", 50 * time.Hour: "2 d 2 h",
 		} {
-			h := debugOf(t, informer.Health{LastList: time.Now().Add(-ago)})
+			h := showing("maps", informer.Health{LastList: time.Now().Add(-ago)})
 			if shown := page(t, h); !strings.Contains(shown, "<dd>"+want+" ago</dd>") {
 				t.Errorf("the page does not show that the list was %v ago as %q", ago, want)
 			}
@@ -217,21 +201,20 @@ func TestThePageCountsTimeInTwoUnits(t *testing.T) {
 }
 
 func TestOnlyWhatGetsSomethingDoneIsGreen(t *testing.T) {
-	call := []informer.ReconcileCall{{Key: "a", Took: time.Minute}}
+	call := []enqueue.KeyHealth{{Key: "a", For: time.Minute}}
 	for _, test := range []struct {
-		health informer.Health
+		health informer.MemberHealth
 		want   string
 	}{
-		{joined(informer.ShardsHealth{Owned: 16, CatchingUp: 16}), "unready\">catching up"},
-		{joined(informer.ShardsHealth{Owned: 16, CatchingUp: 15}), "well\">working"},
-		{joined(informer.ShardsHealth{Owned: 16, Unowned: 1}), "unready\">working"},
-		{joined(informer.ShardsHealth{Unowned: 1, UnownedFor: time.Hour}), "attention\">unowned"},
-		{informer.Health{Started: true, Controller: &informer.ControllerHealth{}}, "unready\">syncing"},
-		{informer.Health{Started: true, Synced: true, Controller: &informer.ControllerHealth{Calls: call}}, "unready\">working"},
-		{informer.Health{Started: true, Synced: true, Controller: &informer.ControllerHealth{Calls: call, Succeeded: 1}}, "well\">working"},
+		{joined(shards.Health{Owned: 16, CatchingUp: 16}), "unready\">catching up"},
+		{joined(shards.Health{Owned: 16, CatchingUp: 15}), "well\">working"},
+		{joined(shards.Health{Owned: 16, Unowned: 1}), "unready\">working"},
+		{joined(shards.Health{Unowned: 1, UnownedFor: time.Hour}), "attention\">unowned"},
+		{enqueue.Health{Started: true}, "unready\">syncing"},
+		{enqueue.Health{Started: true, Synced: true, Calls: call}, "unready\">working"},
+		{enqueue.Health{Started: true, Synced: true, Calls: call, Succeeded: 1}, "well\">working"},
 	} {
-		test.health.Name = "x"
-		if shown := page(t, divided(test.health)); !strings.Contains(shown, `<bdi>x</bdi> <span class="state `+test.want+"<") {
+		if shown := page(t, showing("x", test.health)); !strings.Contains(shown, `<bdi>x</bdi> <span class="state `+test.want+"<") {
 			t.Errorf("it is not %q:\n%s", test.want, shown)
 		}
 	}
@@ -251,7 +234,7 @@ func TestThePageShowsSinceWhenASourceFails(t *testing.T) {
 			"<strong>Failures in a row: 7, for 12 min 0 s; next try in 28 s. The state is 13 min 0 s old.</strong> ": old,
 			"": {Name: "maps", Started: true, SourceError: errors.New("no")},
 		} {
-			if shown := page(t, divided(health)); !strings.Contains(shown, `<details class="open" open>`) || !strings.Contains(shown, `<p class="error">`+want+`<bdi>no</bdi>`) {
+			if shown := page(t, showing(health.Name, health)); !strings.Contains(shown, `<details class="open" open>`) || !strings.Contains(shown, `<p class="error">`+want+`<bdi>no</bdi>`) {
 				t.Errorf("the page lacks %q, or is closed", want)
 			}
 		}
@@ -266,14 +249,15 @@ func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
 		"a\xffb": "a‹0xFF›b", "‹U+202E›": "‹U+2039›U+202E›", "a\ufffdb": "a\ufffdb", "größe 大きさ 🙂 e\u0301": "größe 大きさ 🙂 e\u0301",
 	} {
 		err := errors.New(text)
-		h := debug.Handler(func() map[string]informer.Health {
-			return map[string]informer.Health{
-				text + "1": {Name: text, Started: true, ResourceVersion: text, Store: text, SourceError: err, StoreError: err,
+		h := debug.Handler(func() map[string]informer.MemberHealth {
+			return map[string]informer.MemberHealth{
+				text + "1": informer.Health{Name: text, Started: true, ResourceVersion: text, Store: text, SourceError: err, StoreError: err,
 					Namespaces: []informer.NamespaceHealth{{Namespace: text}},
 					Watchers:   []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: text}, Hung: true, Calls: []string{text}, Retries: []string{text}}}},
-				text + "2": {Name: text, Started: true, SourceError: err, Controller: &informer.ControllerHealth{Late: []string{text},
-					Calls: []informer.ReconcileCall{{Key: text}}, Failures: []informer.ReconcileFailure{{Key: text, Err: err}}}},
-				text + "3": {Name: text, Started: true, SourceError: err, Shards: &informer.ShardsHealth{Replica: text, Selector: text}},
+				text + "2": enqueue.Health{Name: text, Started: true, Reason: err, Late: []string{text},
+					Calls: []enqueue.KeyHealth{{Key: text}}, Failures: []enqueue.KeyHealth{{Key: text, Err: err}}},
+				text + "4": fact{started: true, ready: err},
+				text + "3": shards.Health{Name: text, Started: true, SourceError: err, Replica: text, Selector: text},
 			}
 		})
 		shown := html.UnescapeString(page(t, h))
@@ -284,7 +268,7 @@ func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
 }
 
 func TestThePageCutsNoCharacterInTwo(t *testing.T) {
-	h := debugOf(t, informer.Health{Name: "a" + strings.Repeat("é", 200)}) // 401 bytes
+	h := showing("a"+strings.Repeat("é", 200), informer.Health{}) // 401 bytes
 	if shown, want := page(t, h), "<bdi>a"+strings.Repeat("é", 99)+" …</bdi>"; !strings.Contains(shown, want) {
 		t.Errorf("the page has no %s:\n%s", want, shown)
 	}
@@ -303,7 +287,7 @@ func TestThePageNamesThreeOfManyCalls(t *testing.T) {
 }
 
 func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
-	h := debugOf(t, informer.Health{Name: "from the future", LastList: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	h := showing("maps", informer.Health{Name: "from the future", LastList: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 	answer := get(h, "/?format=json")
 	if body := answer.Body.String(); answer.Code != http.StatusInternalServerError || strings.Contains(body, "from the future") {
 		t.Errorf("%d: %s", answer.Code, body)
@@ -320,8 +304,8 @@ func TestAChartSaysHowHighItIs(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Pending: test.before}}
-			h := debug.Handler(func() map[string]informer.Health {
-				return map[string]informer.Health{"maps": {Watchers: []informer.WatcherHealth{w}}}
+			h := debug.Handler(func() map[string]informer.MemberHealth {
+				return map[string]informer.MemberHealth{"maps": informer.Health{Watchers: []informer.WatcherHealth{w}}}
 			})
 			if shown := page(t, h); strings.Contains(shown, "<svg") || !strings.Contains(shown, `<td data-label="Last minute" class="quiet">–</td>`) {
 				t.Error("a single look makes a chart")
@@ -351,7 +335,7 @@ func TestThePageShowsForWhatASourceIsWaitedFor(t *testing.T) {
 		{informer.Health{Name: "maps", Started: true, SourceError: reason, SourceWaiting: time.Minute}, "no answer", true},
 		{informer.Health{Name: "maps", Started: true, Synced: true, SourceError: reason, SourceWaiting: time.Minute, SourceFailures: 1}, "no answer", true},
 	} {
-		h := debug.Handler(func() map[string]informer.Health { return map[string]informer.Health{"maps": test.health} })
+		h := showing("maps", test.health)
 		if i := look(t, h).Informers[0]; i.State != test.state || i.Attention != test.attention {
 			t.Errorf("the informer is %q (attention %v), want %q", i.State, i.Attention, test.state)
 		}

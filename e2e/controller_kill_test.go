@@ -104,9 +104,13 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 			<-time.After(time.Second) // the server and this process run in real time
 			kept := 0
 			for _, h := range group.Health() {
-				kept += h.Tombstones
-				if c := h.Controller; c != nil && (c.Busy > 0 || c.Queued > 0 || c.Failing > 0) {
-					quiet = -1
+				switch h := h.(type) {
+				case informer.Health:
+					kept += h.Tombstones
+				case enqueue.Health:
+					if h.Busy > 0 || h.Queued > 0 || h.Failing > 0 {
+						quiet = -1
+					}
 				}
 			}
 			if kept > 0 {

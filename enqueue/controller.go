@@ -14,6 +14,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/longwait"
+	"github.com/customcacheinformer/informer/internal/membership"
 	"github.com/customcacheinformer/informer/internal/queues"
 )
 
@@ -41,6 +42,7 @@ var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped
 // delete, and the store keeps all tombstones. To have keys reconciled from time to time, give a
 // source a ResyncPeriod with [Source.With], and add [Resync] to its changes, if it has any.
 type Controller[K comparable] struct {
+	hooks
 	opts      Options
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error)
 	inputs    []input[K]
@@ -50,21 +52,22 @@ type Controller[K comparable] struct {
 	ready     *fifo[K]    // the keys in queue that no worker has
 	state     *state[K]
 	synced    chan struct{} // closed when everything that reconcile reads has synced
-	stopped   chan struct{} // closed when Run has returned, or when Remove comes before Run
+	stopped   chan struct{} // closed when Run has returned, or when the controller is removed before
 
-	mu         sync.Mutex // protects the rest
-	report     func(context.Context, error)
-	reconciled func(informer.ReconciledInfo) // nil for none
-	ctx        context.Context               // of Run; nil before
-	cancel     context.CancelFunc            // ends ctx
-	read       int                           // how many of Options.Reads have synced
-	unread     error                         // why the wait for the next one has ended
-	removed    bool
-	queue      *planned[K] // nil until the workers start
-	early      []K         // the keys that came before, the oldest first
-	isEarly    map[K]int   // how often each is in early: on standby, once per delete
-	dropped    int         // how many keys were dropped from early
+	mu      sync.Mutex         // protects the rest
+	ctx     context.Context    // of Run; nil before
+	cancel  context.CancelFunc // ends ctx
+	read    int                // how many of Options.Reads have synced
+	unread  error              // why the wait for the next one has ended
+	removed bool
+	queue   *planned[K] // nil until the workers start
+	early   []K         // the keys that came before, the oldest first
+	isEarly map[K]int   // how often each is in early: on standby, once per delete
+	dropped int         // how many keys were dropped from early
 }
+
+// hooks are the methods that only a group calls.
+type hooks = membership.Worker
 
 // NewController returns a controller that calls reconcile for the keys of the sources. See [Run]
 // for reconcile and its results, which mean the same here.
@@ -72,8 +75,8 @@ type Controller[K comparable] struct {
 // NewController registers a watcher with each source. So make the controller before its informers
 // run: then it is told also of the deletes that happened before, see promise 5 of package
 // informer. A controller that is made more than a minute after the first watcher of an informer
-// is told later deletes only, until the next start. If a controller will never be run, call its
-// Remove, because a Durable keeps tombstones for it.
+// is told later deletes only, until the next start. If a controller will never be run, add it to a
+// group and remove it there, because a Durable keeps tombstones for it.
 //
 // NewController returns an error if an argument or option cannot be used, or if an informer has
 // stopped. It makes no request and starts no goroutine.
@@ -86,6 +89,7 @@ func NewController[K comparable](
 		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: map[K]int{},
 		synced: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	c.hooks = c.remove
 	err := c.divide()
 	if err == nil {
 		err = c.attach(sources)
@@ -94,7 +98,7 @@ func NewController[K comparable](
 		err = c.opts.Shards.Join(c.opts.Name, c.shard)
 	}
 	if err != nil {
-		c.Remove()
+		c.remove()
 		return nil, fmt.Errorf("enqueue: NewController: %w", err)
 	}
 	return c, nil
@@ -119,7 +123,9 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 		}
 	}
 	c.opts.StandbyDeletes = cmp.Or(c.opts.StandbyDeletes, defaultStandbyDeletes)
-	c.Adopt(nil, nil)
+	if c.opts.ErrorHandler == nil {
+		c.opts.ErrorHandler = report
+	}
 	watchers := map[any]int{} // by informer
 	own := false              // there is a For
 	for i, s := range sources {
@@ -152,26 +158,6 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 		}
 	}
 	return nil
-}
-
-// Adopt sets the ErrorHandler and the Observer of a group, unless the options have others. A nil
-// handler or observer stands for the default. It does not block. [informer.Group.Add] calls it.
-// Once the controller runs, it does nothing.
-func (c *Controller[K]) Adopt(handler func(context.Context, error), observer *informer.Observer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx != nil {
-		return
-	}
-	if c.report = c.opts.ErrorHandler; c.report == nil {
-		c.report = handler
-	}
-	if c.report == nil {
-		c.report = logError
-	}
-	if c.reconciled = c.opts.Reconciled; c.reconciled == nil && observer != nil {
-		c.reconciled = observer.Reconciled
-	}
 }
 
 // Run waits until the informers of the sources have synced, and those of Options.Reads, the set of
@@ -218,7 +204,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	w := newWorker(queue, c.reconcile, c.state, c.workOptions())
+	w := newWorker(queue, c.reconcile, c.state, &c.opts)
 	w.refuses = c.refuses
 	if c.shard != nil {
 		w.enter = c.shard.enter
@@ -379,15 +365,6 @@ func (c *Controller[K]) live(queue *planned[K]) {
 	c.queue, c.early, c.isEarly = queue, nil, nil
 }
 
-// workOptions returns the options of the workers.
-func (c *Controller[K]) workOptions() *Options {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	opts := c.opts
-	opts.ErrorHandler, opts.Reconciled = c.report, c.reconciled
-	return &opts
-}
-
 // add queues keys. It leaves out those that another replica has.
 func (c *Controller[K]) add(keys []K) {
 	if c.shard != nil {
@@ -427,12 +404,15 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	}
 }
 
-// reportDropped reports that keys of deletes are dropped.
+// reportDropped reports that keys of deletes are dropped. ctx is that of a watcher: it leads to a group
+// only if the informer is a member, but that of Run does if the controller is one.
 func (c *Controller[K]) reportDropped(ctx context.Context) {
 	c.mu.Lock()
-	report := c.report
+	if c.ctx != nil {
+		ctx = c.ctx
+	}
 	c.mu.Unlock()
-	report(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
+	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
 }
 
 // WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards has
@@ -454,11 +434,10 @@ func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// Remove ends the controller. It ends the ctx of Run and the watchers of the sources. Deletes
-// that are not reconciled then count as handled. It does not block, and may be called more than
-// once. [informer.Group.Remove] calls it after the controller has stopped. Do not call it to stop
-// a controller that will go on after a restart: end the ctx of Run or of the group instead.
-func (c *Controller[K]) Remove() {
+// remove ends the controller: the ctx of Run and the watchers of the sources. Deletes that are not
+// reconciled then count as handled. It does not block, and may be called more than once. A group calls
+// it after the controller has stopped.
+func (c *Controller[K]) remove() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -482,7 +461,40 @@ func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
 		return false
 	}
 	if !c.scope.reported.Swap(true) {
-		c.workOptions().ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
+		c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
 	}
 	return !c.maps
+}
+
+// Name returns Options.Name. It does not block.
+func (c *Controller[K]) Name() string { return c.opts.Name }
+
+// MemberHealth returns Health. It is for an [informer.Group].
+func (c *Controller[K]) MemberHealth() informer.MemberHealth { return c.Health() }
+
+// Health returns how the controller is doing. It does not block, and may be called at any time.
+func (c *Controller[K]) Health() Health {
+	c.mu.Lock()
+	h := Health{
+		Name: c.opts.Name, Started: c.ctx != nil, Stopped: c.removed || c.ctx != nil && c.ctx.Err() != nil, Synced: channel.Closed(c.synced),
+		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.isEarly), Dropped: c.dropped,
+	}
+	queue := c.queue
+	c.mu.Unlock()
+	if queue != nil {
+		h.Queued, h.OldestQueued = c.ready.oldest()
+		var foreign func(K) bool
+		if c.shard != nil {
+			foreign = c.shard.foreign
+		}
+		h.Waiting = queue.waiting(foreign)
+	}
+	if limit := cmp.Or(c.opts.HangTimeout, defaultHangTimeout); limit > 0 {
+		h.Stuck = c.state.stuck(h.Workers, h.Queued > 0, limit)
+	}
+	if h.Started && !h.Synced {
+		h.Late, h.Reason = c.late()
+	}
+	c.state.health(&h, queue.next)
+	return h
 }

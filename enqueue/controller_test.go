@@ -130,15 +130,15 @@ func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for name, want := range map[string]bool{"quick": true, "waits": false, "reads": false} {
-			h := group.Health()[name]
-			if done := h.Controller.Succeeded > 0; !h.Started || h.Synced != want || done != want || (h.Ready() == nil) != want {
-				t.Errorf("%s: started %v, synced %v, calls %d, %v, want %v", name, h.Started, h.Synced, h.Controller.Succeeded, h.Ready(), want)
+			h := group.Health()[name].(enqueue.Health)
+			if done := h.Succeeded > 0; !h.Started || h.Synced != want || done != want || (h.Ready() == nil) != want {
+				t.Errorf("%s: started %v, synced %v, calls %d, %v, want %v", name, h.Started, h.Synced, h.Succeeded, h.Ready(), want)
 			}
 		}
 		late.Heal()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h := reads.Health(); !h.Synced || h.Controller.Succeeded == 0 {
+		if h := reads.Health(); !h.Synced || h.Succeeded == 0 {
 			t.Error("the controller does not run although what it reads has synced")
 		}
 		var e *informer.SyncError
@@ -171,8 +171,8 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 		go func() { done <- stop() }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h := group.Health(); !h["website"].Stopped || h["pods"].Stopped {
-			t.Errorf("while a call is under way, controller stopped: %v, informer stopped: %v, want true and false", h["website"].Stopped, h["pods"].Stopped)
+		if !c.Health().Stopped || pods.Health().Stopped {
+			t.Errorf("while a call is under way, controller stopped: %v, informer stopped: %v, want true and false", c.Health().Stopped, pods.Health().Stopped)
 		}
 		if _, err := source.Create(pod("b")); err != nil {
 			t.Fatal(err)
@@ -205,7 +205,7 @@ func TestAKeyThatWasGivenUpBeginsAgainAtItsNextEvent(t *testing.T) {
 		for i, want := range []int{3, 6} {
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			if h := c.Health().Controller; calls != want || h.Failing != 1-i {
+			if h := c.Health(); calls != want || h.Failing != 1-i {
 				t.Errorf("%d calls, %d failing keys, want %d and %d", calls, h.Failing, want, 1-i)
 			}
 			changed := pod("a")
@@ -265,22 +265,18 @@ func TestALongWaitIsLogged(t *testing.T) {
 	}
 }
 
-func TestGroupOptionsReachAController(t *testing.T) {
+func TestTheErrorHandlerOfAGroupReachesAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods(t, "pods", informertest.NewSource(pod("a")))
 		c := newController(t, func(context.Context, key) (time.Duration, error) { return 0, informer.ErrPermanent }, enqueue.Options{Name: "website"}, enqueue.For(pods))
 		var reported []error
-		observed := 0
-		group := informer.Group{
-			ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) },
-			Observer:     &informer.Observer{Reconciled: func(informer.ReconciledInfo) { observed++ }},
-		}
+		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) }}
 		stop := runGroup(t, &group, pods, c)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		var failed *enqueue.Error
-		if len(reported) != 1 || !errors.As(reported[0], &failed) || failed.Name != "website" || observed != 1 {
-			t.Errorf("reported %v, observed %d calls, want one of each", reported, observed)
+		if len(reported) != 1 || !errors.As(reported[0], &failed) || failed.Name != "website" {
+			t.Errorf("reported %v, want one error", reported)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -290,11 +286,10 @@ func TestGroupOptionsReachAController(t *testing.T) {
 
 func TestRunRefusesOptionsOfAController(t *testing.T) {
 	for want, opts := range map[string]enqueue.Options{
-		"Options.Elected":    {Elected: make(chan struct{})},
-		"Options.Reads":      {Reads: []enqueue.Informers{synced{}}},
-		"Options.BaseDelay":  {BaseDelay: time.Second},
-		"Options.MaxDelay":   {MaxDelay: time.Second},
-		"Options.Reconciled": {Reconciled: func(informer.ReconciledInfo) {}},
+		"Options.Elected":   {Elected: make(chan struct{})},
+		"Options.Reads":     {Reads: []enqueue.Informers{synced{}}},
+		"Options.BaseDelay": {BaseDelay: time.Second},
+		"Options.MaxDelay":  {MaxDelay: time.Second},
 	} {
 		queue := enqueue.NewQueue[string]("")
 		err := enqueue.Run(t.Context(), synced{}, queue, func(context.Context, string) (time.Duration, error) { return 0, nil }, opts)
@@ -361,8 +356,8 @@ func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
 		defer cancel()
 		go func() { done <- c.WaitForSync(ctx) }()
 		synctest.Wait()
-		c.Remove()
-		c.Remove() // the second does nothing
+		c.Removed()
+		c.Removed() // the second does nothing
 		if err := <-done; !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "Run of informer pods") {
 			t.Errorf("WaitForSync returned %v, want ErrStopped, and that nobody has run the informer", err)
 		}
@@ -382,8 +377,8 @@ func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
 		var group informer.Group
 		stop := runGroup(t, &group, pods)
 		time.Sleep(time.Second)
-		if h := ended.Health(); h.Controller.Queued != 0 || !h.Stopped {
-			t.Errorf("it has queued %d keys and is stopped: %v, want none and true", h.Controller.Queued, h.Stopped)
+		if h := ended.Health(); h.Queued != 0 || !h.Stopped {
+			t.Errorf("it has queued %d keys and is stopped: %v, want none and true", h.Queued, h.Stopped)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -159,7 +159,7 @@ func TestADeleteIsHandledWhenItsKeyIsReconciled(t *testing.T) {
 		p.use(fail)
 		p.delete("a")
 		p.tombstones(1)
-		if h := p.controller.Health().Controller; h.Deletes != 1 || h.Failing != 1 {
+		if h := p.controller.Health(); h.Deletes != 1 || h.Failing != 1 {
 			t.Errorf("Health has %d deletes and %d failing keys, want 1 and 1", h.Deletes, h.Failing)
 		}
 		p.stop()
@@ -170,7 +170,7 @@ func TestADeleteIsHandledWhenItsKeyIsReconciled(t *testing.T) {
 		p.use(succeed)
 		time.Sleep(20 * time.Minute) // longer than the longest wait for a retry
 		p.tombstones(0)
-		if h := p.controller.Health().Controller; h.Deletes != 0 || h.Failing != 0 {
+		if h := p.controller.Health(); h.Deletes != 0 || h.Failing != 0 {
 			t.Errorf("Health has %d deletes and %d failing keys, want none", h.Deletes, h.Failing)
 		}
 		p.stop()
@@ -240,7 +240,7 @@ func TestACallThatBeganBeforeTheDeleteDoesNotHandleIt(t *testing.T) {
 		p.delete("a") // while the call for the add is under way
 		returns <- nil
 		p.tombstones(1)
-		if n := p.controller.Health().Controller.Failed; n == 0 {
+		if n := p.controller.Health().Failed; n == 0 {
 			t.Error("no call began after the delete")
 		}
 	})
@@ -271,7 +271,7 @@ func TestADeleteThatComesAgainDuringItsCallIsHandled(t *testing.T) {
 		p.delete("a")
 		returns <- errors.New("no luck")
 		p.tombstones(0)
-		if n := p.controller.Health().Controller.Deletes; n != 0 {
+		if n := p.controller.Health().Deletes; n != 0 {
 			t.Errorf("Health has %d deletes", n)
 		}
 	})
@@ -388,7 +388,7 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 		p.start()
 		p.delete("a")
 		p.ok(p.group.Remove(p.controller))
-		p.controller.Remove()                                                                        // a second time
+		p.controller.Removed()                                                                       // a second time
 		_, err := p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{}, informer.WatcherOptions{}) // without a watcher nothing is forgotten
 		p.ok(err)
 		time.Sleep(time.Minute)
@@ -417,7 +417,7 @@ func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if h := c.Health().Controller; h.Failing != 1 || h.Deletes != 0 {
+		if h := c.Health(); h.Failing != 1 || h.Deletes != 0 {
 			t.Errorf("%d keys fail and %d deletes are kept, want 1 and 0", h.Failing, h.Deletes)
 		}
 		if err := stop(); err != nil {

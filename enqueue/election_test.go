@@ -73,7 +73,7 @@ func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 				first.start()
 				first.called("a", "b", "c", "d")
 				second.start()
-				if h := second.controller.Health(); !h.Controller.Standby || second.pods.Health().Objects != 4 {
+				if h := second.controller.Health(); !h.Standby || second.pods.Health().Objects != 4 {
 					t.Errorf("the second replica has %d objects, and %+v", second.pods.Health().Objects, h)
 				}
 				if err := second.group.Ready(); err != nil {

@@ -47,7 +47,7 @@ func ExampleNewController() {
 	if err := errors.Join(group.Add(configs), group.Add(controller), group.Run(ctx)); err != nil {
 		panic(err)
 	}
-	fmt.Println("reconciled", controller.Health().Controller.Succeeded)
+	fmt.Println("reconciled", controller.Health().Succeeded)
 	// Output:
 	// reconciling settings
 	// reconciled 1

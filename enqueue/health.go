@@ -1,71 +1,141 @@
 package enqueue
 
 import (
-	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// defaultHangTimeout is the default of Options.HangTimeout.
-const defaultHangTimeout = time.Hour
-
-// stopLimit is how long after a stop a call may last until Live of the controller fails.
-const stopLimit = time.Minute
-
-// Health returns how the controller is doing. Name, Started, Stopped, Synced and Controller are
-// set, and SourceError if something keeps the controller from syncing; the other fields are those
-// of informers. It does not block, and may be called at any time.
-func (c *Controller[K]) Health() informer.Health {
-	c.mu.Lock()
-	h := informer.Health{
-		Name: c.opts.Name, Started: c.ctx != nil, Stopped: c.removed || c.ctx != nil && c.ctx.Err() != nil,
-		Synced: channel.Closed(c.synced), Objects: -1, Watchers: []informer.WatcherHealth{},
-	}
-	s := &informer.ControllerHealth{
-		Standby: c.opts.Elected != nil && c.queue == nil, Workers: max(1, c.opts.Workers), Queued: len(c.isEarly), Dropped: c.dropped,
-	}
-	queue := c.queue
-	c.mu.Unlock()
-	if queue != nil {
-		s.Queued, s.OldestQueued = c.ready.oldest()
-		var foreign func(K) bool
-		if c.shard != nil {
-			foreign = c.shard.foreign
-		}
-		s.Waiting = queue.waiting(foreign)
-	}
-	if limit := cmp.Or(c.opts.HangTimeout, defaultHangTimeout); limit > 0 {
-		s.Stuck = c.state.stuck(s.Workers, s.Queued > 0, limit)
-	}
-	if h.Started && !h.Synced {
-		s.Late, h.SourceError = c.late()
-	}
-	c.state.health(s, queue.next)
-	h.Controller = s
-	return h
+// Health says how a controller is doing at one moment, as [Controller.Health] returns it. Its counts
+// begin at 0 when the controller is made. It is a value, and the [informer.MemberHealth] of a
+// controller.
+type Health struct {
+	// Name is Options.Name.
+	Name string `json:"name"`
+	// Started says that Run has been called.
+	Started bool `json:"started"`
+	// Stopped says that the ctx of Run has ended, or that the controller was removed.
+	Stopped bool `json:"stopped"`
+	// Synced says that everything that the controller reads has synced.
+	Synced bool `json:"synced"`
+	// Late names the things for which the controller waits, in words such as "informer pods". It
+	// is nil before Run and when the controller has synced.
+	Late []string `json:"late,omitempty"`
+	// Reason is the failure that keeps an informer that the controller reads from syncing, if one is
+	// known: that the informer does not run, for example. Otherwise it is nil.
+	Reason error `json:"-"`
+	// Standby says that the controller waits for its election.
+	Standby bool `json:"standby"`
+	// Workers is the number of keys that can be reconciled at once.
+	Workers int `json:"workers"`
+	// Queued is how many keys wait for a worker. Keys that wait for their time do not count.
+	Queued int `json:"queued"`
+	// OldestQueued is how long the oldest of these keys has been waiting, 0 if there is none.
+	OldestQueued time.Duration `json:"-"`
+	// Waiting is how many keys wait for their time: for a retry, or because a call asked for another
+	// one. An event can put such a key into the queue earlier, so that it counts in both.
+	Waiting int `json:"waiting"`
+	// Busy is how many calls of reconcile are under way.
+	Busy int `json:"busy"`
+	// Calls has the keys of the calls under way, the longest first, at most ten.
+	Calls []KeyHealth `json:"-"`
+	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is how
+	// long all workers have been in their calls, or how long ago a stop ended the ctx of calls that
+	// are under way. See Options.HangTimeout.
+	Stuck time.Duration `json:"-"`
+	// Failing is how many keys have failed and have not succeeded since, also those that were
+	// given up. Of the keys that were given up, the last 1000 count.
+	Failing int `json:"failing"`
+	// Failures has the keys that have been failing for the longest time, at most ten.
+	Failures []KeyHealth `json:"-"`
+	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// Succeeded is how many calls have returned nil.
+	Succeeded int `json:"succeeded"`
+	// Again is how many of these have asked for another call.
+	Again int `json:"again"`
+	// Failed is how many calls have returned an error, except that of their ctx after a stop.
+	Failed int `json:"failed"`
+	// GaveUp is how many of the failed calls get no further attempt until an event puts their
+	// key into the queue.
+	GaveUp int `json:"gaveUp"`
+	// Took is how many of the calls that succeeded or failed took how long: Took[0] at most 100 µs,
+	// Took[1] more than that and at most 400 µs, and so on. Each limit is four times the one before.
+	// The last has all calls of more than 7 min. TookSum is how long all of them took.
+	Took    [tookLimits + 1]int `json:"-"`
+	TookSum time.Duration       `json:"-"`
+	// Deletes is how many deleted objects of a Durable wait until each of their keys is
+	// reconciled. Until then the store keeps them as tombstones.
+	Deletes int `json:"deletes"`
+	// Dropped is how many keys of deleted objects a standby has dropped, because there were
+	// too many.
+	Dropped int `json:"dropped,omitempty"`
 }
 
-// stuck returns for how long no worker has been able to take a key that waits, if that is limit or
-// more, or else for how long a stop has waited for calls, if that is stopLimit or more. Otherwise it
-// returns 0.
-func (s *state[K]) stuck(workers int, waiting bool, limit time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var full time.Time // since when all workers are in their calls
-	if waiting && len(s.calls) == workers {
-		for _, c := range s.calls {
-			if c.begun.After(full) {
-				full = c.begun
-			}
-		}
+// tookLimits is how many limits the calls of Health.Took have. The first is firstLimit.
+const (
+	tookLimits = 12
+	firstLimit = 100 * time.Microsecond
+)
+
+// KeyHealth is a key that is being reconciled, or that fails. Of the key of a call under way, only Key
+// and For are set.
+type KeyHealth struct {
+	Key      string        // as fmt.Sprint prints it
+	For      time.Duration // since the call began, or since the first failure
+	Failures int           // calls that failed in a row
+	GaveUp   bool          // only an event leads to another attempt
+	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
+	Err      error         // of the last call
+}
+
+// HasRun reports whether Started or Stopped is true.
+func (h Health) HasRun() bool { return h.Started || h.Stopped }
+
+// Ready returns nil if everything that the controller reads has synced, also on standby, and while
+// calls of reconcile fail. Before that, the error says for what the controller waits, or why that
+// cannot sync. A controller that stops is not ready.
+func (h Health) Ready() error {
+	var err error
+	switch {
+	case h.Stopped && !h.Synced && h.Reason != nil:
+		err = fmt.Errorf("%w before it has synced: %w", informer.ErrStopped, h.Reason)
+	case h.Stopped:
+		err = informer.ErrStopped
+	case !h.Started:
+		err = errors.New("has not started")
+	case !h.Synced && h.Reason != nil:
+		err = fmt.Errorf("has not synced: %w", h.Reason)
+	case !h.Synced && len(h.Late) > 0:
+		err = fmt.Errorf("has not synced: it waits for %s", strings.Join(h.Late, " and "))
+	case !h.Synced:
+		err = errors.New("has not synced")
+	default:
+		return nil
 	}
-	if d := time.Since(full); !full.IsZero() && d >= limit {
-		return d
+	return fmt.Errorf("controller %s: %w", h.Name, err)
+}
+
+// Live returns an error only if a restart of the process would help: calls do not return, see Stuck.
+func (h Health) Live() error {
+	if h.Stuck <= 0 {
+		return nil
 	}
-	if d := time.Since(s.stopped); len(s.calls) > 0 && !s.stopped.IsZero() && d >= min(limit, stopLimit) {
-		return d
-	}
-	return 0
+	return fmt.Errorf("controller %s: for %v no call has returned: %d of %d workers are in one", h.Name, h.Stuck.Truncate(time.Second), h.Busy, h.Workers)
+}
+
+// MarshalJSON encodes the figures with names in camel case, and OldestQueued and Stuck in seconds as
+// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Reason, Took, and
+// Calls and Failures, which name keys; package debug shows them.
+func (h Health) MarshalJSON() ([]byte, error) {
+	type fields Health // has the tags, but not this method
+	return json.Marshal(struct {
+		fields
+		OldestQueuedSeconds float64 `json:"oldestQueuedSeconds"`
+		StuckSeconds        float64 `json:"stuckSeconds,omitempty"`
+	}{fields(h), h.OldestQueued.Seconds(), h.Stuck.Seconds()})
 }

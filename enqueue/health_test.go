@@ -2,6 +2,7 @@ package enqueue_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +26,6 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		blocked := make(chan struct{})
 		var mu sync.Mutex // two workers report
 		var reported []error
-		var infos []informer.ReconciledInfo
 		c := newController(t, func(ctx context.Context, key key) (time.Duration, error) {
 			switch key.Name {
 			case "a":
@@ -37,17 +37,16 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		}, enqueue.Options{
 			Name: "website", Workers: 2, MaxAttempts: 3,
 			ErrorHandler: func(_ context.Context, err error) { mu.Lock(); defer mu.Unlock(); reported = append(reported, err) },
-			Reconciled:   func(info informer.ReconciledInfo) { mu.Lock(); defer mu.Unlock(); infos = append(infos, info) },
 		}, enqueue.For(pods))
-		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Controller == nil || h.Controller.Workers != 2 {
+		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Workers != 2 {
 			t.Errorf("before Run Health is %+v", h)
 		}
 		var group informer.Group
 		stop := runGroup(t, &group, pods, c)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		h := c.Health().Controller
-		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "ns/b" || h.Calls[0].Took < 50*time.Second {
+		h := c.Health()
+		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "ns/b" || h.Calls[0].For < 50*time.Second {
 			t.Errorf("calls under way: %d, %v, want ns/b for a minute", h.Busy, h.Calls)
 		}
 		if h.Failing != 1 || len(h.Failures) != 1 || h.Failures[0].Key != "ns/a" || h.Failures[0].Failures != 3 || !h.Failures[0].GaveUp || h.Failures[0].Err.Error() != "no luck" {
@@ -59,9 +58,6 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		if text := fmt.Sprint(reported[len(reported)-1]); text != "website ns/a: no luck (given up after 3 failures)" {
 			t.Errorf("reported: %s", text)
 		}
-		if last := infos[len(infos)-1]; last.Controller != "website" || last.Key != any(key{Namespace: "ns", Name: "a"}) || last.Failures != 3 || !last.GaveUp {
-			t.Errorf("observed: %+v", last)
-		}
 
 		// The other worker is blocked, too, so that keys wait.
 		for _, name := range []string{"d", "e", "f"} {
@@ -71,7 +67,7 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 		}
 		close(blocked)
 		time.Sleep(time.Second)
-		if h := c.Health().Controller; h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
+		if h := c.Health(); h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
 			t.Errorf("at rest Health is %+v", h)
 		}
 		if err := stop(); err != nil {
@@ -98,7 +94,7 @@ func TestHealthShowsWhenAKeyIsTriedAgain(t *testing.T) {
 		}, enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}, MaxAttempts: 13}, enqueue.For(pods))
 		var group informer.Group
 		stop := runGroup(t, &group, pods, c)
-		next := func() time.Time { synctest.Wait(); return c.Health().Controller.Failures[0].NextTry }
+		next := func() time.Time { synctest.Wait(); return c.Health().Failures[0].NextTry }
 		for synctest.Wait(); calls.Load() < 12; {
 			before, pause := calls.Load(), time.Until(next())
 			time.Sleep(pause - 1)
@@ -132,7 +128,7 @@ func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
 		for _, want := range []int{2, 1, 0, 0} {
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			h := c.Health().Controller
+			h := c.Health()
 			if h.Queued != want || (want > 0) != (h.OldestQueued >= time.Minute) {
 				t.Errorf("%d keys wait, the oldest for %v, want %d", h.Queued, h.OldestQueued, want)
 			}
@@ -145,6 +141,42 @@ func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestHealthCountsCallsByHowLongTheyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := map[string]time.Duration{"a": 0, "b": 100 * time.Microsecond, "c": 100*time.Microsecond + 1, "d": 7 * time.Minute, "e": time.Hour}
+		pods := newPods(t, "pods", informertest.NewSource(pod("a"), pod("b"), pod("c"), pod("d"), pod("e")))
+		c := newController(t, func(_ context.Context, key key) (time.Duration, error) {
+			time.Sleep(took[key.Name])
+			if key.Name == "e" {
+				return 0, informer.ErrPermanent
+			}
+			return 0, nil
+		}, enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, c)
+		time.Sleep(2 * time.Hour)
+		h := c.Health()
+		if want := [13]int{0: 2, 1: 1, 12: 2}; h.Took != want || h.TookSum != time.Hour+7*time.Minute+200*time.Microsecond+1 {
+			t.Errorf("calls by their time: %v, together %v, want %v", h.Took, h.TookSum, want)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHealthOfAControllerAsJSON(t *testing.T) {
+	h := enqueue.Health{
+		Name: "website", Started: true, Late: []string{"informer pods"}, Reason: errors.New("forbidden"), Workers: 2, OldestQueued: 250 * time.Millisecond,
+		Calls: []enqueue.KeyHealth{{Key: "secret"}}, Stuck: 1500 * time.Millisecond, Succeeded: 3, Again: 1,
+	}
+	const want = `{"name":"website","started":true,"stopped":false,"synced":false,"late":["informer pods"],"standby":false,"workers":2,"queued":0,"waiting":0,` +
+		`"busy":0,"failing":0,"succeeded":3,"again":1,"failed":0,"gaveUp":0,"deletes":0,"oldestQueuedSeconds":0.25,"stuckSeconds":1.5}`
+	if text, err := json.Marshal(h); err != nil || string(text) != want {
+		t.Errorf("%s, %v, want\n%s", text, err, want)
+	}
 }
 
 // curious is a key whose text asks for the Health of its controller.
@@ -166,12 +198,12 @@ func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
 		succeeded := -1
 		called.health = func() {
 			called.health = func() {}
-			succeeded = c.Health().Controller.Succeeded
+			succeeded = c.Health().Succeeded
 		}
 		var group informer.Group
 		stop := runGroup(t, &group, pods, c)
 		time.Sleep(time.Second)
-		if h := c.Health().Controller; len(h.Calls) != 1 || h.Calls[0].Key != "curious" || succeeded != 0 {
+		if h := c.Health(); len(h.Calls) != 1 || h.Calls[0].Key != "curious" || succeeded != 0 {
 			t.Errorf("calls %v, and String saw %d successes, want the call of curious and 0", h.Calls, succeeded)
 		}
 		if err := stop(); err != nil {

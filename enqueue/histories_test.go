@@ -286,7 +286,7 @@ func (h *history) checkKept() {
 	health := h.pods.Health()
 	behind := slices.ContainsFunc(health.Watchers, func(w informer.WatcherHealth) bool { return w.Pending > 0 })
 	for _, c := range h.controllers {
-		figures := c.Health().Controller
+		figures := c.Health()
 		behind = behind || figures.Busy > 0 || figures.Queued > 0
 	}
 	if behind || health.StoreError != nil || h.ledger.hasCrashed() || time.Since(h.started) < 2*time.Minute {

@@ -49,7 +49,7 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 			if got := fmt.Sprint(h.Ready()); got != want {
 				t.Errorf("%s: Ready returned %q, want %q", when, got, want)
 			}
-			if got := h.Controller.Late; strings.Join(got, ", ") != strings.Join(late, ", ") {
+			if got := h.Late; strings.Join(got, ", ") != strings.Join(late, ", ") {
 				t.Errorf("%s: late are %q, want %q", when, got, late)
 			}
 			if got := fmt.Sprint(group.Ready()); !strings.Contains(got, want) && want != "<nil>" {

@@ -116,7 +116,7 @@ func TestNoCallBeginsWithoutTheLease(t *testing.T) {
 				if len(l.causes) != 2 || errors.Is(l.causes[0], informer.ErrLeaseLost) == test.held {
 					t.Errorf("the causes are %v", l.causes)
 				}
-				if h := c.Health().Controller; h.Failed > 0 {
+				if h := c.Health(); h.Failed > 0 {
 					t.Errorf("%d cancelled calls are failures", h.Failed)
 				}
 			})
@@ -273,8 +273,8 @@ func TestLiveDoesNotFailWhileOneWorkerGoesOn(t *testing.T) {
 		for range 24 {
 			time.Sleep(15 * time.Minute)
 			synctest.Wait()
-			if err := group.Live(); err != nil || c.Health().Controller.Queued == 0 {
-				t.Errorf("Live: %v, with %d keys that wait, want no error and some keys", err, c.Health().Controller.Queued)
+			if err := group.Live(); err != nil || c.Health().Queued == 0 {
+				t.Errorf("Live: %v, with %d keys that wait, want no error and some keys", err, c.Health().Queued)
 				break
 			}
 		}

@@ -65,7 +65,7 @@ func (p *planner) expect(waiting int, want ...time.Duration) {
 	if !slices.Equal(p.calls, want) {
 		p.t.Errorf("calls at %v, want %v", p.calls, want)
 	}
-	if h := p.c.Health().Controller; h.Waiting != waiting {
+	if h := p.c.Health(); h.Waiting != waiting {
 		p.t.Errorf("%d keys wait for their time, want %d", h.Waiting, waiting)
 	}
 	p.calls = nil
@@ -226,7 +226,7 @@ func TestACallHasATimeLimit(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		want := "website ns/a: Options.CallTimeout, 1m0s, is over: context deadline exceeded"
-		if h := c.Health().Controller; h.Failed != 2 || h.Succeeded != 1 || len(reported) != 2 || reported[0] != "0 "+want {
+		if h := c.Health(); h.Failed != 2 || h.Succeeded != 1 || len(reported) != 2 || reported[0] != "0 "+want {
 			t.Errorf("%d failures, %d successes, reported %q, want %q", h.Failed, h.Succeeded, reported, want)
 		}
 		if err := stop(); err != nil {

@@ -89,11 +89,6 @@ type Options struct {
 	// a group that has one, and otherwise to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Reconciled is for a controller alone. It is called after each call of reconcile, as
-	// informer.Observer.Reconciled says, and by several workers at once. Defaults to that of
-	// Group.Observer, if the controller is a member of a group.
-	Reconciled func(informer.ReconciledInfo)
-
 	// Reads is for a controller alone: informers that reconcile reads, and that are no Source of
 	// the controller. Workers start when these have synced, too, as their WaitForSync says. Do
 	// not name the group of the controller, which waits for the controller: Run then returns an
@@ -165,8 +160,6 @@ func (o *Options) check() error {
 // checkRun returns an error if o has an option that is for a controller alone.
 func (o *Options) checkRun() error {
 	switch {
-	case o.Reconciled != nil:
-		return errors.New("Options.Reconciled is for a controller, see NewController")
 	case o.Reads != nil:
 		return errors.New("Options.Reads is for a controller, see NewController")
 	case o.Elected != nil:

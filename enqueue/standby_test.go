@@ -55,7 +55,7 @@ func (s standby) watchers(want int) {
 	}
 }
 
-func (s standby) health() *informer.ControllerHealth { return s.controller.Health().Controller }
+func (s standby) health() enqueue.Health { return s.controller.Health() }
 
 func TestAStandbyReconcilesNothingBeforeItIsElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
 				s.elect()
 				s.rest()
 				s.called()
-				if h := s.controller.Health(); h.Synced || !h.Controller.Standby {
+				if h := s.controller.Health(); h.Synced || !h.Standby {
 					t.Errorf("before the sync, Health is %+v", h)
 				}
 				release()

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/customcacheinformer/informer"
 )
 
 const (
@@ -29,9 +27,11 @@ type state[K comparable] struct {
 	givenUp list.List // the keys in failing that were given up, the oldest first
 	deletes deletes[K]
 
-	succeeded, failed, gaveUp int
-	lastSuccess               time.Time
-	stopped                   time.Time // when the ctx of all calls ended; zero before
+	succeeded, again, failed, gaveUp int // as in Health
+	took                             [tookLimits + 1]int
+	tookSum                          time.Duration
+	lastSuccess                      time.Time
+	stopped                          time.Time // when the ctx of all calls ended; zero before
 }
 
 // call is a call of reconcile that is under way.
@@ -66,30 +66,41 @@ func (s *state[K]) cancelled(key K) {
 	s.deletes.putBack(key, s.endLocked(key).deletes)
 }
 
-// success notes that the call for key has returned nil, and how long it took. again says that
+// success notes that the call for key has returned nil. again says that
 // reconcile asked for another call: then the deletes that the key stands for are not done.
-func (s *state[K]) success(key K, again bool) (took time.Duration) {
+func (s *state[K]) success(key K, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.endLocked(key)
 	if again {
 		s.deletes.putBack(key, c.deletes)
+		s.again++
 	} else {
 		s.deletes.settle(c.deletes)
 	}
 	s.succeeded++
 	s.lastSuccess = time.Now()
+	s.tookLocked(s.lastSuccess.Sub(c.begun))
 	if f := s.failing[key]; f != nil {
 		s.forgetLocked(key, f)
 	}
-	return s.lastSuccess.Sub(c.begun)
+}
+
+// tookLocked counts how long a call took.
+func (s *state[K]) tookLocked(took time.Duration) {
+	n := 0
+	for limit := firstLimit; n < tookLimits && took > limit; limit *= 4 {
+		n++
+	}
+	s.took[n]++
+	s.tookSum += took
 }
 
 // failure notes that the call for key has returned err, and returns how often in a row the key
-// has failed, this time included, and how long the call took. permanent says that err is
+// has failed, this time included. permanent says that err is
 // permanent, so that no reconcile is left to do for the deletes that the key stands for.
 // giveUp decides, from the number of failures, whether no further attempt follows.
-func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failures int) bool) (failures int, gaveUp bool, took time.Duration) {
+func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failures int) bool) (failures int, gaveUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.endLocked(key)
@@ -100,6 +111,7 @@ func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failure
 	}
 	s.failed++
 	now := time.Now()
+	s.tookLocked(now.Sub(c.begun))
 	f := s.failing[key]
 	switch {
 	case f == nil:
@@ -118,7 +130,7 @@ func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failure
 			s.forgetLocked(oldest, s.failing[oldest])
 		}
 	}
-	return f.failures, gaveUp, now.Sub(c.begun)
+	return f.failures, gaveUp
 }
 
 // leave notes that another replica has key.
@@ -228,22 +240,22 @@ func (s *state[K]) busy() (keys []K) {
 }
 
 // health fills in what the state knows. next returns when a key is tried again.
-func (s *state[K]) health(h *informer.ControllerHealth, next func(K) time.Time) {
+func (s *state[K]) health(h *Health, next func(K) time.Time) {
 	calls, failures := s.counts(h)
 	now := time.Now()
 	// The lock is not held here, because a key's method String is the program's code.
 	for _, c := range calls {
-		h.Calls = append(h.Calls, informer.ReconcileCall{Key: fmt.Sprint(c.key), Took: now.Sub(c.at)})
+		h.Calls = append(h.Calls, KeyHealth{Key: fmt.Sprint(c.key), For: now.Sub(c.at)})
 	}
 	for _, f := range failures {
-		h.Failures = append(h.Failures, informer.ReconcileFailure{
+		h.Failures = append(h.Failures, KeyHealth{
 			Key: fmt.Sprint(f.key), Failures: f.value.failures, For: now.Sub(f.at), GaveUp: f.value.givenUp != nil, NextTry: next(f.key), Err: f.value.err,
 		})
 	}
 }
 
 // counts fills in the counts, and returns the oldest calls and failures.
-func (s *state[K]) counts(h *informer.ControllerHealth) (calls first[K, call[K]], failures first[K, failure]) {
+func (s *state[K]) counts(h *Health) (calls first[K, call[K]], failures first[K, failure]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, c := range s.calls {
@@ -253,7 +265,8 @@ func (s *state[K]) counts(h *informer.ControllerHealth) (calls first[K, call[K]]
 		failures.add(key, *f, f.since)
 	}
 	h.Busy, h.Failing, h.Deletes = len(s.calls), len(s.failing), len(s.deletes.open)
-	h.Succeeded, h.Failed, h.GaveUp, h.LastSuccess = s.succeeded, s.failed, s.gaveUp, s.lastSuccess.Round(0)
+	h.Succeeded, h.Again, h.Failed, h.GaveUp, h.LastSuccess = s.succeeded, s.again, s.failed, s.gaveUp, s.lastSuccess.Round(0)
+	h.Took, h.TookSum = s.took, s.tookSum
 	return calls, failures
 }
 
@@ -275,4 +288,33 @@ func (f *first[K, V]) add(key K, value V, at time.Time) {
 	}
 	*f = slices.Insert(*f, i, aged[K, V]{key, value, at})
 	*f = (*f)[:min(len(*f), shown)]
+}
+
+// defaultHangTimeout is the default of Options.HangTimeout.
+const defaultHangTimeout = time.Hour
+
+// stopLimit is how long after a stop a call may last until Live of the controller fails.
+const stopLimit = time.Minute
+
+// stuck returns for how long no worker has been able to take a key that waits, if that is limit or
+// more, or else for how long a stop has waited for calls, if that is stopLimit or more. Otherwise it
+// returns 0.
+func (s *state[K]) stuck(workers int, waiting bool, limit time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var full time.Time // since when all workers are in their calls
+	if waiting && len(s.calls) == workers {
+		for _, c := range s.calls {
+			if c.begun.After(full) {
+				full = c.begun
+			}
+		}
+	}
+	if d := time.Since(full); !full.IsZero() && d >= limit {
+		return d
+	}
+	if d := time.Since(s.stopped); len(s.calls) > 0 && !s.stopped.IsZero() && d >= min(limit, stopLimit) {
+		return d
+	}
+	return 0
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/membership"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -84,7 +85,7 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		w.fail(ctx, key, err)
 		return
 	}
-	took := w.state.success(key, again != 0)
+	w.state.success(key, again != 0)
 	w.queue.Forget(key)
 	switch {
 	case again == 0:
@@ -100,7 +101,6 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		}
 		w.addAfter(key, max(again, pause))
 	}
-	w.observe(informer.ReconciledInfo{Key: key, Took: took, Again: again != 0})
 }
 
 // soon is the shortest again that is never stretched.
@@ -169,8 +169,7 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	}
 	permanent, stopping := errors.Is(err, informer.ErrPermanent), w.queue.ShuttingDown()
 	e := &Error{Name: w.opts.Name, Key: key, Err: err}
-	var took time.Duration
-	e.Failures, e.GaveUp, took = w.state.failure(key, err, permanent, func(failures int) bool {
+	e.Failures, e.GaveUp = w.state.failure(key, err, permanent, func(failures int) bool {
 		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
 	})
 	switch {
@@ -181,21 +180,15 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	default:
 		w.queue.AddRateLimited(key)
 	}
-	w.observe(informer.ReconciledInfo{Key: key, Took: took, Err: err, Failures: e.Failures, GaveUp: e.GaveUp})
 	if e.Failures > 1 || e.GaveUp || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)
 	}
 }
 
-// observe reports a call to Options.Reconciled.
-func (w *worker[K]) observe(info informer.ReconciledInfo) {
-	if w.opts.Reconciled != nil {
-		info.Controller = w.opts.Name
-		w.opts.Reconciled(info)
-	}
-}
+// report is the default of Options.ErrorHandler.
+func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
-// logError is the default of Options.ErrorHandler. If a call has failed, the logger of ctx has name
+// logError logs err. If a call has failed, the logger of ctx has name
 // and key.
 func logError(ctx context.Context, err error) {
 	var failed *Error

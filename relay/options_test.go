@@ -79,7 +79,7 @@ func TestARelayRunsOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for !r.Health()["leases.v1.coordination.k8s.io"].Started {
+	for !r.Health()["leases.v1.coordination.k8s.io"].HasRun() {
 		time.Sleep(time.Millisecond) // the API server does not answer, so nothing else tells that Run has begun
 	}
 	if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {

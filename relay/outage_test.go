@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/relay"
 )
 
@@ -270,7 +271,7 @@ func TestAgentsOfOtherResourcesNoticeNothingOfAResourceThatFails(t *testing.T) {
 			for _, failing := range fourResources {
 				o.cluster.fail(failing, fault)
 				o.await("the relay does not notice", func() bool {
-					h := o.relay.Health()[full(resourceOf(failing))]
+					h := o.relay.Health()[full(resourceOf(failing))].(informer.Health)
 					old := time.Since(h.LastContact) > 3*time.Second && fault != "404" && fault != "removed"
 					return (apierrors.IsNotFound(o.absent(failing)) || old) && (h.SourceFailures > 0) == (fault != "hangs")
 				})

@@ -285,14 +285,13 @@ func (r *Relay) Absent() map[string]error {
 	return all
 }
 
-// Health returns how the informer of each resource is doing, by names such as
+// Health returns the [informer.Health] of the informer of each resource, by names such as
 // "leases.v1.coordination.k8s.io". It does not block. It feeds the metrics of module metrics/prometheus
 // and the page of package debug.
-func (r *Relay) Health() map[string]informer.Health {
-	all := map[string]informer.Health{}
+func (r *Relay) Health() map[string]informer.MemberHealth {
+	all := map[string]informer.MemberHealth{}
 	for _, s := range r.all() {
-		h := s.inf.Health()
-		all[h.Name] = h
+		all[s.inf.Name()] = s.inf.Health()
 	}
 	return all
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -52,7 +53,7 @@ func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 				busy := w.during(a)
 				b := w.start("b")
 				time.Sleep(18 * time.Second) // less than DrainTimeout
-				h := a.set.Health().Shards
+				h := a.set.Health()
 				if h.Draining == 0 || h.DrainingFor < 17*time.Second {
 					t.Errorf("a drains %d buckets, for %v", h.Draining, h.DrainingFor)
 				}
@@ -60,10 +61,10 @@ func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 					t.Errorf("a has %d buckets, b %d: buckets without a call should have moved", a.owned(), b.owned())
 				}
 				time.Sleep(4 * time.Second) // more than DrainTimeout
-				if h := a.set.Health().Shards; (h.Draining == 0) != !deaf {
+				if h := a.set.Health(); (h.Draining == 0) != !deaf {
 					t.Errorf("a drains %d buckets for %v after DrainTimeout", h.Draining, h.DrainingFor)
 				}
-				if a.set.Health().Shards.Session == "" || b.set.Health().Shards.Replicas != 2 {
+				if a.set.Health().Session == "" || b.set.Health().Replicas != 2 {
 					t.Error("a has not renewed its session while it waited")
 				}
 				w.settled(10 * long)
@@ -101,7 +102,7 @@ func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
 		key := w.during(a)
 		a.link.cut()
 		cut := time.Now()
-		for a.set.Health().Shards.Session != "" {
+		for a.set.Health().Session != "" {
 			time.Sleep(100 * time.Millisecond)
 		}
 		// The last renewal was at most RenewEvery ago.
@@ -124,7 +125,7 @@ func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
 		a.link.heal()
 		time.Sleep(2 * time.Minute)
 		w.balanced(a, b)
-		if n := a.set.Health().Shards.LostSessions; n != 1 {
+		if n := a.set.Health().LostSessions; n != 1 {
 			t.Errorf("a has lost %d sessions", n)
 		}
 		if errs := a.took(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, shards.ErrSessionLost) }) {
@@ -145,7 +146,7 @@ func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
 		w.during(a)
 		a.link.cut()
 		time.Sleep(time.Minute)
-		if h := a.set.Health().Shards; h.LostCalls == 0 || h.Session != "" {
+		if h := a.set.Health(); h.LostCalls == 0 || h.Session != "" {
 			t.Errorf("a has %d calls of its lost session, and the session %q", h.LostCalls, h.Session)
 		}
 		time.Sleep(5 * time.Minute)
@@ -155,7 +156,7 @@ func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
 		}
 		w.overlaps = nil
 		w.mu.Unlock()
-		if h := a.set.Health().Shards; h.LostCalls != 0 {
+		if h := a.set.Health(); h.LostCalls != 0 {
 			t.Errorf("a has %d calls of its lost session", h.LostCalls)
 		}
 		a.link.heal()
@@ -377,7 +378,7 @@ func TestAKeyWaitsInOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
 		daily := func(_ *shards.Options, r *replica) { r.again = 24 * time.Hour }
-		waiting := func(r *replica) int { return r.group.Health()["objects"].Controller.Waiting }
+		waiting := func(r *replica) int { return r.group.Health()["objects"].(enqueue.Health).Waiting }
 		a := w.start("a", daily)
 		time.Sleep(10 * time.Second)
 		if n := waiting(a); n != 64 {
@@ -417,7 +418,7 @@ func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 			t.Errorf("b has made %d calls from an old state", w.count-before)
 		}
 		w.mu.Unlock()
-		if h := b.set.Health().Shards; h.CatchingUp != 8 || h.Owned != 16 {
+		if h := b.set.Health(); h.CatchingUp != 8 || h.Owned != 16 {
 			t.Errorf("b has %d buckets, and catches up with %d", h.Owned, h.CatchingUp)
 		}
 		b.link.heal()

@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -43,8 +44,8 @@ func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
 		r.link.cut()
 		time.Sleep(5 * time.Minute)
 		h := r.set.Health()
-		if h.Shards.Session != "" || h.SourceError == nil || h.SourceFailures == 0 {
-			t.Errorf("while it is cut off: %+v, %+v", h, h.Shards)
+		if h.Session != "" || h.SourceError == nil || h.SourceFailures == 0 {
+			t.Errorf("while it is cut off: %+v", h)
 		}
 		if err := errors.Join(r.group.Ready(), r.group.Live()); err != nil {
 			t.Errorf("while it is cut off: %v", err)
@@ -186,7 +187,7 @@ func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
 		time.Sleep(time.Minute)
 		within := func(least, most time.Duration) {
 			t.Helper()
-			if h := a.set.Health().Shards; h.Unowned == 0 || h.UnownedFor < least || h.UnownedFor > most {
+			if h := a.set.Health(); h.Unowned == 0 || h.UnownedFor < least || h.UnownedFor > most {
 				t.Errorf("%d buckets have had no owner for %v, want from %v to %v", h.Unowned, h.UnownedFor, least, most)
 			}
 		}
@@ -204,11 +205,25 @@ func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
 		within(10*time.Second, 16*time.Second)
 		refused.Store(false)
 		time.Sleep(time.Minute)
-		if h := a.set.Health().Shards; h.Unowned != 0 || h.UnownedFor != 0 || h.Owned != 16 {
+		if h := a.set.Health(); h.Unowned != 0 || h.UnownedFor != 0 || h.Owned != 16 {
 			t.Errorf("at the end: %+v", h)
 		}
 		a.stop()
 		b.ended()
 		c.ended()
 	})
+}
+
+func TestHealthOfASetAsJSON(t *testing.T) {
+	h := shards.Health{
+		Name: "sites", Started: true, Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 2,
+		Replica: "replica-0", Session: "replica-0_1", Replicas: 3, Buckets: 64, Owned: 21, CatchingUp: 4, CatchingUpFor: 750 * time.Millisecond, Draining: 2,
+		DrainingFor: 1500 * time.Millisecond, Unowned: 5, UnownedFor: 250 * time.Millisecond, Unserved: 3, UnservedFor: 2 * time.Second, Lacking: []string{"added"}, Taken: 30, Released: 9, LostSessions: 7, LostCalls: 6,
+	}
+	const want = `{"name":"sites","started":true,"stopped":false,"synced":true,"sourceFailures":2,` +
+		`"replica":"replica-0","session":"replica-0_1","replicas":3,"buckets":64,"owned":21,"catchingUp":4,"draining":2,"unowned":5,"unserved":3,"lacking":["added"],` +
+		`"taken":30,"released":9,"lostSessions":7,"lostCalls":6,"catchingUpSeconds":0.75,"drainingSeconds":1.5,"unownedSeconds":0.25,"unservedSeconds":2}`
+	if text, err := json.Marshal(h); err != nil || string(text) != want {
+		t.Errorf("%s, %v, want\n%s", text, err, want)
+	}
 }

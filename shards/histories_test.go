@@ -62,7 +62,7 @@ func (h *history) learn() {
 func (h *history) leaves(r *replica, how string) {
 	h.say("%s %s", r.name, how)
 	for _, g := range h.gone {
-		if how == "stops" && g.know[r] && r.set.Health().Shards.Session != "" && !h.cut[r] {
+		if how == "stops" && g.know[r] && r.set.Health().Session != "" && !h.cut[r] {
 			g.safe = true
 		}
 		if how != "is cut off" {
@@ -135,7 +135,7 @@ func (h *history) goBack() {
 func (h *history) intrude() {
 	stays := time.Duration(h.random.IntN(20_000)) * time.Millisecond // drawn in any case, so that later steps stay the same
 	works := func() bool {
-		return slices.ContainsFunc(h.all, func(r *replica) bool { return !h.cut[r] && r.set.Health().Shards.Owned > 0 })
+		return slices.ContainsFunc(h.all, func(r *replica) bool { return !h.cut[r] && r.set.Health().Owned > 0 })
 	}
 	if !works() {
 		return
@@ -326,7 +326,7 @@ func (h *history) shown() {
 	}
 	waiting := h.waiting("added")
 	for _, r := range young {
-		if s := r.set.Health().Shards; len(young) == len(h.all) && s.Unserved > 0 || waiting > 0 && s.Unserved == 0 {
+		if s := r.set.Health(); len(young) == len(h.all) && s.Unserved > 0 || waiting > 0 && s.Unserved == 0 {
 			h.t.Errorf("%s: %d keys of the added controller wait, %d of %d replicas have it, Unserved is %d", r.name, waiting, len(young), len(h.all), s.Unserved)
 		}
 	}

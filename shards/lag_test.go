@@ -34,10 +34,10 @@ func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 					w.write(n, "2")
 				}
 				w.settled(3 * time.Minute)
-				if h := late.set.Health().Shards; h.Owned != 0 || h.Session == "" || h.CatchingUpFor < 2*time.Minute || other.owned() != 16 {
+				if h := late.set.Health(); h.Owned != 0 || h.Session == "" || h.CatchingUpFor < 2*time.Minute || other.owned() != 16 {
 					t.Errorf("the replica that is behind: %+v; the other has %d buckets", h, other.owned())
 				}
-				if h := other.set.Health().Shards; h.Replicas != 1 || h.CatchingUpFor != 0 {
+				if h := other.set.Health(); h.Replicas != 1 || h.CatchingUpFor != 0 {
 					t.Errorf("the other replica: %+v", h)
 				}
 				if late.about("the caches of this replica have been behind for ") != 1 {
@@ -47,7 +47,7 @@ func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 				late.link.heal()
 				w.settled(2 * time.Minute)
 				w.balanced(a, b)
-				if h := late.set.Health().Shards; h.CatchingUpFor != 0 {
+				if h := late.set.Health(); h.CatchingUpFor != 0 {
 					t.Errorf("when it has caught up: %+v", h)
 				}
 				a.stop()
@@ -72,17 +72,17 @@ func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		a.stop()
 		time.Sleep(time.Hour)
-		if h := b.set.Health().Shards; h.Owned != 16 || h.CatchingUp == 0 || h.CatchingUpFor < 59*time.Minute {
+		if h := b.set.Health(); h.Owned != 16 || h.CatchingUp == 0 || h.CatchingUpFor < 59*time.Minute {
 			t.Errorf("the only replica, which is behind: %+v", h)
 		}
 		c := w.start("c")
 		w.settled(20 * time.Second)
-		if h := b.set.Health().Shards; h.Owned != 0 || c.owned() != 16 || h.CatchingUpFor < 59*time.Minute {
+		if h := b.set.Health(); h.Owned != 0 || c.owned() != 16 || h.CatchingUpFor < 59*time.Minute {
 			t.Errorf("with another replica: %+v; that one has %d buckets", h, c.owned())
 		}
 		c.stop() // and b must have the buckets again, because nobody else is there
 		time.Sleep(10 * time.Second)
-		if h := b.set.Health().Shards; h.Owned != 16 {
+		if h := b.set.Health(); h.Owned != 16 {
 			t.Errorf("alone again: %+v", h)
 		}
 		b.link.heal()
@@ -117,7 +117,7 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 			for _, r := range all {
 				sum += r.owned()
 			}
-			if h := all[0].set.Health().Shards; sum < 16 && h.UnownedFor > 10*time.Second {
+			if h := all[0].set.Health(); sum < 16 && h.UnownedFor > 10*time.Second {
 				t.Errorf("%d of 16 buckets have an owner, %+v", sum, h)
 			}
 		}
@@ -132,7 +132,7 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 		w.settled(3 * time.Minute)
 		taken := 0
 		for _, r := range all {
-			taken += r.set.Health().Shards.Taken
+			taken += r.set.Health().Taken
 			r.stop()
 		}
 		if taken > 100 {
@@ -152,7 +152,7 @@ func TestAReplicaWhoseServerIsBehindHasNoBuckets(t *testing.T) {
 		time.Sleep(time.Minute)
 		c := w.start("c", func(_ *shards.Options, r *replica) { r.link.objects = frozen.objects })
 		w.settled(5 * time.Minute)
-		if h := c.set.Health().Shards; h.Owned != 0 || h.CatchingUpFor < 4*time.Minute || c.about("restored from a backup") != 0 {
+		if h := c.set.Health(); h.Owned != 0 || h.CatchingUpFor < 4*time.Minute || c.about("restored from a backup") != 0 {
 			t.Errorf("the replica whose server is behind: %+v, %v", h, c.took())
 		}
 		for _, r := range []*replica{a, b, c} {
@@ -175,7 +175,7 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 		server.refusal = errors.New("internal error")
 		b := w.start("b", server.serves)
 		time.Sleep(10 * time.Hour)
-		if h := b.set.Health().Shards; h.Taken < 16 || h.Taken > 16*10 || a.owned() != 16 {
+		if h := b.set.Health(); h.Taken < 16 || h.Taken > 16*10 || a.owned() != 16 {
 			t.Errorf("the replica that cannot list: %+v; the other has %d buckets", h, a.owned())
 		}
 		a.stop()
@@ -254,7 +254,7 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 				}
 				b := young.start("b")
 				time.Sleep(5 * time.Second)
-				if h := b.set.Health().Shards; h.Owned != 16 || (h.CatchingUp == 16) != strip {
+				if h := b.set.Health(); h.Owned != 16 || (h.CatchingUp == 16) != strip {
 					t.Errorf("after 5 s: %+v", h)
 				}
 				young.settled(20 * time.Second)
@@ -428,7 +428,7 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 				all := live(w)
 				w.balanced(all...)
 				for _, r := range all {
-					if h := r.set.Health().Shards; r.about("have been behind for") > 0 || h.Taken > 40 {
+					if h := r.set.Health(); r.about("have been behind for") > 0 || h.Taken > 40 {
 						t.Errorf("%s: %+v, %v", r.name, h, r.took())
 					}
 				}
@@ -453,7 +453,7 @@ func TestANewSessionOfAReplicaThatIsBehindTakesNoBuckets(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			b.link.healLeases()
 			time.Sleep(20 * time.Second)
-			if h := b.set.Health().Shards; h.Owned > 0 || h.Session == "" || a.owned() != 16 {
+			if h := b.set.Health(); h.Owned > 0 || h.Session == "" || a.owned() != 16 {
 				t.Errorf("the replica that is behind: %+v; the other has %d buckets", h, a.owned())
 			}
 			time.Sleep(5 * time.Minute)

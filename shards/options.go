@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
@@ -143,6 +144,9 @@ func (o Options) complete() (Options, error) {
 	o.RenewEvery = cmp.Or(o.RenewEvery, defaultRenewEvery)
 	o.Margin = cmp.Or(o.Margin, defaultMargin)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrainTimeout)
+	if o.ErrorHandler == nil {
+		o.ErrorHandler = informer.Report
+	}
 	if o.RenewEvery >= o.LeaseDuration || o.Margin >= o.LeaseDuration-o.RenewEvery {
 		return o, fmt.Errorf("Options.RenewEvery, %v, and Options.Margin, %v, are together not less than Options.LeaseDuration, %v",
 			o.RenewEvery, o.Margin, o.LeaseDuration)

@@ -43,7 +43,7 @@ func handovers(t *testing.T, divided, writes bool) (took [2]time.Duration) {
 	until := func(b *replica, want int) time.Duration {
 		begun := time.Now()
 		for n := 0; ; n++ {
-			if h := b.set.Health().Shards; h.Owned == want && h.CatchingUp == 0 {
+			if h := b.set.Health(); h.Owned == want && h.CatchingUp == 0 {
 				return time.Since(begun)
 			}
 			if writes {

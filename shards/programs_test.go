@@ -71,7 +71,7 @@ func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
 		time.Sleep(time.Minute)
 		young := []*replica{w.start("new-0", controls("objects", "added"))}
 		time.Sleep(10 * time.Minute)
-		h := young[0].set.Health().Shards
+		h := young[0].set.Health()
 		if h.Unserved != 16-young[0].owned() || h.UnservedFor < 9*time.Minute || fmt.Sprint(h.Lacking) != "[added]" {
 			t.Errorf("during the update: %+v", h)
 		}
@@ -82,7 +82,7 @@ func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
 			t.Errorf("the new replica has reported it %d times: %v", n, young[0].took())
 		}
 		for n, r := range old {
-			if h := r.set.Health().Shards; h.Unserved != 0 || len(r.took()) > 0 {
+			if h := r.set.Health(); h.Unserved != 0 || len(r.took()) > 0 {
 				t.Errorf("the old replica %s: %+v, %v", r.name, h, r.took())
 			}
 			young = append(young, w.start(fmt.Sprint("new-", n+1), controls("objects", "added")))
@@ -95,7 +95,7 @@ func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
 			t.Errorf("%d keys wait after the update", n)
 		}
 		for _, r := range young {
-			if h := r.set.Health().Shards; h.Unserved != 0 || h.UnservedFor != 0 || h.Lacking != nil {
+			if h := r.set.Health(); h.Unserved != 0 || h.UnservedFor != 0 || h.Lacking != nil {
 				t.Errorf("after the update: %+v", h)
 			}
 			r.stop()
@@ -109,13 +109,13 @@ func TestAReplicaWithoutASessionShowsNoKeysThatWait(t *testing.T) {
 		w := newWorld(t, 64)
 		old, young := w.start("old"), w.start("young", controls("objects", "added"))
 		time.Sleep(time.Minute)
-		if h := young.set.Health().Shards; h.Unserved == 0 {
+		if h := young.set.Health(); h.Unserved == 0 {
 			t.Fatalf("%+v", h)
 		}
 		young.link.cut()
 		time.Sleep(time.Hour)
-		if h := young.set.Health(); h.Shards.Unserved > 0 || h.Shards.UnservedFor > 0 || h.SourceError == nil {
-			t.Errorf("%+v, %+v", h, h.Shards)
+		if h := young.set.Health(); h.Unserved > 0 || h.UnservedFor > 0 || h.SourceError == nil {
+			t.Errorf("%+v", h)
 		}
 		young.link.heal()
 		time.Sleep(time.Minute)

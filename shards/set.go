@@ -32,9 +32,6 @@ type Set struct {
 	wake    chan struct{} // gets a token when step has something to do
 	filling chan struct{} // gets a token when a bucket is open whose keys are not queued
 
-	handling sync.Mutex // protects handler
-	handler  func(context.Context, error)
-
 	sources []*source                   // of Source; fixed once Run was called
 	ranges  atomic.Pointer[plan.Ranges] // with Options.ByNamespace; nil before they are known
 
@@ -83,11 +80,10 @@ func New(leases Leases, opts Options) (*Set, error) {
 		wake: make(chan struct{}, 1), filling: make(chan struct{}, 1), old: map[*session]bool{},
 	}
 	s.view = newView(&s.opts)
-	s.Adopt(nil, nil)
 	s.watched, err = informer.NewFrom(informer.ListWatch(s.labelled()), informer.Options[*coordinationv1.Lease]{
 		Name: opts.Name + " (Leases)", WatchList: informer.WatchListOff, // they are few
 		Backoff:      opts.backoff(),
-		ErrorHandler: func(ctx context.Context, err error) { s.handle(ctx, err) },
+		ErrorHandler: opts.ErrorHandler,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shards: New: %w", err)
@@ -147,30 +143,9 @@ func (s *Set) Join(name string, w Worker) error {
 	return nil
 }
 
-// Adopt sets the ErrorHandler of a group, unless the options have one. A nil handler stands for the
-// default. It does not block. [informer.Group.Add] calls it.
-func (s *Set) Adopt(handler func(context.Context, error), _ *informer.Observer) {
-	s.handling.Lock()
-	defer s.handling.Unlock()
-	if s.opts.ErrorHandler != nil {
-		handler = s.opts.ErrorHandler
-	}
-	if handler == nil {
-		handler = informer.LogError
-	}
-	s.handler = handler
-}
-
-func (s *Set) handle(ctx context.Context, err error) {
-	s.handling.Lock()
-	handler := s.handler
-	s.handling.Unlock()
-	handler(ctx, err)
-}
-
 // report gives an error to the ErrorHandler, with the name of the set. The caller holds no lock.
 func (s *Set) report(err error) {
-	s.handle(s.ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
+	s.opts.ErrorHandler(s.ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
 }
 
 // later has step report an error. The caller holds mu.

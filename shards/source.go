@@ -43,11 +43,11 @@ type source struct {
 	shared   bool          // more than one informer reads the source
 	applied  Buckets       // those whose objects the informer has
 	moved    chan struct{} // closed when applied has changed
-	selector string        // one of the values of ShardsHealth.Selector
+	selector string        // one of the values of Health.Selector
 	failing  bool          // the last list has failed, and no watch was opened since
 }
 
-// These are the values of ShardsHealth.Selector.
+// These are the values of Health.Selector.
 const (
 	selectorServed  = "served"
 	selectorIgnored = "ignored"

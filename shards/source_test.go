@@ -45,8 +45,8 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 			if h.Objects < 40 || h.Objects > 100 { // there are only 20 namespaces
 				t.Errorf("%s caches %d of 200 objects", r.name, h.Objects)
 			}
-			if h.Foreign == 0 || r.set.Health().Shards.Selector != "ignored" {
-				t.Errorf("%s: Foreign is %d, Selector is %q, of a source that cannot select", r.name, h.Foreign, r.set.Health().Shards.Selector)
+			if h.Foreign == 0 || r.set.Health().Selector != "ignored" {
+				t.Errorf("%s: Foreign is %d, Selector is %q, of a source that cannot select", r.name, h.Foreign, r.set.Health().Selector)
 			}
 		}
 		for n := range 200 {
@@ -118,8 +118,8 @@ func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
 		a.link.lag.Store(0)
 		w.settled(5 * time.Second)
 		w.balanced(a)
-		if a.set.Health().Shards.LostSessions != 1 {
-			t.Fatalf("the session was not lost: %+v", a.set.Health().Shards)
+		if a.set.Health().LostSessions != 1 {
+			t.Fatalf("the session was not lost: %+v", a.set.Health())
 		}
 		time.Sleep(time.Minute)
 		if n := lists() - before; n != 0 {
@@ -192,7 +192,7 @@ func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
 					want = "served"
 				}
 				for _, when := range []string{"at first", "after the next watch"} {
-					if got := a.set.Health().Shards.Selector; got != want {
+					if got := a.set.Health().Selector; got != want {
 						t.Errorf("%s, the selector is %q", when, got)
 					}
 					w.objects.Disconnect()

@@ -123,7 +123,7 @@ func TestAWorkerMayCallItsSet(t *testing.T) {
 			go func() { done <- set.Run(ctx) }()
 			time.Sleep(10 * time.Second)
 		}
-		if n := workers[0].set.Health().Shards.Owned; n < 5 || n > 6 {
+		if n := workers[0].set.Health().Owned; n < 5 || n > 6 {
 			t.Errorf("the first of three replicas has %d of 16 buckets", n)
 		}
 		for _, end := range ends {
@@ -159,12 +159,12 @@ func TestASetEndsWithItsWorker(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- set.Run(ctx) }()
 		time.Sleep(time.Second)
-		if n := set.Health().Shards.Owned; n != 16 {
+		if n := set.Health().Owned; n != 16 {
 			t.Errorf("it has %d buckets", n)
 		}
 		close(c.stopped)
 		time.Sleep(time.Second)
-		if n := set.Health().Shards.Owned; n != 0 {
+		if n := set.Health().Owned; n != 0 {
 			t.Errorf("it has %d buckets when its worker has stopped", n)
 		}
 		cancel()

@@ -242,7 +242,7 @@ func (r *replica) crash() {
 	w.mu.Unlock()
 }
 
-func (r *replica) owned() int { return r.set.Health().Shards.Owned }
+func (r *replica) owned() int { return r.set.Health().Owned }
 
 func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInformer[*corev1.ConfigMap], key types.NamespacedName) error {
 	w := r.world

@@ -35,7 +35,7 @@ func divide(f *fleet, selector string) {
 	f.awaitShares(a, b, c)
 	f.awaitDone("first")
 	for _, r := range []*replica{a, b, c} {
-		f.await("Health says that the selector is "+selector, func() bool { return r.set.Health().Shards.Selector == selector })
+		f.await("Health says that the selector is "+selector, func() bool { return r.set.Health().Selector == selector })
 	}
 	f.awaitForeign(selector == "ignored", a, b, c)
 
@@ -103,7 +103,7 @@ func (f *fleet) awaitShares(replicas ...*replica) {
 	f.Helper()
 	f.await("the replicas share the buckets evenly", func() bool {
 		for _, r := range replicas {
-			h := r.set.Health().Shards
+			h := r.set.Health()
 			least := h.Buckets / len(replicas)
 			if h.Replicas != len(replicas) || h.Unowned+h.CatchingUp+h.Draining != 0 || h.Owned < least || h.Owned > least+1 {
 				return false

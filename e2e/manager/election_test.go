@@ -100,7 +100,7 @@ func TestAGroupOfTheNextLeaderReconcilesEverything(t *testing.T) {
 			w.ok(w.Delete(w.Context(), w.widget("w0", 0)))
 			w.until("the first has reconciled the delete", func() bool { return first.of("w0") == 2 })
 			second.have(w, 3)
-			if h := second.controller.Health().Controller; !h.Standby || h.Succeeded+h.Busy > 0 {
+			if h := second.controller.Health(); !h.Standby || h.Succeeded+h.Busy > 0 {
 				t.Errorf("the second is not on standby: %+v", h)
 			}
 
@@ -116,7 +116,7 @@ func TestAGroupOfTheNextLeaderReconcilesEverything(t *testing.T) {
 				}
 				return true
 			})
-			if h := second.controller.Health().Controller; h.Standby || h.Dropped > 0 {
+			if h := second.controller.Health(); h.Standby || h.Dropped > 0 {
 				t.Errorf("the second is on standby, or has dropped deletes: %+v", h)
 			}
 			second.have(w, 3)

@@ -37,15 +37,15 @@ type keyShown struct {
 // that fails, and both keys and the error have the name, too.
 func controllers(t *testing.T, names []string) *tab {
 	w := newWorld(t)
-	health := map[string]informer.Health{}
+	health := map[string]informer.MemberHealth{}
 	for _, name := range names {
-		health[name] = informer.Health{Name: name, Started: true, Synced: true, Objects: -1, Controller: &informer.ControllerHealth{
-			Workers: 2, Queued: 3, OldestQueued: 70 * time.Second, Busy: 1, Failing: 1, Dropped: 1,
-			Calls:    []informer.ReconcileCall{{Key: name, Took: 6 * time.Minute}},
-			Failures: []informer.ReconcileFailure{{Key: name, Failures: 9, For: time.Minute, Err: errors.New(name)}},
-		}}
+		health[name] = enqueue.Health{
+			Name: name, Started: true, Synced: true, Workers: 2, Queued: 3, OldestQueued: 70 * time.Second, Busy: 1, Failing: 1, Dropped: 1,
+			Calls:    []enqueue.KeyHealth{{Key: name, For: 6 * time.Minute}},
+			Failures: []enqueue.KeyHealth{{Key: name, Failures: 9, For: time.Minute, Err: errors.New(name)}},
+		}
 	}
-	page := http.HandlerFunc(debug.Handler(func() map[string]informer.Health { return health }).ServeHTTP)
+	page := http.HandlerFunc(debug.Handler(func() map[string]informer.MemberHealth { return health }).ServeHTTP)
 	w.instead.Store(&page)
 	return open(t, w.page())
 }

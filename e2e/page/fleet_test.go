@@ -20,6 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 var quota = strings.TrimSpace(strings.Repeat("the quota of the shop is used up ", 5))
@@ -68,11 +69,11 @@ func newFleet(t *testing.T) *world {
 		}
 	}
 	w.run()
-	sites, users := informer.ShardsHealth{Session: "s", Buckets: 64, Owned: 16, CatchingUp: 16}, informer.ShardsHealth{Session: "s", Buckets: 64, Owned: 16}
-	page := http.HandlerFunc(debug.Handler(func() map[string]informer.Health {
+	sites := shards.Health{Name: "sites", Started: true, Synced: true, Session: "s", Buckets: 64, Owned: 16, CatchingUp: 16}
+	users := shards.Health{Name: "users", Started: true, Synced: true, Session: "s", Buckets: 64, Owned: 16}
+	page := http.HandlerFunc(debug.Handler(func() map[string]informer.MemberHealth {
 		all := w.group.Health()
-		all["sites"] = informer.Health{Name: "sites", Started: true, Synced: true, Shards: &sites}
-		all["users"] = informer.Health{Name: "users", Started: true, Synced: true, Shards: &users}
+		all["sites"], all["users"] = sites, users
 		return all
 	}).ServeHTTP)
 	w.instead.Store(&page)

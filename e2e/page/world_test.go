@@ -185,7 +185,7 @@ func newShop(t *testing.T) *shop {
 	if err := inf.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for s.group.Health()["Secret"].SourceError == nil {
+	for s.group.Health()["Secret"].(informer.Health).SourceError == nil {
 		select {
 		case <-time.After(between):
 		case <-ctx.Done():

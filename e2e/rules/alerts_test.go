@@ -81,7 +81,7 @@ func TestAlertsNameTheirInformerWatcherQueueOrSet(t *testing.T) {
 					t.Errorf("%s: its %s names %s, its labels are %v", alert.Alert, kind, found[1], has)
 				}
 			}
-			for _, label := range []string{"informer", "watcher", "queue", "set"} {
+			for _, label := range []string{"informer", "watcher", "queue", "set", "member"} {
 				if slices.Contains(has, label) && !slices.Contains(named, label) {
 					t.Errorf("%s: its %s does not name the %s", alert.Alert, kind, label)
 				}

@@ -40,7 +40,7 @@ var (
 	metricName = regexp.MustCompile(`\binformer_[a-z_]+`)
 	metricKind = regexp.MustCompile(`\b(gauge|counter|histogram)\b`)
 	metricWord = regexp.MustCompile(`[a-z_]+`)
-	ownLabels  = []string{"informer", "watcher", "queue", "set", "type", "origin", "op", "outcome"}
+	ownLabels  = []string{"informer", "watcher", "queue", "set", "member", "type", "origin", "op", "outcome"}
 )
 
 // readList reads the metrics from the tables of the README. The name is in the first column,

@@ -431,6 +431,16 @@ var outages = []struct {
 		almost: "InformerShardsLostCalls",
 		series: map[string]string{`informer_shards_lost_calls`: "0x59 2x1 0x178"},
 	},
+	{
+		name:   "a member of another kind is not ready",
+		series: map[string]string{`informer_member_ready`: "1x59 0x180"},
+		want:   want{"InformerMemberNotReady": 10 * time.Minute},
+	},
+	{
+		name:   "it is ready after just less than ten minutes",
+		almost: "InformerMemberNotReady",
+		series: map[string]string{`informer_member_ready`: "1x59 0x19 1x160"},
+	},
 }
 
 func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
@@ -464,8 +474,10 @@ func checkTexts(t *testing.T, annotations map[string]string, f firing) {
 		name = "website"
 	case f.labels["set"] != "":
 		name = "sites"
+	case f.labels["member"] != "":
+		name = "mirror"
 	}
-	if f.labels["informer"]+f.labels["queue"]+f.labels["set"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
+	if f.labels["informer"]+f.labels["queue"]+f.labels["set"]+f.labels["member"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
 		t.Errorf("it fires for %v, which is healthy", f.labels)
 	}
 	for kind, text := range annotations {

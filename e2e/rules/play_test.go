@@ -213,6 +213,7 @@ var healthy = map[string]string{
 	`informer_reconcile_total{outcome="success"}`:       "0+15x240",
 	`informer_reconcile_total{outcome="error"}`:         "0+1x240",
 
+	`informer_member_ready`:               "1x240",
 	`informer_shards_joined`:              "1x240",
 	`informer_shards_stopped`:             "0x240",
 	`informer_shards_session`:             "1x240",
@@ -239,7 +240,7 @@ var healthy = map[string]string{
 // others are healthy.
 func program(faults map[string]string) map[string]string {
 	all := map[string]string{}
-	for informer, names := range map[string]struct{ watcher, queue, set string }{"pod": {"queue", "website", "sites"}, "node": {"log", "drain", "drains"}} {
+	for informer, names := range map[string]struct{ watcher, queue, set, member string }{"pod": {"queue", "website", "sites", "mirror"}, "node": {"log", "drain", "drains", "archive"}} {
 		series := maps.Clone(healthy)
 		if informer == "pod" {
 			maps.Copy(series, faults)
@@ -252,6 +253,8 @@ func program(faults map[string]string) map[string]string {
 				more = append(more, `queue="`+names.queue+`"`)
 			case strings.HasPrefix(name, "informer_shards_"):
 				more = append(more, `set="`+names.set+`"`)
+			case strings.HasPrefix(name, "informer_member_"):
+				more = append(more, `member="`+names.member+`"`)
 			case strings.HasPrefix(name, "informer_watcher_"):
 				more = append(more, `informer="`+informer+`"`, `watcher="`+names.watcher+`"`)
 			default:

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // longPause is how long a process may not be run without a note of it. A replica that is not run for
@@ -71,7 +71,7 @@ func version(text string) uint64 {
 type report struct {
 	Replica     string
 	From, To    int64 // the process was not run in this time; 0 for none
-	Health      informer.ShardsHealth
+	Health      shards.Health
 	DrainingFor time.Duration // which Health's JSON lacks
 	Objects     [kinds]int    // in the caches
 	Foreign     int           // objects of other replicas that the API server has sent

@@ -176,11 +176,12 @@ func (r *replica) observe() {
 			about.From, about.To = last.UnixNano(), now.UnixNano()
 		}
 		for _, h := range r.group.Health() {
-			if h.Shards != nil {
-				about.Health = *h.Shards
-				about.DrainingFor = h.Shards.DrainingFor
+			switch h := h.(type) {
+			case shards.Health:
+				about.Health, about.DrainingFor = h, h.DrainingFor
+			case informer.Health:
+				about.Foreign += h.Foreign
 			}
-			about.Foreign += h.Foreign
 		}
 		for kind, inf := range r.caches {
 			for range inf.All() {

@@ -159,8 +159,6 @@ func TestEachFunctionOfTheOptionsIsACallback(t *testing.T) {
 		methodsOf("ResourceWatcher.", reflect.TypeFor[informer.ResourceWatcher[configMap]]()),
 		methodsOf("ResourceEventHandler.", reflect.TypeFor[cache.ResourceEventHandler]()),
 	)
-	// An informer reconciles nothing: this function is for the Observer of a Group.
-	want = slices.DeleteFunc(want, func(name string) bool { return name == "Options.Observer.Reconciled" })
 	ofStores := methodsOf("", reflect.TypeFor[cache.Store]())
 	for _, name := range methodsOf("", reflect.TypeFor[informer.Durable]()) {
 		if !slices.Contains(ofStores, name) {

@@ -128,8 +128,8 @@ func methodNames(t *testing.T) (names []string) {
 
 // values are the exported types whose methods depend on nothing but the value.
 var values = []string{
-	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "ControllerHealth", "ShardsHealth", "WatcherStats", "WatcherFunc", "WatcherFuncs",
-	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error",
+	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "WatcherStats", "WatcherFunc", "WatcherFuncs",
+	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health",
 }
 
 // TestEachTypeWithMethodsIsTried fails when a type gets methods that no callback calls.

@@ -132,7 +132,7 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 			if m == own {
 				members["own"] = reflect.ValueOf(m)
 			} else {
-				members[m.Health().Name] = reflect.ValueOf(m)
+				members[m.Name()] = reflect.ValueOf(m)
 			}
 		}
 		return members

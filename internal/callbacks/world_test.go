@@ -186,11 +186,7 @@ func (w *world) observer(s *side, prefix string) *informer.Observer {
 	o := &informer.Observer{}
 	for field, f := range reflect.ValueOf(o).Elem().Fields() {
 		f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
-			c := callback{name: prefix + field.Name, of: s}
-			if field.Name == "Reconciled" {
-				c.of, c.own = nil, w.controllers[1]
-			}
-			w.in(c)
+			w.in(callback{name: prefix + field.Name, of: s})
 			return nil
 		}))
 	}
@@ -221,9 +217,6 @@ func (w *world) control() {
 		ErrorHandler: func(ctx context.Context, _ error) {
 			w.in(callback{name: "enqueue.Options.ErrorHandler of a controller", ctx: ctx, own: w.controllers[0]})
 		},
-		Reconciled: func(informer.ReconciledInfo) {
-			w.in(callback{name: "enqueue.Options.Reconciled", own: w.controllers[0]})
-		},
 	}, enqueue.For(first.inf, change), enqueue.Watches(first.inf, keys))
 	if err != nil {
 		w.t.Fatal(err)
@@ -243,7 +236,10 @@ type failing struct{}
 
 func (failing) Run(context.Context) error         { time.Sleep(time.Millisecond); return errFailing }
 func (failing) WaitForSync(context.Context) error { return nil }
-func (failing) Health() informer.Health           { return informer.Health{Name: "failing"} }
+func (failing) Name() string                      { return "failing" }
+func (failing) MemberHealth() informer.MemberHealth {
+	return informer.Health{Name: "failing"}
+}
 
 // live runs the program. It returns the names of the callbacks that were called.
 func (w *world) live() map[string]bool {

@@ -28,7 +28,7 @@ func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 		"docs/stores.md":     {"example_store_test.go"},
 		"docs/operator.md":   {"enqueue/example_test.go", "enqueue/example_child_test.go"},
 		"docs/sharding.md":   {"shards/example_test.go"},
-		"docs/operations.md": {"examples/elected/main.go"},
+		"docs/operations.md": {"examples/elected/main.go", "metrics/prometheus/member_test.go"},
 	} {
 		blocks := migrating.Check(t, document, func(heading string) bool {
 			return heading != "On disk" && heading != "On a Valkey or Redis server" && heading != migrating.Manager

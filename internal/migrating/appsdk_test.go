@@ -92,7 +92,6 @@ func addReconciler[T informer.Object](group *informer.Group, inf *informer.Custo
 		return nil, err
 	}
 	if err := group.Add(c); err != nil {
-		c.Remove()
 		return nil, err
 	}
 	return func() error { return group.Remove(c) }, nil

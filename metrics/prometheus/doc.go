@@ -7,7 +7,7 @@
 //	group.Observer = metrics.Observer() // before members are added
 //	prometheus.MustRegister(metrics)    // or metrics.Registry of controller-runtime
 //
-// That is all, for every informer, controller and set that the group will have. This package has
+// That is all, for every member that the group will have. This package has
 // the same name as Prometheus' own: rename one of the two in your import. If your informers
 // are in no group, give [New] a function that calls Health of each informer, and set
 // Options.Observer. If you have another Observer, join the two with [informer.Tee].
@@ -21,9 +21,8 @@
 // Health provides the gauges, such as informer_synced,
 // informer_last_progress_timestamp_seconds and informer_watcher_oldest_waiting_seconds, and
 // the counts of the events that watchers were told. They are read when Prometheus scrapes, and
-// cost nothing in between. The Observer counts events, attempts on the store, lists and
-// watches, and the calls of reconcile. It also measures how long these and the calls of
-// watchers take.
+// cost nothing in between, and so are the calls of reconcile. The Observer counts events, attempts on the
+// store, lists and watches. It also measures how long these and the calls of watchers take.
 //
 // [NewWorkqueues] makes the metrics of client-go's workqueues, for programs without
 // controller-runtime.
@@ -33,7 +32,8 @@
 // Labels are the names of informers and watchers, as given in Options.Name and
 // WatcherOptions.Name, and a few labels with a fixed set of values. The label of a controller
 // is queue, its enqueue.Options.Name, because client-go's metrics of its workqueue have the
-// same name. The label of a set of package shards is set, its shards.Options.Name. No label comes from an object, and none from a key. You choose the names, and
+// same name. The label of a set of package shards is set, its shards.Options.Name. That of another member is
+// member. No label comes from an object, and none from a key. You choose the names, and
 // each name is a separate series, so do not put anything into them that grows with objects or
 // with users. Watchers without a name are numbered, as in "WatcherFunc-1". Name the watchers
 // that come and go, because otherwise each of them makes new series.
@@ -48,8 +48,8 @@
 //
 // A stopped informer, controller or set is shown while it is a member of the group. When an
 // informer, a watcher or a controller has gone, its series are removed at the next scrape.
-// Even without scrapes the number of series stays bounded, at twice the number of informers,
-// watchers and controllers and some more: beyond that, the Observer calls Health itself and
+// Even without scrapes the number of series stays bounded, at twice the number of informers
+// and watchers and some more: beyond that, the Observer calls Health itself and
 // removes the series that are no longer needed. If a call of a removed watcher returns after
 // that, its series come back until the next scrape. For series of workqueues, see [NewWorkqueues].
 //

@@ -4,11 +4,11 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 )
 
-// Kept returns the number of informers, watchers and controllers that have series of the Observer.
+// Kept returns the number of informers and watchers that have series of the Observer.
 func (m *Metrics) Kept() int {
 	m.series.mu.RLock()
 	defer m.series.mu.RUnlock()
-	n := len(m.series.queues)
+	n := 0
 	for _, i := range m.series.informers {
 		n += 1 + len(i.watchers)
 	}

@@ -9,18 +9,21 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/shards"
 )
 
-// These are the labels of every metric of an informer, of a watcher, of a controller, and of a set of
-// package shards. A controller is named by its queue, as in the metrics of client-go's workqueues.
+// These are the labels of every metric of an informer, of a watcher, of a controller, of a set of
+// package shards, and of another member. A controller is named by its queue, as in the metrics of client-go's workqueues.
 var (
 	informerLabels = []string{"informer"}
 	watcherLabels  = []string{"informer", "watcher"}
 	queueLabels    = []string{"queue"}
 	setLabels      = []string{"set"}
+	memberLabels   = []string{"member"}
 )
 
-// figure is a metric that is read from the Health of an informer, a controller or a set, or from the
+// figure is a metric that is read from the Health of a member, or from the
 // stats of a watcher.
 type figure[S any] struct {
 	desc *prom.Desc
@@ -91,76 +94,83 @@ var watcherFigures = []figure[informer.WatcherStats]{
 		sum, func(s *informer.WatcherStats) float64 { return float64(s.Merged) }),
 }
 
-var controllerFigures = []figure[informer.Health]{
+var controllerFigures = []figure[enqueue.Health]{
 	figureOf(queueLabels, "informer_reconcile_synced", prom.GaugeValue, "Whether everything that the controller reads has synced.",
-		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
+		least, func(h *enqueue.Health) float64 { return flag(h.Synced) }),
 	figureOf(queueLabels, "informer_reconcile_stopped", prom.GaugeValue, "Whether the controller has been stopped but is still a member of its group.",
-		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
+		greatest, func(h *enqueue.Health) float64 { return flag(h.Stopped) }),
 	figureOf(queueLabels, "informer_reconcile_standby", prom.GaugeValue, "Whether the controller waits for its election.",
-		greatest, func(h *informer.Health) float64 { return flag(h.Controller.Standby) }),
+		greatest, func(h *enqueue.Health) float64 { return flag(h.Standby) }),
 	figureOf(queueLabels, "informer_reconcile_workers", prom.GaugeValue, "How many keys can be reconciled at once.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Workers) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Workers) }),
 	figureOf(queueLabels, "informer_reconcile_busy", prom.GaugeValue, "How many calls of reconcile are under way.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Busy) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Busy) }),
 	figureOf(queueLabels, "informer_reconcile_longest_call_seconds", prom.GaugeValue, "How long the longest call of reconcile that is under way has taken so far; 0 if there is none.",
 		greatest, longestCall),
 	figureOf(queueLabels, "informer_reconcile_queued", prom.GaugeValue, "How many keys wait for a worker; keys that wait for a retry or for their time do not count.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Queued) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Queued) }),
 	figureOf(queueLabels, "informer_reconcile_waiting", prom.GaugeValue, "How many keys wait for a retry, or for the time for which a call has asked.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Waiting) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Waiting) }),
 	figureOf(queueLabels, "informer_reconcile_oldest_queued_seconds", prom.GaugeValue, "How long the oldest of the keys that wait for a worker has been waiting; 0 if there is none.",
-		greatest, func(h *informer.Health) float64 { return h.Controller.OldestQueued.Seconds() }),
+		greatest, func(h *enqueue.Health) float64 { return h.OldestQueued.Seconds() }),
 	figureOf(queueLabels, "informer_reconcile_failing", prom.GaugeValue, "How many keys have failed and have not succeeded since, including those that were given up.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Failing) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Failing) }),
 	figureOf(queueLabels, "informer_reconcile_longest_failing_seconds", prom.GaugeValue, "For how long the key that has been failing longest has done so, even if it was given up; 0 if there is none.",
 		greatest, longestFailing),
 	figureOf(queueLabels, "informer_reconcile_last_success_timestamp_seconds", prom.GaugeValue, "When a call of reconcile last returned no error; absent if none has.",
-		least, func(h *informer.Health) float64 { return timestamp(h.Controller.LastSuccess) }),
+		least, func(h *enqueue.Health) float64 { return timestamp(h.LastSuccess) }),
 	figureOf(queueLabels, "informer_reconcile_deletes", prom.GaugeValue, "How many deleted objects wait until each of their keys is reconciled.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Deletes) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Deletes) }),
 	figureOf(queueLabels, "informer_reconcile_dropped_total", prom.CounterValue, "How many keys of deleted objects a standby has dropped because there were too many.",
-		sum, func(h *informer.Health) float64 { return float64(h.Controller.Dropped) }),
+		sum, func(h *enqueue.Health) float64 { return float64(h.Dropped) }),
 }
 
-var setFigures = []figure[informer.Health]{
+var setFigures = []figure[shards.Health]{
 	figureOf(setLabels, "informer_shards_joined", prom.GaugeValue, "Whether this replica has joined the set since it was started.",
-		least, func(h *informer.Health) float64 { return flag(h.Synced) }),
+		least, func(h *shards.Health) float64 { return flag(h.Synced) }),
 	figureOf(setLabels, "informer_shards_stopped", prom.GaugeValue, "Whether the set has been stopped but is still a member of its group.",
-		greatest, func(h *informer.Health) float64 { return flag(h.Stopped) }),
+		greatest, func(h *shards.Health) float64 { return flag(h.Stopped) }),
 	figureOf(setLabels, "informer_shards_session", prom.GaugeValue, "Whether this replica has a session, without which it has no buckets.",
-		least, func(h *informer.Health) float64 { return flag(h.Shards.Session != "") }),
+		least, func(h *shards.Health) float64 { return flag(h.Session != "") }),
 	figureOf(setLabels, "informer_shards_source_failures", prom.GaugeValue, "How many times in a row listing or watching the Leases of the set has failed; 0 while it works.",
-		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
+		sum, func(h *shards.Health) float64 { return float64(h.SourceFailures) }),
 	figureOf(setLabels, "informer_shards_replicas", prom.GaugeValue, "How many replicas may have buckets, as far as this one sees.",
-		least, func(h *informer.Health) float64 { return float64(h.Shards.Replicas) }),
+		least, func(h *shards.Health) float64 { return float64(h.Replicas) }),
 	figureOf(setLabels, "informer_shards_buckets", prom.GaugeValue, "How many buckets the set has in all replicas together.",
-		greatest, func(h *informer.Health) float64 { return float64(h.Shards.Buckets) }),
+		greatest, func(h *shards.Health) float64 { return float64(h.Buckets) }),
 	figureOf(setLabels, "informer_shards_owned", prom.GaugeValue, "How many buckets this replica has, including those that catch up or drain.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.Owned) }),
+		sum, func(h *shards.Health) float64 { return float64(h.Owned) }),
 	figureOf(setLabels, "informer_shards_catching_up", prom.GaugeValue, "How many buckets of this replica wait until its caches are as new as those of the last holder.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.CatchingUp) }),
+		sum, func(h *shards.Health) float64 { return float64(h.CatchingUp) }),
 	figureOf(setLabels, "informer_shards_catching_up_seconds", prom.GaugeValue, "How long the caches of this replica have been too old for its buckets, or older than those of another replica; 0 if they are not.",
-		greatest, func(h *informer.Health) float64 { return h.Shards.CatchingUpFor.Seconds() }),
+		greatest, func(h *shards.Health) float64 { return h.CatchingUpFor.Seconds() }),
 	figureOf(setLabels, "informer_shards_draining", prom.GaugeValue, "How many buckets move to other replicas when their calls have returned.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.Draining) }),
+		sum, func(h *shards.Health) float64 { return float64(h.Draining) }),
 	figureOf(setLabels, "informer_shards_draining_seconds", prom.GaugeValue, "How long the first of the draining buckets has been draining; 0 if there is none.",
-		greatest, func(h *informer.Health) float64 { return h.Shards.DrainingFor.Seconds() }),
+		greatest, func(h *shards.Health) float64 { return h.DrainingFor.Seconds() }),
 	figureOf(setLabels, "informer_shards_unowned", prom.GaugeValue, "How many buckets of the set no replica has, as far as this one sees.",
-		greatest, func(h *informer.Health) float64 { return float64(h.Shards.Unowned) }),
+		greatest, func(h *shards.Health) float64 { return float64(h.Unowned) }),
 	figureOf(setLabels, "informer_shards_unowned_seconds", prom.GaugeValue, "How long the first of the unowned buckets has had no owner; 0 if there is none.",
-		greatest, func(h *informer.Health) float64 { return h.Shards.UnownedFor.Seconds() }),
+		greatest, func(h *shards.Health) float64 { return h.UnownedFor.Seconds() }),
 	figureOf(setLabels, "informer_shards_unserved", prom.GaugeValue, "How many buckets are with replicas that do not have all controllers of this one.",
-		greatest, func(h *informer.Health) float64 { return float64(h.Shards.Unserved) }),
+		greatest, func(h *shards.Health) float64 { return float64(h.Unserved) }),
 	figureOf(setLabels, "informer_shards_unserved_seconds", prom.GaugeValue, "How long there have been such buckets; 0 if there is none.",
-		greatest, func(h *informer.Health) float64 { return h.Shards.UnservedFor.Seconds() }),
+		greatest, func(h *shards.Health) float64 { return h.UnservedFor.Seconds() }),
 	figureOf(setLabels, "informer_shards_taken_total", prom.CounterValue, "How many buckets this replica has got.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.Taken) }),
+		sum, func(h *shards.Health) float64 { return float64(h.Taken) }),
 	figureOf(setLabels, "informer_shards_released_total", prom.CounterValue, "How many buckets this replica has let go of.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.Released) }),
+		sum, func(h *shards.Health) float64 { return float64(h.Released) }),
 	figureOf(setLabels, "informer_shards_lost_sessions_total", prom.CounterValue, "How many sessions of this replica ended because they could not be renewed in time.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.LostSessions) }),
+		sum, func(h *shards.Health) float64 { return float64(h.LostSessions) }),
 	figureOf(setLabels, "informer_shards_lost_calls", prom.GaugeValue, "How many calls of lost sessions have not returned, while another replica may work on the same keys.",
-		sum, func(h *informer.Health) float64 { return float64(h.Shards.LostCalls) }),
+		sum, func(h *shards.Health) float64 { return float64(h.LostCalls) }),
+}
+
+var memberFigures = []figure[informer.MemberHealth]{
+	figureOf(memberLabels, "informer_member_ready", prom.GaugeValue, "Whether a member of the group is ready; only of members that are no informer, controller or set.",
+		least, func(h *informer.MemberHealth) float64 { return flag((*h).Ready() == nil) }),
+	figureOf(memberLabels, "informer_member_live", prom.GaugeValue, "Whether a member of the group needs no restart; only of members that are no informer, controller or set.",
+		least, func(h *informer.MemberHealth) float64 { return flag((*h).Live() == nil) }),
 }
 
 func figureOf[S any](labels []string, name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*S) float64) figure[S] {
@@ -182,16 +192,16 @@ func collectStores(ch chan<- prom.Metric, all []*informer.Health, name string) {
 }
 
 // longestCall relies on the order of Calls.
-func longestCall(h *informer.Health) float64 {
-	if calls := h.Controller.Calls; len(calls) > 0 {
-		return calls[0].Took.Seconds()
+func longestCall(h *enqueue.Health) float64 {
+	if calls := h.Calls; len(calls) > 0 {
+		return calls[0].For.Seconds()
 	}
 	return 0
 }
 
 // longestFailing relies on the order of Failures.
-func longestFailing(h *informer.Health) float64 {
-	if failures := h.Controller.Failures; len(failures) > 0 {
+func longestFailing(h *enqueue.Health) float64 {
+	if failures := h.Failures; len(failures) > 0 {
 		return failures[0].For.Seconds()
 	}
 	return 0
@@ -227,6 +237,13 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
+// describe sends the descriptions of figures.
+func describe[S any](ch chan<- *prom.Desc, figures []figure[S]) {
+	for _, f := range figures {
+		ch <- f.desc
+	}
+}
+
 // collect sends the metrics of informers, watchers, controllers or sets that have the same name.
 func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
 	for _, f := range figures {
@@ -240,37 +257,40 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population holds the informers, watchers, controllers and sets that exist at one moment, by their
-// labels.
+// population holds the informers, watchers, controllers, sets and other members that exist at one moment, by
+// their labels.
 type population struct {
 	informers   map[string][]*informer.Health
 	watchers    map[watcherName][]*informer.WatcherStats
-	controllers map[string][]*informer.Health
-	sets        map[string][]*informer.Health
+	controllers map[string][]*enqueue.Health
+	sets        map[string][]*shards.Health
+	members     map[string]informer.MemberHealth // of other kinds
 }
 
 type watcherName struct{ informer, watcher string }
 
-func populationOf(health map[string]informer.Health) population {
+func populationOf(health map[string]informer.MemberHealth) population {
 	p := population{
 		informers: map[string][]*informer.Health{}, watchers: map[watcherName][]*informer.WatcherStats{},
-		controllers: map[string][]*informer.Health{}, sets: map[string][]*informer.Health{},
+		controllers: map[string][]*enqueue.Health{}, sets: map[string][]*shards.Health{}, members: map[string]informer.MemberHealth{},
 	}
-	for _, h := range health {
-		name := label(h.Name)
-		switch {
-		case h.Controller != nil:
-			p.controllers[name] = append(p.controllers[name], &h)
-			continue
-		case h.Shards != nil:
-			p.sets[name] = append(p.sets[name], &h)
-			continue
-		}
-		p.informers[name] = append(p.informers[name], &h)
-		for i := range h.Watchers {
-			s := &h.Watchers[i].WatcherStats
-			w := watcherName{name, label(s.Name)}
-			p.watchers[w] = append(p.watchers[w], s)
+	for key, is := range health {
+		switch h := is.(type) {
+		case nil:
+		case enqueue.Health:
+			p.controllers[label(h.Name)] = append(p.controllers[label(h.Name)], &h)
+		case shards.Health:
+			p.sets[label(h.Name)] = append(p.sets[label(h.Name)], &h)
+		case informer.Health:
+			name := label(h.Name)
+			p.informers[name] = append(p.informers[name], &h)
+			for i := range h.Watchers {
+				s := &h.Watchers[i].WatcherStats
+				w := watcherName{name, label(s.Name)}
+				p.watchers[w] = append(p.watchers[w], s)
+			}
+		default:
+			p.members[label(key)] = h
 		}
 	}
 	return p

@@ -81,7 +81,7 @@ func TestWithoutAScrapeTheNumberOfSeriesStaysBounded(t *testing.T) {
 }
 
 func TestInformersThatComeAndGoStayBoundedToo(t *testing.T) {
-	m := prometheus.New(func() map[string]informer.Health { return nil })
+	m := prometheus.New(func() map[string]informer.MemberHealth { return nil })
 	o := m.Observer()
 	for n := range 10_000 {
 		name := fmt.Sprint("i", n)
@@ -103,9 +103,9 @@ func TestInformersThatComeAndGoStayBoundedToo(t *testing.T) {
 func TestSweepsGetRarerWithTheNumberOfWatchers(t *testing.T) {
 	asked := 0
 	health := informer.Health{Name: "i"}
-	m := prometheus.New(func() map[string]informer.Health {
+	m := prometheus.New(func() map[string]informer.MemberHealth {
 		asked++
-		return map[string]informer.Health{"i": health}
+		return map[string]informer.MemberHealth{"i": health}
 	})
 	o := m.Observer()
 	for n := range 10_000 {
@@ -147,31 +147,12 @@ func TestNothingIsLeftOfAnInformerThatWasRemoved(t *testing.T) {
 	})
 }
 
-func TestWhoComesBackBeginsAnew(t *testing.T) {
-	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		for range 3 {
-			inf := r.add(src, options{})
-			reg := r.join(inf, "w", ignore, watchOpts{})
-			settle(time.Minute)
-			r.of(values{"event_lag_seconds_count": 1})
-			r.ofWatcher(values{"handling_seconds_count": 1})
-			reg.Remove()
-			<-reg.Stopped()
-			r.expect("informer_watcher", values{})
-			if err := r.group.Remove(inf); err != nil {
-				r.t.Fatal(err)
-			}
-			r.expect("", values{})
-		}
-	})
-}
-
 func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
 	var m *prometheus.Metrics
 	comes := func() {}
-	m = prometheus.New(func() map[string]informer.Health {
+	m = prometheus.New(func() map[string]informer.MemberHealth {
 		comes() // after the state of health was taken, from the caller's view
-		return map[string]informer.Health{"i": {Name: "i", Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "there"}}}}}
+		return map[string]informer.MemberHealth{"i": informer.Health{Name: "i", Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "there"}}}}}
 	})
 	o, registry := m.Observer(), registered(m)
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "there"})
@@ -208,7 +189,7 @@ func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
 func TestAnObserverDoesNotWaitForAScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		m := prometheus.New(func() map[string]informer.Health { <-release; return nil })
+		m := prometheus.New(func() map[string]informer.MemberHealth { <-release; return nil })
 		o := m.Observer()
 		scraped := make(chan prom.Metric)
 		go func() { m.Collect(scraped); close(scraped) }()
@@ -230,7 +211,7 @@ func TestAnObserverDoesNotWaitForAScrape(t *testing.T) {
 func TestOneSweepAtATimeWithoutAScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, release := make(chan bool, 100), make(chan struct{})
-		m := prometheus.New(func() map[string]informer.Health { asked <- true; <-release; return nil })
+		m := prometheus.New(func() map[string]informer.MemberHealth { asked <- true; <-release; return nil })
 		o := m.Observer()
 		var all sync.WaitGroup
 		for n := range 50 {

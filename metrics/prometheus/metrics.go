@@ -6,25 +6,25 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Metrics are the metrics of a program's informers, controllers and sets of package shards, as a Prometheus collector.
+// Metrics are the metrics of a program's informers and other members of a group, as a Prometheus collector.
 // At each scrape it reads the present state from Health. Its Observer counts what happens in
 // between. It is made by [New], and must not be copied. Its methods may be called from any
 // goroutine.
 type Metrics struct {
-	health func() map[string]informer.Health
+	health func() map[string]informer.MemberHealth
 	series *series
 }
 
 // New returns the metrics of the informers, controllers and sets whose Health the function health
 // returns. It may be the method Health of an [informer.Group]. The keys of the returned map are
-// ignored: series are named by Health.Name.
+// ignored: series are named by Health.Name. Only members of other kinds are named by their keys.
 //
 // health is called once for each scrape, and now and then by the functions of the Observer
 // when watchers come and go. It may be called from any goroutine, also several times at once,
 // and must neither block nor panic.
 //
 // New does not block. It panics if health is nil, because that is a mistake in the program.
-func New(health func() map[string]informer.Health) *Metrics {
+func New(health func() map[string]informer.MemberHealth) *Metrics {
 	if health == nil {
 		panic("informer/metrics/prometheus: the function given to New is nil")
 	}
@@ -32,10 +32,8 @@ func New(health func() map[string]informer.Health) *Metrics {
 }
 
 // Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it
-// with another. For a controller in no group, its Reconciled is for enqueue.Options.Reconciled.
-// An informer or controller without it has only the metrics that come from Health, and a set has no
-// others. If an
-// informer or controller has it, but is missing from the result of the function given to New,
+// with another. An informer without it has only the metrics that come from Health; other members have no
+// others. If an informer has it, but is missing from the result of the function given to New,
 // its counts are lost at each scrape.
 //
 // All Observers that a Metrics returns feed the same counters, so an informer that is given
@@ -43,37 +41,31 @@ func New(health func() map[string]informer.Health) *Metrics {
 // block either, and allocate only when they see a name for the first time.
 func (m *Metrics) Observer() *informer.Observer {
 	return &informer.Observer{
-		List:       m.series.list,
-		Watch:      m.series.watch,
-		Store:      m.series.store,
-		Apply:      m.series.apply,
-		Handled:    m.series.handled,
-		Reconciled: m.series.reconciled,
+		List:    m.series.list,
+		Watch:   m.series.watch,
+		Store:   m.series.store,
+		Apply:   m.series.apply,
+		Handled: m.series.handled,
 	}
 }
 
 // Describe sends the descriptions of all metrics. A registry calls it when Metrics are
 // registered. It blocks only while ch does.
 func (m *Metrics) Describe(ch chan<- *prom.Desc) {
-	for _, f := range informerFigures {
-		ch <- f.desc
+	describe(ch, informerFigures)
+	describe(ch, watcherFigures)
+	describe(ch, controllerFigures)
+	describe(ch, setFigures)
+	describe(ch, memberFigures)
+	for _, desc := range []*prom.Desc{storeInfo, reconciles, reconciling} {
+		ch <- desc
 	}
-	for _, f := range watcherFigures {
-		ch <- f.desc
-	}
-	for _, f := range controllerFigures {
-		ch <- f.desc
-	}
-	for _, f := range setFigures {
-		ch <- f.desc
-	}
-	ch <- storeInfo
 	for _, v := range m.series.vectors.all() {
 		v.Describe(ch)
 	}
 }
 
-// Collect removes the series of informers, watchers and controllers that are gone, and then
+// Collect removes the series of informers and watchers that are gone, and then
 // sends all metrics. A registry calls it at each scrape. It blocks only while ch does, and holds up no
 // informer meanwhile.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
@@ -90,9 +82,13 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	}
 	for name, all := range now.controllers {
 		collect(ch, controllerFigures, all, name)
+		collectReconciles(ch, all, name)
 	}
 	for name, all := range now.sets {
 		collect(ch, setFigures, all, name)
+	}
+	for name, h := range now.members {
+		collect(ch, memberFigures, []*informer.MemberHealth{&h}, name)
 	}
 	for _, metric := range m.series.metrics() {
 		ch <- metric

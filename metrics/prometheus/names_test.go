@@ -15,17 +15,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/shards"
 )
 
-// fixed returns the metrics of informers with the given states.
-func fixed(health ...informer.Health) *prometheus.Metrics {
-	all := map[string]informer.Health{}
+// fixed returns the metrics of members with the given states.
+func fixed(health ...informer.MemberHealth) *prometheus.Metrics {
+	all := map[string]informer.MemberHealth{}
 	for n, h := range health {
 		all[fmt.Sprint("Pod#", n)] = h
 	}
-	return prometheus.New(func() map[string]informer.Health { return all })
+	return prometheus.New(func() map[string]informer.MemberHealth { return all })
+}
+
+// labelled expects these values of all series with labels. Names are without prefix.
+func labelled(t *testing.T, all values, labels, prefix string, want values) {
+	t.Helper()
+	got := values{}
+	for name, value := range all {
+		if short, ok := strings.CutSuffix(name, labels); ok {
+			got[strings.TrimPrefix(short, prefix)] = value
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", labels, diff)
+	}
 }
 
 func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
@@ -56,21 +72,8 @@ func TestWhatHasTheSameNameIsOneSeries(t *testing.T) {
 	}
 	for range 10 { // the order of a map differs each time
 		all := scrape(t, registered(fixed(a, b, informer.Health{Name: "apart"})))
-		got, gotWatcher := values{}, values{}
-		for name, value := range all {
-			if short, ok := strings.CutSuffix(name, `{informer="i"}`); ok {
-				got[strings.TrimPrefix(short, "informer_")] = value
-			}
-			if short, ok := strings.CutSuffix(name, `{informer="i",watcher="w"}`); ok {
-				gotWatcher[strings.TrimPrefix(short, "informer_watcher_")] = value
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("of the informer (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(wantWatcher, gotWatcher); diff != "" {
-			t.Errorf("of the watcher (-want +got):\n%s", diff)
-		}
+		labelled(t, all, `{informer="i"}`, "informer_", want)
+		labelled(t, all, `{informer="i",watcher="w"}`, "informer_watcher_", wantWatcher)
 		if n := len(having(all, `watcher="other"`)); n != 8 {
 			t.Errorf("of the other watcher there are %d", n)
 		}
@@ -126,7 +129,7 @@ func TestValuesThatSayNothingAreLeftOut(t *testing.T) {
 	} {
 		lacking := full
 		test.without(&lacking)
-		for _, health := range [][]informer.Health{{lacking}, {full, lacking}, {lacking, full}} {
+		for _, health := range [][]informer.MemberHealth{{lacking}, {full, lacking}, {lacking, full}} {
 			all := scrape(t, registered(fixed(health...)))
 			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 16-1 {
 				t.Errorf("with %+v there are %v", health, all)
@@ -157,14 +160,14 @@ var hostile = []string{
 
 func TestNoNameBreaksAScrape(t *testing.T) {
 	for _, asked := range []bool{false, true} { // whether the names are in Health
-		var health []informer.Health
+		var health []informer.MemberHealth
 		for _, name := range hostile {
 			h := informer.Health{Name: name}
 			for _, w := range hostile {
 				h.Watchers = append(h.Watchers, informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: w, Delivered: 1}})
 			}
 			if asked {
-				health = append(health, h)
+				health = append(health, h, enqueue.Health{Name: name}, shards.Health{Name: name, Replica: name, Session: name})
 			}
 		}
 		m := fixed(health...)
@@ -182,6 +185,11 @@ func TestNoNameBreaksAScrape(t *testing.T) {
 			all := scrape(t, registry)
 			if asked != (len(all) > 0) {
 				t.Errorf("there are %d series", len(all))
+			}
+			for _, name := range []string{"informer_reconcile_busy", "informer_shards_joined"} {
+				if n := len(having(all, name)); asked && n != 12 { // four names are the same as valid UTF-8
+					t.Errorf("%d series of %s", n, name)
+				}
 			}
 		}
 	}
@@ -236,7 +244,7 @@ func TestItFitsBehindAPrefixAndLabels(t *testing.T) {
 
 func TestHealthIsAskedOnceForEachScrape(t *testing.T) {
 	asked := 0
-	m := prometheus.New(func() map[string]informer.Health { asked++; return nil })
+	m := prometheus.New(func() map[string]informer.MemberHealth { asked++; return nil })
 	registry := registered(m)
 	if asked != 0 {
 		t.Errorf("to register asks %d times", asked)
@@ -256,21 +264,6 @@ func TestNewPanicsWithoutAFunction(t *testing.T) {
 		}
 	}()
 	prometheus.New(nil)
-}
-
-// named is a member of a group that is not an informer of this library.
-type named struct{ name string }
-
-func (named) Run(ctx context.Context) error     { <-ctx.Done(); return nil }
-func (named) WaitForSync(context.Context) error { return nil }
-func (m named) Health() informer.Health         { return informer.Health{Name: m.name} }
-
-func TestAnyMemberOfAGroupIsShown(t *testing.T) {
-	r := newRig(t)
-	if err := r.group.Add(named{"mine"}); err != nil {
-		t.Fatal(err)
-	}
-	r.expect("informer_synced", values{`{informer="mine"}`: 0})
 }
 
 func TestEachStoreOfAnInformerIsNamedOnce(t *testing.T) {

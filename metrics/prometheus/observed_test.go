@@ -187,7 +187,7 @@ func TestADurableStoreHasOperationsOfItsOwn(t *testing.T) {
 }
 
 func TestAnUnknownOperationOrEventIsNoNewSeries(t *testing.T) {
-	m := prometheus.New(func() map[string]informer.Health { return map[string]informer.Health{"": {Name: "i"}} })
+	m := fixed(informer.Health{Name: "i"})
 	o := m.Observer()
 	o.Store(informer.StoreInfo{Informer: "i", Op: "compact"})
 	o.Store(informer.StoreInfo{Informer: "i", Op: "\xff"})
@@ -286,7 +286,7 @@ func TestAnInformerWithAnObserverOfItsOwnHasOnlyWhatHealthSays(t *testing.T) {
 }
 
 func TestAnObserverHasOnlyTheFunctionsThatItNeeds(t *testing.T) {
-	m := prometheus.New(func() map[string]informer.Health { return nil })
+	m := prometheus.New(func() map[string]informer.MemberHealth { return nil })
 	for _, o := range []*informer.Observer{m.Observer(), m.Observer()} {
 		if o.List == nil || o.Watch == nil || o.Store == nil || o.Apply == nil || o.Handled == nil ||
 			o.Merged != nil || o.Lagging != nil || o.Undelivered != nil {

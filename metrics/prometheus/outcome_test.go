@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
 var pods = schema.GroupResource{Resource: "pods"}
@@ -55,7 +54,7 @@ func TestEachFailureHasItsOutcome(t *testing.T) {
 	for outcome, errs := range failures {
 		for _, err := range errs {
 			for _, err := range []error{err, wrapped(err)} {
-				m := prometheus.New(func() map[string]informer.Health { return map[string]informer.Health{"": {Name: "i"}} })
+				m := fixed(informer.Health{Name: "i"})
 				m.Observer().List(informer.ListInfo{Informer: "i", Err: err})
 				m.Observer().Watch(informer.WatchInfo{Informer: "i", Err: err})
 				m.Observer().Watch(informer.WatchInfo{Informer: "i", Err: err})
@@ -90,7 +89,7 @@ func wrapped(err error) error {
 }
 
 func TestTheSetOfOutcomesIsFixed(t *testing.T) {
-	m := prometheus.New(func() map[string]informer.Health { return map[string]informer.Health{"": {Name: "i"}} })
+	m := fixed(informer.Health{Name: "i"})
 	m.Observer().List(informer.ListInfo{Informer: "i"})
 	want := map[string]float64{}
 	for outcome := range failures {

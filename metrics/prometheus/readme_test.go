@@ -13,7 +13,9 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
+	"github.com/customcacheinformer/informer/shards"
 )
 
 // full returns all collectors, with at least one series of each metric.
@@ -22,10 +24,8 @@ func full() []prom.Collector {
 	m := fixed(informer.Health{
 		Name: "i", Store: "in memory", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
-	}, informer.Health{Name: "q", Controller: &informer.ControllerHealth{LastSuccess: now}},
-		informer.Health{Name: "s", Shards: &informer.ShardsHealth{}})
+	}, enqueue.Health{Name: "q", LastSuccess: now}, shards.Health{Name: "s"}, mirrorHealth{})
 	o := m.Observer()
-	o.Reconciled(informer.ReconciledInfo{Controller: "q"})
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
 	o.Store(informer.StoreInfo{Informer: "i", Op: "get"})
 	provider, w := prometheus.NewWorkqueues()
@@ -83,7 +83,7 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 	for _, f := range families {
 		gathered[f.GetName()]++
 	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 35+17+19+7 {
+	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 35+17+19+2+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 }

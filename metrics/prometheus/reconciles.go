@@ -3,69 +3,38 @@ package prometheus
 import (
 	prom "github.com/prometheus/client_golang/prometheus"
 
-	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 )
 
-// result is how a call of reconcile has ended.
-type result uint8
-
-const (
-	done    result = iota
-	again          // without an error, and reconcile has asked for another call
-	retry          // with an error, and another attempt follows
-	gaveUp         // with an error, and only an event leads to another attempt
-	results        // number of results
+var (
+	reconciles = prom.NewDesc("informer_reconcile_total", "How many calls of reconcile have returned; a call that returns the error of its ended ctx does not count.",
+		[]string{"queue", "outcome"}, nil)
+	reconciling = prom.NewDesc("informer_reconcile_duration_seconds", "How long calls of reconcile took.", queueLabels, nil)
 )
 
-func (r result) String() string {
-	return [results]string{done: "success", again: "again", retry: "error", gaveUp: "gaveup"}[r]
-}
-
-func resultOf(info *informer.ReconciledInfo) result {
-	switch {
-	case info.Err != nil && info.GaveUp:
-		return gaveUp
-	case info.Err != nil:
-		return retry
-	case info.Again:
-		return again
+// collectReconciles sends the metrics of the calls of the controllers with a name.
+func collectReconciles(ch chan<- prom.Metric, all []*enqueue.Health, name string) {
+	var sum enqueue.Health
+	for _, h := range all {
+		sum.Succeeded, sum.Again, sum.Failed, sum.GaveUp = sum.Succeeded+h.Succeeded, sum.Again+h.Again, sum.Failed+h.Failed, sum.GaveUp+h.GaveUp
+		sum.TookSum += h.TookSum
+		for n := range h.Took {
+			sum.Took[n] += h.Took[n]
+		}
 	}
-	return done
-}
-
-// queueSeries are the series of a controller.
-type queueSeries struct {
-	entry
-	took    prom.Observer
-	results [results]prom.Counter
-}
-
-func (s *series) reconciled(info informer.ReconciledInfo) {
-	q := s.queue(info.Controller)
-	q.took.Observe(info.Took.Seconds())
-	q.results[resultOf(&info)].Inc()
-}
-
-// queue returns the series of a controller. It makes them the first time.
-func (s *series) queue(name string) (q *queueSeries) {
-	s.mu.RLock()
-	q = s.queues[name]
-	s.mu.RUnlock()
-	if q == nil {
-		s.grow(func() { q = s.queueLocked(label(name)) })
+	for outcome, n := range map[string]int{
+		"success": sum.Succeeded - sum.Again,
+		"again":   sum.Again,               // without an error, and reconcile has asked for another call
+		"error":   sum.Failed - sum.GaveUp, // another attempt follows
+		"gaveup":  sum.GaveUp,              // only an event leads to another attempt
+	} {
+		ch <- prom.MustNewConstMetric(reconciles, prom.CounterValue, float64(n), name, outcome)
 	}
-	return q
-}
-
-func (s *series) queueLocked(name string) *queueSeries {
-	if q := s.queues[name]; q != nil {
-		return q
+	count, buckets := uint64(0), map[float64]uint64{}
+	for n, limit := range queueTimes { // the limits of Took
+		count += uint64(sum.Took[n])
+		buckets[limit] = count
 	}
-	q := &queueSeries{entry: s.entryLocked()}
-	q.took = q.histogram(s.vectors.reconciling, name)
-	for r := range results {
-		q.results[r] = q.counter(s.vectors.reconciles, name, r.String())
-	}
-	s.queues[name] = q
-	return q
+	count += uint64(sum.Took[len(queueTimes)])
+	ch <- prom.MustNewConstHistogram(reconciling, count, sum.TookSum.Seconds(), buckets, name)
 }

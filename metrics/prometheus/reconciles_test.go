@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
 // control adds a controller of the objects of inf to the group.
@@ -108,19 +106,6 @@ func TestAControllerIsShownByItsQueue(t *testing.T) {
 	})
 }
 
-func TestAQueueThatGrowsIsShown(t *testing.T) {
-	bubble(t, []configMap{object("a", "1"), object("b", "1"), object("c", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		inf := r.add(src, options{})
-		hold := make(chan struct{})
-		r.control(inf, enqueue.Options{Name: "q"}, func(context.Context, string) (time.Duration, error) { <-hold; return 0, nil })
-		settle(9 * time.Second)
-		r.ofQueue(values{"queued": 2, "oldest_queued_seconds": 9, "busy": 1, "workers": 1})
-		close(hold)
-		settle(0)
-		r.ofQueue(values{"queued": 0, "oldest_queued_seconds": 0, "busy": 0})
-	})
-}
-
 func TestCallsOfReconcileAreCountedByTheirResult(t *testing.T) {
 	bubble(t, []configMap{object("a", "1"), object("again", "1"), object("fails", "1"), object("wrong", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		inf := r.add(src, options{})
@@ -148,82 +133,47 @@ func TestCallsOfReconcileAreCountedByTheirResult(t *testing.T) {
 
 func TestControllersOfOneNameAreOneSeries(t *testing.T) {
 	early, late := time.Unix(1000, 0), time.Unix(2000, 0)
-	call := func(took ...time.Duration) (all []informer.ReconcileCall) {
+	call := func(took ...time.Duration) (all []enqueue.KeyHealth) {
 		for _, d := range took {
-			all = append(all, informer.ReconcileCall{Took: d})
+			all = append(all, enqueue.KeyHealth{For: d})
 		}
 		return all
 	}
-	failure := func(lasts time.Duration) []informer.ReconcileFailure {
-		return []informer.ReconcileFailure{{For: lasts}}
+	failure := func(lasts time.Duration) []enqueue.KeyHealth {
+		return []enqueue.KeyHealth{{For: lasts}}
 	}
-	a := informer.Health{Name: "q", Synced: true, Stopped: true, Controller: &informer.ControllerHealth{
-		Workers: 1, Queued: 2, OldestQueued: 3 * time.Second, Waiting: 1, Busy: 4, Calls: call(50*time.Second, 6*time.Second), Failing: 7, Failures: failure(8 * time.Second),
-		LastSuccess: late, Deletes: 9, Dropped: 10,
-	}}
-	b := informer.Health{Name: "q", Controller: &informer.ControllerHealth{
-		Workers: 10, Queued: 20, OldestQueued: 30 * time.Second, Waiting: 2, Busy: 40, Calls: call(5 * time.Second), Failing: 70, Failures: failure(80 * time.Second),
-		LastSuccess: early, Deletes: 90, Dropped: 100, Standby: true,
-	}}
+	a := enqueue.Health{
+		Name: "q", Synced: true, Stopped: true, Workers: 1, Queued: 2, OldestQueued: 3 * time.Second, Waiting: 1, Busy: 4, Calls: call(50*time.Second, 6*time.Second), Failing: 7, Failures: failure(8 * time.Second),
+		LastSuccess: late, Deletes: 9, Dropped: 10, Succeeded: 2, Again: 1, Took: [13]int{2: 2}, TookSum: 3 * time.Second,
+	}
+	b := enqueue.Health{
+		Name: "q", Workers: 10, Queued: 20, OldestQueued: 30 * time.Second, Waiting: 2, Busy: 40, Calls: call(5 * time.Second), Failing: 70, Failures: failure(80 * time.Second),
+		LastSuccess: early, Deletes: 90, Dropped: 100, Standby: true, Failed: 3, GaveUp: 1, Took: [13]int{12: 3}, TookSum: time.Hour,
+	}
 	want := values{
 		"synced": 0, "stopped": 1, "standby": 1, "workers": 11, "queued": 22, "waiting": 3, "oldest_queued_seconds": 30, "busy": 44, "longest_call_seconds": 50,
-		"failing": 77, "longest_failing_seconds": 80, "last_success_timestamp_seconds": 1000, "deletes": 99, "dropped_total": 110,
+		"failing": 77, "longest_failing_seconds": 80, "last_success_timestamp_seconds": 1000, "deletes": 99, "dropped_total": 110, "duration_seconds_count": 5, "duration_seconds_sum": 3603,
 	}
 	for range 10 { // the order of a map differs each time
-		got := values{}
-		for name, value := range scrape(t, registered(fixed(a, b, informer.Health{Name: "q", Objects: 5}))) {
-			if short, ok := strings.CutSuffix(name, `{queue="q"}`); ok {
-				got[strings.TrimPrefix(short, "informer_reconcile_")] = value
-			}
-			if name == `informer_objects{informer="q"}` && value != 5 {
-				t.Errorf("the informer of the same name has %v objects", value)
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		labelled(t, scrape(t, registered(fixed(a, b))), `{queue="q"}`, "informer_reconcile_", want)
 	}
 }
 
-func TestNoNameOfAControllerBreaksAScrapeAndTheirNumberStaysBounded(t *testing.T) {
-	var health []informer.Health
-	for _, name := range hostile {
-		health = append(health, informer.Health{Name: name, Controller: &informer.ControllerHealth{}})
+func TestCallsOfReconcileAreInTheBucketsOfTheirTime(t *testing.T) {
+	families, err := registered(fixed(enqueue.Health{Name: "q", Took: [13]int{0: 1, 1: 2, 11: 3, 12: 4}})).Gather()
+	if err != nil {
+		t.Fatal(err)
 	}
-	m := fixed(health...)
-	o, registry := m.Observer(), registered(m)
-	for range 2 {
-		for _, name := range hostile {
-			o.Reconciled(informer.ReconciledInfo{Controller: name, Key: name, Took: -time.Second, Err: errors.New("\xff")})
-		}
-		if n := len(having(scrape(t, registry), "informer_reconcile_busy")); n != 12 { // four are the same as valid UTF-8
-			t.Errorf("%d controllers are shown", n)
-		}
-	}
-	gone := prometheus.New(func() map[string]informer.Health { return nil })
-	for n := range 1000 {
-		gone.Observer().Reconciled(informer.ReconciledInfo{Controller: fmt.Sprint("q", n)})
-		if kept := gone.Kept(); kept > 101 {
-			t.Fatalf("%d entries are kept", kept)
+	var got []uint64
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); h != nil {
+			for _, bucket := range h.GetBucket() {
+				got = append(got, bucket.GetCumulativeCount())
+			}
+			got = append(got, h.GetSampleCount())
 		}
 	}
-	if all := scrape(t, registered(gone)); len(all) > 0 || gone.KeptInVectors() != 0 {
-		t.Errorf("when none is there, there are %v", all)
-	}
-}
-
-func TestAControllerThatComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
-	comes := func() {}
-	m := prometheus.New(func() map[string]informer.Health { comes(); return nil })
-	o, registry := m.Observer(), registered(m)
-	o.Reconciled(informer.ReconciledInfo{Controller: "gone"})
-	comes = func() { o.Reconciled(informer.ReconciledInfo{Controller: "new"}) }
-	all := scrape(t, registry)
-	if all[`informer_reconcile_total{outcome="success",queue="new"}`] != 1 || len(having(all, `"gone"`)) > 0 {
-		t.Errorf("there are %v", all)
-	}
-	comes = func() {}
-	if left := scrape(t, registry); len(left) > 0 {
-		t.Errorf("at the next scrape there are still %v", left)
+	if want := []uint64{1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 6, 10}; !slices.Equal(got, want) {
+		t.Errorf("the counts are %v, want %v", got, want)
 	}
 }

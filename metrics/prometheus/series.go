@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// spare is the number of informers, watchers and controllers that may be added to twice the
+// spare is the number of informers and watchers that may be added to twice the
 // number that the last sweep left. Beyond that, the Observer sweeps without waiting for a scrape.
 const spare = 100
 
@@ -19,19 +19,18 @@ const spare = 100
 // again: while somebody collects a vector, a goroutine that needs a new series of it waits for
 // the reader.
 type series struct {
-	health  func() map[string]informer.Health
+	health  func() map[string]informer.MemberHealth
 	vectors vectors
 
 	mu        sync.RWMutex // protects the fields below, and the contents of informers
 	informers map[string]*informerSeries
-	queues    map[string]*queueSeries
 	births    int // number of entries ever made
 	kept      int // number of entries that exist now
 	limit     int // if kept exceeds it, a sweep is due
 	sweeping  bool
 }
 
-// entry holds the series of an informer, a watcher or a controller.
+// entry holds the series of an informer or a watcher.
 type entry struct {
 	born int // value of births when it was made
 	all  []made
@@ -66,8 +65,8 @@ type opSeries struct {
 	due             atomic.Int64 // failed attempts whose retry was not counted yet
 }
 
-func newSeries(health func() map[string]informer.Health) *series {
-	return &series{health: health, vectors: newVectors(), informers: map[string]*informerSeries{}, queues: map[string]*queueSeries{}, limit: spare}
+func newSeries(health func() map[string]informer.MemberHealth) *series {
+	return &series{health: health, vectors: newVectors(), informers: map[string]*informerSeries{}, limit: spare}
 }
 
 func (s *series) list(info informer.ListInfo) {
@@ -273,7 +272,7 @@ func (s *series) mark() int {
 	return s.births
 }
 
-// sweep removes the series of informers, watchers and controllers that are not in now. Entries
+// sweep removes the series of informers and watchers that are not in now. Entries
 // made after mark are kept: mark was set before now was read, so they may belong to something that
 // is newer than now. A goroutine that still holds a removed series counts once in
 // vain.
@@ -291,13 +290,6 @@ func (s *series) sweep(mark int, now population) {
 		if now.informers[name] == nil && i.born <= mark && len(i.watchers) == 0 {
 			i.drop()
 			delete(s.informers, name)
-			s.kept--
-		}
-	}
-	for name, q := range s.queues {
-		if now.controllers[name] == nil && q.born <= mark {
-			q.drop()
-			delete(s.queues, name)
 			s.kept--
 		}
 	}
@@ -319,9 +311,6 @@ func (s *series) metrics() []prom.Metric {
 		for _, w := range i.watchers {
 			add(&w.entry)
 		}
-	}
-	for _, q := range s.queues {
-		add(&q.entry)
 	}
 	return all
 }

@@ -3,12 +3,10 @@ package prometheus_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -86,42 +84,24 @@ func TestASetIsShownByItsName(t *testing.T) {
 }
 
 func TestSetsOfOneNameAreOneSeries(t *testing.T) {
-	a := informer.Health{Name: "s", Synced: true, SourceFailures: 1, Shards: &informer.ShardsHealth{
-		Session: "x", Replicas: 3, Buckets: 64, Owned: 20, CatchingUp: 1, CatchingUpFor: 6 * time.Second, Unserved: 3, UnservedFor: 8 * time.Second, Draining: 2, DrainingFor: 3 * time.Second,
+	a := shards.Health{
+		Name: "s", Synced: true, SourceFailures: 1, Session: "x", Replicas: 3, Buckets: 64, Owned: 20, CatchingUp: 1, CatchingUpFor: 6 * time.Second, Unserved: 3, UnservedFor: 8 * time.Second, Draining: 2, DrainingFor: 3 * time.Second,
 		Unowned: 4, UnownedFor: 5 * time.Second, Taken: 6, Released: 7, LostSessions: 8, LostCalls: 9,
-	}}
-	b := informer.Health{Name: "s", Stopped: true, SourceFailures: 10, Shards: &informer.ShardsHealth{
-		Replicas: 2, Buckets: 16, Owned: 10, CatchingUp: 10, CatchingUpFor: 7 * time.Second, Unserved: 2, UnservedFor: 9 * time.Second, Draining: 20, DrainingFor: 2 * time.Second,
+	}
+	b := shards.Health{
+		Name: "s", Stopped: true, SourceFailures: 10, Replicas: 2, Buckets: 16, Owned: 10, CatchingUp: 10, CatchingUpFor: 7 * time.Second, Unserved: 2, UnservedFor: 9 * time.Second, Draining: 20, DrainingFor: 2 * time.Second,
 		Unowned: 3, UnownedFor: 50 * time.Second, Taken: 60, Released: 70, LostSessions: 80, LostCalls: 90,
-	}}
+	}
 	want := values{
 		"joined": 0, "stopped": 1, "session": 0, "source_failures": 11, "replicas": 2, "buckets": 64, "owned": 30, "catching_up": 11, "catching_up_seconds": 7,
 		"draining": 22, "draining_seconds": 3, "unowned": 4, "unowned_seconds": 50, "unserved": 3, "unserved_seconds": 9, "taken_total": 66, "released_total": 77,
 		"lost_sessions_total": 88, "lost_calls": 99,
 	}
 	for range 10 { // the order of a map differs each time
-		got := values{}
-		all := scrape(t, registered(fixed(a, b, informer.Health{Name: "s", Objects: 5}, informer.Health{Name: "s", Controller: &informer.ControllerHealth{Busy: 6}})))
-		for name, value := range all {
-			if short, ok := strings.CutSuffix(name, `{set="s"}`); ok {
-				got[strings.TrimPrefix(short, "informer_shards_")] = value
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		all := scrape(t, registered(fixed(a, b, informer.Health{Name: "s", Objects: 5}, enqueue.Health{Name: "s", Busy: 6})))
+		labelled(t, all, `{set="s"}`, "informer_shards_", want)
 		if all[`informer_objects{informer="s"}`] != 5 || all[`informer_reconcile_busy{queue="s"}`] != 6 {
 			t.Errorf("the informer and the controller of the same name: %v", all)
 		}
-	}
-}
-
-func TestNoNameOfASetBreaksAScrape(t *testing.T) {
-	var health []informer.Health
-	for _, name := range hostile {
-		health = append(health, informer.Health{Name: name, Shards: &informer.ShardsHealth{Replica: name, Session: name}})
-	}
-	if n := len(having(scrape(t, registered(fixed(health...))), "informer_shards_joined")); n != 12 { // four are the same as valid UTF-8
-		t.Errorf("%d sets are shown", n)
 	}
 }

@@ -25,8 +25,6 @@ type vectors struct {
 	watchOutcomes             *prom.CounterVec
 	watchEvents               *prom.CounterVec
 	handling                  *prom.HistogramVec
-	reconciles                *prom.CounterVec
-	reconciling               *prom.HistogramVec
 }
 
 func newVectors() vectors {
@@ -53,10 +51,6 @@ func newVectors() vectors {
 			"informer"),
 		handling: histograms("informer_watcher_handling_seconds", "How long calls of the watcher took.",
 			shortTimes, watcherLabels...),
-		reconciles: counters("informer_reconcile_total", "How many calls of reconcile have returned; a call that returns the error of its ended ctx does not count.",
-			"queue", "outcome"),
-		reconciling: histograms("informer_reconcile_duration_seconds", "How long calls of reconcile took.",
-			queueTimes, queueLabels...),
 	}
 }
 
@@ -71,7 +65,7 @@ func histograms(name, help string, buckets []float64, labels ...string) *prom.Hi
 func (v *vectors) all() []prom.Collector {
 	return []prom.Collector{
 		v.events, v.lag, v.store, v.storeErrors, v.storeRetries, v.lists, v.listOutcomes,
-		v.watches, v.watchOutcomes, v.watchEvents, v.handling, v.reconciles, v.reconciling,
+		v.watches, v.watchOutcomes, v.watchEvents, v.handling,
 	}
 }
 

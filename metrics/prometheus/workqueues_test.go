@@ -121,7 +121,7 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
-				c.Remove()
+				c.Removed()
 			}
 		}
 		adds := func(want float64) {

@@ -56,26 +56,6 @@ func TestEachPageOfAListIsASpanOfTheTimeItTook(t *testing.T) {
 	})
 }
 
-func TestAListThatFailsIsASpanWithTheError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src := informertest.NewSource(object("a", "1"))
-		src.SlowList(time.Second)
-		src.Fail("list", syscall.ECONNREFUSED, 1)
-		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff})
-		all := s.next()
-		if len(all) != 2 {
-			t.Fatalf("%d spans, want 2", len(all))
-		}
-		if got, want := s.line(all[0]), "0s-1s informer.list informer.name=i informer.list.objects=0"+connectionRefused(time.Second); got != want {
-			t.Errorf("the first span is\n\t%s\nwant\n\t%s", got, want)
-		}
-		if got := all[1]; got.EndTime().Sub(got.StartTime()) != time.Second || len(got.Events()) > 0 {
-			t.Errorf("the second span is %s", s.line(got)) // the start time is random
-		}
-	})
-}
-
 func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()

@@ -238,28 +238,6 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 
 func panics(v any) { panic(v) }
 
-func TestAPanicOfAnyValueIsRecorded(t *testing.T) {
-	for _, v := range []any{"boom", 7, errors.New("boom"), &[]int{1}} {
-		s := record()
-		w := opentelemetry.Watcher(s, "", informer.WatcherFunc[configMap](func(context.Context, event) error { panic(v) }))
-		func() {
-			defer func() {
-				if got := recover(); got != v {
-					t.Errorf("%v became %v", v, got)
-				}
-			}()
-			_ = w.Delete(t.Context(), event{Type: informer.EventDeleted, Old: object("a", "1")})
-		}()
-		all := s.next()
-		if len(all) != 1 || all[0].Status().Description != fmt.Sprint("panic: ", v) || len(all[0].Events()) != 1 {
-			t.Fatalf("%v: the spans are %v", v, all)
-		}
-		if got := all[0].Events()[0].Attributes[0].Value.AsString(); got != "*informer.PanicError" {
-			t.Errorf("%v: the type of the exception is %s", v, got)
-		}
-	}
-}
-
 func TestACallThatEndsItsGoroutineEndsTheSpan(t *testing.T) {
 	s := record()
 	w := opentelemetry.Watcher(s, "", informer.WatcherFunc[configMap](func(context.Context, event) error { runtime.Goexit(); return nil }))
@@ -301,22 +279,6 @@ func TestFunctionsThatAWatcherDoesNotHaveMakeNoSpans(t *testing.T) {
 		run(t, src, opentelemetry.Watcher(s, "", informer.WatcherFuncs[configMap]{UpdateFunc: nothing}), informer.WatcherOptions{})
 		src.Apply(object("a", "2"))
 		s.expect(t, "0s-0s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=watch informer.event.merged=false")
-	})
-}
-
-func TestEachMethodIsCalledForItsOwnEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		var told informertest.Recorder[configMap] // the recorder checks the events
-		run(t, src, opentelemetry.Watcher(record(), "", &told), informer.WatcherOptions{})
-		src.Apply(object("a", "2"))
-		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if err := told.Err(); err != nil || len(told.Events()) != 3 {
-			t.Errorf("it was told %v, %v", told.Events(), err)
-		}
 	})
 }
 

@@ -126,7 +126,7 @@ func (r *replica) build(s settings) (run func(context.Context) error, err error)
 		return nil, err
 	}
 	r.objects = func() int { return inf.Health().Objects }
-	r.owned = func() int { return set.Health().Shards.Owned }
+	r.owned = func() int { return set.Health().Owned }
 	group := &informer.Group{ErrorHandler: func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, err) }}
 	return group.Run, errors.Join(group.Add(inf), group.Add(set), group.Add(controller))
 }

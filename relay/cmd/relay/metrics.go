@@ -27,7 +27,7 @@ var served = sync.OnceValue(func() *metrics {
 		Name: "relay_max_staleness_seconds",
 		Help: "How long the API server may be silent about a resource before the state counts as old.",
 	})}
-	m.informers = prometheus.New(func() map[string]informer.Health {
+	m.informers = prometheus.New(func() map[string]informer.MemberHealth {
 		if r := m.relay.Load(); r != nil {
 			return r.Health()
 		}

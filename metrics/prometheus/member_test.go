@@ -1,0 +1,122 @@
+package prometheus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/metrics/prometheus"
+)
+
+// From here to the test is all that a program writes to add a kind of member: a mirror copies the objects of
+// an informer to some other place.
+
+type mirror struct {
+	started atomic.Bool
+	behind  atomic.Int64 // how many objects are not copied
+}
+
+func (m *mirror) Name() string                      { return "backup" }
+func (m *mirror) WaitForSync(context.Context) error { return nil }
+
+func (m *mirror) MemberHealth() informer.MemberHealth {
+	return mirrorHealth{m, m.started.Load(), m.behind.Load()}
+}
+
+func (m *mirror) Run(ctx context.Context) error {
+	m.started.Store(true)
+	informer.Report(ctx, errors.New("the other place is slow"))
+	<-ctx.Done()
+	return nil
+}
+
+// mirrorHealth is the value that the page shows.
+type mirrorHealth struct {
+	mirror  *mirror
+	started bool
+	Behind  int64 `json:"behind"`
+}
+
+func (h mirrorHealth) HasRun() bool   { return h.started }
+func (h mirrorHealth) Live() error    { return nil }
+func (h mirrorHealth) Action() string { return "Copy again" }
+func (h mirrorHealth) Act(context.Context) error {
+	h.mirror.behind.Store(0)
+	return nil
+}
+func (h mirrorHealth) Ready() error {
+	if h.Behind > 0 {
+		return fmt.Errorf("mirror backup: %d objects are not copied", h.Behind)
+	}
+	return nil
+}
+
+func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reported := &mirror{}, make(chan error, 1)
+		m.behind.Store(7)
+		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported <- err }}
+		if err := group.Add(m); err != nil {
+			t.Fatal(err)
+		}
+		metrics := registered(prometheus.New(group.Health), prom.NewGaugeFunc(
+			prom.GaugeOpts{Name: "mirror_behind", ConstLabels: prom.Labels{"mirror": "backup"}}, func() float64 { return float64(m.behind.Load()) }))
+		page := debug.Handler(group.Health)
+		ask := func(method, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(method, "http://localhost/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			answer := httptest.NewRecorder()
+			page.ServeHTTP(answer, r)
+			return answer
+		}
+		check := func(ready error, want values) {
+			t.Helper()
+			if err := group.Ready(); fmt.Sprint(err) != fmt.Sprint(ready) {
+				t.Errorf("Ready: %v", err)
+			}
+			all := scrape(t, metrics)
+			for name, want := range want {
+				if got, ok := all[name]; !ok || got != want {
+					t.Errorf("%s is %v (shown: %v), want %v", name, got, ok, want)
+				}
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- group.Run(ctx) }()
+		if err := <-reported; err.Error() != "the other place is slow" {
+			t.Errorf("reported: %v", err)
+		}
+		check(errors.New("mirror backup: 7 objects are not copied"),
+			values{`mirror_behind{mirror="backup"}`: 7, `informer_member_ready{member="backup"}`: 0, `informer_member_live{member="backup"}`: 1})
+		shown := ask(http.MethodGet, "").Body.String()
+		for _, want := range []string{`Member <bdi>backup</bdi>`, `>not ready</span>`, `<bdi>behind</bdi></th><td><bdi>7</bdi>`, `<bdi>mirror backup: 7 objects are not copied</bdi>`, `<button>Copy again</button>`} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if answer := ask(http.MethodPost, "member=backup"); answer.Code != http.StatusSeeOther {
+			t.Errorf("the button: %d %s", answer.Code, answer.Body)
+		}
+		check(nil, values{`mirror_behind{mirror="backup"}`: 0, `informer_member_ready{member="backup"}`: 1})
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	// The alert for every kind of member.
+	if rules, err := os.ReadFile("alerts.yaml"); err != nil || !strings.Contains(string(rules), "expr: informer_member_ready == 0\n") {
+		t.Errorf("alerts.yaml has no alert about informer_member_ready (%v)", err)
+	}
+}
