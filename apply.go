@@ -64,11 +64,11 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
-	a.access = newAccess(store, x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
-	if d, ok := store.(Durable); ok {
-		a.storage, a.pace = newDurableStore(a.access, d, in.scopes, p.tombstones), durablePace
+	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
+	if opts.durable() {
+		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.scopes, p.tombstones), durablePace
 	} else {
-		a.storage, a.pace = newPlainStore(a.access, opts.Store == nil), plainPace
+		a.storage, a.pace = newPlainStore(a.access, store, opts.Store == nil), plainPace
 	}
 	return a
 }

@@ -167,7 +167,8 @@ func (h *handler[T]) delete(e *Event[T]) {
 		obj, h.final = h.final, none
 	}
 	if e.FinalStateUnknown {
-		h.OnDelete(cache.DeletedFinalStateUnknown{Key: object.Key(obj), Obj: obj})
+		key, _ := object.CacheKey(obj) // programs of client-go make keys of objects themselves
+		h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 	} else {
 		h.OnDelete(obj)
 	}

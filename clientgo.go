@@ -359,7 +359,11 @@ func (c sharedController[T]) LastSyncResourceVersion() string     { return c.of.
 
 func (s *sharedIndexInformer[T]) GetStore() cache.Store { return s.GetIndexer() }
 
-func (s *sharedIndexInformer[T]) GetIndexer() cache.Indexer { return s.core.index.Indexer() }
+func (s *sharedIndexInformer[T]) GetIndexer() cache.Indexer {
+	return s.core.index.Indexer(func(err error) {
+		s.core.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
+	})
+}
 
 func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	if s.IsStopped() {
@@ -368,10 +372,11 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	if err := s.core.index.Add(indexers); err != nil {
 		return s.failed("AddIndexers", err)
 	}
-	for _, obj := range s.core.All() {
-		if errs, ctx, key := index.Failures(indexers, obj), context.Background(), object.Key(obj); len(errs) > 0 {
+	for e := range s.core.entries() {
+		if errs, ctx := index.Failures(indexers, e.Object), context.Background(); len(errs) > 0 {
+			key := e.Key()
 			s.core.gate.reports.failed(ctx, "index", key, 0, errs...)
-			if _, exists, _ := index.Get[T](s.core.store, key); !exists { // it was deleted meanwhile
+			if _, exists, _ := index.Get[T](ctx, s.core.scan, key); !exists { // it was deleted meanwhile
 				s.core.gate.reports.ended(ctx, "index", key, false)
 			}
 		}

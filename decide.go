@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/eventlog"
-	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // change is the change that an item stands for, with the decision about it.
@@ -207,14 +206,6 @@ func countEvents[T Object](records []record[T]) int {
 		}
 	}
 	return n
-}
-
-// keyFunc returns the same key as cache.DeletionHandlingMetaNamespaceKeyFunc, but faster.
-func keyFunc[T Object](obj any) (string, error) {
-	if t, ok := obj.(T); ok {
-		return object.Key(t), nil
-	}
-	return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 }
 
 // bareObject returns an object that has only a key and a UID.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
@@ -55,7 +56,7 @@ type distribution struct {
 
 func newDistribution() *distribution {
 	opts := Options[pod]{}.withDefaults()
-	d := &distribution{informerProcessor: newProcessor(cache.NewStore(cache.MetaNamespaceKeyFunc), stopwatch.New(), opts)}
+	d := &distribution{informerProcessor: newProcessor(index.NewScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), stopwatch.New(), opts)}
 	close(d.filled)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d

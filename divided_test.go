@@ -323,8 +323,8 @@ func TestADividedSourceThatCannotBeReadIsRefused(t *testing.T) {
 	if _, err := informer.NewDivided[configMap](nil, options{}); err == nil || !strings.Contains(err.Error(), "the source (lw) is nil") {
 		t.Errorf("without a source: %v", err)
 	}
-	_, err := informer.NewDivided(whole{informertest.NewSource[configMap]()}, options{Store: informertest.NewDurable()})
-	if err == nil || !strings.Contains(err.Error(), "Options.Store is a Durable") {
+	_, err := informer.NewDivided(whole{informertest.NewSource[configMap]()}, options{Durable: informertest.NewDurable()})
+	if err == nil || !strings.Contains(err.Error(), "Options.Durable is set") {
 		t.Errorf("over a Durable: %v", err)
 	}
 }

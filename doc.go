@@ -164,7 +164,7 @@
 //     come in the order of their resourceVersions.
 //   - An event for an object that a relist finds unchanged.
 //   - Deletes that happened while no informer was running, unless the store was kept, see
-//     Options.Store.
+//     Options.Durable.
 //
 // A store that is only a cache.Store cannot do everything; docs/stores.md has the table. The
 // informer does not ask it again which keys it has. If its List swallows an error, the result

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/tombstone"
@@ -56,13 +54,12 @@ var claimed sync.Map
 
 // claim makes sure that no other informer runs over a Durable, until release is called. It
 // returns an error if one does.
-func claim(store cache.Store, informer string) (release func(), err error) {
-	d, ok := store.(Durable)
-	if !ok || !reflect.ValueOf(d).Comparable() {
+func claim(d Durable, informer string) (release func(), err error) {
+	if d == nil || !reflect.ValueOf(d).Comparable() {
 		return func() {}, nil
 	}
 	if other, taken := claimed.LoadOrStore(d, informer); taken {
-		return nil, fmt.Errorf("informer %s: informer %s runs over the same Options.Store", informer, other)
+		return nil, fmt.Errorf("informer %s: informer %s runs over the same Options.Durable", informer, other)
 	}
 	return func() { claimed.Delete(d) }, nil
 }
@@ -80,20 +77,21 @@ func (d *durableStore[T]) hasForeign() bool { return d.foreign }
 
 // recall reads the bookmark and the tombstones.
 func (d *durableStore[T]) recall(ctx context.Context) bool {
-	var tombs []any
+	var tombs object.Entries
 	if !d.insistOnReading(ctx, "resume", func() (err error) { d.bookmark, err = d.durable.Resume(ctx); return err }) ||
-		!d.insistOnReading(ctx, "tombstones", func() (err error) { tombs, err = d.durable.Tombstones(ctx); return err }) {
+		!d.insistOnReading(ctx, "tombstones", func() (err error) { tombs, err = keyed{d.durable}.Tombstones(ctx); return err }) {
 		return false
 	}
 	d.foreign = d.readBookmark()
 	var ids []tombstone.ID
-	for _, stored := range tombs {
-		obj, err := object.As[T](stored)
+	for n := range tombs.Len() {
+		e := tombs.At(n)
+		obj, err := object.As[T](e.Object)
 		if err != nil {
 			d.reports.unusable(ctx, &ObjectError{Op: "store", Err: fmt.Errorf("a tombstone: %w", err)})
 			continue
 		}
-		ids = append(ids, tombstone.ID{Key: object.Key(obj), UID: obj.GetUID()})
+		ids = append(ids, tombstone.ID{Key: e.Key(), UID: obj.GetUID()})
 	}
 	d.tombstones.Add(ids, 0)
 	return true
@@ -152,10 +150,10 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	if len(d.batch) > 0 {
 		key = d.batch[0].key
 	}
-	transactions, deleted := d.transactions()
+	changes, deleted := d.changes()
 	mustSplit := false
 	err := d.insist(ctx, "apply", key, func() error {
-		err := d.durable.Apply(ctx, transactions, bookmark)
+		err := d.durable.Apply(ctx, changes, bookmark)
 		if mustSplit = errors.Is(err, ErrPermanent) && len(d.batch) > 1; mustSplit {
 			return nil // it is not known yet which change the store refuses
 		}
@@ -209,21 +207,16 @@ func (d *durableStore[T]) rewind() {
 	}
 }
 
-// transactions returns the batch in the form that Apply takes, and the tombstones that it
-// creates.
-func (d *durableStore[T]) transactions() (all []cache.Transaction, deleted []tombstone.ID) {
+// changes returns the batch in the form that Apply takes, and the tombstones that it creates.
+func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	for i := range d.batch {
 		c := &d.batch[i]
 		if c.ends {
-			all = append(all, cache.Transaction{Object: c.stored.obj, Type: cache.TransactionTypeDelete})
+			all = append(all, Change{Entry{c.key, c.stored.obj}, true})
 			deleted = append(deleted, tombstone.ID{Key: c.key, UID: c.stored.obj.GetUID()})
 		}
-		switch {
-		case c.write == writeDelete:
-		case c.write == writeUpdate && !c.ends:
-			all = append(all, cache.Transaction{Object: c.after, Type: cache.TransactionTypeUpdate})
-		default:
-			all = append(all, cache.Transaction{Object: c.after, Type: cache.TransactionTypeAdd})
+		if c.write != writeDelete {
+			all = append(all, Change{Entry{c.key, c.after}, false})
 		}
 	}
 	return all, deleted
@@ -241,16 +234,12 @@ func (d *durableStore[T]) told(position int64, _ string) {
 func (d *durableStore[T]) keys(ctx context.Context, prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for after, more := prefix, true; more; {
-			objs, last, ok := d.page(ctx, after)
+			page, last, ok := d.page(ctx, after)
 			if !ok {
 				return
 			}
-			for _, stored := range objs {
-				m, err := object.Meta(stored)
-				if err != nil {
-					continue
-				}
-				if key := object.Key(m); !strings.HasPrefix(key, prefix) || !yield(key) {
+			for n := range page.Len() {
+				if key := page.At(n).Key(); !strings.HasPrefix(key, prefix) || !yield(key) {
 					return
 				}
 			}

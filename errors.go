@@ -111,9 +111,9 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // succeeded. In between, the operation is retried with growing pauses, and every change behind
 // it waits. GaveUp is also set if Run ends because the store does not find an object.
 type StoreError struct {
-	// Op is the operation that failed: "get", "add", "update" or "delete". Of a Scanner it may
-	// be "scan", of a Durable "apply", "forget", "resume" or "tombstones". In Health it may
-	// also be "list" or "bookmark".
+	// Op is the operation that failed: "get", "add", "update" or "delete". Of a Durable it may be
+	// "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or
+	// "bookmark".
 	Op string
 	// Key is the key in the store: "namespace/name" or "name". For "apply" it is the key of
 	// the first change. It is empty if the operation has no key.

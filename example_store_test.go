@@ -35,7 +35,7 @@ func namedConfigMap(name string) *corev1.ConfigMap {
 func TestRestart(t *testing.T) {
 	src := informertest.NewSource(namedConfigMap("kept"), namedConfigMap("deleted"))
 	store := informertest.NewDurable()
-	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: store})
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Durable: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	inf, err = informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: store.Reopen()})
+	inf, err = informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Durable: store.Reopen()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,3 +17,12 @@ func Guests(g *Group) int {
 	defer g.mu.Unlock()
 	return len(g.guests)
 }
+
+// Enter has i take a change of its first source under a key that does not follow from the object.
+func Enter[T Object](i *CustomCacheInformer[T], key string, obj T, deleted bool) {
+	it := &item[T]{kind: itemUpsert, key: key, obj: obj, rv: obj.GetResourceVersion()}
+	if deleted {
+		it.kind = itemDelete
+	}
+	i.sinks[0].enter(i.gate.ctx, it, gateBound)
+}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
 )
 
 // deadStore is how long an operation on the store may take before Live says that only a
@@ -53,8 +51,8 @@ type Health struct {
 	// bookmark that was applied. A quiet watch does that about once a minute. With client-go's
 	// fakes, whose objects have no versions, only a list does. It is zero if there was none yet.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
-	// Store is the String of Options.Store if it has that method, or its type. It is "in memory" if
-	// Options.Store is nil.
+	// Store is the String of Options.Store or Options.Durable if it has that method, or its type. It is
+	// "in memory" if both are nil.
 	Store string `json:"-"`
 	// Objects is the number of objects in the store, as far as the informer has found them
 	// there at the start or stored them. It is -1 over a Durable that has indexes of its
@@ -163,7 +161,7 @@ type WatcherStats struct {
 	// Pending is how many events wait for the watcher now, including the event of a call
 	// that is under way. After Stopped it is how many were never delivered. It is not exact
 	// at two moments: while the watcher gets a state, it may be too high, or too low by the
-	// objects that a Scanner has not been asked for yet; and in a burst it may be too high
+	// objects that a Durable has not been asked for yet; and in a burst it may be too high
 	// by 15, because events are then counted in steps of 16.
 	Pending int `json:"pending"`
 	// Delivered is how many events the watcher has handled without an error.
@@ -311,7 +309,7 @@ func ProbeHandler(check func() error) http.Handler {
 }
 
 // storeName returns Health.Store.
-func storeName(store cache.Store) string {
+func storeName(store any) string {
 	if store == nil {
 		return "in memory"
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/customcacheinformer/informer"
@@ -124,5 +126,33 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s", pkg, path)
 			}
 		}
+	}
+}
+
+// TestAKeyIsMadeInThreePlaces guards the rule that an object gets its key where it enters, and keeps it.
+func TestAKeyIsMadeInThreePlaces(t *testing.T) {
+	want := map[string]int{
+		"sink.go":                  1, // where an object of a source enters
+		"internal/object/entry.go": 2, // client-go's key function, for stores and programs that make keys of objects
+		"enqueue/source.go":        1, // of a deleted object: an event has no key, which would make it larger
+	}
+	makes := regexp.MustCompile(`(\bobject\.|[ (])Key\(\w|MetaNamespaceKeyFunc\(`)
+	got := map[string]int{}
+	for _, files := range moduleFiles(t) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				code, _, _ := strings.Cut(line, "//")
+				if !strings.HasPrefix(code, "func Key(") && makes.MatchString(code) {
+					got[filepath.ToSlash(file)]++
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("calls of object.Key and of client-go's key function (-want +got):\n%s", diff)
 	}
 }

@@ -29,7 +29,7 @@ import (
 // copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
-	store     cache.Store
+	scan      index.Scan // reads the store
 	index     *index.Index[T]
 	sources   []resourceSource
 	sinks     []*sink[T] // of the sources, in the same order
@@ -58,8 +58,8 @@ type CustomCacheInformer[T Object] struct {
 // compile. New makes no request; Run does. For other sources there is [NewFrom].
 //
 // New checks its arguments, and returns an error that names the argument or the field. It does
-// not keep or change opts. If Options.Store is a cache.Indexer, New adds the Indexers to it, and
-// an index by namespace if it has none.
+// not keep or change opts. If Options.Store is a cache.Indexer, or Options.Durable a
+// [DurableIndexer], New adds the Indexers to it, and an index by namespace if it has none.
 func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*CustomCacheInformer[T], error) {
 	return NewFrom(ListWatch(client), opts)
 }
@@ -75,7 +75,7 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 }
 
 // NewDivided returns an informer over a divided source. It does the same as [NewFrom], except that
-// Options.Store cannot be a [Durable]: nobody knows whether an object that is missing after a restart
+// Options.Durable cannot be set: nobody knows whether an object that is missing after a restart
 // was deleted, or was in a part that the source does not deliver now.
 func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom([]resource{{divided: d}}, opts)
@@ -132,24 +132,26 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 		namespaces = append(namespaces, r.namespace)
 	}
 	i := &CustomCacheInformer[T]{
-		store: opts.Store, stopped: make(chan struct{}),
+		stopped:    make(chan struct{}),
 		ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil,
 	}
 	i.opts = opts.withDefaults()
-	if i.store == nil {
-		i.store = cache.NewIndexer(keyFunc[T], cache.Indexers{})
+	store := opts.Store
+	if store == nil {
+		store = cache.NewIndexer(object.CacheKey, cache.Indexers{})
 	}
+	i.scan = scanOf(store, opts.Durable)
 	var err error
-	if i.index, err = index.New[T](i.store, indexers); err != nil {
+	if i.index, err = index.New[T](i.scan, indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
 	opts = i.opts
 	opts.ErrorHandler = i.report
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
-	i.processor = newProcessor(i.store, i.clock, opts)
+	i.processor = newProcessor(i.scan, i.clock, opts)
 	i.gate = newGate(i.queue, i.clock, namespaces, newReports(i.report), opts)
-	i.applier = newApplier(i.queue, i.gate, i.processor, i.store, i.index, bareObject, opts)
+	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.index, bareObject, opts)
 	for _, s := range i.gate.scopes {
 		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept})
 	}
@@ -232,13 +234,13 @@ func (i *CustomCacheInformer[T]) follow() error {
 //
 // If ctx has ended already, Run makes no request and calls no watcher. A second Run returns
 // ErrAlreadyRun at once. Run returns an error and stops the informer if another one runs over the same
-// Durable, or if Options.Store does not find the first object that it was given. Do not wait for Run
+// Durable, or if the store does not find the first object that it was given. Do not wait for Run
 // to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	if err := i.set(func() { i.running.Store(true) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
-	release, err := claim(i.store, i.opts.Name)
+	release, err := claim(i.opts.Durable, i.opts.Name)
 	if err != nil || ctx.Err() != nil {
 		i.stop()
 		i.processor.stop()
@@ -475,7 +477,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Refused = int(i.applier.access.refused.Load())
 	h.Tombstones = i.processor.tombstones.Count()
 	h.Watchers = []WatcherHealth{}
-	h.Store = storeName(i.opts.Store)
+	h.Store = storeName(i.opts.store())
 	if failing != nil {
 		h.StoreError = failing
 	}

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestAWatcherIsToldTheStateAndThenEachChange(t *testing.T) {
@@ -411,4 +414,67 @@ func TestACallThatEndsWithItsCtxIsNoFailure(t *testing.T) {
 		reg.Remove()
 		<-reg.Stopped()
 	})
+}
+
+// TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer gives the keys below the sink, where no public API
+// reaches yet. All such objects have the same UID, too.
+func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
+	const east, west = "east|default/a", "west|default/a"
+	twin := func(version string) configMap {
+		obj := object("a", version)
+		obj.UID, obj.ResourceVersion = "same", version
+		return obj
+	}
+	indexers := cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil }}
+	for kind, more := range map[string]informer.WatcherOptions{"plain": {MaxBacklog: -1}, "merging": {MaxBacklog: 1}, "workers": {Workers: 2}} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := func(store *informertest.Durable, w informer.WatcherFunc[configMap]) (inf *ci, stop func()) {
+					inf = newInformer(t, informertest.NewSource[configMap](), options{Durable: store, Indexers: indexers})
+					addWatcher(t, inf, w, more)
+					stop = start(t, inf)
+					synctest.Wait()
+					return inf, stop
+				}
+				note := func(told *[]string) informer.WatcherFunc[configMap] {
+					return func(ctx context.Context, e event) error {
+						*told = append(*told, fmt.Sprint(e.Type, " ", cmp.Or(e.New, e.Old).ResourceVersion))
+						return nil
+					}
+				}
+				var early, late, next []string
+				store := informertest.NewDurable()
+				inf, stop := run(store, func(ctx context.Context, e event) error {
+					_ = note(&early)(ctx, e)
+					if e.Type == informer.EventDeleted {
+						<-ctx.Done() // so that the tombstone stays
+					}
+					return ctx.Err()
+				})
+				for n, key := range []string{east, west, west, east} {
+					informer.Enter(inf, key, twin(fmt.Sprint(11+n)), n == 3)
+					synctest.Wait()
+				}
+				addWatcher(t, inf, note(&late), more)
+				if found, err := inf.ByIndex("value", "13"); err != nil || len(found) != 1 || inf.Health().Objects != 1 {
+					t.Errorf("by index: %v, %v; Health counts %d objects", found, err, inf.Health().Objects)
+				}
+				synctest.Wait()
+				stop()
+				store = store.Reopen()
+				objs, err := store.Scan(t.Context(), "", 9)
+				tombs, wrong := store.Tombstones(t.Context())
+				if len(objs) != 1 || len(tombs) != 1 || objs[0].Key != west || tombs[0].Key != east || err != nil || wrong != nil {
+					t.Fatalf("the store has %v (%v) and the tombstones %v (%v)", objs, err, tombs, wrong)
+				}
+				inf, _ = run(store, note(&next)) // its source has no objects
+				sleepBubble(time.Minute)
+				testkit.CheckKept(t, store, inf.ResourceVersion())
+				want := "[added 11 added 12 updated 13 deleted 11] [added 13] [deleted 11 added 13 deleted 13]"
+				if got := fmt.Sprint(early, late, next); got != want {
+					t.Errorf("told: %s\nwant: %s", got, want)
+				}
+			})
+		})
+	}
 }

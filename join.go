@@ -32,7 +32,7 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	if s.end > 0 || p.seeded {
 		ok = l.nextPage(ctx, s)
 	} else { // the store was empty before the first change
-		s.setPage(nil, "")
+		s.setPage(object.Entries{}, "")
 	}
 	at := p.syncedAt.Load()
 	s.marker = at >= 0 && at < s.end
@@ -72,11 +72,11 @@ func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
 // It returns false if the listener is removed or the informer stops before the page is read.
 func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]) bool {
 	var (
-		objs []any
+		page object.Entries
 		last string
 	)
 	if !l.readStore(ctx, "scan", func() (err error) {
-		objs, last, err = l.processor.pages.Next(ctx, l.removed, s.last)
+		page, last, err = l.processor.pages.Next(ctx, l.removed, s.last)
 		return err
 	}, s) {
 		s.close()
@@ -97,7 +97,7 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 			return false
 		}
 	}
-	s.setPage(objs, last)
+	s.setPage(page, last)
 	return true
 }
 
@@ -155,16 +155,16 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 type state[T Object] struct {
 	since   time.Duration
 	origin  Origin
-	end     int64 // the log position
-	deletes []any // deleted objects that a durable store has kept
-	inherit bool  // the deletes are still to be taken, before all other records
-	keyed   bool  // the records must have keys, which only a crew needs
+	end     int64          // the log position
+	deletes object.Entries // deleted objects that a durable store has kept
+	inherit bool           // the deletes are still to be taken, before all other records
+	keyed   bool           // the records must have keys, which only a crew needs
 
 	// The page that was read last.
-	listed  []any  // objects of the store
-	changed []any  // objects that the log has changed since, as they were at end
-	last    string // later pages have only later keys
-	more    bool   // there is a further page
+	listed  object.Entries // objects of the store
+	changed []object.Entry // objects that the log has changed since, as they were at end
+	last    string         // later pages have only later keys
+	more    bool           // there is a further page
 
 	log    *cursor[T]     // reads the log after end; nil after the last page
 	before map[string]any // objects changed after end, as they were at end; nil if one did not exist
@@ -180,12 +180,12 @@ func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
 	}
-	return int64(len(s.deletes) + len(s.listed) + len(s.changed))
+	return int64(s.deletes.Len() + s.listed.Len() + len(s.changed))
 }
 
 // setPage takes the page of listed objects that ends with the key last. last is empty
 // for the last page. The log must have been followed up to begun.
-func (s *state[T]) setPage(listed []any, last string) {
+func (s *state[T]) setPage(listed object.Entries, last string) {
 	for key := range s.before {
 		if key <= s.last {
 			delete(s.before, key)
@@ -194,7 +194,7 @@ func (s *state[T]) setPage(listed []any, last string) {
 	s.listed, s.last, s.more = listed, last, last != ""
 	for key, old := range s.before {
 		if old != nil && (key <= last || !s.more) {
-			s.changed = append(s.changed, old)
+			s.changed = append(s.changed, object.Keyed(key, old))
 		}
 	}
 	if !s.more {
@@ -253,15 +253,16 @@ func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
 	}
-	records := make([]record[T], 0, min(len(s.listed)+len(s.changed)+3, stateChunk))
-	for len(records) < cap(records) && len(s.listed) > 0 {
-		if obj, ok := s.listed[0].(T); ok && !s.isChanged(obj) {
-			records = append(records, s.record(obj))
+	records := make([]record[T], 0, min(s.listed.Len()+len(s.changed)+3, stateChunk))
+	for len(records) < cap(records) && s.listed.Len() > 0 {
+		e := s.listed.At(0)
+		if obj, ok := e.Object.(T); ok && !s.isChanged(e) {
+			records = append(records, s.record(e, obj))
 		}
-		s.listed = s.listed[1:] // the slice may be the store's own, so it is not written to
+		s.listed = s.listed.From(1)
 	}
 	for len(records) < cap(records) && len(s.changed) > 0 {
-		records = append(records, s.record(s.changed[0].(T)))
+		records = append(records, s.record(s.changed[0], s.changed[0].Object.(T)))
 		s.changed = s.changed[1:]
 	}
 	if len(records) < cap(records) && s.origin == OriginInitial && !s.more && !s.ended {
@@ -285,14 +286,14 @@ func (s *state[T]) next() (segment[T], bool) {
 // nextDeletes returns the next part of the deletes, which may be empty. The last part
 // ends at the position of the state.
 func (s *state[T]) nextDeletes() segment[T] {
-	n := min(len(s.deletes), maxChunk)
+	n := min(s.deletes.Len(), maxChunk)
 	part := segment[T]{Events: n, End: -1}
-	for _, stored := range s.deletes[:n] {
-		obj := stored.(T)
-		e := Event[T]{Old: obj, Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
-		part.Records = append(part.Records, record[T]{key: object.Key(obj), event: e, since: s.since})
+	for i := range n {
+		stored := s.deletes.At(i)
+		e := Event[T]{Old: stored.Object.(T), Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
+		part.Records = append(part.Records, record[T]{key: stored.Key(), event: e, since: s.since})
 	}
-	if s.deletes = s.deletes[n:]; len(s.deletes) == 0 {
+	if s.deletes = s.deletes.From(n); s.deletes.Len() == 0 {
 		s.inherit, part.End = false, s.end
 	}
 	return part
@@ -300,11 +301,11 @@ func (s *state[T]) nextDeletes() segment[T] {
 
 // isChanged reports whether the log has changed a listed object since the position of the
 // state.
-func (s *state[T]) isChanged(obj T) bool {
+func (s *state[T]) isChanged(e object.Entry) bool {
 	if len(s.before) == 0 {
 		return false
 	}
-	s.key = object.AppendKey(s.key[:0], obj)
+	s.key = e.AppendKey(s.key[:0])
 	_, changed := s.before[string(s.key)]
 	return changed
 }
@@ -312,19 +313,20 @@ func (s *state[T]) isChanged(obj T) bool {
 // untold returns how many events of the pages read so far are not taken yet. Unlike left, it
 // is exact, and it takes time for each object.
 func (s *state[T]) untold() int64 {
-	n := len(s.deletes) + len(s.changed)
-	for _, stored := range s.listed {
-		if obj, ok := stored.(T); ok && !s.isChanged(obj) {
+	n := s.deletes.Len() + len(s.changed)
+	for i := range s.listed.Len() {
+		stored := s.listed.At(i)
+		if _, ok := stored.Object.(T); ok && !s.isChanged(stored) {
 			n++
 		}
 	}
 	return int64(n)
 }
 
-func (s *state[T]) record(obj T) record[T] {
+func (s *state[T]) record(stored object.Entry, obj T) record[T] {
 	key := ""
 	if s.keyed {
-		key = object.Key(obj)
+		key = stored.Key()
 	}
 	e := Event[T]{New: obj, Type: EventAdded, Origin: s.origin}
 	if s.origin == OriginResync {

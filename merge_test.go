@@ -1,8 +1,6 @@
 package informer
 
 import (
-	"k8s.io/client-go/tools/cache"
-
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -14,6 +12,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
@@ -254,7 +254,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	opts := Options[pod]{}.withDefaults()
-	p := newProcessor(cache.NewStore(cache.MetaNamespaceKeyFunc), stopwatch.New(), opts)
+	p := newProcessor(index.NewScan(nil), stopwatch.New(), opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2}, 1)
 	c := l.crew
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
@@ -378,5 +378,63 @@ func TestABacklogTakesOneEntryPerChunk(t *testing.T) {
 	}
 	if want != total {
 		t.Errorf("%d of %d records came out", want, total)
+	}
+}
+
+// twin is an object whose namespace and name are those of other objects.
+func twin(version string) pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1", ResourceVersion: version}}
+}
+
+// TestAStateTellsObjectsOfOneNameApartByTheirKeys reads two such objects from a store while the log
+// changes one of them, and merges what follows.
+func TestAStateTellsObjectsOfOneNameApartByTheirKeys(t *testing.T) {
+	log := eventlog.New(countEvents[pod])
+	s := &state[pod]{log: log.Cursor(), origin: OriginInitial, keyed: true, more: true}
+	log.Append([]record[pod]{{key: "west|default/web", event: Event[pod]{Type: EventUpdated, Old: twin("w1"), New: twin("w2")}}})
+	s.followLog()
+	var page object.Entries
+	page.Append("east|default/web", twin("e1"))
+	page.Append("west|default/web", twin("w2"))
+	s.setPage(page, "")
+	if got := s.untold(); got != 2 {
+		t.Errorf("%d events are untold, want 2", got)
+	}
+	merged := newMergeQueue[pod]()
+	told := map[string]string{}
+	tell := func(records []record[pod]) {
+		for i := range records {
+			if r := &records[i]; r.isEvent() {
+				told[r.key] += r.event.Type.String() + " " + r.event.New.ResourceVersion + ", "
+				merged.mergeRecord(r, s.end)
+			}
+		}
+	}
+	part, _ := s.next()
+	tell(part.Records)
+	tell([]record[pod]{{key: "west|default/web", event: Event[pod]{Type: EventUpdated, Old: twin("w1"), New: twin("w2")}}})
+	if diff := cmp.Diff(map[string]string{"east|default/web": "added e1, ", "west|default/web": "added w1, updated w2, "}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	waiting := map[string]string{}
+	for _, r := range merged.pop(9).Records {
+		waiting[r.key] = r.event.Type.String() + " " + r.event.New.ResourceVersion
+	}
+	if diff := cmp.Diff(map[string]string{"east|default/web": "added e1", "west|default/web": "added w2"}, waiting); diff != "" {
+		t.Errorf("merged (-want +got):\n%s", diff)
+	}
+}
+
+// TestInheritedDeletesHaveTheKeysOfTheirTombstones takes two tombstones of objects with one name and UID.
+func TestInheritedDeletesHaveTheKeysOfTheirTombstones(t *testing.T) {
+	s := &state[pod]{inherit: true}
+	s.deletes.Append("east|default/web", twin("e1"))
+	s.deletes.Append("west|default/web", twin("w1"))
+	told := map[string]string{}
+	for _, r := range s.nextDeletes().Records {
+		told[r.key] = r.event.Type.String() + " " + r.event.Old.ResourceVersion
+	}
+	if diff := cmp.Diff(map[string]string{"east|default/web": "deleted e1", "west|default/web": "deleted w1"}, told); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -20,7 +20,7 @@ type Observer struct {
 	// Watch is called when a watch has ended, or could not be opened.
 	Watch func(WatchInfo)
 	// Store is called after each attempt to get, add, update or delete an object. It is also
-	// called after each call that the apply loop makes of a method of Scanner or Durable.
+	// called after each call that the apply loop makes of a method of a Durable.
 	Store func(StoreInfo)
 	// Apply is called for each event when its change is in the store and the event is about to
 	// be delivered to every watcher.

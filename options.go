@@ -106,14 +106,18 @@ type Options[T Object] struct {
 	// object that GetByKey returned. If this is not the very object that was stored, Old
 	// equals the New of the event before but is not identical to it.
 	//
-	// A store that is a [Scanner] is read in pages, with retries, instead of by List. A
-	// store that is a [Durable] is changed by Apply and Forget alone, and a restart over it
-	// neither lists nor misses deletes. docs/stores.md compares the stores and says how to
-	// use less memory. Package storetest checks a store.
+	// docs/stores.md compares the stores and says how to use less memory. Package storetest checks
+	// a store. Store and Durable cannot both be set.
 	Store cache.Store
 
-	// Indexers are the index functions for ByIndex, by name. A store that is a
-	// cache.Indexer keeps these indexes itself. For any other store they are kept in
+	// Durable keeps the objects, in the place of Store, and outlives the process: a restart over it
+	// neither lists nor misses deletes. See [Durable] for what the informer asks of it. The rules of
+	// Store for refused changes, for objects in the store when Run is called, and for the first object
+	// that is not found apply to it, too. It is read in pages, with retries. Defaults to none.
+	Durable Durable
+
+	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a
+	// Durable that is a [DurableIndexer], keep these indexes themselves. For any other store they are kept in
 	// memory and hold only keys. The name cache.NamespaceIndex is taken. If a function
 	// returns an error for an object, the object is stored, that index does not find it,
 	// and an *ObjectError is reported, once until the functions work for the object. The
@@ -297,13 +301,13 @@ func (o Options[T]) withDefaults() Options[T] {
 	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
 	if o.Intake == IntakeAuto {
 		o.Intake = IntakeWhole
-		if o.Store != nil || o.Transform != nil || o.Share != nil {
+		if o.store() != nil || o.Transform != nil || o.Share != nil {
 			o.Intake = IntakeEarly
 		}
 	}
 	if o.Intake == IntakeEarly {
 		o.PageSize = cmp.Or(o.PageSize, earlyPageSize)
-		if o.Store != nil {
+		if o.store() != nil {
 			o.WatchList = cmp.Or(o.WatchList, WatchListOff)
 		}
 	}
@@ -326,24 +330,23 @@ func (o Options[T]) withDefaults() Options[T] {
 	return o
 }
 
-func (o Options[T]) durable() bool {
-	_, ok := o.Store.(Durable)
-	return ok
-}
+func (o Options[T]) durable() bool { return o.Durable != nil }
 
-// halfDurable reports whether the store has the method Apply of a Durable, but not all of its
-// methods.
-func (o Options[T]) halfDurable() bool {
-	_, applies := o.Store.(interface {
-		Apply(context.Context, []cache.Transaction, string) error
-	})
-	return applies && !o.durable()
+// store returns the store that the program has chosen, and nil if it has chosen none.
+func (o Options[T]) store() any {
+	switch {
+	case o.durable():
+		return o.Durable
+	case o.Store != nil:
+		return o.Store
+	}
+	return nil
 }
 
 // storedType returns the only type that the store accepts, and nil if it has not said so or if the
 // informer has objects of any type.
 func (o Options[T]) storedType() reflect.Type {
-	if store, ok := o.Store.(Typed); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
+	if store, ok := o.Durable.(Typed); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
 		return store.ObjectType()
 	}
 	return nil
@@ -351,16 +354,18 @@ func (o Options[T]) storedType() reflect.Type {
 
 func (o Options[T]) check() error {
 	switch {
+	case o.Store != nil && o.durable():
+		return errors.New("Options.Store and Options.Durable are both set: an informer has one store")
 	case o.Store != nil && object.IsNil(o.Store):
 		return errors.New("Options.Store is a nil " + reflect.TypeOf(o.Store).String())
-	case o.halfDurable():
-		return fmt.Errorf("Options.Store is a %T, which has the method Apply of a Durable but lacks others: see storetest.Run", o.Store)
+	case o.durable() && object.IsNil(o.Durable):
+		return errors.New("Options.Durable is a nil " + reflect.TypeOf(o.Durable).String())
 	case o.storedType() != nil && o.storedType() != reflect.TypeFor[T]():
-		return fmt.Errorf("Options.Store is a store of %v, but the objects of the informer are of type %v", o.storedType(), reflect.TypeFor[T]())
+		return fmt.Errorf("Options.Durable is a store of %v, but the objects of the informer are of type %v", o.storedType(), reflect.TypeFor[T]())
 	case o.Queue < QueueAuto || o.Queue > QueueRealFIFO:
 		return fmt.Errorf("Options.Queue is %d, which is not a QueueKind", o.Queue)
 	case o.Queue == QueueDeltaFIFO && o.durable():
-		return fmt.Errorf("Options.Queue is QueueDeltaFIFO, but Options.Store is a %T, which is a Durable and needs QueueRealFIFO", o.Store)
+		return errors.New("Options.Queue is QueueDeltaFIFO, but Options.Durable is set, which needs QueueRealFIFO")
 	case o.WatchList < WatchListAuto || o.WatchList > WatchListOn:
 		return fmt.Errorf("Options.WatchList is %d, which is not a WatchListMode", o.WatchList)
 	case o.Intake < IntakeAuto || o.Intake > IntakeWhole:

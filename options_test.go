@@ -41,18 +41,20 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"WatchFunc or WatchFuncWith":  {&cache.ListWatch{ListWithContextFunc: list}, options{}},
 		"the client is nil":           {informer.ListWatch[*corev1.ConfigMapList](nil), options{}},
 		"Options.Store":               {src, options{Store: nilStore}},
-		"Options.Store is a store of *v1.Pod, but the objects of the informer are of type *v1.ConfigMap": {src, options{Store: typedStore{}}},
-		"Options.Queue":                 {src, options{Queue: 3}},
-		"Options.Queue is -1":           {src, options{Queue: -1}},
-		"Options.WatchList":             {src, options{WatchList: 3}},
-		"Options.Intake is -1":          {src, options{Intake: -1}},
-		"Options.Intake is 3":           {src, options{Intake: 3}},
-		"Options.DrainTimeout is -1s":   {src, options{DrainTimeout: -time.Second}},
-		"Options.Backoff.Duration":      {src, options{Backoff: &wait.Backoff{}}},
-		"Options.Backoff.Jitter is -1":  {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
-		`Options.Indexers["x"] is nil`:  {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
-		`Options.Indexers["namespace"]`: {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
-		"Options.Indexers: indexer con": {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
+		"Options.Durable is a store of *v1.Pod, but the objects of the informer are of type *v1.ConfigMap": {src, options{Durable: typedStore{informertest.NewDurable()}}},
+		"Options.Durable is a nil":          {src, options{Durable: (*informertest.Durable)(nil)}},
+		"Options.Store and Options.Durable": {src, options{Store: newPlainStore(), Durable: informertest.NewDurable()}},
+		"Options.Queue":                     {src, options{Queue: 3}},
+		"Options.Queue is -1":               {src, options{Queue: -1}},
+		"Options.WatchList":                 {src, options{WatchList: 3}},
+		"Options.Intake is -1":              {src, options{Intake: -1}},
+		"Options.Intake is 3":               {src, options{Intake: 3}},
+		"Options.DrainTimeout is -1s":       {src, options{DrainTimeout: -time.Second}},
+		"Options.Backoff.Duration":          {src, options{Backoff: &wait.Backoff{}}},
+		"Options.Backoff.Jitter is -1":      {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
+		`Options.Indexers["x"] is nil`:      {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
+		`Options.Indexers["namespace"]`:     {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
+		"Options.Indexers: indexer con":     {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
 	} {
 		if _, err := informer.NewFrom(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
@@ -61,13 +63,13 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
 		t.Errorf("for a T that is no pointer: %v", err)
 	}
-	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Store: typedStore{}}); err != nil {
+	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Durable: typedStore{informertest.NewDurable()}}); err != nil {
 		t.Errorf("for AnyObject: %v", err)
 	}
 }
 
 // typedStore is a store of Pods.
-type typedStore struct{ cache.Store }
+type typedStore struct{ *informertest.Durable }
 
 func (typedStore) ObjectType() reflect.Type { return reflect.TypeFor[*corev1.Pod]() }
 

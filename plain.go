@@ -10,22 +10,24 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
 // plainStore is the storage over a store that is no Durable. Each change is one Add, Update
 // or Delete.
 type plainStore[T Object] struct {
 	*access[T]
+	store cache.Store
 	// known has the UID of every object that exists, by key. A user's store may be slow to
 	// list its keys, cannot report that the listing failed, and may have lost an object that
 	// watchers know. known is nil for the informer's own store, which is reliable.
 	known map[string]types.UID
 }
 
-// newPlainStore returns the storage over the store of a. own says that the informer has
+// newPlainStore returns the storage over a store. own says that the informer has
 // made the store itself.
-func newPlainStore[T Object](a *access[T], own bool) *plainStore[T] {
-	p := &plainStore[T]{access: a}
+func newPlainStore[T Object](a *access[T], store cache.Store, own bool) *plainStore[T] {
+	p := &plainStore[T]{access: a, store: store}
 	if !own {
 		p.known = map[string]types.UID{}
 	}

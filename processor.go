@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/channel"
@@ -39,7 +38,6 @@ const idleSeal = 10 * time.Second
 type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
-	scan       index.Scan     // reads the store
 	pages      *index.Pages   // reads the store for listeners
 	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
@@ -90,11 +88,10 @@ const (
 	processorStopped // takes no new listeners; the present ones may go on
 )
 
-func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](scan index.Scan, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
 		name:      opts.Name,
 		log:       eventlog.New(countEvents[T]),
-		scan:      index.NewScan(store),
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
 		Stopwatch: s,
@@ -104,10 +101,10 @@ func newProcessor[T Object](store cache.Store, s stopwatch.Stopwatch, opts Optio
 		listeners: map[*informerProcessorListener[T]]struct{}{},
 		alive:     map[*informerProcessorListener[T]]struct{}{},
 	}
-	if durable, ok := store.(Durable); ok {
-		p.tombstones = tombstone.New(durable, p.handled)
+	if opts.durable() {
+		p.tombstones = tombstone.New(keyed{opts.Durable}, p.handled)
 	}
-	p.pages = index.NewPages(p.scan, func() (done, begun int64) { return p.log.End(), p.begun.Load() })
+	p.pages = index.NewPages(scan, func() (done, begun int64) { return p.log.End(), p.begun.Load() })
 	p.spawn = p.wg.Go
 	p.syncedAt.Store(-1)
 	return p

@@ -39,7 +39,7 @@ type Reader[T Object] interface {
 
 // Get returns the object of that key, see [Reader.Get]. Its error is a *StoreError.
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	obj, exists, err = index.Get[T](i.store, object.KeyOf(key))
+	obj, exists, err = index.Get[T](context.Background(), i.scan, object.KeyOf(key))
 	if err != nil {
 		var none T
 		return none, false, &StoreError{Op: "get", Key: object.KeyOf(key), Failures: 1, Err: err}
@@ -66,7 +66,7 @@ func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	if namespace != "" {
 		return i.index.Find(cache.NamespaceIndex, namespace)
 	}
-	return index.All[T](context.Background(), i.processor.scan)
+	return index.All[T](context.Background(), i.scan)
 }
 
 // ByIndex returns the objects with that value in an index, see [Reader.ByIndex].
@@ -79,13 +79,24 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 }
 
 // All yields every object with its key, see [Reader.All]. Objects of another type that someone
-// else has put into the store are skipped. If a store that is a Scanner fails, the error goes
+// else has put into the store are skipped. If a Durable fails, the error goes
 // to Options.ErrorHandler and the iteration ends.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
-		err := i.processor.scan.Each(context.Background(), func(stored any) bool {
-			obj, ok := stored.(T)
-			return !ok || yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj)
+		for _, obj := range i.entries() {
+			if !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
+				return
+			}
+		}
+	}
+}
+
+// entries yields every object of the store that is a T.
+func (i *CustomCacheInformer[T]) entries() iter.Seq2[object.Entry, T] {
+	return func(yield func(object.Entry, T) bool) {
+		err := i.scan.Each(context.Background(), func(e object.Entry) bool {
+			obj, ok := e.Object.(T)
+			return !ok || yield(e, obj)
 		})
 		if err != nil {
 			i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})

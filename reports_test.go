@@ -246,7 +246,7 @@ func TestAnIndexThatIsAddedLaterReportsByNumber(t *testing.T) {
 func TestADropInLogsWhyRunHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
-		opts := options{Store: informertest.NewDurable(), ErrorHandler: errs.Handle, Name: "second"}
+		opts := options{Durable: informertest.NewDurable(), ErrorHandler: errs.Handle, Name: "second"}
 		inf := newInformer(t, informertest.NewSource[configMap](), opts)
 		opts.Name = "first"
 		informertest.Run(t, newInformer(t, informertest.NewSource[configMap](), opts))

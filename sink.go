@@ -169,7 +169,7 @@ func (in *sink[T]) foreign(obj any) bool {
 		return false
 	}
 	m, err := object.Meta(obj)
-	if err != nil || has(object.Key(m)) {
+	if err != nil || has(keyOf(m)) {
 		return false
 	}
 	in.dropped.Add(1)
@@ -253,7 +253,7 @@ func keysOf(list []any) *object.Keys {
 // note adds the key of an object of the source to keys.
 func note(keys *object.Keys, obj any) {
 	if m, err := object.Meta(obj); err == nil {
-		keys.Add(object.Key(m))
+		keys.Add(keyOf(m))
 	}
 }
 
@@ -269,7 +269,7 @@ func inKeyOrder(list []any) []any {
 	for i, obj := range list {
 		byKey[i].obj = obj
 		if m, err := object.Meta(obj); err == nil {
-			byKey[i].key = object.Key(m)
+			byKey[i].key = keyOf(m)
 		}
 	}
 	slices.SortStableFunc(byKey, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
@@ -280,6 +280,10 @@ func inKeyOrder(list []any) []any {
 	return ordered
 }
 
+// keyOf returns the key of an object that a source delivers. Here the object enters the informer. From
+// here on, the key goes with the object and is never made from it again.
+func keyOf(m metav1.Object) string { return object.Key(m) }
+
 // item checks and transforms an object of the source, and returns an item without a version.
 func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
 	m, err := object.Meta(raw)
@@ -288,7 +292,7 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 	}
 	var key string
 	if m.GetName() != "" {
-		key = object.Key(m)
+		key = keyOf(m)
 	}
 	obj, err := in.check(m, raw)
 	if err != nil {
@@ -309,8 +313,8 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 	case err != nil:
 	case object.IsNil(transformed):
 		err = errors.New("Transform returned nil and no error")
-	case object.Key(transformed) != it.key:
-		err = fmt.Errorf("Transform changed the key to %s", object.Key(transformed))
+	case keyOf(transformed) != it.key:
+		err = fmt.Errorf("Transform changed the key to %s", keyOf(transformed))
 	default:
 		it.obj = transformed
 	}

@@ -195,7 +195,7 @@ func (r resource) check(durable bool) error {
 	case object.IsNil(r.divided):
 		return checkSource(r.lw)
 	case durable:
-		return errors.New("Options.Store is a Durable, which cannot hold the parts of a divided source")
+		return errors.New("Options.Durable is set, but a Durable cannot hold the parts of a divided source")
 	}
 	return nil
 }

@@ -101,11 +101,11 @@ func reached(versions []informer.SourceVersions) []informer.SourceVersions {
 func TestVersionsSayWhatTheSourceHasTold(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		var store cache.Store
+		store, opts := informertest.NewDurable(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}
 		if queue == informer.QueueRealFIFO {
-			store = informertest.NewDurable()
+			opts.Durable = store
 		}
-		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+		inf := newInformer(t, src, opts)
 		if v := inf.Versions()[0]; v.Listed != "" || v.Watching != 0 {
 			t.Errorf("before Run: %+v", v)
 		}
@@ -141,11 +141,11 @@ func TestVersionsSayWhatTheSourceHasTold(t *testing.T) {
 		}
 		stop()
 		expect("after the end", listed, 0)
-		if store == nil {
+		if opts.Durable == nil {
 			return
 		}
 		src.Apply(object("a", "4"))
-		inf = newInformer(t, src, options{Queue: queue, Store: store.(*informertest.Durable).Reopen()})
+		inf = newInformer(t, src, options{Queue: queue, Durable: store.Reopen()})
 		informertest.Run(t, inf)
 		expect("gone on from the bookmark", listed, 0)
 	})
@@ -340,7 +340,7 @@ func TestEachNamespaceHasVersionsOfItsOwn(t *testing.T) {
 func TestAnInformerThatResumesBeginsWithTheBookmarkAsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		stop := informertest.Run(t, inf)
 		src.Apply(object("a", "2"))
 		synctest.Wait()
@@ -348,7 +348,7 @@ func TestAnInformerThatResumesBeginsWithTheBookmarkAsChanged(t *testing.T) {
 		bookmark := src.ResourceVersion()
 
 		unreachable(src)
-		inf = newInformer(t, src, options{Store: store.Reopen(), ErrorHandler: (&errorLog{}).Handle})
+		inf = newInformer(t, src, options{Durable: store.Reopen(), ErrorHandler: (&errorLog{}).Handle})
 		expectVersions(t, inf, "", "")
 		start(t, inf)
 		expectVersions(t, inf, "", bookmark)
@@ -366,9 +366,9 @@ func TestChangedGoesBackWithTheServer(t *testing.T) {
 			if durable && opts.Queue == informer.QueueDeltaFIFO {
 				continue
 			}
-			opts.Store = nil
+			opts.Durable = nil
 			if durable {
-				opts.Store = informertest.NewDurable()
+				opts.Durable = informertest.NewDurable()
 			}
 			src, errs := informertest.NewSource(object("a", "1"), object("b", "1")), errorLog{}
 			opts.ErrorHandler = errs.Handle

@@ -364,14 +364,14 @@ func TestCatchUpWaitsForDeletesOfARunBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
-				inf := newInformer(t, src, options{Store: store})
+				inf := newInformer(t, src, options{Durable: store})
 				stop := informertest.Run(t, inf)
 				if _, err := src.Delete(keyOf("a")); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				stop()
-				inf = newInformer(t, src, options{Store: store.Reopen()})
+				inf = newInformer(t, src, options{Durable: store.Reopen()})
 				calls := make(gated)
 				reg := addWatcher(t, inf, calls.watcher(), opts)
 				start(t, inf)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/index"
@@ -75,7 +74,7 @@ type pace struct {
 // plain.go and durable.go.
 type access[T Object] struct {
 	name     string // Options.Name
-	store    cache.Store
+	store    any    // the store of the options, for errors
 	scan     index.Scan
 	index    *index.Index[T]
 	clock    stopwatch.Stopwatch
@@ -97,9 +96,9 @@ type access[T Object] struct {
 	end      func()                     // ends Run
 }
 
-func newAccess[T Object](store cache.Store, x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), objects *reports, opts Options[T]) *access[T] {
+func newAccess[T Object](x *index.Index[T], clock stopwatch.Stopwatch, flush func(context.Context), objects *reports, opts Options[T]) *access[T] {
 	return &access[T]{
-		name: opts.Name, store: store, scan: index.NewScan(store), index: x, clock: clock,
+		name: opts.Name, store: opts.store(), scan: x.Scan(), index: x, clock: clock,
 		report: opts.ErrorHandler, reports: objects, observer: opts.Observer, flush: flush, places: places{},
 		call: stopwatch.NewCall(clock),
 	}
@@ -118,7 +117,7 @@ func (a *access[T]) version(of *scope) string { return a.places.of(of).bookmark(
 // that of ctx.
 func (a *access[T]) get(ctx context.Context, key string, now time.Duration) (obj T, exists bool, err error) {
 	try := func() (err error) {
-		obj, exists, err = index.Get[T](a.store, key)
+		obj, exists, err = index.Get[T](ctx, a.scan, key)
 		if errors.Is(err, object.ErrWrongType) {
 			return nil
 		}
@@ -215,16 +214,16 @@ func (a *access[T]) insistOnReading(ctx context.Context, op string, read func() 
 type temporary struct{ error }
 
 // page returns a page of the store, with retry. It returns false if ctx ended first.
-func (a *access[T]) page(ctx context.Context, after string) (objs []any, last string, ok bool) {
+func (a *access[T]) page(ctx context.Context, after string) (page object.Entries, last string, ok bool) {
 	op := "scan"
 	if !a.scan.Paged() { // List returns no error
 		a.call.Begin("list", "", a.clock.Now())
 		defer a.call.End()
-		objs, last, _ = a.scan.Page(ctx, after)
-		return objs, last, true
+		page, last, _ = a.scan.Page(ctx, after)
+		return page, last, true
 	}
-	ok = a.insistOnReading(ctx, op, func() (err error) { objs, last, err = a.scan.Page(ctx, after); return err })
-	return objs, last, ok
+	ok = a.insistOnReading(ctx, op, func() (err error) { page, last, err = a.scan.Page(ctx, after); return err })
+	return page, last, ok
 }
 
 // load counts and indexes the objects that the store holds at the start, and calls visit for
@@ -232,12 +231,12 @@ func (a *access[T]) page(ctx context.Context, after string) (objs []any, last st
 func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key string, obj T)) bool {
 	loaded := a.index.Begin()
 	for after, more := "", true; more; {
-		objs, last, ok := a.page(ctx, after)
+		page, last, ok := a.page(ctx, after)
 		if !ok {
 			return false
 		}
-		for _, stored := range objs {
-			a.take(ctx, stored, visit)
+		for n := range page.Len() {
+			a.take(ctx, page.At(n), visit)
 		}
 		more = last != "" && !firstPage
 		if after = last; last != "" && !more {
@@ -249,13 +248,13 @@ func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key str
 }
 
 // take does the work of load for one object.
-func (a *access[T]) take(ctx context.Context, stored any, visit func(key string, obj T)) {
-	obj, err := object.As[T](stored)
+func (a *access[T]) take(ctx context.Context, e object.Entry, visit func(key string, obj T)) {
+	obj, err := object.As[T](e.Object)
 	if err != nil {
 		a.reports.unusable(ctx, &ObjectError{Op: "store", Err: err})
 		return
 	}
-	key := object.Key(obj)
+	key := e.Key()
 	visit(key, obj)
 	a.objects.Add(1)
 	a.index.Wrote(key, obj, true)
@@ -298,14 +297,14 @@ func (a *access[T]) checkKey(ctx context.Context, key string) {
 		return
 	}
 	a.call.Begin("get", key, a.clock.Now())
-	_, exists, err := a.store.GetByKey(key)
+	_, exists, err := a.scan.Get(ctx, key)
 	a.call.End()
 	if a.keyFound = exists; exists || err != nil {
 		return // after an error, the next object is checked instead
 	}
 	a.lost = &StoreError{Op: "get", Key: key, Failures: 1, GaveUp: true, Err: fmt.Errorf("%T does not find an object that it was given: "+
-		"a store must find objects by the keys of cache.MetaNamespaceKeyFunc; to fill something else, call it from a watcher, "+
-		"and keep the objects in a store.NewProjection, or have no Options.Store", a.store)}
+		"a store must find objects by their keys, Options.Store by those of cache.MetaNamespaceKeyFunc; to fill something else, "+
+		"call it from a watcher, and keep the objects in a store.NewProjection, or have no Options.Store", a.store)}
 	a.failing.Store(a.lost)
 	a.report(ctx, a.lost)
 	a.end()

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store"
@@ -71,7 +70,7 @@ type ending struct {
 	now atomic.Bool
 }
 
-func (s *ending) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *ending) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	if !s.now.Load() {
 		return s.Store.Apply(ctx, changes, bookmark)
 	}
@@ -115,7 +114,7 @@ func live(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		end.now.Store(true)
 	}()
-	opts := informer.Options[object]{Store: end}
+	opts := informer.Options[object]{Durable: end}
 	if k.Controllers {
 		opts.Indexers = byKey()
 	}
@@ -162,8 +161,12 @@ func say(marker string, view map[string]string, store *disk.Store) {
 	for name, version := range view {
 		fmt.Fprintln(&text, "watcher", name, version)
 	}
-	for _, obj := range store.List() {
-		fmt.Fprintln(&text, "store", obj.(object).GetName(), version(obj.(object)))
+	stored, err := store.Scan(context.Background(), "", 1<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range stored {
+		fmt.Fprintln(&text, "store", e.Object.GetName(), version(e.Object.(object)))
 	}
 	fmt.Println(text.String())
 }

@@ -90,7 +90,7 @@ func (w *world) liveOnDisk(path string) *diskLife {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{Store: l.store})
+	inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{Durable: l.store})
 	if err != nil {
 		w.t.Fatal(err)
 	}

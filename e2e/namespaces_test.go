@@ -141,7 +141,7 @@ func (w *namespaced) live() *namespacedLife {
 		w.t.Fatal(err)
 	}
 	inf, err := informer.NewInNamespaces(client.Resource(w.gvr).Namespace, someNamespaces, informer.Options[object]{
-		Store: store, ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
+		Durable: store, ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
 	})
 	if err != nil {
 		w.t.Fatal(err)

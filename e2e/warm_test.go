@@ -178,7 +178,7 @@ func (w *warmWorld) prepare(client dynamic.ResourceInterface) *life {
 	}
 	var err error
 	l.inf, err = informer.NewFrom(informer.ListWatch(client), informer.Options[object]{
-		Store: w.store, WatchList: w.mode,
+		Durable: w.store, WatchList: w.mode,
 		ErrorHandler: func(_ context.Context, err error) { w.t.Logf("reported: %v", err) },
 	})
 	w.do(err)

@@ -66,7 +66,7 @@ func (p *program) ok(err error) {
 func (p *program) start() {
 	p.t.Helper()
 	var err error
-	p.pods, err = informer.NewFrom(p.source, informer.Options[*corev1.Pod]{Store: p.durable})
+	p.pods, err = informer.NewFrom(p.source, informer.Options[*corev1.Pod]{Durable: p.durable})
 	p.ok(err)
 	sources := []enqueue.Source[types.NamespacedName]{enqueue.For(p.pods)}
 	if p.sources != nil {

@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -161,7 +161,7 @@ func (l *ledger) disturb(write string) (effect bool, err error) {
 	return true, nil
 }
 
-func (l *ledger) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (l *ledger) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	effect, failed := l.disturb("apply")
@@ -169,7 +169,7 @@ func (l *ledger) Apply(ctx context.Context, changes []cache.Transaction, bookmar
 		before := map[string]*corev1.Pod{}
 		for _, change := range changes {
 			key := uidKeyOf(change.Object.(*corev1.Pod)).key
-			if obj, exists, _ := l.GetByKey(key); exists {
+			if obj, exists, _ := l.Get(ctx, key); exists {
 				before[key] = obj.(*corev1.Pod)
 			}
 		}
@@ -188,7 +188,7 @@ func (l *ledger) Apply(ctx context.Context, changes []cache.Transaction, bookmar
 }
 
 // applied notes a change. before has the stored states before it.
-func (l *ledger) applied(change cache.Transaction, before map[string]*corev1.Pod) {
+func (l *ledger) applied(change informer.Change, before map[string]*corev1.Pod) {
 	obj := change.Object.(*corev1.Pod)
 	id := uidKeyOf(obj)
 	f := l.fates[id]
@@ -199,7 +199,7 @@ func (l *ledger) applied(change cache.Transaction, before map[string]*corev1.Pod
 	}
 	l.now++
 	old := before[id.key]
-	if change.Type != cache.TransactionTypeDelete {
+	if !change.Delete {
 		if old == nil || old.UID != id.uid { // perhaps for the second time, because a crash has undone writes
 			f.added, f.deleted, f.forgot = l.writes, 0, false
 		}
@@ -324,14 +324,18 @@ func contentsOf(t *testing.T, l *ledger) (objects, tombstones map[uidKey]*corev1
 	if err != nil {
 		t.Error(err)
 	}
-	byKey := func(objs []any) map[uidKey]*corev1.Pod {
+	stored, err := l.Scan(context.Background(), "", 10_000)
+	if err != nil {
+		t.Error(err)
+	}
+	byKey := func(entries []informer.Entry) map[uidKey]*corev1.Pod {
 		all := map[uidKey]*corev1.Pod{}
-		for _, obj := range objs {
-			all[uidKeyOf(obj.(*corev1.Pod))] = obj.(*corev1.Pod)
+		for _, e := range entries {
+			all[uidKeyOf(e.Object.(*corev1.Pod))] = e.Object.(*corev1.Pod)
 		}
 		return all
 	}
-	return byKey(l.List()), byKey(kept)
+	return byKey(stored), byKey(kept)
 }
 
 // begins notes that a call of reconcile begins. It returns a function to call when the call has

@@ -131,7 +131,7 @@ func (h *history) start(overdue string, wins time.Duration) {
 	var err error
 	h.started = time.Now()
 	l := h.ledger
-	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Store: l, WatchList: h.mode, ErrorHandler: func(context.Context, error) {}})
+	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Durable: l, WatchList: h.mode, ErrorHandler: func(context.Context, error) {}})
 	h.ok(err)
 	h.group = &informer.Group{ErrorHandler: func(context.Context, error) {}}
 	h.controllers = map[string]*enqueue.Controller[types.NamespacedName]{}

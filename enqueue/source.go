@@ -151,6 +151,7 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	if err != nil {
 		return err
 	}
+	// The event has no key, because it would make each event larger. So the key of the tombstone is made again.
 	d := deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}
 	if s := f.controller.shard; s != nil {
 		s.deleted(ctx, d, f.number, e.Old, keys)

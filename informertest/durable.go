@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -32,7 +30,7 @@ var ErrCrashed = errors.New("the process that owned the store has crashed")
 //	next := d.Reopen()
 //	… // run another one
 //
-// With Fail instead of FailAfter it crashes before the effect. Use Resume, List and Tombstones
+// With Fail instead of FailAfter it crashes before the effect. Use Resume, Scan and Tombstones
 // to look at the stored state; after a crash, call them on the store that Reopen returns.
 //
 // It is always strict. The following calls have no effect and return an error that names the
@@ -43,24 +41,19 @@ var ErrCrashed = errors.New("the process that owned the store has crashed")
 //     different Apply before Resume is called;
 //   - a Delete, in an Apply, of an object with another UID than the stored one, unless
 //     there is a tombstone of the deleted object already;
-//   - a change of an unknown type;
 //   - a Scan with a limit less than 1;
-//   - any call with nil, a [cache.DeletedFinalStateUnknown], a value that is no API object,
-//     or an object without a name.
+//   - an Apply of a change without a key, or of nil or an object without a name.
 //
 // Err returns the first of these errors, also those of the Durables that this one was reopened
 // from.
 //
 // Fail, FailAfter and Calls use these names of operations: "resume", "scan", "apply",
-// "tombstones", "forget", "get" (Get and GetByKey), "add", "update", "delete", "list", "list
-// keys", "replace", "resync", "bookmark" and "last version" (LastStoreSyncResourceVersion).
-// The key of "scan" is the key that the scan begins after, and the key of "apply" is that of
-// the first change. Operations that take a ctx return its error once it has ended, also while
-// they wait for Hang or Delay.
+// "tombstones", "forget" and "get". The key of "scan" is the key that the scan begins after, and
+// the key of "apply" is that of the first change. Operations return the error of their ctx once it
+// has ended, also while they wait for Hang or Delay.
 //
 // It returns the same objects that were stored, not copies; the next process finds copies.
-// Like client-go's stores, Add, Update, Delete and Replace accept objects whether they exist
-// or not. It is no [cache.Indexer]. All methods may be called from any goroutine at any time.
+// It is no [informer.DurableIndexer]. All methods may be called from any goroutine at any time.
 // It starts no goroutine and takes time only from package time; to use it in a
 // testing/synctest bubble, make or reopen it there. A Durable is made by [NewDurable] or
 // Reopen and must not be copied.
@@ -78,14 +71,13 @@ type Durable struct {
 var _ informer.Durable = (*Durable)(nil)
 
 // NewDurable returns a store that holds nothing and has no bookmark. To fill it before an
-// informer starts, use Add or Apply.
+// informer starts, use Apply.
 func NewDurable() *Durable {
-	return &Durable{now: contents{objects: map[string]any{}, tombstones: map[identity]any{}}}
+	return &Durable{now: contents{objects: map[string]informer.AnyObject{}, tombstones: map[identity]informer.AnyObject{}}}
 }
 
 // Crash ends the process that owns the store. From now on every operation fails; operations
-// that wait fail too, without effect. List and ListKeys, which cannot fail, return nothing.
-// Writes that took effect stay, except those that LoseOnCrash drops. Crash ends the effects of
+// that wait fail too, without effect. Writes that took effect stay, except those that LoseOnCrash drops. Crash ends the effects of
 // Fail, FailAfter, Hang and Delay; the functions passed to Fail and FailAfter may call it. It
 // does not block.
 func (d *Durable) Crash() {
@@ -100,9 +92,8 @@ func (d *Durable) Crash() {
 
 // LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
 // that commits several writes at once: the next process finds the state before them. A write
-// is an Apply, Forget, Add, Update, Delete or Replace that took effect. n is 0 by default. See
-// informer.Durable for the events that an informer misses then. Writes before the call are
-// safe: to model a process that ends well, call it with 0 before Reopen. If n is not 0, each
+// is an Apply or Forget that took effect. n is 0 by default. See informer.Durable for the events
+// that an informer misses then. Writes before the call are safe: to model a process that ends well, call it with 0 before Reopen. If n is not 0, each
 // write copies a map of all stored objects, and takes as long as that. It does not block.
 func (d *Durable) LoseOnCrash(n int) {
 	d.state.Lock()
@@ -122,38 +113,50 @@ func (d *Durable) Reopen() *Durable {
 	return next
 }
 
-// Resume returns the bookmark.
-func (d *Durable) Resume(ctx context.Context) (resourceVersion string, err error) {
-	err = d.operate(ctx, "resume", "", func() error {
-		resourceVersion, d.failed = d.now.bookmark, nil
+// Get returns the object stored under key.
+func (d *Durable) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
+	err = d.operate(ctx, "get", key, func() error {
+		obj, exists = d.now.objects[key]
 		return nil
 	})
 	if err != nil {
-		return "", err
+		return nil, false, err
 	}
-	return resourceVersion, nil
+	return obj, exists, nil
 }
 
 // Scan returns objects in the order of their keys.
-func (d *Durable) Scan(ctx context.Context, after string, limit int) (objs []any, err error) {
+func (d *Durable) Scan(ctx context.Context, after string, limit int) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "scan", after, func() error {
 		if limit < 1 {
 			return d.refuse("scan", after, fmt.Errorf("the limit is %d, less than 1", limit))
 		}
-		objs = d.now.scan(after, limit)
+		entries = d.now.scan(after, limit)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return objs, nil
+	return entries, nil
+}
+
+// Resume returns the bookmark.
+func (d *Durable) Resume(ctx context.Context) (bookmark string, err error) {
+	err = d.operate(ctx, "resume", "", func() error {
+		bookmark, d.failed = d.now.bookmark, nil
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return bookmark, nil
 }
 
 // Apply makes changes and sets the bookmark.
-func (d *Durable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (d *Durable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	key := ""
 	if len(changes) > 0 {
-		key, _ = storable(changes[0].Object)
+		key = changes[0].Key
 	}
 	asked := &attempt{changes: slices.Clone(changes), bookmark: bookmark}
 	err := d.alone(ctx, "apply", key, func() error {
@@ -173,15 +176,17 @@ func (d *Durable) Apply(ctx context.Context, changes []cache.Transaction, bookma
 }
 
 // Tombstones returns all tombstones.
-func (d *Durable) Tombstones(ctx context.Context) (objs []any, err error) {
+func (d *Durable) Tombstones(ctx context.Context) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "tombstones", "", func() error {
-		objs = slices.Collect(maps.Values(d.now.tombstones))
+		for id, obj := range d.now.tombstones {
+			entries = append(entries, informer.Entry{Key: id.key, Object: obj})
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return objs, nil
+	return entries, nil
 }
 
 // Forget removes tombstones.
@@ -195,75 +200,6 @@ func (d *Durable) Forget(ctx context.Context, tombstones map[string][]types.UID)
 		}
 		return nil
 	})
-}
-
-// Add stores an object. Like every write except Apply and Forget, it removes the bookmark.
-func (d *Durable) Add(obj any) error {
-	return d.write("add", obj, func(key string) { d.now.set(key, obj) })
-}
-
-// Update stores an object.
-func (d *Durable) Update(obj any) error {
-	return d.write("update", obj, func(key string) { d.now.set(key, obj) })
-}
-
-// Delete removes an object, and keeps no tombstone.
-func (d *Durable) Delete(obj any) error {
-	return d.write("delete", obj, func(key string) { d.now.remove(key) })
-}
-
-// Get returns the object stored under the key of obj.
-func (d *Durable) Get(obj any) (item any, exists bool, err error) {
-	key, wrong := storable(obj)
-	return d.get(key, wrong)
-}
-
-// GetByKey returns the object stored under key.
-func (d *Durable) GetByKey(key string) (item any, exists bool, err error) { return d.get(key, nil) }
-
-// List returns all objects, in the order of their keys.
-func (d *Durable) List() (objs []any) {
-	d.look("list", func() { objs = d.now.scan("", len(d.now.keys)) })
-	return objs
-}
-
-// ListKeys returns the keys of all objects, in order.
-func (d *Durable) ListKeys() (keys []string) {
-	d.look("list keys", func() { keys = slices.Clone(d.now.keys) })
-	return keys
-}
-
-// Replace stores the objects of a list in place of all others. It removes the bookmark and
-// keeps the tombstones.
-func (d *Durable) Replace(objs []any, _ string) error {
-	return d.operate(context.Background(), "replace", "", func() error {
-		for _, obj := range objs {
-			if key, err := storable(obj); err != nil {
-				return d.refuse("replace", key, err)
-			}
-		}
-		d.keepPast()
-		d.now.keys, d.now.objects, d.now.bookmark = nil, map[string]any{}, ""
-		for _, obj := range objs {
-			key, _ := storable(obj)
-			d.now.set(key, obj)
-		}
-		return nil
-	})
-}
-
-// Resync does nothing.
-func (d *Durable) Resync() error {
-	return d.operate(context.Background(), "resync", "", func() error { return nil })
-}
-
-// Bookmark does nothing: only Apply sets the bookmark that Resume returns.
-func (d *Durable) Bookmark(string) { d.look("bookmark", func() {}) }
-
-// LastStoreSyncResourceVersion returns "".
-func (d *Durable) LastStoreSyncResourceVersion() string {
-	d.look("last version", func() {})
-	return ""
 }
 
 // operate runs an operation that can fail. It calls effect with state locked.
@@ -297,44 +233,6 @@ func (d *Durable) alone(ctx context.Context, op, key string, effect func() error
 		}
 		return effect()
 	})
-}
-
-// write runs an operation that writes one object.
-func (d *Durable) write(op string, obj any, effect func(key string)) error {
-	key, wrong := storable(obj)
-	return d.operate(context.Background(), op, key, func() error {
-		if wrong != nil {
-			return d.refuse(op, key, wrong)
-		}
-		d.keepPast()
-		effect(key)
-		d.now.bookmark = ""
-		return nil
-	})
-}
-
-func (d *Durable) get(key string, wrong error) (item any, exists bool, err error) {
-	err = d.operate(context.Background(), "get", key, func() error {
-		if wrong != nil {
-			return d.refuse("get", key, wrong)
-		}
-		item, exists = d.now.objects[key]
-		return nil
-	})
-	if err != nil {
-		return nil, false, err
-	}
-	return item, exists, nil
-}
-
-// look runs an operation that cannot fail.
-func (d *Durable) look(op string, effect func()) {
-	_ = d.begin(context.Background(), op)
-	d.state.Lock()
-	defer d.state.Unlock()
-	if !d.crashed {
-		effect()
-	}
 }
 
 // keepPast keeps the contents before a write, for LoseOnCrash. It is called with state locked.

@@ -4,20 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // contents is the stored state of a [Durable].
 type contents struct {
 	keys       []string // the keys of objects, sorted
-	objects    map[string]any
-	tombstones map[identity]any
+	objects    map[string]informer.AnyObject
+	tombstones map[identity]informer.AnyObject
 	bookmark   string
 }
 
@@ -29,7 +28,7 @@ type identity struct {
 
 // attempt holds the arguments of an Apply.
 type attempt struct {
-	changes  []cache.Transaction
+	changes  []informer.Change
 	bookmark string
 }
 
@@ -39,7 +38,7 @@ func (a *attempt) allows(next *attempt) bool {
 	return a == nil || a.bookmark == next.bookmark && slices.Equal(a.changes, next.changes)
 }
 
-func (c *contents) set(key string, obj any) {
+func (c *contents) set(key string, obj informer.AnyObject) {
 	if i, exists := slices.BinarySearch(c.keys, key); !exists {
 		c.keys = slices.Insert(c.keys, i, key)
 	}
@@ -53,58 +52,61 @@ func (c *contents) remove(key string) {
 	delete(c.objects, key)
 }
 
-func (c *contents) scan(after string, limit int) []any {
+func (c *contents) scan(after string, limit int) []informer.Entry {
 	from, exists := slices.BinarySearch(c.keys, after)
 	if exists {
 		from++
 	}
-	objs := make([]any, 0, min(limit, len(c.keys)-from))
-	for _, key := range c.keys[from : from+cap(objs)] {
-		objs = append(objs, c.objects[key])
+	entries := make([]informer.Entry, 0, min(limit, len(c.keys)-from))
+	for _, key := range c.keys[from : from+cap(entries)] {
+		entries = append(entries, informer.Entry{Key: key, Object: c.objects[key]})
 	}
-	return objs
+	return entries
 }
 
 // check returns an error if an informer must not ask for changes.
-func (c *contents) check(changes []cache.Transaction) error {
+func (c *contents) check(changes []informer.Change) error {
 	uids, kept := map[string]*types.UID{}, map[identity]bool{} // the effect of the changes checked so far
 	for i, change := range changes {
-		key, err := storable(change.Object)
-		if err != nil {
-			return fmt.Errorf("change %d, %s of %q: %w", i, change.Type, key, err)
+		if err := checkEntry(change.Entry); err != nil {
+			return fmt.Errorf("change %d, %s: %w", i, describe(change), err)
 		}
-		uid := uidOf(change.Object)
-		switch change.Type {
-		case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
+		key, uid := change.Key, change.Object.GetUID()
+		if !change.Delete {
 			uids[key] = &uid
-		case cache.TransactionTypeDelete:
-			id := identity{key, uid}
-			stored, changed := uids[key]
-			if obj, exists := c.objects[key]; exists && !changed {
-				is := uidOf(obj)
-				stored = &is
-			}
-			// A change that is repeated, because it failed after its effect, may find an
-			// object that was added after it.
-			if stored != nil && *stored != uid && !kept[id] && c.tombstones[id] == nil {
-				return fmt.Errorf("change %d, %s of %q: its UID is %q, but the UID of the stored object is %q", i, change.Type, key, uid, *stored)
-			}
-			uids[key], kept[id] = nil, true
-		default:
-			return fmt.Errorf("change %d of %q: there is no type %q", i, key, change.Type)
+			continue
 		}
+		id := identity{key, uid}
+		stored, changed := uids[key]
+		if obj, exists := c.objects[key]; exists && !changed {
+			is := obj.GetUID()
+			stored = &is
+		}
+		// A change that is repeated, because it failed after its effect, may find an
+		// object that was added after it.
+		if stored != nil && *stored != uid && !kept[id] && c.tombstones[id] == nil {
+			return fmt.Errorf("change %d, %s: its UID is %q, but the UID of the stored object is %q", i, describe(change), uid, *stored)
+		}
+		uids[key], kept[id] = nil, true
 	}
 	return nil
 }
 
-func (c *contents) apply(changes []cache.Transaction, bookmark string) {
+// describe names a change.
+func describe(change informer.Change) string {
+	if change.Delete {
+		return fmt.Sprintf("delete of %q", change.Key)
+	}
+	return fmt.Sprintf("put of %q", change.Key)
+}
+
+func (c *contents) apply(changes []informer.Change, bookmark string) {
 	for _, change := range changes {
-		key, _ := storable(change.Object)
-		if change.Type == cache.TransactionTypeDelete {
-			c.remove(key)
-			c.tombstones[identity{key, uidOf(change.Object)}] = change.Object
+		if change.Delete {
+			c.remove(change.Key)
+			c.tombstones[identity{change.Key, change.Object.GetUID()}] = change.Object
 		} else {
-			c.set(key, change.Object)
+			c.set(change.Key, change.Object)
 		}
 	}
 	c.bookmark = bookmark
@@ -124,36 +126,23 @@ func (c *contents) clone() contents {
 func (c *contents) copied() contents {
 	all := c.clone()
 	for key, obj := range all.objects {
-		all.objects[key] = obj.(runtime.Object).DeepCopyObject()
+		all.objects[key] = obj.DeepCopyObject().(informer.AnyObject)
 	}
 	for id, obj := range all.tombstones {
-		all.tombstones[id] = obj.(runtime.Object).DeepCopyObject()
+		all.tombstones[id] = obj.DeepCopyObject().(informer.AnyObject)
 	}
 	return all
 }
 
-// storable returns the key of an object, and an error if it cannot be stored.
-func storable(obj any) (key string, err error) {
-	if v := reflect.ValueOf(obj); obj == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return "", errors.New("it was given nil")
+// checkEntry returns an error if an entry cannot be stored.
+func checkEntry(e informer.Entry) error {
+	switch {
+	case e.Key == "":
+		return errors.New("it has no key")
+	case object.IsNil(e.Object):
+		return errors.New("its object is nil")
+	case e.Object.GetName() == "":
+		return errors.New("its object has no name")
 	}
-	key, err = keyOfAny(obj)
-	if err != nil {
-		return key, err
-	}
-	if _, ok := obj.(runtime.Object); !ok {
-		return key, fmt.Errorf("it was given a %T, which is not a runtime.Object", obj)
-	}
-	if object, err := meta.Accessor(obj); err != nil || object.GetName() == "" {
-		return key, errors.New("the object has no name")
-	}
-	return key, nil
-}
-
-func uidOf(obj any) types.UID {
-	object, err := meta.Accessor(obj)
-	if err != nil {
-		return ""
-	}
-	return object.GetUID()
+	return nil
 }

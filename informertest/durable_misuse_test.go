@@ -11,39 +11,32 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
 func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
-	tombstone := cache.DeletedFinalStateUnknown{Key: "default/a", Obj: configMap("a", "1")}
-	apply := func(changes ...cache.Transaction) func(ctx context.Context, d *informertest.Durable) error {
+	apply := func(changes ...informer.Change) func(ctx context.Context, d *informertest.Durable) error {
 		return func(ctx context.Context, d *informertest.Durable) error { return d.Apply(ctx, changes, "20") }
 	}
-	one := func(typ cache.TransactionType, obj any) func(ctx context.Context, d *informertest.Durable) error {
-		return apply(add("c", "1"), cache.Transaction{Type: typ, Object: obj})
+	put := func(key string, obj informer.AnyObject) informer.Change {
+		return informer.Change{Entry: informer.Entry{Key: key, Object: obj}}
 	}
-	none := (*corev1.ConfigMap)(nil)
+	other := func(name string) informer.Change {
+		return informer.Change{Entry: informer.Entry{Key: "default/" + name, Object: incarnation(name, "", "-other")}, Delete: true}
+	}
 	for name, c := range map[string]struct {
 		do   func(ctx context.Context, d *informertest.Durable) error
 		want []string // texts that the error must contain
 	}{
-		"apply of nil":                     {one(cache.TransactionTypeAdd, nil), []string{"apply", "change 1", "nil"}},
-		"apply of a nil pointer":           {one(cache.TransactionTypeAdd, none), []string{"apply", "change 1", "nil"}},
-		"apply of a tombstone":             {one(cache.TransactionTypeDelete, tombstone), []string{"apply", "default/a", "DeletedFinalStateUnknown"}},
-		"apply of what is no object":       {one(cache.TransactionTypeAdd, "text"), []string{"apply", "string"}},
-		"apply of what has no name":        {one(cache.TransactionTypeUpdate, configMap("", "1")), []string{"apply", "no name"}},
-		"a change of another type":         {one("Patch", configMap("a", "1")), []string{"apply", "default/a", "Patch"}},
-		"a delete of another object":       {one(cache.TransactionTypeDelete, incarnation("a", "", "-other")), []string{"default/a", "uid-a-other", `"uid-a"`}},
-		"a delete of one before the added": {apply(add("d", "1"), cache.Transaction{Type: cache.TransactionTypeDelete, Object: incarnation("d", "", "-other")}), []string{"default/d", "uid-d-other"}},
+		"apply of nil":                     {apply(add("c", "1"), put("default/d", nil)), []string{"apply", "change 1", "default/d", "nil"}},
+		"apply of a nil pointer":           {apply(add("c", "1"), put("default/d", (*corev1.ConfigMap)(nil))), []string{"apply", "change 1", "nil"}},
+		"apply of an object without name":  {apply(put("default/a", configMap("", "1"))), []string{"apply", "no name"}},
+		"apply without a key":              {apply(put("", configMap("a", "1"))), []string{"apply", "no key"}},
+		"a delete of another object":       {apply(add("c", "1"), other("a")), []string{"default/a", "uid-a-other", `"uid-a"`}},
+		"a delete of one before the added": {apply(add("d", "1"), other("d")), []string{"default/d", "uid-d-other"}},
 		"a scan of nothing":                {func(ctx context.Context, d *informertest.Durable) error { _, err := d.Scan(ctx, "x", 0); return err }, []string{"scan", `"x"`, "limit"}},
-		"add of nil":                       {func(_ context.Context, d *informertest.Durable) error { return d.Add(nil) }, []string{"add", "nil"}},
-		"update to a tombstone":            {func(_ context.Context, d *informertest.Durable) error { return d.Update(tombstone) }, []string{"update", "default/a", "DeletedFinalStateUnknown"}},
-		"delete of a tombstone":            {func(_ context.Context, d *informertest.Durable) error { return d.Delete(tombstone) }, []string{"delete", "default/a", "DeletedFinalStateUnknown"}},
-		"replace with nil":                 {func(_ context.Context, d *informertest.Durable) error { return d.Replace([]any{nil}, "") }, []string{"replace", "nil"}},
-		"get of nil":                       {func(_ context.Context, d *informertest.Durable) error { _, _, err := d.Get(nil); return err }, []string{"get", "nil"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := durableOf(t)
@@ -57,7 +50,7 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 				}
 			}
 			wantHeld(t, d, asMade)
-			_ = d.Add(nil)
+			_, _ = d.Scan(t.Context(), "", -1)
 			if got := d.Err(); !errors.Is(got, err) {
 				t.Errorf("the first error is remembered as %v", got)
 			}
@@ -70,8 +63,9 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 
 func TestADeleteMayBeOfWhatIsNotThere(t *testing.T) {
 	d := durableOf(t)
-	again := cache.Transaction{Type: cache.TransactionTypeAdd, Object: incarnation("d", "2", "-again")}
-	if err := d.Apply(t.Context(), []cache.Transaction{del("c"), add("d", "1"), del("d"), again}, "20"); err != nil {
+	again := add("d", "2")
+	again.Object = incarnation("d", "2", "-again")
+	if err := d.Apply(t.Context(), []informer.Change{del("c"), add("d", "1"), del("d"), again}, "20"); err != nil {
 		t.Error(err)
 	}
 	wantHeld(t, d, "20: a=1 b=1 d=2, gone: uid-c uid-d uid-gone")
@@ -95,7 +89,7 @@ func TestAnApplyThatHasFailedMustBeMadeAgain(t *testing.T) {
 			d.Fail(func(string, string) error { return c.err })
 			_ = d.Apply(t.Context(), nil, "20")
 			d.Heal()
-			changes := []cache.Transaction{add("c", "1")}
+			changes := []informer.Change{add("c", "1")}
 			if c.first != nil {
 				c.first(d)
 			} else {

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -23,7 +23,7 @@ import (
 // durableOf.
 var durableOps = []struct {
 	op  string
-	key string // "-" if it cannot fail
+	key string
 	do  func(ctx context.Context, d *informertest.Durable) error
 }{
 	{"resume", "", func(ctx context.Context, d *informertest.Durable) error { _, err := d.Resume(ctx); return err }},
@@ -32,35 +32,17 @@ var durableOps = []struct {
 		return err
 	}},
 	{"apply", "default/c", func(ctx context.Context, d *informertest.Durable) error {
-		return d.Apply(ctx, []cache.Transaction{add("c", "1")}, "20")
+		return d.Apply(ctx, []informer.Change{add("c", "1")}, "20")
 	}},
 	{"tombstones", "", func(ctx context.Context, d *informertest.Durable) error { _, err := d.Tombstones(ctx); return err }},
 	{"forget", "", func(ctx context.Context, d *informertest.Durable) error {
 		return d.Forget(ctx, map[string][]types.UID{"default/gone": {"uid-gone"}})
 	}},
-	{"get", "default/a", func(_ context.Context, d *informertest.Durable) error {
-		_, _, err := d.GetByKey("default/a")
+	{"get", "default/a", func(ctx context.Context, d *informertest.Durable) error {
+		_, _, err := d.Get(ctx, "default/a")
 		return err
 	}},
-	{"get", "default/a", func(_ context.Context, d *informertest.Durable) error {
-		_, _, err := d.Get(configMap("a", ""))
-		return err
-	}},
-	{"add", "default/c", func(_ context.Context, d *informertest.Durable) error { return d.Add(configMap("c", "1")) }},
-	{"update", "default/a", func(_ context.Context, d *informertest.Durable) error { return d.Update(configMap("a", "2")) }},
-	{"delete", "default/b", func(_ context.Context, d *informertest.Durable) error { return d.Delete(configMap("b", "")) }},
-	{"replace", "", func(_ context.Context, d *informertest.Durable) error {
-		return d.Replace([]any{configMap("d", "1")}, "7")
-	}},
-	{"resync", "", func(_ context.Context, d *informertest.Durable) error { return d.Resync() }},
-	{"list", "-", func(_ context.Context, d *informertest.Durable) error { d.List(); return nil }},
-	{"list keys", "-", func(_ context.Context, d *informertest.Durable) error { d.ListKeys(); return nil }},
-	{"bookmark", "-", func(_ context.Context, d *informertest.Durable) error { d.Bookmark("7"); return nil }},
-	{"last version", "-", func(_ context.Context, d *informertest.Durable) error { d.LastStoreSyncResourceVersion(); return nil }},
 }
-
-// takesCtx names the operations that take a ctx.
-var takesCtx = []string{"resume", "scan", "apply", "tombstones", "forget"}
 
 // incarnation returns an object whose UID consists of its name and a number.
 func incarnation(name, value, number string) *corev1.ConfigMap {
@@ -69,12 +51,14 @@ func incarnation(name, value, number string) *corev1.ConfigMap {
 	return obj
 }
 
-func add(name, value string) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: incarnation(name, value, "")}
+func add(name, value string) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: "default/" + name, Object: incarnation(name, value, "")}}
 }
 
-func del(name string) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: incarnation(name, "", "")}
+func del(name string) informer.Change {
+	c := add(name, "")
+	c.Delete = true
+	return c
 }
 
 // durableOf returns a store that holds a=1 and b=1 at version 10 and a tombstone of the object
@@ -82,7 +66,7 @@ func del(name string) cache.Transaction {
 func durableOf(t *testing.T) *informertest.Durable {
 	t.Helper()
 	d := informertest.NewDurable()
-	if err := d.Apply(t.Context(), []cache.Transaction{add("a", "1"), add("b", "1"), del("gone")}, "10"); err != nil {
+	if err := d.Apply(t.Context(), []informer.Change{add("a", "1"), add("b", "1"), del("gone")}, "10"); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -94,12 +78,12 @@ const asMade = "10: a=1 b=1, gone: uid-gone" // the contents of a store from dur
 func heldBy(t *testing.T, d *informertest.Durable) string {
 	t.Helper()
 	text := must(d.Resume(t.Context())) + ":"
-	for _, obj := range must(d.Scan(t.Context(), "", 100)) {
-		text += " " + obj.(*corev1.ConfigMap).Name + "=" + obj.(*corev1.ConfigMap).Data["value"]
+	for _, e := range must(d.Scan(t.Context(), "", 100)) {
+		text += " " + e.Object.GetName() + "=" + e.Object.(*corev1.ConfigMap).Data["value"]
 	}
 	var gone []string
-	for _, obj := range must(d.Tombstones(t.Context())) {
-		gone = append(gone, " "+string(obj.(*corev1.ConfigMap).UID))
+	for _, e := range must(d.Tombstones(t.Context())) {
+		gone = append(gone, " "+string(e.Object.GetUID()))
 	}
 	slices.Sort(gone)
 	return text + ", gone:" + strings.Join(gone, "")
@@ -119,11 +103,8 @@ func TestADurableThatHasCrashedDoesNothing(t *testing.T) {
 			d.Crash()
 			d.Crash()
 			err := o.do(t.Context(), d)
-			if o.key != "-" && (!errors.Is(err, informertest.ErrCrashed) || !strings.Contains(err.Error(), o.op) || !strings.Contains(err.Error(), o.key)) {
+			if !errors.Is(err, informertest.ErrCrashed) || !strings.Contains(err.Error(), o.op) || !strings.Contains(err.Error(), o.key) {
 				t.Errorf("it returned %v", err)
-			}
-			if d.List() != nil || d.ListKeys() != nil {
-				t.Error("it lists something")
 			}
 			wantHeld(t, d.Reopen(), asMade)
 		})
@@ -132,17 +113,10 @@ func TestADurableThatHasCrashedDoesNothing(t *testing.T) {
 
 func TestADurableMayCrashBeforeOrAfterAnyEffect(t *testing.T) {
 	changed := map[string]string{
-		"apply":   "20: a=1 b=1 c=1, gone: uid-gone",
-		"forget":  "10: a=1 b=1, gone:",
-		"add":     ": a=1 b=1 c=1, gone: uid-gone",
-		"update":  ": a=2 b=1, gone: uid-gone",
-		"delete":  ": a=1, gone: uid-gone",
-		"replace": ": d=1, gone: uid-gone",
+		"apply":  "20: a=1 b=1 c=1, gone: uid-gone",
+		"forget": "10: a=1 b=1, gone:",
 	}
 	for _, o := range durableOps {
-		if o.key == "-" {
-			continue
-		}
 		t.Run(o.op, func(t *testing.T) {
 			for _, returned := range []error{nil, errors.New("mine")} {
 				before, after := durableOf(t), durableOf(t)
@@ -177,7 +151,9 @@ func TestWhatFailsAfterItsEffectHasHappenedAllTheSame(t *testing.T) {
 	mine := errors.New("mine")
 	d := durableOf(t)
 	d.FailAfter(func(string, string) error { return mine })
-	changes := []cache.Transaction{del("a"), {Type: cache.TransactionTypeAdd, Object: incarnation("a", "2", "-again")}}
+	again := add("a", "2")
+	again.Object = incarnation("a", "2", "-again")
+	changes := []informer.Change{del("a"), again}
 	if err := d.Apply(t.Context(), changes, "20"); !errors.Is(err, mine) {
 		t.Errorf("apply returned %v", err)
 	}
@@ -196,7 +172,7 @@ func TestOperationsThatFailReturnNothing(t *testing.T) {
 	rv, err := d.Resume(t.Context())
 	objs, scanErr := d.Scan(t.Context(), "", 9)
 	gone, goneErr := d.Tombstones(t.Context())
-	item, exists, getErr := d.GetByKey("default/a")
+	item, exists, getErr := d.Get(t.Context(), "default/a")
 	if rv != "" || objs != nil || gone != nil || item != nil || exists {
 		t.Errorf("got %q, %v, %v, %v, %v", rv, objs, gone, item, exists)
 	}
@@ -208,7 +184,7 @@ func TestOperationsThatFailReturnNothing(t *testing.T) {
 func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
 	d := durableOf(t)
 	first := must(d.Scan(t.Context(), "", 1))[0]
-	if again, _, err := d.GetByKey("default/a"); again != first {
+	if again, _, err := d.Get(t.Context(), "default/a"); again != first.Object {
 		t.Errorf("one process is handed two objects: %v, %v", again, err)
 	}
 	d.FailRandomly(1, 1)
@@ -216,18 +192,18 @@ func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
 	d.Delay(time.Hour)
 	d.LoseOnCrash(9)
 	next := d.Reopen()
-	if err := next.Add(configMap("c", "1")); err != nil {
+	if err := next.Apply(t.Context(), []informer.Change{add("c", "1")}, "20"); err != nil {
 		t.Fatal(err)
 	}
 	second := must(next.Scan(t.Context(), "", 1))[0]
-	if second == first || !cmp.Equal(first, second) {
-		t.Errorf("the next process finds %p %v, want another than %p %v", second, second, first, first)
+	if second.Object == first.Object || !cmp.Equal(first, second) {
+		t.Errorf("the next process finds %p %v, want another than %p %v", second.Object, second, first.Object, first)
 	}
 	gone := must(next.Tombstones(t.Context()))[0]
-	if third := next.Reopen(); must(third.Tombstones(t.Context()))[0] == gone {
+	if third := next.Reopen(); must(third.Tombstones(t.Context()))[0].Object == gone.Object {
 		t.Error("the next process finds the very tombstone")
 	} else {
-		wantHeld(t, third, ": a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
+		wantHeld(t, third, "20: a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
 	}
 	if _, err := next.Resume(t.Context()); !errors.Is(err, informertest.ErrCrashed) {
 		t.Errorf("the one that was reopened returned %v", err)
@@ -241,16 +217,16 @@ func TestACrashTakesTheLastWritesAlong(t *testing.T) {
 		"20: a=1 b=1 c=1, gone: uid-gone",
 		"20: a=1 b=1 c=1, gone:",
 		"30: a=1 b=1 c=1, gone:",
-		": a=1 b=1 c=1 d=1, gone:",
+		"40: a=1 b=1 c=1 d=1, gone:",
 	}
 	for lost := range 6 {
 		d := durableOf(t)
 		d.LoseOnCrash(lost)
 		for _, err := range []error{
-			d.Apply(t.Context(), []cache.Transaction{add("c", "1")}, "20"),
+			d.Apply(t.Context(), []informer.Change{add("c", "1")}, "20"),
 			d.Forget(t.Context(), map[string][]types.UID{"default/gone": {"uid-gone"}}),
 			d.Apply(t.Context(), nil, "30"),
-			d.Add(configMap("d", "1")),
+			d.Apply(t.Context(), []informer.Change{add("d", "1")}, "40"),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -264,23 +240,20 @@ func TestACrashTakesTheLastWritesAlong(t *testing.T) {
 func TestWhatWasWrittenBeforeLoseOnCrashIsNotLost(t *testing.T) {
 	d := informertest.NewDurable()
 	d.LoseOnCrash(5)
-	_ = d.Apply(t.Context(), []cache.Transaction{add("a", "1")}, "10")
+	_ = d.Apply(t.Context(), []informer.Change{add("a", "1")}, "10")
 	d.LoseOnCrash(5)
-	_ = d.Apply(t.Context(), []cache.Transaction{add("b", "1")}, "20")
+	_ = d.Apply(t.Context(), []informer.Change{add("b", "1")}, "20")
 	wantHeld(t, d.Reopen(), "10: a=1, gone:")
 
 	d = informertest.NewDurable()
 	d.LoseOnCrash(5)
-	_ = d.Apply(t.Context(), []cache.Transaction{add("a", "1")}, "10")
+	_ = d.Apply(t.Context(), []informer.Change{add("a", "1")}, "10")
 	d.LoseOnCrash(0)
 	wantHeld(t, d.Reopen(), "10: a=1, gone:")
 }
 
 func TestWhatWaitsReturnsWhenItsCtxEnds(t *testing.T) {
 	for _, o := range durableOps {
-		if !slices.Contains(takesCtx, o.op) {
-			continue
-		}
 		t.Run(o.op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, wait := range []func(d *informertest.Durable){
@@ -317,7 +290,7 @@ func TestACrashEndsWhatHangs(t *testing.T) {
 				time.Sleep(time.Hour) // time passes only if it is durably blocked
 				begin := time.Now()
 				d.Crash()
-				if err := <-done; time.Since(begin) > 0 || o.key != "-" && !errors.Is(err, informertest.ErrCrashed) {
+				if err := <-done; time.Since(begin) > 0 || !errors.Is(err, informertest.ErrCrashed) {
 					t.Errorf("it returned %v after %v", err, time.Since(begin))
 				}
 				wantHeld(t, d.Reopen(), asMade)
@@ -345,20 +318,13 @@ func TestADurableCountsCalls(t *testing.T) {
 	}
 }
 
-func TestADurableIsNoIndexer(t *testing.T) {
-	var s cache.Store = informertest.NewDurable()
-	if _, is := s.(cache.Indexer); is {
-		t.Error("it is an Indexer")
-	}
-}
-
 func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := durableOf(t)
 		var all sync.WaitGroup
 		all.Go(func() {
 			for i := range 200 {
-				change := []cache.Transaction{add(fmt.Sprint("o", i%7), fmt.Sprint(i))}
+				change := []informer.Change{add(fmt.Sprint("o", i%7), fmt.Sprint(i))}
 				for d.Apply(t.Context(), change, fmt.Sprint(i)) != nil {
 					time.Sleep(time.Second)
 				}
@@ -368,7 +334,7 @@ func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 			all.Go(func() {
 				for range 50 {
 					for _, o := range durableOps {
-						if !slices.Contains([]string{"apply", "forget", "replace"}, o.op) {
+						if !slices.Contains([]string{"apply", "forget"}, o.op) {
 							_ = o.do(t.Context(), d)
 						}
 					}

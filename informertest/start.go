@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Start runs an informer over a new [Source] that holds objs, waits until the informer has
@@ -60,7 +61,7 @@ func Run(t testing.TB, inf interface {
 // Of opts it uses only Indexers. It runs no informer.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
-	opts.Store = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	opts.Store = cache.NewStore(object.CacheKey)
 	inf, err := informer.NewFrom(NewSource[T](), opts)
 	if err != nil {
 		t.Fatal(err)

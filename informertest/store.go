@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Store is a [cache.Store] that fails, hangs or is slow on demand, for use as an informer's
@@ -42,7 +44,7 @@ var _ cache.Store = (*Store)(nil)
 // in memory is used. To fill a store without the checks and faults of Store, write to inner.
 func NewStore(inner cache.Store) *Store {
 	if inner == nil {
-		inner = cache.NewStore(cache.MetaNamespaceKeyFunc)
+		inner = cache.NewStore(object.CacheKey)
 	}
 	return &Store{inner: inner}
 }

@@ -56,7 +56,7 @@ func TestARelayWhoseStoreIsTakenEnds(t *testing.T) {
 	ctx := t.Context()
 	go func() { done <- one.Run(ctx) }()
 	go func() { done <- other.Run(ctx) }()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "the same Options.Store") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "the same Options.Durable") {
 		t.Errorf("got %v, want an error about the store", err)
 	}
 	t.Cleanup(func() { // t's ctx has ended

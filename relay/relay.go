@@ -96,10 +96,7 @@ func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
 		return nil, none, err
 	}
 	options := informer.Options[informer.AnyObject]{
-		Name: s.name(), Queue: informer.QueueRealFIFO, Transform: s.Transform, Observer: r.opts.Observer,
-	}
-	if s.Store != nil {
-		options.Store = s.Store
+		Name: s.name(), Queue: informer.QueueRealFIFO, Durable: s.Store, Transform: s.Transform, Observer: r.opts.Observer,
 	}
 	if s.inf, err = informer.NewFrom(lw, options); err != nil {
 		return nil, none, err

@@ -6,6 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // NewProjection returns a store in memory that keeps only the part of each object that keep
@@ -29,7 +30,7 @@ func NewProjection[T informer.Object](keep func(T) T) cache.Indexer {
 	if keep == nil {
 		panic("store: NewProjection: keep is nil")
 	}
-	return &projection[T]{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), keep: keep}
+	return &projection[T]{Indexer: cache.NewIndexer(object.CacheKey, cache.Indexers{}), keep: keep}
 }
 
 // projection is an indexer that reduces the objects written to it.

@@ -49,9 +49,9 @@ type following[T informer.Object] struct {
 	scope
 	source  cache.ListerWatcher
 	options informer.Options[T]
-	open    func() cache.Store // opens the store before each life; nil unless the store is a Durable
-	kill    func()             // cuts a life off from its store; nil if that is impossible
-	ended   func()             // called after each life
+	open    func() informer.Durable // opens the store before each life; nil unless the store is a Durable
+	kill    func()                  // cuts a life off from its store; nil if that is impossible
+	ended   func()                  // called after each life
 	figures counts
 
 	mu    sync.Mutex // protects the rest
@@ -91,7 +91,7 @@ func (f *following[T]) start() {
 		Watch: func(informer.WatchInfo) { f.figures.watches.Add(1) },
 	}
 	if f.open != nil {
-		opts.Store = f.open()
+		opts.Durable = f.open()
 	}
 	inf, err := informer.NewFrom(f.source, opts)
 	f.do(f.name, err)

@@ -80,7 +80,7 @@ func (w *world) followFile(s scope) {
 	path := filepath.Join(w.t.TempDir(), "objects.db")
 	var file *disk.Store
 	f := w.follow(s, options{})
-	f.open = func() cache.Store {
+	f.open = func() informer.Durable {
 		var err error
 		file, err = disk.Open(path, &unstructured.Unstructured{}, disk.Options{
 			Identity:     store.Identity{Cluster: "e2e", Resource: s.resource.String()},
@@ -100,7 +100,7 @@ func (w *world) followFile(s scope) {
 func (w *world) followDurable(s scope, mode informer.WatchListMode) {
 	store := informertest.NewDurable()
 	f := w.follow(s, options{WatchList: mode})
-	f.open = func() cache.Store { return store }
+	f.open = func() informer.Durable { return store }
 	f.ended = func() {
 		if err := store.Err(); err != nil {
 			f.fail(err)

@@ -18,7 +18,7 @@ func TestHealthIsWellAfterAWarmStart(t *testing.T) {
 	k, src := allKinds()[0], informertest.NewSource[object]()
 	store := informertest.NewDurable()
 	for round := range 2 {
-		inf, err := informer.NewFrom(src, options{Store: store, ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewFrom(src, options{Durable: store, ErrorHandler: func(context.Context, error) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

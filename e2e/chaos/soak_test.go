@@ -108,7 +108,7 @@ func (s *soak) start() {
 		}
 	})
 	for name, opts := range map[string]options{
-		"DeltaFIFO": {}, "RealFIFO": {Queue: informer.QueueRealFIFO}, "disk": {Store: store}, "durable": {Store: informertest.NewDurable()},
+		"DeltaFIFO": {}, "RealFIFO": {Queue: informer.QueueRealFIFO}, "disk": {Durable: store}, "durable": {Durable: informertest.NewDurable()},
 	} {
 		opts.Name = name
 		inf, err := informer.NewFrom(informer.ListWatch(s.client.Resource(resource)), opts)

@@ -22,7 +22,7 @@ func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
 		if _, ok := example.(*api.Widget); !ok {
 			return informer.Options[informer.AnyObject]{}, fmt.Errorf("there is no store for a %T", example)
 		}
-		return informer.Options[informer.AnyObject]{Store: store}, nil
+		return informer.Options[informer.AnyObject]{Durable: store}, nil
 	}}.NewSharedIndexInformer)
 	for i := range 3 {
 		w.create(fmt.Sprint("w", i), i)

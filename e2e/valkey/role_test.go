@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/customcacheinformer/informer"
@@ -108,11 +107,11 @@ func (r role) identity() store.Identity {
 // timed is a store that says when it begins to write a version of an object.
 type timed struct{ *valkey.Store }
 
-func (t timed) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (t timed) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	at, stored := time.Now(), []moment(nil)
 	for _, c := range changes {
-		if c.Type != cache.TransactionTypeDelete {
-			stored = append(stored, moment{c.Object.(*unstructured.Unstructured).GetResourceVersion(), at})
+		if !c.Delete {
+			stored = append(stored, moment{c.Object.GetResourceVersion(), at})
 		}
 	}
 	err := t.Store.Apply(ctx, changes, bookmark)
@@ -135,7 +134,7 @@ func (r role) write(ctx context.Context, c client.Client) {
 	config.QPS, config.UserAgent = -1, r.Name
 	objects, err := dynamic.NewForConfig(config)
 	must(err)
-	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Store: timed{s}})
+	inf, err := informer.NewFrom(informer.ListWatch(objects.Resource(r.Resource)), informer.Options[*unstructured.Unstructured]{Durable: timed{s}})
 	must(err)
 	_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](func(_ context.Context, e informer.Event[*unstructured.Unstructured]) error {
 		if e.Type == informer.EventDeleted {

@@ -43,7 +43,7 @@ func (s *side) build(opts options) {
 	if s.inf, err = informer.NewFrom(listerWatcher{s.src, s}, opts); err != nil {
 		s.world.t.Fatal(err)
 	}
-	_, s.ordered = opts.Store.(informer.Durable)
+	s.ordered = opts.Durable != nil
 	slow := func(ctx context.Context, e event) error {
 		if e.Type != informer.EventUpdated {
 			return nil
@@ -145,39 +145,37 @@ func (s *side) transform(obj configMap) (configMap, error) {
 	return obj, nil
 }
 
-// store returns a store of that kind whose methods are callbacks. The informer's own store has
+// store gives opts a store of that kind whose methods are callbacks. The informer's own store has
 // none.
-func (s *side) store(kind string) cache.Store {
-	hook := func(op, _ string) error {
-		s.in("Options.Store: " + op)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.failed[op] || !s.world.isLiving() || s.world.visiting() { // a method that a callback calls does not fail
-			return nil
+func (s *side) store(kind string, opts *options) {
+	hook := func(field string) func(op, _ string) error {
+		return func(op, _ string) error {
+			s.in(field + ": " + op)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.failed[op] || !s.world.isLiving() || s.world.visiting() { // a method that a callback calls does not fail
+				return nil
+			}
+			s.failed[op] = true
+			return errOnce
 		}
-		s.failed[op] = true
-		return errOnce
 	}
 	switch kind {
 	case "plain":
 		store := informertest.NewStore(nil)
-		store.Fail(hook)
-		return plainStore{store, s}
+		store.Fail(hook("Options.Store"))
+		opts.Store = plainStore{store, s}
 	case "durable":
 		store := informertest.NewDurable()
 		gone := object("gone", "1")
 		gone.UID, gone.ResourceVersion = "gone", "1"
-		err := store.Apply(s.world.ctx, []cache.Transaction{{Type: cache.TransactionTypeAdd, Object: gone}}, "1")
-		if err == nil { // a delete that an earlier process has not delivered
-			err = store.Apply(s.world.ctx, []cache.Transaction{{Type: cache.TransactionTypeDelete, Object: gone}}, "1")
-		}
-		if err != nil {
+		// A delete that an earlier process has not delivered.
+		if err := store.Apply(s.world.ctx, []informer.Change{testkit.Burying(gone)}, "1"); err != nil {
 			s.world.t.Fatal(err)
 		}
-		store.Fail(hook)
-		return store
+		store.Fail(hook("Options.Durable"))
+		opts.Durable = store
 	}
-	return nil
 }
 
 // plainStore has callbacks for the methods that return no error, too.

@@ -127,9 +127,8 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 	first, second := w.members[0], w.members[1]
 	w.group.ErrorHandler = w.errorHandler(second, "Group.ErrorHandler")
 	w.group.Observer = w.observer(second, "Group.Observer.")
-	first.build(options{
+	opts := options{
 		Name:             "first",
-		Store:            first.store(store),
 		Indexers:         cache.TypedIndexers[configMap]{"value": first.values},
 		Transform:        first.transform,
 		TweakListOptions: func(*metav1.ListOptions) { first.in("Options.TweakListOptions") },
@@ -137,7 +136,9 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 		DrainTimeout:     time.Minute,
 		ErrorHandler:     w.errorHandler(first, "Options.ErrorHandler"),
 		Observer:         w.observer(first, "Options.Observer."),
-	})
+	}
+	first.store(store, &opts)
+	first.build(opts)
 	first.watch()
 	first.handler()
 	second.build(options{Name: "second", WatchList: informer.WatchListOff})

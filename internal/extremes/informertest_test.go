@@ -76,18 +76,24 @@ var storeTrials = map[string]extremes.Trial{
 		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
 			return err
 		}
-		return s.Add(object("a", "1"))
+		return put(t, s, object("a", "1"))
 	})),
 	"informertest.Store.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
-		return repeats(t, func() faulty { return informertest.NewStore(nil) }, seed)
+		return repeats(t, seed, func() (faulty, func() error) {
+			s := informertest.NewStore(nil)
+			return s, s.Resync
+		})
 	})),
 	"informertest.Durable.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
-		return repeats(t, func() faulty { return informertest.NewDurable() }, seed)
+		return repeats(t, seed, func() (faulty, func() error) {
+			s := informertest.NewDurable()
+			return s, func() error { _, err := s.Resume(t.Context()); return err }
+		})
 	})),
 	"informertest.Durable.LoseOnCrash(n)": extremes.Number("", inBubble(losesOnCrash)),
 	"informertest.Durable.Scan(limit)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, limit int) error {
 		s := informertest.NewDurable()
-		if err := errors.Join(s.Add(object("a", "1")), s.Add(object("b", "1"))); err != nil {
+		if err := put(t, s, object("a", "1"), object("b", "1")); err != nil {
 			t.Fatal(err)
 		}
 		objs, err := s.Scan(t.Context(), "", limit)
@@ -168,17 +174,25 @@ func streams(t *testing.T, opts metav1.ListOptions) error {
 // faulty is a store that fails randomly.
 type faulty interface {
 	FailRandomly(seed uint64, probability float64)
-	Add(obj any) error
+}
+
+// put stores objects.
+func put(t *testing.T, s *informertest.Durable, objs ...configMap) error {
+	var changes []informer.Change
+	for _, obj := range objs {
+		changes = append(changes, testkit.Storing(obj))
+	}
+	return s.Apply(t.Context(), changes, "")
 }
 
 // repeats checks that a seed makes the same of 100 operations fail each time, and not all.
-func repeats(t *testing.T, newStore func() faulty, seed uint64) error {
+func repeats(t *testing.T, seed uint64, newStore func() (s faulty, operate func() error)) error {
 	var runs [2][]bool
 	for n := range runs {
-		s := newStore()
+		s, operate := newStore()
 		s.FailRandomly(seed, 0.5)
-		for i := range 100 {
-			runs[n] = append(runs[n], s.Add(object(fmt.Sprint("o", i), "")) != nil)
+		for range 100 {
+			runs[n] = append(runs[n], operate() != nil)
 		}
 	}
 	if !slices.Equal(runs[0], runs[1]) || !slices.Contains(runs[0], true) || !slices.Contains(runs[0], false) {
@@ -192,7 +206,7 @@ func losesOnCrash(t *testing.T, n int) error {
 	s := informertest.NewDurable()
 	s.LoseOnCrash(n)
 	for i := range 10 {
-		if err := s.Add(object(fmt.Sprint("o", i), "")); err != nil {
+		if err := put(t, s, object(fmt.Sprint("o", i), "")); err != nil {
 			return err
 		}
 	}
@@ -200,7 +214,7 @@ func losesOnCrash(t *testing.T, n int) error {
 	if n > 0 {
 		want = 0
 	}
-	if got := len(s.Reopen().List()); got != want {
+	if got := len(testkit.Stored(s.Reopen())); got != want {
 		t.Errorf("after a crash %d objects are left, want %d", got, want)
 	}
 	return nil

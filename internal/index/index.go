@@ -1,9 +1,10 @@
 // Package index reads a store: page by page, by key, and by the values of index functions.
-// It works with any cache.Store. The store's own indexes are used if it has any, and
-// otherwise indexes in memory that follow its writes.
+// It works with any cache.Store and with stores that are given keys. The store's own indexes are used
+// if it has any, and otherwise indexes in memory that follow its writes.
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,12 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Index finds the objects of a store by a value. It uses the indexes of a store that is a
-// cache.Indexer, and overlays for any other store. It is made by New and must not be
-// copied. Its methods may be called from any goroutine; Begin and Check are for the one that
+// Index finds the objects of a store by a value. It uses the indexes of a store that has some
+// itself, and overlays for any other store. It is made by New and must not be copied. Its methods may be called from any goroutine; Begin and Check are for the one that
 // writes the store. A method that reads the store blocks as long as the store does.
 type Index[T object.Object] struct {
-	store  cache.Store
 	scan   Scan
-	native cache.Indexer // the store, or nil
+	native Native // the indexes of the store, or nil
 	// failed says that a function may have failed for the object that was written last.
 	failed atomic.Bool
 
@@ -34,12 +33,11 @@ type Index[T object.Object] struct {
 	overlays atomic.Pointer[[]*overlay] // none if the store has indexes of its own
 }
 
-// New returns an Index over store with these index functions. It adds them to a store that
-// is a cache.Indexer, but not a second index by namespace. It returns an error if that
+// New returns an Index over a store with these index functions. It adds them to a store that
+// has indexes itself, but not a second index by namespace. It returns an error if that
 // store refuses them.
-func New[T object.Object](store cache.Store, indexers cache.Indexers) (*Index[T], error) {
-	x := &Index[T]{store: store, scan: NewScan(store)}
-	x.native, _ = store.(cache.Indexer)
+func New[T object.Object](scan Scan, indexers cache.Indexers) (*Index[T], error) {
+	x := &Index[T]{scan: scan, native: nativeOf(scan)}
 	x.funcs.Store(&cache.Indexers{})
 	x.overlays.Store(&[]*overlay{})
 	if x.native != nil && x.native.GetIndexers()[cache.NamespaceIndex] != nil {
@@ -48,6 +46,9 @@ func New[T object.Object](store cache.Store, indexers cache.Indexers) (*Index[T]
 	}
 	return x, x.Add(indexers)
 }
+
+// Scan returns how to read the store.
+func (x *Index[T]) Scan() Scan { return x.scan }
 
 // Native reports whether the store has indexes of its own.
 func (x *Index[T]) Native() bool { return x.native != nil }
@@ -62,9 +63,9 @@ func (x *Index[T]) Add(indexers cache.Indexers) error {
 	if err != nil || !live {
 		return err
 	}
-	err = x.scan.Each(context.Background(), func(stored any) bool {
-		if obj, ok := stored.(T); ok {
-			o.fill(object.Key(obj), x.evaluateAll(o.funcs, obj))
+	err = x.scan.Each(context.Background(), func(e object.Entry) bool {
+		if obj, ok := e.Object.(T); ok {
+			o.fill(e.Key(), x.evaluateAll(o.funcs, obj))
 		}
 		return true
 	})
@@ -195,32 +196,75 @@ func (x *Index[T]) evaluateAll(funcs cache.Indexers, obj T) values {
 // if there is no such index, the store fails, or the store has an object of another type.
 func (x *Index[T]) Find(name, value string) ([]T, error) {
 	if x.native != nil {
-		found, err := x.native.ByIndex(name, value)
+		found, err := x.native.ByIndex(context.Background(), name, value)
 		if err != nil {
 			return nil, err
 		}
 		return typed[T](found)
 	}
-	o, err := x.overlayOf(name)
+	var objs []T
+	err := x.each(name, value, func(_ object.Entry, obj T) { objs = append(objs, obj) })
 	if err != nil {
 		return nil, err
 	}
+	return objs, nil
+}
+
+// each calls visit for the objects with that value of the index.
+func (x *Index[T]) each(name, value string, visit func(e object.Entry, obj T)) error {
+	if x.native != nil {
+		found, err := x.native.ByIndex(context.Background(), name, value)
+		for n := 0; err == nil && n < found.Len(); n++ {
+			var obj T
+			if obj, err = asStored[T](found.At(n)); err == nil {
+				visit(found.At(n), obj)
+			}
+		}
+		return err
+	}
+	o, err := x.overlayOf(name)
+	if err != nil {
+		return err
+	}
 	keys, complete := o.keys(name, value)
 	if !complete {
-		found, err := All[T](context.Background(), x.scan)
-		return slices.DeleteFunc(found, func(obj T) bool { return !x.matches(obj, o.funcs[name], value) }), err
+		var wrong error
+		err := x.scan.Each(context.Background(), func(e object.Entry) bool {
+			var obj T
+			if obj, wrong = asStored[T](e); wrong == nil && x.matches(obj, o.funcs[name], value) {
+				visit(e, obj)
+			}
+			return wrong == nil
+		})
+		return cmp.Or(err, wrong)
 	}
-	objs := make([]T, 0, len(keys))
 	for _, key := range keys {
-		obj, exists, err := Get[T](x.store, key)
+		obj, exists, err := Get[T](context.Background(), x.scan, key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if exists && x.matches(obj, o.funcs[name], value) { // it may have changed since
-			objs = append(objs, obj)
+			visit(object.Keyed(key, obj), obj)
 		}
 	}
-	return objs, nil
+	return nil
+}
+
+// functions returns the functions of all indexes.
+func (x *Index[T]) functions() cache.Indexers {
+	if x.native != nil {
+		return x.native.GetIndexers()
+	}
+	return *x.funcs.Load()
+}
+
+// function returns the function of an index.
+func (x *Index[T]) function(name string) (cache.IndexFunc, error) {
+	f := x.functions()[name]
+	if f == nil {
+		return nil, fmt.Errorf("there is no index %q", name)
+	}
+	return f, nil
 }
 
 // overlayOf returns the overlay that has the index.

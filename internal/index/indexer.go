@@ -11,12 +11,17 @@ import (
 
 // Indexer returns the store as a cache.Indexer. Its methods block as long as the store
 // does. If the store has no indexes of its own, an answer is not a snapshot: it is made of
-// several reads.
-func (x *Index[T]) Indexer() cache.Indexer {
-	if x.native != nil {
-		return nativeIndexer[T]{x.native, x}
+// several reads. failed is called with errors that no method of a cache.Indexer can return. A
+// store that is given keys takes no writes.
+func (x *Index[T]) Indexer(failed func(error)) cache.Indexer {
+	if indexer, ok := x.scan.plain.(cache.Indexer); ok {
+		return nativeIndexer[T]{indexer, x}
 	}
-	return storeIndexer[T]{x.store, x}
+	store := x.scan.plain
+	if store == nil {
+		store = view{x.scan, failed}
+	}
+	return storeIndexer[T]{store, x}
 }
 
 // nativeIndexer is the store itself, except that an index function which is added to it may
@@ -28,7 +33,7 @@ type nativeIndexer[T object.Object] struct {
 
 func (n nativeIndexer[T]) AddIndexers(indexers cache.Indexers) error { return n.index.Add(indexers) }
 
-// storeIndexer is a store that has no indexes, together with its overlays.
+// storeIndexer is a store that is no cache.Indexer, together with its indexes.
 type storeIndexer[T object.Object] struct {
 	cache.Store
 	index *Index[T]
@@ -49,7 +54,7 @@ func (s storeIndexer[T]) Replace(list []any, version string) error {
 	}
 	for _, raw := range list {
 		if obj, ok := raw.(T); ok {
-			s.index.Wrote(object.Key(obj), obj, true)
+			s.index.Wrote(object.Entry{Object: obj}.Key(), obj, true)
 		}
 	}
 	return nil
@@ -66,50 +71,53 @@ func (s storeIndexer[T]) write(write func(any) error, raw any, exists bool) erro
 	if err := write(obj); err != nil {
 		return err
 	}
-	s.index.Wrote(object.Key(obj), obj, exists)
+	s.index.Wrote(object.Entry{Object: obj}.Key(), obj, exists)
 	return nil
 }
 
 func (s storeIndexer[T]) Index(name string, raw any) ([]any, error) {
-	o, err := s.index.overlayOf(name)
+	f, err := s.index.function(name)
 	if err != nil {
 		return nil, err
 	}
-	vals, err := o.funcs[name](raw)
+	vals, err := f(raw)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]any{}
 	for _, value := range vals {
-		objs, err := s.index.Find(name, value)
-		if err != nil {
+		if err := s.index.each(name, value, func(e object.Entry, obj T) { found[e.Key()] = obj }); err != nil {
 			return nil, err
-		}
-		for _, obj := range objs {
-			found[object.Key(obj)] = obj
 		}
 	}
 	return slices.Collect(maps.Values(found)), nil
 }
 
 func (s storeIndexer[T]) IndexKeys(name, value string) ([]string, error) {
-	objs, err := s.index.Find(name, value)
+	keys := []string{}
+	err := s.index.each(name, value, func(e object.Entry, _ T) { keys = append(keys, e.Key()) })
 	if err != nil {
 		return nil, err
-	}
-	keys := make([]string, 0, len(objs))
-	for _, obj := range objs {
-		keys = append(keys, object.Key(obj))
 	}
 	return keys, nil
 }
 
 func (s storeIndexer[T]) ListIndexFuncValues(name string) []string {
-	o, err := s.index.overlayOf(name)
+	f, err := s.index.function(name)
 	if err != nil {
 		return nil
 	}
-	return o.values(name)
+	if o, err := s.index.overlayOf(name); err == nil {
+		return o.values(name)
+	}
+	found := map[string]bool{}
+	for _, obj := range s.List() {
+		vals, _ := f(obj) // an object for which the function fails has none
+		for _, value := range vals {
+			found[value] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 func (s storeIndexer[T]) ByIndex(name, value string) ([]any, error) {
@@ -125,7 +133,7 @@ func (s storeIndexer[T]) ByIndex(name, value string) ([]any, error) {
 }
 
 func (s storeIndexer[T]) GetIndexers() cache.Indexers {
-	return maps.Clone(*s.index.funcs.Load())
+	return maps.Clone(s.index.functions())
 }
 
 func (s storeIndexer[T]) AddIndexers(indexers cache.Indexers) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 const (
@@ -40,7 +41,7 @@ type page struct {
 	begun   time.Time // protected by Pages.mu
 
 	done chan struct{}
-	objs []any
+	page object.Entries
 	last string
 	err  error
 	// stopped says that the ctx of the reader that read has ended, which says nothing to the
@@ -59,16 +60,16 @@ func NewPages(scan Scan, writes func() (done, begun int64)) *Pages {
 // Next returns a page like Scan.Page. The read begins after the call of Next, so that it shows
 // all earlier changes. Next blocks until the page is read. If gone is closed before the read
 // begins, Next returns context.Canceled. The caller ends ctx when it closes gone. Next does not
-// wait for ctx itself, because ctx would then keep a channel for as long as it lives. The slice
-// is shared with other readers and must not be changed. Next may be called from any goroutine.
-func (p *Pages) Next(ctx context.Context, gone <-chan struct{}, after string) (objs []any, last string, err error) {
+// wait for ctx itself, because ctx would then keep a channel for as long as it lives. Next may be
+// called from any goroutine.
+func (p *Pages) Next(ctx context.Context, gone <-chan struct{}, after string) (page object.Entries, last string, err error) {
 	for {
 		pg, err := p.await(ctx, gone, after)
 		if err != nil {
-			return nil, "", err
+			return object.Entries{}, "", err
 		}
 		if !pg.stopped || ctx.Err() != nil {
-			return pg.objs, pg.last, pg.err
+			return pg.page, pg.last, pg.err
 		}
 	}
 }
@@ -145,7 +146,7 @@ func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 		return false
 	}
 	before, _ := p.writes()
-	pg.objs, pg.last, pg.err = p.scan.Page(ctx, after)
+	pg.page, pg.last, pg.err = p.scan.Page(ctx, after)
 	pg.stopped = pg.err != nil && ctx.Err() != nil
 	close(pg.done)
 	_, begun := p.writes()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // slowStore is a store with one object, whose reads take a while, or until their ctx ends.
@@ -44,7 +46,7 @@ func nameAfter(after string) string {
 }
 
 // Scan returns an object whose value is the time at which the read began.
-func (s *slowStore) Scan(ctx context.Context, after string, _ int) ([]any, error) {
+func (s *slowStore) Scan(ctx context.Context, after string, _ int) (page object.Entries, err error) {
 	s.mu.Lock()
 	takes := s.takes[min(len(s.begun), len(s.takes)-1)]
 	now := time.Now()
@@ -55,21 +57,23 @@ func (s *slowStore) Scan(ctx context.Context, after string, _ int) ([]any, error
 	defer func() { s.mu.Lock(); s.within--; s.mu.Unlock() }()
 	if takes < 0 {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return page, ctx.Err()
 	}
 	time.Sleep(takes)
-	return []any{configured(nameAfter(after), now.Format(time.RFC3339Nano))}, s.err
+	obj := configured(nameAfter(after), now.Format(time.RFC3339Nano))
+	page.Append("default/"+obj.Name, obj)
+	return page, s.err
 }
 
 // readOnce calls Next, and checks that the page is that after the key and not older than the call.
 func readOnce(t *testing.T, p *Pages, after string) {
 	called := time.Now()
 	objs, last, err := p.Next(t.Context(), t.Context().Done(), after)
-	if err != nil || len(objs) != 1 {
-		t.Errorf("%d objects, %v", len(objs), err)
+	if err != nil || objs.Len() != 1 {
+		t.Errorf("%d objects, %v", objs.Len(), err)
 		return
 	}
-	obj := objs[0].(configMap)
+	obj := objs.At(0).Object.(configMap)
 	if began, _ := time.Parse(time.RFC3339Nano, obj.Data["value"]); began.Before(called) {
 		t.Errorf("the read began %v before the call", called.Sub(began))
 	}
@@ -81,7 +85,7 @@ func readOnce(t *testing.T, p *Pages, after string) {
 func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(10 * time.Millisecond)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() {
@@ -99,7 +103,7 @@ func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 func TestPagesAfterDifferentKeysAreDifferentReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(0)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() { readOnce(t, p, []string{"", "default/n"}[n%2]) })
@@ -120,7 +124,7 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSlow(takes)
-			p := NewPages(NewScan(s), s.writes)
+			p := NewPages(scanOf(s), s.writes)
 			for range 3 {
 				readOnce(t, p, "")
 			}
@@ -142,7 +146,7 @@ func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond)
 		s.quiet = true
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		called := time.Now()
 		for range 100 {
 			readOnce(t, p, "")
@@ -156,7 +160,7 @@ func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
 func TestACrowdOfReadersAlsoRestsIfAWriteCameBetweenTheReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, written := newSlow(time.Millisecond), atomic.Int64{}
-		p := NewPages(NewScan(s), func() (done, begun int64) { return written.Load(), written.Load() })
+		p := NewPages(scanOf(s), func() (done, begun int64) { return written.Load(), written.Load() })
 		readOnce(t, p, "")
 		written.Add(1)
 		readOnce(t, p, "")
@@ -178,7 +182,7 @@ func TestACrowdOfReadersAlsoRestsIfAWriteCameBetweenTheReads(t *testing.T) {
 func TestAPageForWhichNobodyWaitsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Second/2, 0)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait() // the others wait for their turn
@@ -203,7 +207,7 @@ func TestAPageForWhichNobodyWaitsIsForgotten(t *testing.T) {
 func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(-1, 0)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		ctx, cancel := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		readers.Go(func() {
@@ -231,7 +235,7 @@ func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 func TestAReaderLeavesASharedReadThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait() // the others come during the first read, and share the second
@@ -255,7 +259,7 @@ func TestAReaderLeavesASharedReadThatHangs(t *testing.T) {
 func TestAReaderThatIsStoppedTakesNoOtherWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait()
@@ -278,7 +282,7 @@ func TestAReaderThatIsStoppedTakesNoOtherWithIt(t *testing.T) {
 func TestAReaderNeedNotWaitForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Hour)
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait()
@@ -299,7 +303,7 @@ func TestReadersShareAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Millisecond)
 		s.err = errors.New("locked")
-		p := NewPages(NewScan(s), s.writes)
+		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		for range 10 {
 			readers.Go(func() {

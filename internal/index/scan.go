@@ -9,64 +9,69 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// pageSize is how many objects a scanner is asked for at a time.
+// pageSize is how many objects a Keyed store is asked for at a time.
 const pageSize = 500
 
-// scanner is a store that can be read in parts. The public Scanner has the contract.
-type scanner interface {
-	Scan(ctx context.Context, after string, limit int) ([]any, error)
+// Keyed is a store that is given keys and returns them with its objects. The public Durable has the
+// contract.
+type Keyed interface {
+	Get(ctx context.Context, key string) (obj any, exists bool, err error)
+	Scan(ctx context.Context, after string, limit int) (object.Entries, error)
 }
 
-// Scan reads all objects of a store: in pages if the store has a method Scan, and otherwise
-// all at once. It is made by NewScan, may be copied, and may be used from any goroutine. It
-// blocks as long as the store does.
+// Scan reads a store: by key, and all of it, a Keyed in pages and any other store at once. It is made
+// by NewScan or ScanKeyed, may be copied, and may be used from any goroutine. It blocks as long as
+// the store does.
 type Scan struct {
-	store cache.Store
-	paged scanner // the store, or nil
+	plain cache.Store
+	keyed Keyed // nil if plain is set
 }
 
-// NewScan returns a Scan of store.
-func NewScan(store cache.Store) Scan {
-	s := Scan{store: store}
-	s.paged, _ = store.(scanner)
-	return s
-}
+// NewScan returns a Scan of a store that only returns objects.
+func NewScan(store cache.Store) Scan { return Scan{plain: store} }
+
+// ScanKeyed returns a Scan of a store that is given keys.
+func ScanKeyed(store Keyed) Scan { return Scan{keyed: store} }
 
 // Paged reports whether the store is read in pages. If it is not, Page never returns an
 // error, because List does not.
-func (s Scan) Paged() bool { return s.paged != nil }
+func (s Scan) Paged() bool { return s.keyed != nil }
+
+// Get returns the value that the store has under key.
+func (s Scan) Get(ctx context.Context, key string) (stored any, exists bool, err error) {
+	if s.keyed == nil {
+		return s.plain.GetByKey(key)
+	}
+	return s.keyed.Get(ctx, key)
+}
 
 // Page returns the objects with the next keys after a key, and the last of these keys. With
 // after "" it begins at the first object. A last of "" says that there are no more objects
-// after this page. The slice may belong to the store and must not be changed. A store that
-// returns keys out of order is an error, as it could be read forever.
-func (s Scan) Page(ctx context.Context, after string) (objs []any, last string, err error) {
-	if s.paged == nil {
-		return s.store.List(), "", nil
+// after this page. A store that returns keys out of order is an error, as it could be read forever.
+func (s Scan) Page(ctx context.Context, after string) (page object.Entries, last string, err error) {
+	if s.keyed == nil {
+		return object.Unkeyed(s.plain.List()), "", nil
 	}
-	if objs, err = s.paged.Scan(ctx, after, pageSize); err != nil || len(objs) == 0 {
-		return nil, "", err
+	page, err = s.keyed.Scan(ctx, after, pageSize)
+	if err != nil || page.Len() == 0 {
+		return object.Entries{}, "", err
 	}
-	m, err := object.Meta(objs[len(objs)-1])
-	if err != nil {
-		return nil, "", fmt.Errorf("after %q: %w", after, err)
+	if last = page.At(page.Len() - 1).Key(); last <= after {
+		return object.Entries{}, "", fmt.Errorf("the page after %q ends with %q, which does not come after it", after, last)
 	}
-	if last = object.Key(m); last <= after {
-		return nil, "", fmt.Errorf("the page after %q ends with %q, which does not come after it", after, last)
-	}
-	return objs, last, nil
+	return page, last, nil
 }
 
 // Each calls visit for every object, until visit returns false. It returns the first error
 // of Page.
-func (s Scan) Each(ctx context.Context, visit func(any) bool) error {
+func (s Scan) Each(ctx context.Context, visit func(object.Entry) bool) error {
 	for after := ""; ; {
-		objs, last, err := s.Page(ctx, after)
+		page, last, err := s.Page(ctx, after)
 		if err != nil {
 			return err
 		}
-		for _, obj := range objs {
-			if !visit(obj) {
+		for n := range page.Len() {
+			if !visit(page.At(n)) {
 				return nil
 			}
 		}
@@ -78,25 +83,30 @@ func (s Scan) Each(ctx context.Context, visit func(any) bool) error {
 }
 
 // All returns every object of a store. An object of another type than T is an error.
-func All[T object.Object](ctx context.Context, s Scan) ([]T, error) {
-	if s.paged == nil {
-		return typed[T](s.store.List())
+func All[T object.Object](ctx context.Context, s Scan) (objs []T, err error) {
+	if s.keyed == nil {
+		return typed[T](object.Unkeyed(s.plain.List()))
 	}
-	var stored []any
-	err := s.Each(ctx, func(obj any) bool {
-		stored = append(stored, obj)
-		return true
+	var wrong error
+	err = s.Each(ctx, func(e object.Entry) bool {
+		var obj T
+		obj, wrong = asStored[T](e)
+		objs = append(objs, obj)
+		return wrong == nil
 	})
+	if err == nil {
+		err = wrong
+	}
 	if err != nil {
 		return nil, err
 	}
-	return typed[T](stored)
+	return objs, nil
 }
 
 // Get returns the object that a store has under key. It returns the error of the store, or
 // one that wraps object.ErrWrongType if the object is no T.
-func Get[T object.Object](store cache.Store, key string) (obj T, exists bool, err error) {
-	stored, exists, err := store.GetByKey(key)
+func Get[T object.Object](ctx context.Context, s Scan, key string) (obj T, exists bool, err error) {
+	stored, exists, err := s.Get(ctx, key)
 	if err != nil || !exists {
 		return obj, false, err
 	}
@@ -107,15 +117,24 @@ func Get[T object.Object](store cache.Store, key string) (obj T, exists bool, er
 	return obj, true, nil
 }
 
-// typed returns the objects that a store has listed as Ts.
-func typed[T object.Object](stored []any) ([]T, error) {
-	objs := make([]T, 0, len(stored))
-	for _, s := range stored {
-		obj, ok := s.(T)
-		if !ok {
-			return nil, fmt.Errorf("the store holds a %T", s)
+// typed returns the objects of entries as Ts.
+func typed[T object.Object](found object.Entries) ([]T, error) {
+	objs := make([]T, 0, found.Len())
+	for n := range found.Len() {
+		obj, err := asStored[T](found.At(n))
+		if err != nil {
+			return nil, err
 		}
 		objs = append(objs, obj)
 	}
 	return objs, nil
+}
+
+// asStored returns an object that a store has returned as a T.
+func asStored[T object.Object](e object.Entry) (T, error) {
+	obj, ok := e.Object.(T)
+	if !ok {
+		return obj, fmt.Errorf("the store holds a %T", e.Object)
+	}
+	return obj, nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // pagedStore is read in pages, which are small whatever it is asked for. It is never listed.
@@ -22,9 +24,9 @@ type pagedStore struct {
 
 func (s *pagedStore) List() []any { panic("it was listed") }
 
-func (s *pagedStore) Scan(_ context.Context, after string, limit int) ([]any, error) {
+func (s *pagedStore) Scan(_ context.Context, after string, limit int) (page object.Entries, err error) {
 	if s.err != nil {
-		return nil, s.err
+		return page, s.err
 	}
 	if s.turn != nil {
 		s.turn(after)
@@ -34,10 +36,9 @@ func (s *pagedStore) Scan(_ context.Context, after string, limit int) ([]any, er
 	}
 	keys := slices.DeleteFunc(s.ListKeys(), func(key string) bool { return key <= after })
 	slices.Sort(keys)
-	var page []any
 	for _, key := range keys[:min(len(keys), limit, s.size)] {
 		obj, _, _ := s.GetByKey(key)
-		page = append(page, obj)
+		page.Append(key, obj)
 	}
 	return page, nil
 }
@@ -59,12 +60,12 @@ func TestAScanReadsEveryObjectOnce(t *testing.T) {
 			"paged":  newPaged(t, objects),
 			"listed": newPaged(t, objects).Store,
 		} {
-			s := NewScan(store)
+			s := scanOf(store)
 			if got, want := s.Paged(), name == "paged"; got != want {
 				t.Errorf("%s: read in pages: %t", name, got)
 			}
 			var names []string
-			err := s.Each(t.Context(), func(obj any) bool { names = append(names, obj.(configMap).Name); return true })
+			err := s.Each(t.Context(), func(e object.Entry) bool { names = append(names, e.Object.(configMap).Name); return true })
 			slices.Sort(names)
 			if unique := slices.Compact(slices.Clone(names)); err != nil || len(names) != objects || len(unique) != objects {
 				t.Errorf("%s: read %v (%v), want %d objects", name, names, err, objects)
@@ -77,14 +78,14 @@ func TestAScanReadsEveryObjectOnce(t *testing.T) {
 }
 
 func TestAPageEndsWithTheKeyThatTheNextBeginsAfter(t *testing.T) {
-	s := NewScan(newPaged(t, 4))
+	s := scanOf(newPaged(t, 4))
 	for _, page := range []struct {
 		after, last string
 		objects     int
 	}{{"", "default/o2", 3}, {"default/o2", "default/o3", 1}, {"default/o3", "", 0}} {
 		objs, last, err := s.Page(t.Context(), page.after)
-		if err != nil || last != page.last || len(objs) != page.objects {
-			t.Errorf("after %q: %d objects up to %q (%v), want %d up to %q", page.after, len(objs), last, err, page.objects, page.last)
+		if err != nil || last != page.last || objs.Len() != page.objects {
+			t.Errorf("after %q: %d objects up to %q (%v), want %d up to %q", page.after, objs.Len(), last, err, page.objects, page.last)
 		}
 	}
 }
@@ -93,7 +94,7 @@ func TestAScanEndsWhenItsVisitorHasSeenEnough(t *testing.T) {
 	store := newPaged(t, 9)
 	pages, visits := 0, 0
 	store.turn = func(string) { pages++ }
-	err := NewScan(store).Each(t.Context(), func(any) bool { visits++; return visits < 4 })
+	err := scanOf(store).Each(t.Context(), func(object.Entry) bool { visits++; return visits < 4 })
 	if err != nil || visits != 4 || pages != 2 {
 		t.Errorf("%d visits on %d pages (%v), want 4 on 2", visits, pages, err)
 	}
@@ -103,29 +104,54 @@ func TestAStoreThatRepeatsAPageIsAnError(t *testing.T) {
 	store := newPaged(t, 5)
 	store.repeat = true
 	visits := 0
-	err := NewScan(store).Each(t.Context(), func(any) bool { visits++; return true })
+	err := scanOf(store).Each(t.Context(), func(object.Entry) bool { visits++; return true })
 	if err == nil || visits != 3 || !strings.Contains(err.Error(), `"default/o2"`) {
 		t.Errorf("%d visits, %v", visits, err)
 	}
 }
 
-// textStore returns a page that ends with something that is no object.
-type textStore struct{ plain }
+// keyed is a cache.Store with a Scan as a Keyed.
+type keyed struct {
+	cache.Store
+	scanner
+}
 
-func (textStore) Scan(context.Context, string, int) ([]any, error) { return []any{"text"}, nil }
+type scanner interface {
+	Scan(ctx context.Context, after string, limit int) (object.Entries, error)
+}
 
-func TestAPageThatEndsWithNoObjectIsAnError(t *testing.T) {
-	s := NewScan(textStore{newPlain()})
-	if _, _, err := s.Page(t.Context(), "default/a"); err == nil || !strings.Contains(err.Error(), `"default/a"`) {
+func (k keyed) Get(_ context.Context, key string) (obj any, exists bool, err error) {
+	return k.GetByKey(key)
+}
+
+// scanOf returns a Scan in pages of a store that has a Scan, and one of any other store.
+func scanOf(store cache.Store) Scan {
+	if s, ok := store.(scanner); ok {
+		return ScanKeyed(keyed{store, s})
+	}
+	return NewScan(store)
+}
+
+func TestAPageThatEndsWithoutAKeyIsAnError(t *testing.T) {
+	store := &nameless{plain: newPlain()}
+	if _, _, err := scanOf(store).Page(t.Context(), "default/a"); err == nil || !strings.Contains(err.Error(), `"default/a"`) {
 		t.Errorf("read: %v", err)
 	}
+}
+
+// nameless returns a page that ends with something that is no object.
+type nameless struct{ plain }
+
+func (nameless) Scan(context.Context, string, int) (page object.Entries, err error) {
+	page.Append("", "text")
+	return page, nil
 }
 
 func TestAScanReturnsTheErrorOfTheStore(t *testing.T) {
 	store := newPaged(t, 5)
 	store.err = errors.New("locked")
-	s := NewScan(store)
-	if err := s.Each(t.Context(), func(any) bool { t.Error("visited"); return true }); !errors.Is(err, store.err) {
+	s := scanOf(store)
+	if err := s.Each(t.Context(), func(object.Entry) bool { t.Error("visited"); return true }); !errors.Is(err, store.err) {
 		t.Errorf("Each: %v", err)
 	}
 	if _, err := All[configMap](t.Context(), s); !errors.Is(err, store.err) {

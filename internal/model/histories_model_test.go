@@ -19,6 +19,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // The model of TestHistories: the states of the source, and the state that a store must have.
@@ -160,15 +161,14 @@ type standing struct {
 // look returns the standing of a store, and checks that the source had that state too.
 func (h *history) look(store *durable) (s standing) {
 	s.objects, s.tombstones = map[types.UID]bool{}, map[types.UID]bool{}
-	var objs []configMap
-	for _, obj := range store.List() {
-		objs = append(objs, obj.(configMap))
-		s.objects[obj.(configMap).UID] = true
+	objs := testkit.Stored(store)
+	for _, obj := range objs {
+		s.objects[obj.UID] = true
 	}
 	s.state = words(objs)
 	tombs, err := store.Tombstones(context.Background())
 	for _, tomb := range tombs {
-		s.tombstones[tomb.(configMap).UID] = true
+		s.tombstones[tomb.Object.GetUID()] = true
 	}
 	bookmark, wrong := store.Resume(context.Background())
 	if err = errors.Join(err, wrong); err != nil {

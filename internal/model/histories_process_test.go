@@ -72,7 +72,7 @@ func (h *history) start(r *rand.Rand, f *storeFault) {
 		l.store.LoseOnCrash(l.lose)
 	}
 	opts := options{
-		Store: modest{l.store, 1 + r.IntN(4), r.IntN(2) == 0, l}, WatchList: h.mode, Intake: h.intake,
+		Durable: modest{l.store, 1 + r.IntN(4), r.IntN(2) == 0, l}, WatchList: h.mode, Intake: h.intake,
 		ErrorHandler: l.errs.Handle, Transform: l.digest,
 		DrainTimeout: []time.Duration{0, time.Second, time.Minute}[r.IntN(3)],
 	}

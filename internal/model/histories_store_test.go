@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -97,11 +96,11 @@ type modest struct {
 	life *life
 }
 
-func (s modest) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+func (s modest) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	return s.durable.Scan(ctx, after, min(limit, s.page))
 }
 
-func (s modest) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s modest) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	if s.deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -123,12 +122,12 @@ func (s modest) Forget(ctx context.Context, tombstones map[string][]types.UID) e
 }
 
 // note records the tombstones that an Apply may have left, and the objects that it stored.
-func (l *life) note(changes []cache.Transaction, err error) {
+func (l *life) note(changes []informer.Change, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
-		switch uid := c.Object.(configMap).UID; {
-		case c.Type != cache.TransactionTypeDelete:
+		switch uid := c.Object.GetUID(); {
+		case !c.Delete:
 			l.alive[uid] = true
 		case err == nil:
 			l.kept[uid] = true

@@ -22,7 +22,8 @@ import (
 type incarnation struct {
 	t       *torture
 	inf     *ci
-	store   cache.Store // nil for the default store
+	store   cache.Store    // nil for the default store and for a Durable
+	durable *takingDurable // nil for another store
 	faults  modelFaults
 	tap     *tap
 	cancel  context.CancelFunc // nil until Run is called
@@ -60,16 +61,16 @@ func (w *torture) begin() {
 	w.life, w.early = l, w.setting.early
 	w.lives++
 	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, lists: map[string]int{}, first: map[string]uint64{}, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
-	l.store = w.shelf.open(l)
+	w.shelf.open(l)
 	for _, obj := range w.shelf.contents() {
 		if w.store != defaultStore {
-			l.ledger[keyNamed(obj.(configMap).Name)] = []presence{presenceOf(obj.(configMap))}
+			l.ledger[keyNamed(obj.Name)] = []presence{presenceOf(obj)}
 		}
 	}
 	if w.shelf.durable != nil {
 		tombs, _ := w.shelf.durable.Tombstones(context.Background())
 		for _, tomb := range tombs {
-			l.tombs[tomb.(configMap).UID] = keyNamed(tomb.(configMap).Name)
+			l.tombs[tomb.Object.GetUID()] = keyNamed(tomb.Object.GetName())
 		}
 	}
 	if l.faults.trouble != nil {
@@ -88,8 +89,8 @@ func (w *torture) begin() {
 }
 
 func (l *incarnation) failAfter(op, key string) error {
-	if durable, ok := l.store.(*takingDurable); ok && op == "apply" {
-		durable.took()
+	if l.durable != nil && op == "apply" {
+		l.durable.took()
 	}
 	return l.faults.ask(op, key, true)
 }
@@ -97,6 +98,9 @@ func (l *incarnation) failAfter(op, key string) error {
 func (l *incarnation) make() {
 	w := l.t
 	opts := options{Store: l.store, Queue: w.queue, Intake: w.intake, WatchList: informer.WatchListOn, DrainTimeout: w.drain, ErrorHandler: l.report}
+	if l.durable != nil {
+		opts.Durable = l.durable
+	}
 	if w.source == listed || w.source == paged {
 		opts.WatchList = informer.WatchListOff
 	}
@@ -363,8 +367,11 @@ func (w *torture) leave() {
 	w.checkBookmark()
 	left := map[types.UID]bool{}
 	tombs, _ := w.shelf.durable.Tombstones(context.Background())
-	for _, obj := range append(tombs, w.shelf.contents()...) {
-		left[obj.(configMap).UID] = true
+	for _, tomb := range tombs {
+		left[tomb.Object.GetUID()] = true
+	}
+	for _, obj := range w.shelf.contents() {
+		left[obj.UID] = true
 	}
 	for _, p := range l.pupils {
 		p.checkLeft(left)
@@ -402,8 +409,8 @@ func (w *torture) checkBookmark() {
 		for _, namespace := range namespaces {
 			if versions[namespace] == "" { // its objects are not the state at any version
 				for _, obj := range w.shelf.contents() {
-					if key := keyNamed(obj.(configMap).Name); strings.HasPrefix(key, namespace+"/") {
-						then[key] = presenceOf(obj.(configMap))
+					if key := keyNamed(obj.Name); strings.HasPrefix(key, namespace+"/") {
+						then[key] = presenceOf(obj)
 					}
 				}
 			}
@@ -412,8 +419,8 @@ func (w *torture) checkBookmark() {
 		then = w.at(versionNumber(bookmark))
 	}
 	for _, obj := range w.shelf.contents() {
-		key := keyNamed(obj.(configMap).Name)
-		if now := presenceOf(obj.(configMap)); then[key] != now {
+		key := keyNamed(obj.Name)
+		if now := presenceOf(obj); then[key] != now {
 			w.problem("the bookmark is %s: in the store %s is %v, but in the source it was %v", bookmark, key, now, then[key])
 		}
 		delete(then, key)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store"
 )
 
@@ -26,14 +27,13 @@ const (
 	copyingStore           // returns copies
 	projectedStore
 	indexedStore
-	scannedStore
 	durableStore
 	storeKinds
 )
 
 func (k storeKind) String() string {
 	return [...]string{"the default store", "a plain store", "a store that copies", "a projection", "a store with indexes",
-		"a store that is read in pages", "a durable store"}[k]
+		"a durable store"}[k]
 }
 
 // same reports whether the store returns the object it was given, not a copy.
@@ -73,22 +73,28 @@ func newShelf(t *torture) *shelf {
 }
 
 // contents returns the objects in the store. No fault affects it.
-func (s *shelf) contents() []any {
+func (s *shelf) contents() (objs []configMap) {
 	if s.durable != nil {
-		return s.durable.List()
+		return testkit.Stored(s.durable)
 	}
-	return s.indexer.List()
+	for _, obj := range s.indexer.List() {
+		objs = append(objs, obj.(configMap))
+	}
+	return objs
 }
 
-// open returns the store for a process, or nil for the default store.
-func (s *shelf) open(l *incarnation) cache.Store {
-	if s.t.store == defaultStore {
-		return nil
-	}
-	if s.durable != nil {
+// open gives a process its store.
+func (s *shelf) open(l *incarnation) {
+	switch {
+	case s.durable != nil:
 		l.faults.trouble = s.durable
-		return &takingDurable{Durable: s.durable, life: l}
+		l.durable = &takingDurable{Durable: s.durable, life: l}
+	case s.t.store != defaultStore:
+		l.store = s.openPlain(l)
 	}
+}
+
+func (s *shelf) openPlain(l *incarnation) cache.Store {
 	kept := &taking{Store: s.indexer, life: l, copies: s.t.store == copyingStore}
 	front := informertest.NewStore(kept)
 	l.faults.trouble = front
@@ -104,8 +110,6 @@ func (s *shelf) open(l *incarnation) cache.Store {
 			*informertest.Store
 			indexesOnly
 		}{front, s.indexer}
-	case scannedStore:
-		return &scanned{front, l}
 	}
 	return front
 }
@@ -159,48 +163,21 @@ func (s *taking) List() []any {
 	return all
 }
 
-// scanned is a store that is read in pages.
-type scanned struct {
-	*informertest.Store
-	life *incarnation
-}
-
-func (s *scanned) Scan(_ context.Context, after string, limit int) ([]any, error) {
-	if err := s.life.faults.before("scan", after); err != nil {
-		return nil, err
-	}
-	return pageOf(s.List(), after, min(limit, 2)), nil
-}
-
-func pageOf(all []any, after string, limit int) []any {
-	key := func(obj any) string { return keyNamed(obj.(configMap).Name) }
-	all = slices.DeleteFunc(all, func(obj any) bool { return key(obj) <= after })
-	slices.SortFunc(all, func(a, b any) int { return compareText(key(a), key(b)) })
-	return all[:min(limit, len(all))]
-}
-
-func compareText(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
-}
-
 // takingDurable is a Durable that records its writes in the ledger.
 type takingDurable struct {
 	*informertest.Durable
 	life *incarnation
 
 	mu    sync.Mutex // protects the rest
-	asked []cache.Transaction
+	asked []informer.Change
 	noted bool
 }
 
-func (s *takingDurable) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+func (s *takingDurable) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	return s.Durable.Scan(ctx, after, min(limit, 2))
 }
 
-func (s *takingDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *takingDurable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	s.mu.Lock()
 	if again := slices.Equal(s.asked, changes); !again {
 		s.noted = false
@@ -229,7 +206,7 @@ func (s *takingDurable) took() {
 		obj := change.Object.(configMap)
 		switch {
 		case s.noted:
-		case change.Type == cache.TransactionTypeDelete:
+		case change.Delete:
 			s.life.take(obj, nothing)
 		default:
 			s.life.take(obj, presenceOf(obj))

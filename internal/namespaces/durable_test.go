@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
@@ -20,7 +18,7 @@ import (
 func (s *server) run(t *testing.T, store *testkit.Durable, namespaces ...string) (r *recorder, asked map[string]string) {
 	t.Helper()
 	s.gates = map[string]*gate{}
-	inf, r := s.informer(t, options{Store: store}, namespaces...)
+	inf, r := s.informer(t, options{Durable: store}, namespaces...)
 	stop := testkit.Start(t, inf)
 	time.Sleep(time.Minute)
 	if !inf.HasSynced() {
@@ -56,7 +54,7 @@ func TestARestartOverSeveralNamespacesListsNothing(t *testing.T) {
 		}
 		// The version of a gets past the delete in b, which is not seen.
 		s.gates = map[string]*gate{}
-		inf, _ := s.informer(t, options{Store: store.Reopen()}, "a", "b")
+		inf, _ := s.informer(t, options{Durable: store.Reopen()}, "a", "b")
 		stop := testkit.Start(t, inf)
 		time.Sleep(time.Second)
 		open := s.client("b").hold()
@@ -154,7 +152,7 @@ func TestForeignObjectsAreRemovedAfterACrash(t *testing.T) {
 			}
 			return nil
 		})
-		inf, err := informer.NewInNamespaces(s.client, []string{"b"}, options{Store: store, ErrorHandler: testkit.Ignore})
+		inf, err := informer.NewInNamespaces(s.client, []string{"b"}, options{Durable: store, ErrorHandler: testkit.Ignore})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,12 +160,12 @@ func TestForeignObjectsAreRemovedAfterACrash(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		store = store.Reopen()
-		if bookmark, err := store.Resume(t.Context()); bookmark != "" || err != nil || len(store.ListKeys()) == 1 {
-			t.Errorf("the bookmark is %q, %v; %d objects", bookmark, err, len(store.ListKeys()))
+		if bookmark, err := store.Resume(t.Context()); bookmark != "" || err != nil || len(testkit.Stored(store)) == 1 {
+			t.Errorf("the bookmark is %q, %v; %d objects", bookmark, err, len(testkit.Stored(store)))
 		}
 		s.run(t, store, "b")
-		if keys := store.ListKeys(); len(keys) != 1 {
-			t.Errorf("%d objects are left", len(keys))
+		if objs := testkit.Stored(store); len(objs) != 1 {
+			t.Errorf("%d objects are left", len(objs))
 		}
 	})
 }
@@ -191,7 +189,7 @@ func TestABookmarkWithoutNamespacesIsNone(t *testing.T) {
 		t.Run(bookmark, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, store := newServer(object("a", "x", "1")), informertest.NewDurable()
-				foreign := []cache.Transaction{{Object: object("b", "old", "1"), Type: cache.TransactionTypeAdd}}
+				foreign := []informer.Change{testkit.Storing(object("b", "old", "1"))}
 				if err := store.Apply(t.Context(), foreign, bookmark); err != nil {
 					t.Fatal(err)
 				}
@@ -225,7 +223,7 @@ func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 		s.Compact()
 		store = store.Reopen()
 		s.gates = map[string]*gate{}
-		inf, r := s.informer(t, options{Store: store}, namespaces...)
+		inf, r := s.informer(t, options{Durable: store}, namespaces...)
 		stop := testkit.Start(t, inf)
 		time.Sleep(time.Minute)
 		s.check(t, inf, r, namespaces...)

@@ -18,7 +18,7 @@ var errRefuses = fmt.Errorf("the store refuses it: %w", informer.ErrPermanent)
 func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store := newServer(object("a", "slow", "0"), object("b", "x", "0")), informertest.NewDurable()
-		inf, _ := s.informer(t, options{Store: store, ErrorHandler: testkit.Ignore}, "a", "b")
+		inf, _ := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
 		stop := testkit.Start(t, inf)
 		time.Sleep(time.Minute)
 
@@ -79,7 +79,7 @@ func TestAForeignObjectThatTheStoreKeepsIsDeletedAtTheNextStart(t *testing.T) {
 			return nil
 		})
 		errs := &testkit.ErrorLog{}
-		inf, _ := s.informer(t, options{Store: store, ErrorHandler: errs.Handle}, "b")
+		inf, _ := s.informer(t, options{Durable: store, ErrorHandler: errs.Handle}, "b")
 		stop := testkit.Start(t, inf)
 		time.Sleep(time.Minute)
 		stop()

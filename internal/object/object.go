@@ -65,18 +65,10 @@ var (
 	rawObject = reflect.TypeFor[runtime.RawExtension]()
 )
 
-// Key returns the key of obj as cache.MetaNamespaceKeyFunc makes it.
+// Key returns the key of obj as cache.MetaNamespaceKeyFunc makes it. A key is made once, where an object
+// enters an informer, and travels with the object from there: see [Entry].
 func Key(obj metav1.Object) string {
 	return KeyOf(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
-}
-
-// AppendKey appends the key of obj to b and returns the result. A lookup in a map with the
-// result, converted to a string, does not allocate.
-func AppendKey(b []byte, obj metav1.Object) []byte {
-	if ns := obj.GetNamespace(); ns != "" {
-		b = append(append(b, ns...), '/')
-	}
-	return append(b, obj.GetName()...)
 }
 
 // KeyOf returns the key of an object as a store has it.

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -23,7 +22,7 @@ func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("slow", "1"), object("a", "1"))
 		store := informertest.NewDurable()
-		inf, r := watched(t, src, options{Store: store})
+		inf, r := watched(t, src, options{Durable: store})
 		release := holdApply(store)
 		src.Apply(object("slow", "2"))
 		synctest.Wait()
@@ -97,7 +96,7 @@ func TestAServerThatWentBackIsNotTrustedThoughItIsAheadAgain(t *testing.T) {
 			src.Apply(object("a", "another 2")) // has the version of the lost update
 			src.Apply(object("b", "2"))
 			src.Apply(object("b", "3"))
-		}}, options{Store: store.Reopen(), ErrorHandler: errs.Handle})
+		}}, options{Durable: store.Reopen(), ErrorHandler: errs.Handle})
 		r := &recorder{}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
 		informertest.Run(t, inf)
@@ -115,12 +114,12 @@ func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
 		store := informertest.NewDurable()
-		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		_, _ = src.Delete(keyOf("a"))
 		synctest.Wait()
 		stop()
 		store = store.Reopen()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		block := make(chan struct{})
 		addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-block; return nil }}, informer.WatcherOptions{})
 		start(t, inf)
@@ -149,9 +148,9 @@ type inOrder struct {
 	keys []string
 }
 
-func (s *inOrder) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *inOrder) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	for _, c := range changes {
-		s.keys = append(s.keys, c.Object.(metav1.Object).GetName())
+		s.keys = append(s.keys, c.Object.GetName())
 	}
 	return s.durable.Apply(ctx, changes, bookmark)
 }
@@ -168,7 +167,7 @@ func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 			want = append(want, name)
 		}
 		store := &inOrder{durable: informertest.NewDurable()}
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
 		if diff := cmp.Diff(want, store.keys); diff != "" {
@@ -182,7 +181,7 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		src := informertest.NewSource(object("slow", "1"))
 		store := informertest.NewDurable()
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, DrainTimeout: time.Minute})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle, DrainTimeout: time.Minute})
 		r := &recorder{}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
 		stop := start(t, inf)
@@ -229,7 +228,7 @@ type countingDurable struct {
 	calls int
 }
 
-func (s *countingDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *countingDurable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	s.calls++
 	return s.pickyDurable.Apply(ctx, changes, bookmark)
 }
@@ -242,7 +241,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 			src := informertest.NewSource(object("slow", "1"))
 			store := &countingDurable{pickyDurable: &pickyDurable{durable: informertest.NewDurable()}}
 			var errs errorLog
-			inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+			inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 			r := &recorder{}
 			addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: -1})
 			informertest.Run(t, inf)
@@ -280,7 +279,7 @@ func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("slow", "1"))
 		store := informertest.NewDurable()
-		inf, _ := watched(t, src, options{Store: store})
+		inf, _ := watched(t, src, options{Durable: store})
 		release, hang := holdApply(store), make(chan struct{})
 		src.Apply(object("slow", "2"))
 		synctest.Wait()
@@ -317,7 +316,7 @@ type slowDurable struct {
 	early    []string
 }
 
-func (s *slowDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *slowDurable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	time.Sleep(10 * time.Millisecond)
 	if s.calls++; s.inf != nil && s.inf.ResourceVersion() != s.bookmark {
 		s.early = append(s.early, fmt.Sprintf("%s at %s", s.inf.ResourceVersion(), s.bookmark))
@@ -334,7 +333,7 @@ func TestUnderLoadAnInformerShowsNoVersionThatItsDurableDoesNotHave(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		store := &slowDurable{durable: informertest.NewDurable()}
-		inf, r := watched(t, src, options{Store: store})
+		inf, r := watched(t, src, options{Durable: store})
 		store.inf = inf
 		for i := range 5000 {
 			src.Apply(object(fmt.Sprintf("object-%d", i), "1"))

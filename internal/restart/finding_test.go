@@ -37,28 +37,31 @@ func (s *ownKeys) GetByKey(key string) (any, bool, error) {
 // blindDurable is a Durable that finds no object by its key.
 type blindDurable struct{ *informertest.Durable }
 
-func (blindDurable) GetByKey(string) (any, bool, error) { return nil, false, nil }
+func (blindDurable) Get(context.Context, string) (informer.AnyObject, bool, error) {
+	return nil, false, nil
+}
 
 func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 	byUID := func(failed bool) *ownKeys {
 		return &ownKeys{Store: cache.NewStore(func(obj any) (string, error) { return string(obj.(configMap).UID), nil }), failed: failed}
 	}
-	for name, newStore := range map[string]func() cache.Store{
-		"an empty store":           func() cache.Store { return byUID(true) },
-		"the first get fails once": func() cache.Store { return byUID(false) },
-		"a durable store":          func() cache.Store { return blindDurable{informertest.NewDurable()} },
-		"a store that has an object": func() cache.Store {
+	for name, newStore := range map[string]func() options{
+		"an empty store":           func() options { return options{Store: byUID(true)} },
+		"the first get fails once": func() options { return options{Store: byUID(false)} },
+		"a durable store":          func() options { return options{Durable: blindDurable{informertest.NewDurable()}} },
+		"a store that has an object": func() options {
 			store := byUID(true)
 			_ = store.Add(informertest.NewSource(object("old", "1")).Objects()[0])
-			return store
+			return options{Store: store}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs errorLog
 				var told recorder
-				store := newStore()
-				inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1")), options{Store: store, DrainTimeout: time.Second, ErrorHandler: errs.Handle})
+				opts := newStore()
+				opts.DrainTimeout, opts.ErrorHandler = time.Second, errs.Handle
+				inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1")), opts)
 				other := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"})
 				addWatcher(t, inf, &told, informer.WatcherOptions{})
 				group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
@@ -81,7 +84,7 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 					if !errors.As(err, &failed) || failed.Op != "get" || !failed.GaveUp {
 						t.Errorf("%s: %v", what, err)
 					}
-					for _, says := range []string{"default/", fmt.Sprintf("%T", store), "MetaNamespaceKeyFunc", "watcher", "store.NewProjection"} {
+					for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "watcher", "store.NewProjection"} {
 						if !strings.Contains(fmt.Sprint(err), says) {
 							t.Errorf("%s: %v does not say %s", what, err, says)
 						}
@@ -104,7 +107,7 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 func TestAnObjectThatIsDeletedInTheSameBatchIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource[configMap](), &slowDurable{durable: informertest.NewDurable()}
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		start(t, inf)
 		synctest.Wait() // the store has the bookmark of the empty list to write
 		src.Apply(object("a", "1"))

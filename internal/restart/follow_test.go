@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
@@ -172,7 +170,7 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 			}
 			for range 1 + rnd.IntN(2) { // a second process goes on from the store
 				if store != nil {
-					opts.Store = store
+					opts.Durable = store
 				}
 				inf := newInformer(t, src.source, opts)
 				first := follow(t, inf)
@@ -209,14 +207,14 @@ func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFollowed(rand.New(rand.NewPCG(1, 1)))
 		store := informertest.NewDurable()
-		stop := start(t, newInformer(t, src.source, options{Store: store}))
+		stop := start(t, newInformer(t, src.source, options{Durable: store}))
 		sleepBubble(time.Minute)
 		stop()
 		before := src.ResourceVersion()
 		src.Apply(object("o001", "2"))
 		src.past.note(src.source)
 
-		inf := newInformer(t, src.source, options{Store: store.Reopen()})
+		inf := newInformer(t, src.source, options{Durable: store.Reopen()})
 		var versions []string
 		addWatcher(t, inf, informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{
 			MaxBacklog: -1, OnVersion: func(_ context.Context, v string) { versions = append(versions, v) },
@@ -235,24 +233,29 @@ func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
 }
 
 func TestARefusedObjectEndsTheExactState(t *testing.T) {
-	for name, newStore := range map[string]func() cache.Store{
-		"plain":   func() cache.Store { return informertest.NewStore(cache.NewStore(cache.MetaNamespaceKeyFunc)) },
-		"Durable": func() cache.Store { return informertest.NewDurable() },
+	for name, newStore := range map[string]func() (opts options, fail func(func(op, key string) error)){
+		"plain": func() (options, func(func(op, key string) error)) {
+			s := informertest.NewStore(nil)
+			return options{Store: s}, s.Fail
+		},
+		"Durable": func() (options, func(func(op, key string) error)) {
+			s := informertest.NewDurable()
+			return options{Durable: s}, s.Fail
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src := newFollowed(rand.New(rand.NewPCG(1, 1)))
-				store := newStore()
-				inf := newInformer(t, src.source, options{Store: store, Queue: informer.QueueRealFIFO, ErrorHandler: func(context.Context, error) {}})
+				opts, fail := newStore()
+				opts.Queue, opts.ErrorHandler = informer.QueueRealFIFO, func(context.Context, error) {}
+				inf := newInformer(t, src.source, opts)
 				f := follow(t, inf)
 				start(t, inf)
 				sleepBubble(time.Minute)
 				if f.version != src.ResourceVersion() {
 					t.Fatalf("the follower is at version %q, want %s", f.version, src.ResourceVersion())
 				}
-				store.(interface {
-					Fail(func(op, key string) error)
-				}).Fail(func(op, key string) error {
+				fail(func(op, key string) error {
 					if key == "default/o001" && (op == "apply" || op == "update") {
 						return fmt.Errorf("too large: %w", informer.ErrPermanent)
 					}

@@ -41,7 +41,7 @@ func startAgain(t *testing.T, w *testkit.Wire, opts options, odd func(req *http.
 	version := w.Source.ResourceVersion()
 	_, _ = w.Source.Delete(keyOf("b"))
 	w.Odd(func(req *http.Request) testkit.Answer { return odd(req, version) })
-	opts.Store, opts.ErrorHandler = store.Reopen(), testkit.Ignore
+	opts.Durable, opts.ErrorHandler = store.Reopen(), testkit.Ignore
 	inf, err := informer.New(typed(w), opts)
 	if err != nil {
 		t.Fatal(err)

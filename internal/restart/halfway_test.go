@@ -130,7 +130,7 @@ func eachHalt(t *testing.T, test func(t *testing.T, opts options, store *informe
 						var store *informertest.Durable
 						if name == "Durable" {
 							store = informertest.NewDurable()
-							opts.Store = store
+							opts.Durable = store
 						}
 						test(t, opts, store, at)
 					})
@@ -273,7 +273,7 @@ func TestAListWhosePageHasExpiredIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := newHalting(apierrors.NewResourceExpired("the page is gone")), informertest.NewDurable()
 		src.failAt(2)
-		inf := newInformer(t, src, options{Store: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
+		inf := newInformer(t, src, options{Durable: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
 		r := &recorder{}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
 		start(t, inf)
@@ -309,7 +309,7 @@ func TestAListIsCompleteThoughItsPagesAreGone(t *testing.T) {
 					}
 					return nil
 				})
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: func(context.Context, error) {}})
+				inf := newInformer(t, src, options{Durable: store, ErrorHandler: func(context.Context, error) {}})
 				begun := time.Now()
 				start(t, inf)
 				<-inf.Synced()
@@ -372,8 +372,8 @@ func TestStopWhileAListComesIn(t *testing.T) {
 	for _, mode := range []informer.WatchListMode{informer.WatchListOff, informer.WatchListOn} {
 		slow := func() error { time.Sleep(time.Second); return nil }
 		for name, with := range map[string]func() options{
-			"the store fails":   func() options { return options{Store: failing(func() error { return errDown })} },
-			"the store is slow": func() options { return options{Store: failing(slow)} },
+			"the store fails":   func() options { return options{Durable: failing(func() error { return errDown })} },
+			"the store is slow": func() options { return options{Durable: failing(slow)} },
 			"Transform is slow": func() options {
 				return options{Transform: func(obj configMap) (configMap, error) { return obj, slow() }}
 			},
@@ -416,7 +416,7 @@ func TestAListOfOneNamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 		}
 		src.Namespace("one").Fail("list", errHalt, -1)
 		store := informertest.NewDurable()
-		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Store: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Durable: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // Faults that TestHistories has found, one test for each.
@@ -28,7 +28,7 @@ func bury(t *testing.T, store *durable, name string, uids ...types.UID) {
 	for _, uid := range uids {
 		obj := object(name, "1")
 		obj.UID, obj.ResourceVersion = uid, "1"
-		if err := store.Apply(t.Context(), []cache.Transaction{{Object: obj, Type: cache.TransactionTypeDelete}}, ""); err != nil {
+		if err := store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestEachOfSeveralTombstonesOfANameIsTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := informertest.NewDurable()
 				bury(t, store, "a", "one", "two", "three")
-				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store})
+				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Durable: store})
 				r := &recorder{}
 				addWatcher(t, inf, r, opts)
 				informertest.Run(t, inf)
@@ -64,7 +64,7 @@ func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 		for i := range 10 {
 			_, _ = src.Delete(keyOf(fmt.Sprintf("o%03d", i)))
 		}
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		hold := make(chan struct{})
 		r := &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}
 		addWatcher(t, inf, r, informer.WatcherOptions{Workers: 2})
@@ -106,7 +106,7 @@ func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src := informertest.NewSource(object("a", "1"))
 				store := informertest.NewDurable()
-				inf := newInformer(t, src, options{Store: store, DrainTimeout: c.drain, ErrorHandler: func(context.Context, error) {}})
+				inf := newInformer(t, src, options{Durable: store, DrainTimeout: c.drain, ErrorHandler: func(context.Context, error) {}})
 				deleted := &recorder{Hook: func(ctx context.Context, e event) error {
 					if e.Type == informer.EventDeleted {
 						return c.hook(ctx, e)
@@ -131,7 +131,7 @@ func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 // if ctx has ended.
 type stubbornStore struct{ *durable }
 
-func (s stubbornStore) Apply(_ context.Context, changes []cache.Transaction, bookmark string) error {
+func (s stubbornStore) Apply(_ context.Context, changes []informer.Change, bookmark string) error {
 	if len(changes) > 0 {
 		return errors.New("not now")
 	}
@@ -148,7 +148,7 @@ func TestAfterABatchThatAStopHasCutOffNothingIsAppliedOrTold(t *testing.T) {
 				at := src.ResourceVersion()
 				store = store.Reopen()
 				inf := newInformer(t, src, options{
-					Store: stubbornStore{store}, DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) {},
+					Durable: stubbornStore{store}, DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) {},
 					Transform: func(obj configMap) (configMap, error) {
 						if obj.Name == "bad" {
 							return nil, errors.New("no")
@@ -212,7 +212,7 @@ func TestTombstonesThatCannotBeReadDoNotMoveTheState(t *testing.T) {
 			return nil
 		})
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 1})
 		start(t, inf)
@@ -239,7 +239,7 @@ func TestAStoreThatCannotBeReadIsReportedWithItsError(t *testing.T) {
 					return nil
 				})
 				var errs errorLog
-				inf := newInformer(t, informertest.NewSource[configMap](), options{Store: store, ErrorHandler: errs.Handle})
+				inf := newInformer(t, informertest.NewSource[configMap](), options{Durable: store, ErrorHandler: errs.Handle})
 				stop := start(t, inf)
 				sleepBubble(time.Minute)
 				stop()
@@ -272,7 +272,7 @@ func TestWithoutABookmarkAContentIsNotJudgedByItsVersionThoughAnotherIsRefused(t
 		}
 		_, _ = src.Update(object("a", "3"))
 		_, _ = src.Create(object("bad", "1"))
-		opts.Store, opts.ErrorHandler = &pickyDurable{durable: store.Reopen()}, func(context.Context, error) {}
+		opts.Durable, opts.ErrorHandler = &pickyDurable{durable: store.Reopen()}, func(context.Context, error) {}
 		_, r := watched(t, src, opts)
 		sleepBubble(time.Minute)
 		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
@@ -311,7 +311,7 @@ func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
 		}
 		_, _ = src.Update(object("a", "3"))
 		n := len(src.Requests())
-		opts.Store, opts.ErrorHandler = store.Reopen(), func(context.Context, error) {}
+		opts.Durable, opts.ErrorHandler = store.Reopen(), func(context.Context, error) {}
 		_, r := watched(t, hasty{src, func() { _, _ = src.Update(object("b", "3")) }}, opts)
 		sleepBubble(time.Minute)
 		checkView(t, r, src)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,12 +20,13 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // Tests with stores that are read in pages.
 
-// pagedStore is a store that can only be read with Scan: List and ListKeys panic. A page never
-// has more than size objects, whatever limit is requested.
+// pagedStore is a Durable whose pages never
+// have more than size objects, whatever limit is requested.
 type pagedStore struct {
 	*informertest.Durable
 	size  int
@@ -36,18 +39,7 @@ func newPagedStore(size int) *pagedStore {
 	return &pagedStore{Durable: informertest.NewDurable(), size: size}
 }
 
-// notDurable returns the store without the methods of a Durable.
-func (s *pagedStore) notDurable() cache.Store {
-	return struct {
-		cache.Store
-		informer.Scanner
-	}{s, s}
-}
-
-func (s *pagedStore) List() []any        { panic("it was listed") }
-func (s *pagedStore) ListKeys() []string { panic("its keys were listed") }
-
-func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	s.pages.Add(1)
 	if s.fail.Load() {
 		return nil, errors.New("cannot be read")
@@ -58,20 +50,10 @@ func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]any, 
 	return s.Durable.Scan(ctx, after, min(limit, s.size))
 }
 
-func eachPaged(t *testing.T, size int, test func(t *testing.T, paged *pagedStore, store cache.Store)) {
+// overPages runs a test in a bubble, with a store whose pages have size objects.
+func overPages(t *testing.T, size int, test func(t *testing.T, paged *pagedStore)) {
 	t.Helper()
-	for name, durable := range map[string]bool{"durable": true, "scanner": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				paged := newPagedStore(size)
-				if durable {
-					test(t, paged, paged)
-				} else {
-					test(t, paged, paged.notDurable())
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) { test(t, newPagedStore(size)) })
 }
 
 func numbered(n int) []configMap {
@@ -82,15 +64,17 @@ func numbered(n int) []configMap {
 	return objs
 }
 
-func TestAStoreThatIsReadInPagesIsNeverListed(t *testing.T) {
-	eachPaged(t, 7, func(t *testing.T, paged *pagedStore, store cache.Store) {
+func TestADurableIsReadInPages(t *testing.T) {
+	overPages(t, 7, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(50)...)
 		for _, obj := range src.Objects() {
-			_ = paged.Add(obj)
+			if err := paged.Apply(t.Context(), []informer.Change{testkit.Storing(obj)}, ""); err != nil {
+				t.Fatal(err)
+			}
 		}
 		_, _ = src.Delete(keyOf("o004"))
 		_, _ = src.Create(object("new", "1"))
-		inf := newInformer(t, src, options{Store: store, Indexers: cache.TypedIndexers[configMap]{
+		inf := newInformer(t, src, options{Durable: paged, Indexers: cache.TypedIndexers[configMap]{
 			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 		}})
 		founder, late := &recorder{}, &recorder{}
@@ -132,7 +116,7 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 	}
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(uint64(round), 7))
-		eachPaged(t, 1+random.IntN(5), func(t *testing.T, paged *pagedStore, store cache.Store) {
+		overPages(t, 1+random.IntN(5), func(t *testing.T, paged *pagedStore) {
 			defer func() {
 				if t.Failed() {
 					t.Logf("seed %d", round)
@@ -163,7 +147,7 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 				defer mu.Unlock()
 				return random.IntN(n)
 			}
-			inf := newInformer(t, src, options{Store: store})
+			inf := newInformer(t, src, options{Durable: paged})
 			informertest.Run(t, inf)
 			var all []*recorder
 			for range 4 {
@@ -192,10 +176,10 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 }
 
 func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
-	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(10)...)
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: errs.Handle})
 		early := &recorder{}
 		addWatcher(t, inf, early, informer.WatcherOptions{})
 		informertest.Run(t, inf)
@@ -237,9 +221,9 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 // The informer retries the read with pauses of up to 5 s. Events must be merged in the meantime,
 // so that the log does not keep them all.
 func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
-	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(10)...)
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).Handle})
+		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: new(errorLog).Handle})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
 		informertest.Run(t, inf)
@@ -260,9 +244,9 @@ func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 }
 
 func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
-	eachPaged(t, 5, func(t *testing.T, paged *pagedStore, store cache.Store) {
+	overPages(t, 5, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(50)...)
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: paged})
 		informertest.Run(t, inf)
 		synctest.Wait() // Run may return while the last write of the list still ends
 		paged.turn = func(string) { time.Sleep(time.Millisecond) }
@@ -289,9 +273,9 @@ func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
 }
 
 func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
-	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
+	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(10)...)
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: new(errorLog).Handle, DrainTimeout: time.Minute})
+		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: new(errorLog).Handle, DrainTimeout: time.Minute})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
 		var resyncing atomic.Bool
@@ -312,9 +296,9 @@ func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 }
 
 func TestWhatWaitsForPagesIsDrained(t *testing.T) {
-	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
+	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(20)...)
-		inf := newInformer(t, src, options{Store: store, DrainTimeout: hour})
+		inf := newInformer(t, src, options{Durable: paged, DrainTimeout: hour})
 		stop := informertest.Run(t, inf)
 		r := &recorder{Hook: func(context.Context, event) error { time.Sleep(time.Second); return nil }}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
@@ -330,8 +314,8 @@ func TestWhatWaitsForPagesIsDrained(t *testing.T) {
 }
 
 func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
-	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
-		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Store: store})
+	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
+		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Durable: paged})
 		informertest.Run(t, inf)
 		hold := make(chan struct{})
 		reg := addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}, informer.WatcherOptions{})
@@ -347,14 +331,25 @@ func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
 	})
 }
 
-// indexing has the methods that a cache.Indexer adds to a cache.Store.
-type indexing interface {
-	Index(name string, obj any) ([]any, error)
-	IndexKeys(name, value string) ([]string, error)
-	ListIndexFuncValues(name string) []string
-	ByIndex(name, value string) ([]any, error)
-	GetIndexers() cache.Indexers
-	AddIndexers(cache.Indexers) error
+// indexedDurable is a DurableIndexer that reads all objects for each answer.
+type indexedDurable struct {
+	*durable
+	funcs cache.Indexers
+}
+
+func (d indexedDurable) GetIndexers() cache.Indexers { return d.funcs }
+
+func (d indexedDurable) AddIndexers(indexers cache.Indexers) error {
+	maps.Copy(d.funcs, indexers)
+	return nil
+}
+
+func (d indexedDurable) ByIndex(ctx context.Context, name, value string) ([]informer.Entry, error) {
+	all, err := d.Scan(ctx, "", 10_000)
+	return slices.DeleteFunc(all, func(e informer.Entry) bool {
+		vals, _ := d.funcs[name](e.Object)
+		return !slices.Contains(vals, value)
+	}), err
 }
 
 func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
@@ -363,11 +358,7 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		store := informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		store = store.Reopen()
-		indexed := struct {
-			*durable
-			indexing
-		}{store, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
-		inf := newInformer(t, src, options{Store: indexed})
+		inf := newInformer(t, src, options{Durable: indexedDurable{store, cache.Indexers{}}})
 		informertest.Run(t, inf)
 		if got := store.Calls("scan"); got != 1 { // one object, to learn whether the store is empty
 			t.Errorf("the store was scanned %d times", got)
@@ -380,20 +371,22 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		if got := inf.Health().Objects; got != -1 {
 			t.Errorf("after an add to a store of unknown size Health counts %d objects", got)
 		}
+		checkStore(t, inf, src)
+		if found, err := inf.List("default", nil); err != nil || len(found) != 2001 {
+			t.Errorf("%d objects of the namespace: %v", len(found), err)
+		}
 	})
 }
 
-// stuckScanner returns the same page each time.
-type stuckScanner struct{ cache.Store }
+// stuckDurable returns the same page each time.
+type stuckDurable struct{ *durable }
 
-func (s stuckScanner) Scan(context.Context, string, int) ([]any, error) {
-	return s.List(), nil
+func (stuckDurable) Scan(context.Context, string, int) ([]informer.Entry, error) {
+	return []informer.Entry{testkit.Storing(object("a", "1")).Entry}, nil
 }
 
 func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
-	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	_ = store.Add(object("a", "1"))
-	inf := newInformer(t, informertest.NewSource[configMap](), options{Store: stuckScanner{store}})
+	inf := newInformer(t, informertest.NewSource[configMap](), options{Durable: stuckDurable{informertest.NewDurable()}})
 	if _, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "default/a") {
 		t.Errorf("List: %v", err)
 	}
@@ -402,21 +395,9 @@ func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
 	}
 }
 
-// oddScanner returns a page that contains a string.
-type oddScanner struct{ cache.Store }
-
-func (s oddScanner) Scan(context.Context, string, int) ([]any, error) { return []any{"nothing"}, nil }
-
-func TestAPageThatEndsWithNoObjectIsAnError(t *testing.T) {
-	inf := newInformer(t, informertest.NewSource[configMap](), options{Store: oddScanner{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
-	if found, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "string is no object") {
-		t.Errorf("List: %v, %v", found, err)
-	}
-}
-
 func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
-	eachPaged(t, 2, func(t *testing.T, paged *pagedStore, store cache.Store) {
-		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Store: store})
+	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
+		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Durable: paged})
 		informertest.Run(t, inf)
 		before := paged.pages.Load()
 		for key := range inf.All() {
@@ -431,8 +412,8 @@ func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
 }
 
 func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
-	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
-		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Durable: paged})
 		informertest.Run(t, inf)
 		view := inf.SharedIndexInformer()
 		paged.fail.Store(true)
@@ -456,8 +437,8 @@ func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
 }
 
 func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
-	eachPaged(t, 3, func(t *testing.T, paged *pagedStore, store cache.Store) {
-		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Store: store})
+	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
+		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Durable: paged})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		reading, dropped := make(chan struct{}), make(chan struct{})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
@@ -25,7 +26,7 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
 		store := informertest.NewDurable()
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		block := make(chan struct{})
 		slow := &recorder{Hook: func(ctx context.Context, e event) error {
 			if e.Type == informer.EventDeleted {
@@ -55,7 +56,7 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 		}
 
 		store = store.Reopen()
-		inf = newInformer(t, src, options{Store: store})
+		inf = newInformer(t, src, options{Durable: store})
 		founder, late := &recorder{}, &recorder{}
 		addWatcher(t, inf, founder, informer.WatcherOptions{})
 		stop = informertest.Run(t, inf)
@@ -98,7 +99,7 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 				src := informertest.NewSource(object("a", "1"), object("b", "1"))
 				store := informertest.NewDurable()
 				var errs errorLog
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+				inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 				var broken atomic.Bool
 				block := make(chan struct{})
 				w := &recorder{Hook: func(ctx context.Context, e event) error {
@@ -155,14 +156,14 @@ func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 		oneRun(t, src, store, options{})
 		_, _ = src.Delete(keyOf("a"))
 		store = store.Reopen()
-		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		sleepBubble(time.Hour)
 		stop()
 		checkKept(t, store, src.ResourceVersion(), "a")
 
 		_, _ = src.Delete(keyOf("b"))
 		store = store.Reopen()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		stop = informertest.Run(t, inf)
 		sleepBubble(time.Hour)
 		handlers := make([][]string, 2)
@@ -206,11 +207,11 @@ func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
 		oneRun(t, src, store, options{})
 		_, _ = src.Delete(keyOf("a"))
 		store = store.Reopen()
-		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		synctest.Wait()
 		stop()
 		store = store.Reopen()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		stop = informertest.Run(t, inf)
 		_, _ = src.Delete(keyOf("b"))
@@ -224,7 +225,7 @@ func TestACleanStopForgetsWhatWasHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		store := informertest.NewDurable()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		stop := informertest.Run(t, inf)
 		_, _ = src.Delete(keyOf("a"))
@@ -238,7 +239,7 @@ func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		store := informertest.NewDurable()
-		inf := newInformer(t, src, options{Store: store})
+		inf := newInformer(t, src, options{Durable: store})
 		stop := informertest.Run(t, inf)
 		_, _ = src.Delete(keyOf("a"))
 		sleepBubble(time.Minute)
@@ -256,7 +257,7 @@ func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.
 		store := informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		_, _ = src.Delete(keyOf("a"))
-		stop := informertest.Run(t, newInformer(t, src, options{Store: store}))
+		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		synctest.Wait()
 		stop()
 		checkKept(t, store, src.ResourceVersion(), "a")
@@ -266,7 +267,7 @@ func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.
 		}
 		store = store.Reopen()
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		informertest.Run(t, inf)
 		_, _ = src.Delete(keyOf("a"))
@@ -288,14 +289,13 @@ func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreTold(t *testing.T) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret", UID: "s"}}
 		gone := object("gone", "1")
 		gone.UID = "g"
-		for _, obj := range []any{secret, gone} {
-			_ = store.Add(obj)
-			if err := store.Apply(t.Context(), []cache.Transaction{{Type: cache.TransactionTypeDelete, Object: obj}}, ""); err != nil {
+		for _, obj := range []informer.AnyObject{secret, gone} {
+			if err := store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		w := &recorder{}
 		addWatcher(t, inf, w, informer.WatcherOptions{})
 		informertest.Run(t, inf)

@@ -33,7 +33,7 @@ func restarted(t *testing.T, src *source, lw cache.ListerWatcher, opts options) 
 	t.Helper()
 	store := informertest.NewDurable()
 	oneRun(t, src, store, options{})
-	opts.Store = store.Reopen()
+	opts.Durable = store.Reopen()
 	inf, r := newInformer(t, lw, opts), &recorder{}
 	addWatcher(t, inf, r, informer.WatcherOptions{})
 	return inf, r

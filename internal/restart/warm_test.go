@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -55,12 +54,12 @@ func TestAWarmStartListsNothing(t *testing.T) {
 func TestTwoInformersCannotRunOverOneDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
-		first := newInformer(t, src, options{Name: "first", Store: store})
+		first := newInformer(t, src, options{Name: "first", Durable: store})
 		stop := informertest.Run(t, first)
-		second := newInformer(t, informertest.NewSource[configMap](), options{Name: "second", Store: store})
+		second := newInformer(t, informertest.NewSource[configMap](), options{Name: "second", Durable: store})
 		reg := addWatcher(t, second, &recorder{}, informer.WatcherOptions{})
 		err := second.Run(t.Context())
-		if err == nil || err.Error() != "informer second: informer first runs over the same Options.Store" {
+		if err == nil || err.Error() != "informer second: informer first runs over the same Options.Durable" {
 			t.Errorf("Run returned %v", err)
 		}
 		<-reg.Stopped()
@@ -81,7 +80,7 @@ func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
 		src.Fail("watch", errors.New("no"), 1)
 		store = store.Reopen()
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		start(t, inf)
 		synctest.Wait()
 		checkStore(t, inf, src) // the stored objects can be read already
@@ -142,7 +141,7 @@ func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"), object("bad", "1"), object("c", "1"))
 		store := &pickyDurable{durable: informertest.NewDurable()}
 		var errs errorLog
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		r := &recorder{}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
 		stop := informertest.Run(t, inf)
@@ -175,7 +174,7 @@ func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 		store.durable = store.Reopen()
 		store.takes = true
 		n := len(src.Requests())
-		inf = newInformer(t, src, options{Store: store})
+		inf = newInformer(t, src, options{Durable: store})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		checkStore(t, inf, src)
@@ -192,7 +191,7 @@ type pickyDurable struct {
 	takes bool
 }
 
-func (s *pickyDurable) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *pickyDurable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	for _, c := range changes {
 		if c.Object.(configMap).Name == "bad" && !s.takes {
 			return fmt.Errorf("does not like it: %w", informer.ErrPermanent)
@@ -219,7 +218,7 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 		store := informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		_, _ = src.Update(object("a", "3"))
-		_, r := watched(t, src, options{Store: lagging{store.Reopen(), at}})
+		_, r := watched(t, src, options{Durable: lagging{store.Reopen(), at}})
 		synctest.Wait()
 		checkView(t, r, src)
 		got := told(r)
@@ -231,25 +230,10 @@ func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
 }
 
 func TestADurableNeedsRealFIFO(t *testing.T) {
-	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: informertest.NewDurable(), Queue: informer.QueueDeltaFIFO})
+	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Durable: informertest.NewDurable(), Queue: informer.QueueDeltaFIFO})
 	if err == nil || !strings.Contains(err.Error(), "Options.Queue") {
 		t.Errorf("New: %v", err)
 	}
-}
-
-func TestAStoreThatIsAlmostADurableIsRefused(t *testing.T) {
-	almost := struct {
-		cache.Store
-		applies
-	}{cache.NewStore(cache.MetaNamespaceKeyFunc), informertest.NewDurable()}
-	_, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: almost})
-	if err == nil || !strings.Contains(err.Error(), "Options.Store") {
-		t.Errorf("New: %v", err)
-	}
-}
-
-type applies interface {
-	Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error
 }
 
 func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
@@ -268,7 +252,7 @@ func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 				})
 				n := len(src.Requests())
 				var errs errorLog
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle})
+				inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 				start(t, inf)
 				sleepBubble(time.Minute)
 				if inf.HasSynced() || len(src.Requests()) > n {
@@ -318,7 +302,7 @@ func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 					}
 					return nil
 				})
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: func(context.Context, error) {}})
+				inf := newInformer(t, src, options{Durable: store, ErrorHandler: func(context.Context, error) {}})
 				stop := start(t, inf)
 				sleepBubble(time.Minute)
 				stop()
@@ -338,7 +322,7 @@ func TestACrashInARelistLeavesNoBookmark(t *testing.T) {
 // endless is a store whose Apply blocks until the informer stops.
 type endless struct{ *durable }
 
-func (s endless) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s endless) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	if len(changes) == 0 {
 		return s.durable.Apply(ctx, changes, bookmark)
 	}
@@ -349,7 +333,7 @@ func (s endless) Apply(ctx context.Context, changes []cache.Transaction, bookmar
 func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		inf := newInformer(t, src, options{Store: endless{informertest.NewDurable()}})
+		inf := newInformer(t, src, options{Durable: endless{informertest.NewDurable()}})
 		r := &recorder{}
 		addWatcher(t, inf, r, informer.WatcherOptions{})
 		stop := informertest.Run(t, inf)
@@ -396,20 +380,20 @@ func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
 				if c.before != nil {
 					c.before(src)
 				}
-				c.opts.Store = informertest.NewDurable()
+				c.opts.Durable = informertest.NewDurable()
 				var errs errorLog
 				c.opts.ErrorHandler = errs.Handle
 				stop := informertest.Run(t, newInformer(t, src, c.opts))
 				if c.while != nil {
 					synctest.Wait()
-					checkKept(t, c.opts.Store.(*durable), src.ResourceVersion())
+					checkKept(t, c.opts.Durable.(*durable), src.ResourceVersion())
 					c.while(src)
 				}
 				synctest.Wait()
 				src.Apply(object("c", "1"))
 				synctest.Wait()
 				stop()
-				checkKept(t, c.opts.Store.(*durable), "")
+				checkKept(t, c.opts.Durable.(*durable), "")
 				if len(errs.Take()) == 0 {
 					t.Error("nothing was reported")
 				}

@@ -148,7 +148,7 @@ var notTheList = map[string]string{
 }
 
 func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
-	durable := func() anyOptions { return anyOptions{Store: informertest.NewDurable()} }
+	durable := func() anyOptions { return anyOptions{Durable: informertest.NewDurable()} }
 	for name, body := range notTheList {
 		odd := testkit.Says(200, body)
 		for way, tc := range map[string]struct {

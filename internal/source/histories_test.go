@@ -214,7 +214,7 @@ func playHistory(t *testing.T, seed uint64) {
 			h.opts.Queue = informer.QueueRealFIFO
 			store := informertest.NewDurable()
 			for life := range 3 {
-				h.opts.Store = store
+				h.opts.Durable = store
 				h.life(life < 2 && h.deeds.IntN(2) == 0)
 				store = store.Reopen()
 			}

@@ -20,7 +20,7 @@ func TestWithoutFailuresOnlyTheNecessaryRequestsAreMade(t *testing.T) {
 			t.Errorf("a start without a version asked for: %s\nwant: %s", got, first)
 		}
 		n := len(src.Requests())
-		opts.Store = store.Reopen()
+		opts.Durable = store.Reopen()
 		inf := newInformer(t, src, opts)
 		stop := start(t, inf)
 		sleepBubble(10 * time.Second)

@@ -55,7 +55,7 @@ func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
 	}
 	var kept []string
 	for _, tomb := range tombs {
-		kept = append(kept, tomb.(ConfigMap).Name)
+		kept = append(kept, tomb.Object.(ConfigMap).Name)
 	}
 	slices.Sort(kept)
 	if diff := cmp.Diff(names, kept); diff != "" {

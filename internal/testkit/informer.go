@@ -113,7 +113,7 @@ func Watched(t *testing.T, lw cache.ListerWatcher, opts Options) (*Informer, *Re
 // the view of the watcher and the store, and stops the informer.
 func OneRun(t *testing.T, src *Source, store *Durable, opts Options) *Recorder {
 	t.Helper()
-	opts.Store = store
+	opts.Durable = store
 	inf := NewInformer(t, src, opts)
 	r := &Recorder{}
 	AddWatcher(t, inf, r, informer.WatcherOptions{})

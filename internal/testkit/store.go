@@ -1,12 +1,42 @@
 package testkit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
 )
+
+// Storing returns a change of a Durable that stores obj under the key that an informer gives it.
+func Storing(obj informer.AnyObject) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: cache.MetaObjectToName(obj).String(), Object: obj}}
+}
+
+// Burying returns a change of a Durable that deletes obj and keeps it as a tombstone.
+func Burying(obj informer.AnyObject) informer.Change {
+	c := Storing(obj)
+	c.Delete = true
+	return c
+}
+
+// Stored returns the objects of a Durable. It panics if the store fails.
+func Stored(d informer.Durable) (objs []ConfigMap) {
+	for after, more := "", true; more; {
+		page, err := d.Scan(context.Background(), after, 1000)
+		if err != nil {
+			panic(err)
+		}
+		for _, e := range page {
+			objs, after = append(objs, e.Object.(ConfigMap)), e.Key
+		}
+		more = len(page) > 0
+	}
+	return objs
+}
 
 // PlainStore is a store without indexes and without upserts. It refuses tombstones, as a
 // user's store may. NewPlainStore makes one.

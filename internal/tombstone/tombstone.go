@@ -22,8 +22,8 @@ const interval = time.Second
 
 // Store is the part of a durable store that a Set needs.
 type Store interface {
-	// Tombstones returns the objects of all tombstones, in any order.
-	Tombstones(ctx context.Context) ([]any, error)
+	// Tombstones returns the objects of all tombstones with their keys, in any order.
+	Tombstones(ctx context.Context) (object.Entries, error)
 }
 
 // ID identifies a tombstone. Two objects that had the same key have different UIDs.
@@ -140,26 +140,27 @@ func (s *Set) Count() int {
 }
 
 // Read reads the store, and returns the objects of those tombstones in the Set whose first
-// position is at most upTo. It takes as long as the store does, and returns the store's
-// error.
-func (s *Set) Read(ctx context.Context, upTo int64) ([]any, error) {
+// position is at most upTo, with their keys. It takes as long as the store does, and returns the
+// store's error.
+func (s *Set) Read(ctx context.Context, upTo int64) (due object.Entries, err error) {
 	stored, err := s.store.Tombstones(ctx)
 	if err != nil {
-		return nil, err
+		return object.Entries{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var objs []any
-	for _, obj := range stored {
-		m, err := object.Meta(obj)
+	for n := range stored.Len() {
+		e := stored.At(n)
+		m, err := object.Meta(e.Object)
 		if err != nil {
 			continue
 		}
-		if at, ok := s.deletes[ID{object.Key(m), m.GetUID()}]; ok && at.first <= upTo {
-			objs = append(objs, obj)
+		key := e.Key()
+		if at, ok := s.deletes[ID{key, m.GetUID()}]; ok && at.first <= upTo {
+			due.Append(key, e.Object)
 		}
 	}
-	return objs, nil
+	return due, nil
 }
 
 // Follow looks once a second while there are tombstones. If some are due, it calls wake, and then

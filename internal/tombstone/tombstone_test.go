@@ -14,15 +14,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // store is a Store with fixed contents.
 type store struct {
-	objs []any
-	err  error
+	stored object.Entries
+	err    error
 }
 
-func (s store) Tombstones(context.Context) ([]any, error) { return s.objs, s.err }
+func (s store) Tombstones(context.Context) (object.Entries, error) { return s.stored, s.err }
 
 func deleted(name string, uid types.UID) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
@@ -41,9 +43,11 @@ func (w *watchers) handled() (after, upTo int64, keepers []Keeper) {
 }
 
 // newSet returns a Set over a store of the objects, whose watchers have handled every delete.
-func newSet(objs ...any) (*Set, *watchers) {
+func newSet(objs ...any) (*Set, *watchers) { return newSetOver(object.Unkeyed(objs)) }
+
+func newSetOver(stored object.Entries) (*Set, *watchers) {
 	w := &watchers{after: -1, upTo: 9}
-	return New(store{objs: objs}, w.handled), w
+	return New(store{stored: stored}, w.handled), w
 }
 
 // keeper keeps the tombstones in it.
@@ -111,7 +115,10 @@ func TestReadReturnsObjectsOfTheSetUpToAPosition(t *testing.T) {
 	s, _ := newSet(stored...)
 	s.Add([]ID{id("a", "1")}, 0)
 	s.Add([]ID{id("b", "2")}, 5)
-	for upTo, want := range map[int64][]any{-1: nil, 0: {a}, 4: {a}, 5: {a, b}} {
+	for upTo, want := range map[int64]object.Entries{
+		-1: {}, 0: entries(map[string]any{"default/a": a}), 4: entries(map[string]any{"default/a": a}),
+		5: entries(map[string]any{"default/a": a, "default/b": b}),
+	} {
 		if got, err := s.Read(t.Context(), upTo); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("up to %d: %v (%v), want %v", upTo, got, err, want)
 		}
@@ -121,9 +128,29 @@ func TestReadReturnsObjectsOfTheSetUpToAPosition(t *testing.T) {
 	}
 }
 
+func TestReadTellsObjectsOfOneNameAndUIDApartByTheirKeys(t *testing.T) {
+	east, west := deleted("a", "1"), deleted("a", "1")
+	s, w := newSetOver(entries(map[string]any{"east|default/a": east, "west|default/a": west}))
+	s.Add([]ID{{"east|default/a", "1"}}, 3)
+	s.Add([]ID{{"west|default/a", "1"}}, 5)
+	want := entries(map[string]any{"east|default/a": east})
+	if got, err := s.Read(t.Context(), 4); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v (%v), want %v", got, err, want)
+	}
+	w.checkDue(t, s, 3, 9, map[string][]types.UID{"west|default/a": {"1"}})
+}
+
+// entries returns entries in the order of their keys.
+func entries(objs map[string]any) (es object.Entries) {
+	for _, key := range slices.Sorted(maps.Keys(objs)) {
+		es.Append(key, objs[key])
+	}
+	return es
+}
+
 func TestReadReturnsTheErrorOfTheStore(t *testing.T) {
 	locked := errors.New("locked")
-	if objs, err := New(store{err: locked}, nil).Read(t.Context(), 1); !errors.Is(err, locked) || objs != nil {
+	if objs, err := New(store{err: locked}, nil).Read(t.Context(), 1); !errors.Is(err, locked) || objs.Len() > 0 {
 		t.Errorf("%v, %v", objs, err)
 	}
 }

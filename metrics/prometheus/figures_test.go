@@ -148,7 +148,7 @@ func TestAStoreThatFailsHangsOrRefusesIsShown(t *testing.T) {
 func TestTombstonesAreShownUntilTheirEndIsHandled(t *testing.T) {
 	bubble(t, []configMap{object("a", "1"), object("b", "1"), object("c", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		hold := make(chan struct{})
-		inf := r.add(src, options{Store: informertest.NewDurable()})
+		inf := r.add(src, options{Durable: informertest.NewDurable()})
 		r.join(inf, "w", watcher(func(_ context.Context, e event) error {
 			if e.Type == informer.EventDeleted {
 				<-hold

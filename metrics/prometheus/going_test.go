@@ -120,7 +120,7 @@ func TestSweepsGetRarerWithTheNumberOfWatchers(t *testing.T) {
 
 func TestNothingIsLeftOfAnInformerThatWasRemoved(t *testing.T) {
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		leaves := r.add(src, options{Name: "leaves", Store: informertest.NewDurable()})
+		leaves := r.add(src, options{Name: "leaves", Durable: informertest.NewDurable()})
 		stays := r.add(src, options{Name: "stays"})
 		r.join(leaves, "w", ignore, watchOpts{})
 		r.join(stays, "w", ignore, watchOpts{})

@@ -170,7 +170,7 @@ func TestRetriesAreCountedWhenTheyAreMade(t *testing.T) {
 
 func TestADurableStoreHasOperationsOfItsOwn(t *testing.T) {
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		inf := r.add(src, options{Store: informertest.NewDurable()})
+		inf := r.add(src, options{Durable: informertest.NewDurable()})
 		r.join(inf, "w", ignore, watchOpts{})
 		settle(time.Minute)
 		_, _ = src.Delete(keyOf("a"))

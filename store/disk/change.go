@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store/codec"
@@ -16,66 +14,49 @@ import (
 // change is a change of one object, encoded.
 type change struct {
 	key       []byte
-	obj       any    // nil to remove the object
-	payload   []byte // encoded obj
-	tombstone []byte // encoded tombstone, nil for none
+	obj       informer.AnyObject // nil to remove the object
+	payload   []byte             // encoded obj
+	tombstone []byte             // encoded tombstone, nil for none
 	uid       types.UID
 }
 
 // objectCodec makes changes of objects, and objects of records.
 type objectCodec struct{ codec.Codec }
 
-// storing returns the change that stores an object.
-func (c objectCodec) storing(obj any) (change, error) {
-	key, _, payload, err := c.encode(obj)
-	return change{key: key, obj: obj, payload: payload}, err
-}
-
-// burying returns the change that turns an object into a tombstone.
-func (c objectCodec) burying(obj any) (change, error) {
-	key, uid, payload, err := c.encode(obj)
-	return change{key: key, tombstone: payload, uid: uid}, err
-}
-
-// removing returns the change that removes the object with the key of obj.
-func removing(obj any) (change, error) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
-	}
-	return change{key: []byte(key)}, err
-}
-
-// encode returns the parts of an object that are stored. All of its errors are permanent. It
-// returns the key, if there is one, also with an error.
-func (c objectCodec) encode(obj any) (key []byte, uid types.UID, payload []byte, err error) {
-	if payload, err = c.Encode(obj); err == nil {
+// of returns a change of the informer as one of the file. All of its errors are permanent.
+func (c objectCodec) of(from informer.Change) (change, error) {
+	made := change{key: []byte(from.Key)}
+	payload, err := c.Encode(from.Object)
+	if err == nil {
 		// An object that cannot be decoded again would be an error at every start from now on.
 		_, err = c.Decode(payload)
 	}
-	if object, wrong := meta.Accessor(obj); wrong == nil && !isNil(obj) {
-		key, uid = []byte(cache.MetaObjectToName(object).String()), object.GetUID()
-		if err == nil {
-			err = checkSizes(object.GetName(), key, uid, payload)
-		}
-	} else if err == nil {
-		err = wrong
+	if !isNil(from.Object) {
+		made.uid = from.Object.GetUID()
+	}
+	if err == nil {
+		err = checkSizes(made.key, made.uid, payload)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
+		return made, fmt.Errorf("%w: %w", err, informer.ErrPermanent)
 	}
-	return key, uid, payload, err
+	if from.Delete {
+		made.tombstone = payload
+	} else {
+		made.obj, made.payload = from.Object, payload
+	}
+	return made, nil
 }
 
 func isNil(obj any) bool {
 	v := reflect.ValueOf(obj)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	return obj == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-func checkSizes(name string, key []byte, uid types.UID, payload []byte) error {
+func checkSizes(key []byte, uid types.UID, payload []byte) error {
 	switch {
-	case name == "":
-		return errors.New("it has no name")
+	case len(key) == 0:
+		return errors.New("it has no key")
 	case len(key) > maxKey:
 		return fmt.Errorf("its key has %d bytes, more than %d", len(key), maxKey)
 	case len(uid) > maxUID:
@@ -87,10 +68,10 @@ func checkSizes(name string, key []byte, uid types.UID, payload []byte) error {
 }
 
 // decode returns the object of a record. Its error has the object's key.
-func (c objectCodec) decode(key, payload []byte) (any, error) {
+func (c objectCodec) decode(key, payload []byte) (informer.AnyObject, error) {
 	obj, err := c.Decode(payload)
 	if err != nil {
 		return nil, damage("the record of %q cannot be decoded: %w", key, err)
 	}
-	return obj, nil
+	return obj.(informer.AnyObject), nil // the example is one
 }

@@ -23,13 +23,13 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 	}
 	fails := errors.New("the index function fails")
 	for name, c := range map[string]struct {
-		obj  any
+		obj  informer.AnyObject
 		want string
 	}{
 		"of another type":        {sample.ConfigMap("default", "a"), "ConfigMap"},
 		"nil":                    {nil, "nil"},
 		"a nil pointer":          {(*unstructured.Unstructured)(nil), "nil"},
-		"without a name":         {sample.Widget("default", ""), "name"},
+		"without a key":          {&unstructured.Unstructured{}, "key"},
 		"with too long a name":   {sample.Widget("default", strings.Repeat("n", disk.MaxKey)), "key"},
 		"with too long a UID":    {withUID(sample.Widget("default", "a"), strings.Repeat("u", 2000)), "UID"},
 		"that is too large":      {widget(strings.Repeat("x", 33<<20)), "bytes"},
@@ -48,31 +48,24 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 				return []string{field}, nil
 			}}})
 			good := sample.Widget("default", "good")
-			if err := s.Apply(t.Context(), []cache.Transaction{adding(good)}, "1"); err != nil {
+			if err := s.Apply(t.Context(), []informer.Change{adding(good)}, "1"); err != nil {
 				t.Fatal(err)
 			}
-			for op, err := range map[string]error{
-				"Apply":   s.Apply(t.Context(), []cache.Transaction{deleting(good), {Type: cache.TransactionTypeAdd, Object: c.obj}}, "2"),
-				"Add":     s.Add(c.obj),
-				"Update":  s.Update(c.obj),
-				"Replace": s.Replace([]any{c.obj}, "2"),
-			} {
-				if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%s: %v, want a permanent error that says %q", op, err, c.want)
-				}
+			key := "default/a"
+			if u, ok := c.obj.(*unstructured.Unstructured); ok && u != nil {
+				key = keyOf(u)
+			}
+			err := s.Apply(t.Context(), []informer.Change{deleting(good), {Entry: informer.Entry{Key: key, Object: c.obj}}}, "2")
+			if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Apply: %v, want a permanent error that says %q", err, c.want)
 			}
 			if rv, err := s.Resume(t.Context()); rv != "1" || err != nil {
 				t.Errorf("the bookmark is %q, %v, want that of before", rv, err)
 			}
-			if keys := s.ListKeys(); len(keys) != 1 || keys[0] != "default/good" {
-				t.Errorf("there is %v, want what was before", keys)
+			if all := stored(t, s); len(all) != 1 || all[0].Key != "default/good" {
+				t.Errorf("there is %v, want what was before", all)
 			}
 		})
-	}
-	s := open(t, newPath(t), &unstructured.Unstructured{}, disk.Options{Identity: thisIdentity})
-	err := s.Apply(t.Context(), []cache.Transaction{{Type: "Move", Object: sample.Widget("default", "a")}}, "")
-	if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), "Move") || !strings.Contains(err.Error(), "default/a") {
-		t.Errorf("a change of an unknown type: %v", err)
 	}
 }
 

@@ -378,24 +378,21 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	var reported []error
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer, ErrorHandler: func(err error) { reported = append(reported, err) }})
 	for _, name := range []string{"bad", "good"} {
-		if err := s.Add(newSized(name, 1, 100)); err != nil {
+		if err := add(s, newSized(name, 1, 100)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	overwrite(t, path, "<bad in version 1>", "<bad in version 2>")
-	if _, exists, err := s.GetByKey("default/good"); !exists || err != nil {
-		t.Errorf("GetByKey of another object: %v, %v", exists, err)
+	if _, exists, err := s.Get(t.Context(), "default/good"); !exists || err != nil {
+		t.Errorf("Get of another object: %v, %v", exists, err)
 	}
-	_, _, get := s.GetByKey("default/bad")
+	_, _, get := s.Get(t.Context(), "default/bad")
 	_, scan := s.Scan(t.Context(), "", 10)
-	_, byIndex := s.ByIndex("version", "1")
-	for op, err := range map[string]error{"GetByKey": get, "Scan": scan, "ByIndex": byIndex} {
+	_, byIndex := s.ByIndex(t.Context(), "version", "1")
+	for op, err := range map[string]error{"Get": get, "Scan": scan, "ByIndex": byIndex} {
 		if !errors.Is(err, disk.ErrDamaged) || !strings.Contains(err.Error(), "default/bad") {
 			t.Errorf("%s: %v, want an error with the key", op, err)
 		}
-	}
-	if s.List() != nil || len(reported) != 1 || !errors.Is(reported[0], disk.ErrDamaged) {
-		t.Errorf("List has not returned nothing, or not reported why: %v", reported)
 	}
 	// The store can still be written.
 	if err := s.Apply(t.Context(), nil, "1"); err != nil {
@@ -406,7 +403,7 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	}
 	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
 	var set *disk.SetAsideError
-	if len(reported) != 2 || !errors.As(reported[1], &set) || len(s.ListKeys()) != 0 {
+	if len(reported) != 1 || !errors.As(reported[0], &set) || len(stored(t, s)) != 0 {
 		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
 	}
 }
@@ -444,16 +441,16 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 	file, _ := whole(t, 3)
 	writeFile(t, path, file)
 	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: report})
-	if len(reported) != 2 || !errors.Is(reported[1], disk.ErrDamaged) || len(s.List()) != 0 {
+	if len(reported) != 2 || !errors.Is(reported[1], disk.ErrDamaged) || len(stored(t, s)) != 0 {
 		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
 	}
-	if err := s.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(s, newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s = open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s = open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what took the damaged file's place is set aside too")
 	}
 	writeFile(t, path+".damaged", []byte("of a file that is gone"))

@@ -8,7 +8,7 @@
 //		Identity: store.Identity{Cluster: cluster, Resource: "pods"},
 //	})
 //	…
-//	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Store: store})
+//	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Durable: store})
 //	…
 //	err = pods.Run(ctx)
 //	…
@@ -115,5 +115,5 @@ package disk
 //   - layout.go has the names and limits in the file, record.go the checksums.
 //   - change.go encodes and decodes objects. write.go makes changes in one transaction.
 //   - index.go is an index in the file. addindexers.go fills it from the objects.
-//   - read.go reads records page by page. cachestore.go, indexer.go and durable.go have the methods
-//     of cache.Store, cache.Indexer and informer.Durable.
+//   - read.go reads records page by page. durable.go and indexer.go have the methods of
+//     informer.Durable and informer.DurableIndexer.

@@ -7,25 +7,44 @@ import (
 
 	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
 
+// Get returns the object under a key. It waits only for the disk.
+func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
+	found := item{key: []byte(key)}
+	if err = ctx.Err(); err == nil {
+		err = s.view(func(tx *bbolt.Tx) (err error) {
+			if key != "" { // bbolt would return the first key for an empty one
+				found.payload, err = get(tx.Bucket([]byte(objectsBucket)), found.key)
+			}
+			return err
+		})
+	}
+	if err == nil && found.payload != nil {
+		obj, err = s.decode(found)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("disk: get %q: %w", key, err)
+	}
+	return obj, found.payload != nil, nil
+}
+
 // Resume returns the bookmark, "" for none. It waits only for the disk.
-func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) {
+func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	err = ctx.Err()
 	if err == nil {
 		err = s.view(func(tx *bbolt.Tx) error {
-			bookmark, err := get(tx.Bucket([]byte(aboutBucket)), []byte(bookmarkKey))
-			resourceVersion = string(bookmark)
+			stored, err := get(tx.Bucket([]byte(aboutBucket)), []byte(bookmarkKey))
+			bookmark = string(stored)
 			return err
 		})
 	}
 	if err != nil {
 		return "", fmt.Errorf("disk: resume: %w", err)
 	}
-	return resourceVersion, nil
+	return bookmark, nil
 }
 
 // Apply makes changes in their order, keeps tombstones, maintains the indexes and sets the
@@ -39,15 +58,15 @@ func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) 
 // share them, since there is only one writer: while one Apply syncs, arriving changes queue up
 // at the informer, and become the next Apply, of up to 1000 changes. So an informer under load
 // commits in groups by itself, and an idle one commits at once.
-func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
 	for i, change := range changes {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("disk: apply: %w", err)
 		}
 		var err error
-		if b.changes[i], err = s.changeOf(change); err != nil {
-			return fmt.Errorf("disk: apply: %s of %q: %w", change.Type, b.changes[i].key, err)
+		if b.changes[i], err = s.codec.of(change); err != nil {
+			return fmt.Errorf("disk: apply: %s %q: %w", verb(change), change.Key, err)
 		}
 	}
 	if err := s.write(ctx, b); err != nil {
@@ -56,46 +75,43 @@ func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark
 	return nil
 }
 
-func (s *Store) changeOf(c cache.Transaction) (change, error) {
-	switch c.Type {
-	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.codec.storing(c.Object)
-	case cache.TransactionTypeDelete:
-		return s.codec.burying(c.Object)
+// verb names what a change does.
+func verb(c informer.Change) string {
+	if c.Delete {
+		return "delete"
 	}
-	unknown, _ := removing(c.Object)
-	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
+	return "put"
 }
 
 // Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand
 // objects that take no more than 4 MiB are the state of one moment; more are read in several
 // steps. Scan keeps nothing between calls, and waits only for the disk.
-func (s *Store) Scan(ctx context.Context, after string, limit int) ([]any, error) {
+func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	err := errors.New("the limit is less than 1")
-	var objs []any
+	var entries []informer.Entry
 	if limit > 0 {
-		objs, err = s.read(ctx, bucketRange{objectsBucket}, []byte(after), limit)
+		entries, err = s.read(ctx, bucketRange{objectsBucket}, []byte(after), limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("disk: scan after %q: %w", after, err)
 	}
-	return objs, nil
+	return entries, nil
 }
 
 // Tombstones returns all tombstones, in any order. It reads them page by page, as Scan reads
 // objects.
-func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
-	var objs []any
+func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
+	var entries []informer.Entry
 	err := s.each(ctx, bucketRange{tombstonesBucket}, nil, unlimited, func(i item) error {
 		i.key = buried(i.key)
 		obj, err := s.decode(i)
-		objs = append(objs, obj)
+		entries = append(entries, informer.Entry{Key: string(i.key), Object: obj})
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("disk: tombstones: %w", err)
 	}
-	return objs, nil
+	return entries, nil
 }
 
 // Forget removes tombstones, by key and UID, in one step. It waits like Apply.

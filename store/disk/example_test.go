@@ -65,7 +65,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: store})
+		inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Durable: store})
 		if err != nil {
 			panic(err)
 		}

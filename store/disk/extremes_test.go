@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/extremes"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -14,17 +15,17 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"disk.Options.Durability": extremes.Field("max -1 min", nil, func(t *testing.T, opts disk.Options) error {
 			s, err := tryOpen(t, newPath(t), sample.ConfigMap("", ""), opts)
 			if err == nil {
-				err = s.Add(sample.ConfigMap("a", "b"))
+				err = add(s, sample.ConfigMap("a", "b"))
 			}
 			return err
 		}),
 		"disk.Store.Scan(limit)": extremes.Number("0 -1 min", func(t *testing.T, limit int) error {
 			s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
-			all := make([]any, 2000) // so that Scan reads in several steps
+			all := make([]informer.AnyObject, 2000) // so that Scan reads in several steps
 			for n := range all {
 				all[n] = sample.ConfigMap("a", fmt.Sprint(n))
 			}
-			if err := s.Replace(all, ""); err != nil {
+			if err := add(s, all...); err != nil {
 				t.Fatal(err)
 			}
 			objs, err := s.Scan(t.Context(), "", limit)

@@ -27,18 +27,20 @@ import (
 
 // Many pages become empty at once. In the same transaction, bbolt's cursors loop forever in
 // them.
-func TestReplaceOfManyByFew(t *testing.T) {
+func TestManyDeletesInOneStep(t *testing.T) {
 	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
-	for _, objs := range [][]any{nil, {newSized("other", 2, 10)}, {newSized("zzz", 2, 10)}} {
-		var many []any
+	for _, name := range []string{"other", "zzz"} {
+		var many, few []informer.Change
 		for n := range 300 {
-			many = append(many, newSized(fmt.Sprintf("o-%03d", n), 1, 1000))
+			obj := newSized(fmt.Sprintf("o-%03d", n), 1, 1000)
+			many, few = append(many, adding(obj)), append(few, deleting(obj))
 		}
-		if err := errors.Join(s.Replace(many, ""), s.Replace(objs, "")); err != nil {
+		few = append(few, adding(newSized(name, 2, 10)))
+		if err := errors.Join(s.Apply(t.Context(), many, ""), s.Apply(t.Context(), few, "")); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(s.List()); n != len(objs) {
-			t.Errorf("%d objects, want %d", n, len(objs))
+		if all := stored(t, s); all[len(all)-1].Object.GetName() != name || len(all) > 2 {
+			t.Errorf("there are %d objects, want the new ones", len(all))
 		}
 	}
 }
@@ -49,7 +51,7 @@ func TestAFileInUseIsNotSetAside(t *testing.T) {
 	path := newPath(t)
 	link := filepath.Join(t.TempDir(), "link.db")
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := s.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(s, newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.Link(path, link), os.Remove(path+".lock")); err != nil {
@@ -60,8 +62,8 @@ func TestAFileInUseIsNotSetAside(t *testing.T) {
 			t.Errorf("Open of %s: %v, want that it is in use", name, err)
 		}
 	}
-	if err := s.Add(newSized("b", 1, 1)); err != nil || len(s.List()) != 2 {
-		t.Errorf("the store that has it: %v, %d objects", err, len(s.List()))
+	if err := add(s, newSized("b", 1, 1)); err != nil || len(stored(t, s)) != 2 {
+		t.Errorf("the store that has it: %v, %d objects", err, len(stored(t, s)))
 	}
 }
 
@@ -93,12 +95,12 @@ func (m *Moded) DeepCopyObject() runtime.Object { next := *m; return &next }
 func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
 	s := open(t, newPath(t), &Moded{}, disk.Options{})
 	bad := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
-	err := s.Apply(t.Context(), []cache.Transaction{adding(bad)}, "1")
+	err := s.Apply(t.Context(), []informer.Change{adding(bad)}, "1")
 	if !errors.Is(err, informer.ErrPermanent) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Apply: %v, want that it is refused, with its key", err)
 	}
 	good := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Mode: "on"}
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(good)}, "1"); err != nil {
+	if err := s.Apply(t.Context(), []informer.Change{adding(good)}, "1"); err != nil {
 		t.Error(err)
 	}
 	if objs, err := s.Scan(t.Context(), "", 10); len(objs) != 1 || err != nil {
@@ -189,7 +191,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{deleting(newSized("a", 1, 1))}, "1"), s.Close()); err != nil {
+		if err := errors.Join(s.Apply(t.Context(), []informer.Change{deleting(newSized("a", 1, 1))}, "1"), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,7 +218,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 // While an index is being added, an error of its function does not make writes fail.
 func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
-	if err := s.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(s, newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	var applied error
@@ -224,7 +226,7 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 		if obj.(informer.AnyObject).GetName() == "b" {
 			return nil, errors.New("not this one")
 		}
-		applied = s.Apply(t.Context(), []cache.Transaction{adding(newSized("b", 1, 1))}, "1") // while a is being indexed
+		applied = s.Apply(t.Context(), []informer.Change{adding(newSized("b", 1, 1))}, "1") // while a is being indexed
 		return nil, nil
 	}})
 	if applied != nil {
@@ -236,7 +238,7 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 	if err := s.AddIndexers(cache.Indexers{"bad": versionIndexer["version"]}); err != nil {
 		t.Errorf("the same name once more: %v", err)
 	}
-	if found, err := s.ByIndex("bad", "1"); len(found) != 2 || err != nil {
+	if found, err := s.ByIndex(t.Context(), "bad", "1"); len(found) != 2 || err != nil {
 		t.Errorf("ByIndex: %v, %v", found, err)
 	}
 }
@@ -244,7 +246,7 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := errors.Join(s.Add(newSized("a", 1, 1)), s.Close()); err != nil {
+	if err := errors.Join(add(s, newSized("a", 1, 1)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	func() {
@@ -255,7 +257,7 @@ func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 		}()
 		_, _ = disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}}))
 	}()
-	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("the object is gone")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -24,7 +25,7 @@ func filledFile(t *testing.T, opts disk.Options) (path string) {
 	t.Helper()
 	path = newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), opts)
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(newSized("a", 1, 10))}, "1"); err != nil {
+	if err := s.Apply(t.Context(), []informer.Change{adding(newSized("a", 1, 10))}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -61,7 +62,7 @@ func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 		})
 	}
 	path := filledFile(t, disk.Options{Identity: thisIdentity})
-	if s := open(t, path, &corev1.ConfigMap{}, disk.Options{Identity: thisIdentity}); len(s.List()) != 1 {
+	if s := open(t, path, &corev1.ConfigMap{}, disk.Options{Identity: thisIdentity}); len(stored(t, s)) != 1 {
 		t.Error("a file of the same is not used")
 	}
 }
@@ -80,8 +81,8 @@ func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Opti
 		t.Errorf("it is not where the report says: %v", err)
 	}
 	rv, err := s.Resume(t.Context())
-	if rv != "" || err != nil || s.List() != nil {
-		t.Errorf("what takes its place has the bookmark %q, %v, and %v", rv, err, s.List())
+	if rv != "" || err != nil || len(stored(t, s)) > 0 {
+		t.Errorf("what takes its place has the bookmark %q, %v, and %v", rv, err, stored(t, s))
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -157,12 +158,12 @@ func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
 	}
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), opts)
-	if err := s.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(s, newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	for name, next := range map[string]disk.Options{"the same": opts, "the other": {}} {
 		copied := crashed(t, path)
-		if s := open(t, copied, sample.ConfigMap("", ""), next); len(s.List()) != 1 {
+		if s := open(t, copied, sample.ConfigMap("", ""), next); len(stored(t, s)) != 1 {
 			t.Errorf("%s durability: after a crash of the process, the file is not used", name)
 		} else if err := s.Close(); err != nil {
 			t.Error(err)
@@ -233,13 +234,13 @@ func TestAFileIsOpenOnce(t *testing.T) {
 			t.Fatalf("a second Open: %v, want that %s is in use", err, path)
 		}
 	}
-	if err := first.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(first, newSized("a", 1, 1)); err != nil {
 		t.Errorf("the first does not go on: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what the first has stored is not there")
 	}
 }

@@ -104,7 +104,7 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	src := informertest.NewSource[*corev1.ConfigMap]()
 	failures := make(chan error, 1000)
-	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Store: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
+	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Durable: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 		}
 	}
 	stop()
-	if keys := s.ListKeys(); len(keys) != 2 {
-		t.Errorf("stored: %v", keys)
+	if all := stored(t, s); len(all) != 2 {
+		t.Errorf("stored: %v", all)
 	}
 }
 

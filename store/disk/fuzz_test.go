@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
@@ -114,13 +113,13 @@ func FuzzOpen(f *testing.F) {
 			t.Errorf("in the place of what was set aside is %v", all)
 		}
 		obj := sample.ConfigMap("default", "another")
-		if err := s.Add(obj); err != nil {
+		if err := add(s, obj); err != nil {
 			if errors.Is(err, disk.ErrDamaged) && reseal {
 				return // noticed later, but just as well
 			}
 			t.Fatal(err)
 		}
-		if got, exists, err := s.Get(obj); err != nil || !exists || got == nil {
+		if got, exists, err := s.Get(t.Context(), keyOf(obj)); err != nil || !exists || got == nil {
 			t.Errorf("what was added: exists %v, %v", exists, err)
 		}
 	})
@@ -141,13 +140,13 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 		}
 		obj := sample.Widget("default", "deep").(*unstructured.Unstructured)
 		obj.Object["spec"] = in
-		if err := s.Add(sample.Widget("default", "another")); err != nil {
+		if err := add(s, sample.Widget("default", "another")); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Add(obj); (err != nil) != c.refused || c.refused && !errors.Is(err, informer.ErrPermanent) {
+		if err := add(s, obj); (err != nil) != c.refused || c.refused && !errors.Is(err, informer.ErrPermanent) {
 			t.Errorf("depth %d: %.300v, want it refused: %v", c.depth, err, c.refused)
 		}
-		if n := len(s.List()); (n == 1) != c.refused {
+		if n := len(stored(t, s)); (n == 1) != c.refused {
 			t.Errorf("depth %d: there are %d objects", c.depth, n)
 		}
 	}
@@ -164,24 +163,24 @@ func TestOddKeysAreAllKept(t *testing.T) {
 			obj := sample.ConfigMap(namespace, name)
 			obj.SetUID(types.UID(name[:1]))
 			obj.SetResourceVersion(strconv.Itoa(i))
-			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, strconv.Itoa(n)); err != nil {
+			if err := s.Apply(t.Context(), []informer.Change{adding(obj)}, strconv.Itoa(n)); err != nil {
 				t.Fatalf("%.50q %.50q: %v", namespace, name, err)
 			}
 			n++
-			if got, exists, err := s.Get(obj); err != nil || !exists || describe(got) != describe(obj) {
+			if got, exists, err := s.Get(t.Context(), keyOf(obj)); err != nil || !exists || describe(got) != describe(obj) {
 				t.Errorf("%.50q %.50q: %v, exists %v, %v", namespace, name, got, exists, err)
 			}
-			under, err := s.ByIndex("version", strconv.Itoa(i))
-			if err != nil || describe(under[len(under)-1]) == "" {
+			under, err := s.ByIndex(t.Context(), "version", strconv.Itoa(i))
+			if err != nil || len(under) == 0 {
 				t.Errorf("%.50q %.50q by its index: %v", namespace, name, err)
 			}
 		}
 	}
-	if all := len(s.List()); all != n {
+	if all := len(stored(t, s)); all != n {
 		t.Errorf("there are %d, want %d", all, n)
 	}
-	for _, raw := range s.List() {
-		if err := s.Apply(t.Context(), []cache.Transaction{deleting(raw.(informer.AnyObject))}, "end"); err != nil {
+	for _, e := range stored(t, s) {
+		if err := s.Apply(t.Context(), []informer.Change{deleting(e.Object)}, "end"); err != nil {
 			t.Error(err)
 		}
 	}

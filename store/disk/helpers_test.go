@@ -20,12 +20,33 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-func adding(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+func adding(obj informer.AnyObject) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: keyOf(obj), Object: obj}}
 }
 
-func deleting(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+func deleting(obj informer.AnyObject) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: keyOf(obj), Object: obj}, Delete: true}
+}
+
+func keyOf(obj informer.AnyObject) string { return cache.MetaObjectToName(obj).String() }
+
+// add stores objects, and removes the bookmark.
+func add(s *disk.Store, objs ...informer.AnyObject) error {
+	var changes []informer.Change
+	for _, obj := range objs {
+		changes = append(changes, adding(obj))
+	}
+	return s.Apply(context.Background(), changes, "")
+}
+
+// stored returns all objects.
+func stored(t *testing.T, s *disk.Store) []informer.Entry {
+	t.Helper()
+	all, err := s.Scan(t.Context(), "", 100_000)
+	if err != nil {
+		t.Error(err)
+	}
+	return all
 }
 
 func withUID(obj informer.AnyObject, uid string) informer.AnyObject {
@@ -55,19 +76,32 @@ func contents(t *testing.T, s *disk.Store) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, obj := range tombstones {
-		all = append(all, "tombstone "+describe(obj))
+	for _, e := range tombstones {
+		all = append(all, "tombstone "+describe(e.Object))
 	}
-	for _, obj := range s.List() {
-		all = append(all, "object "+describe(obj))
+	values := map[string]bool{} // those of the objects, and those that objects may have had before
+	if last, err := strconv.Atoi(bookmark); err == nil {
+		for version := range last {
+			values[strconv.Itoa(version)] = true
+		}
 	}
-	for _, value := range s.ListIndexFuncValues("version") {
-		found, err := s.ByIndex("version", value)
+	for _, e := range stored(t, s) {
+		all = append(all, "object "+describe(e.Object))
+		of, _ := versionIndexer["version"](e.Object)
+		for _, value := range of {
+			values[value] = true
+		}
+	}
+	for value := range values {
+		if s.GetIndexers()["version"] == nil {
+			break
+		}
+		found, err := s.ByIndex(context.Background(), "version", value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, obj := range found {
-			all = append(all, "under "+value+" "+describe(obj))
+		for _, e := range found {
+			all = append(all, "under "+value+" "+describe(e.Object))
 		}
 	}
 	slices.Sort(all)

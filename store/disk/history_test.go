@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"sync"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/customcacheinformer/informer"
 )
 
@@ -34,7 +32,7 @@ func (h *history) bookmark() string {
 
 // next makes the next step: some dozens of changes of a few hundred objects, of sizes from
 // nothing to several pages.
-func (h *history) next() (changes []cache.Transaction) {
+func (h *history) next() (changes []informer.Change) {
 	h.step++
 	random := rand.New(rand.NewPCG(uint64(h.step), 1))
 	for range 1 + random.IntN(60) {
@@ -92,6 +90,6 @@ var known = sync.OnceValue(func() (all []knownStep) {
 })
 
 type knownStep struct {
-	changes  []cache.Transaction
+	changes  []informer.Change
 	contents []string // after the step
 }

@@ -157,8 +157,6 @@ const (
 	maxLiteral = 1 << 10
 )
 
-var errNoEntry = errors.New("it is no entry of an index")
-
 func entryPrefix(value string) []byte {
 	if len(value) > maxLiteral {
 		hash := sha256.Sum256([]byte(value))
@@ -179,35 +177,4 @@ func entryPayload(value string) []byte {
 		return []byte(value)
 	}
 	return nil
-}
-
-// splitEntry returns the value and the prefix of an entry.
-func splitEntry(entry, payload []byte) (value string, prefix []byte, err error) {
-	switch {
-	case len(entry) > sha256.Size && entry[0] == hashed:
-		return string(payload), entry[:1+sha256.Size], nil
-	case len(entry) > 0 && entry[0] == literal:
-		var b []byte
-		for i := 1; i < len(entry)-1; i++ {
-			b = append(b, entry[i])
-			if entry[i] != 0 {
-				continue
-			}
-			if i++; entry[i] == 1 {
-				return string(b[:len(b)-1]), entry[:i+1], nil
-			}
-		}
-	}
-	return "", nil, fmt.Errorf("%q: %w: %w", entry, errNoEntry, ErrDamaged)
-}
-
-// successor returns the smallest key after all keys that begin with prefix. It exists, because
-// the first byte of a prefix is not 0xFF.
-func successor(prefix []byte) []byte {
-	next := bytes.Clone(prefix)
-	for i := len(next) - 1; ; i-- {
-		if next[i]++; next[i] != 0 {
-			return next[:i+1]
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
@@ -65,25 +66,22 @@ func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
 		var err error
 		switch random.IntN(12) {
 		case 0, 1, 2:
-			err = errors.Join(s.Delete(obj), reference.Delete(obj))
-		case 3:
-			err = errors.Join(s.Apply(t.Context(), []cache.Transaction{deleting(obj), adding(obj), deleting(obj)}, ""), reference.Delete(obj))
-		case 4:
-			two := []any{obj, indexed(random, version)}
-			err = errors.Join(s.Replace(two, ""), reference.Replace(two, ""))
+			err = errors.Join(s.Apply(t.Context(), []informer.Change{deleting(obj)}, ""), reference.Delete(obj))
+		case 3, 4:
+			err = errors.Join(s.Apply(t.Context(), []informer.Change{deleting(obj), adding(obj), deleting(obj)}, ""), reference.Delete(obj))
 		case 5:
 			if err = s.Close(); err == nil {
 				s = open(t, path, &corev1.ConfigMap{}, opts)
 			}
 		default:
 			other := indexed(random, version)
-			err = errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(other), adding(obj)}, ""), reference.Update(other), reference.Update(obj))
+			err = errors.Join(s.Apply(t.Context(), []informer.Change{adding(other), adding(obj)}, ""), reference.Update(other), reference.Update(obj))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if version%5 == 0 {
-			wantSameIndexes(t, reference, s, indexed(random, version))
+			wantSameIndexes(t, reference, s)
 		}
 		if t.Failed() {
 			t.FailNow()
@@ -91,54 +89,45 @@ func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
 	}
 }
 
-// wantSameIndexes fails the test unless two indexers return the same results.
-func wantSameIndexes(t *testing.T, want cache.Indexer, got *disk.Store, asked *corev1.ConfigMap) {
+// objects returns the objects of a store as client-go's indexer takes them.
+func objects(t *testing.T, s *disk.Store) (objs []any) {
 	t.Helper()
-	for name := range want.GetIndexers() {
-		wanted, values := want.ListIndexFuncValues(name), got.ListIndexFuncValues(name)
-		slices.Sort(wanted)
-		slices.Sort(values)
-		if !slices.Equal(wanted, values) {
-			t.Errorf("ListIndexFuncValues(%s): %d values, want %d", name, len(values), len(wanted))
-		}
-		for i, value := range oddValues {
-			found, err := got.ByIndex(name, value)
-			wanted, wantErr := want.ByIndex(name, value)
-			wantSame(t, fmt.Sprintf("ByIndex(%s) of value %d", name, i), wanted, found, wantErr, err)
-			keys, err := got.IndexKeys(name, value)
-			wantedKeys, wantErr := want.IndexKeys(name, value)
-			slices.Sort(wantedKeys)
-			if err != nil || wantErr != nil || !slices.Equal(wantedKeys, keys) {
-				t.Errorf("IndexKeys(%s) of value %d: %v, %v, want %v", name, i, keys, err, wantedKeys)
-			}
-		}
-		found, err := got.Index(name, asked)
-		wanted2, wantErr := want.Index(name, asked)
-		wantSame(t, "Index("+name+")", wanted2, found, wantErr, err)
+	for _, e := range stored(t, s) {
+		objs = append(objs, e.Object)
 	}
+	return objs
 }
 
-func wantSame(t *testing.T, what string, want, got []any, errs ...error) {
+// wantSameIndexes fails the test unless a store finds the same objects as an indexer, under any value.
+func wantSameIndexes(t *testing.T, want cache.Indexer, got *disk.Store) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
-	var all [2][]string
-	for i, objs := range [][]any{want, got} {
-		for _, obj := range objs {
-			all[i] = append(all[i], describe(obj))
+	for name := range want.GetIndexers() {
+		for i, value := range oddValues {
+			wanted, wrong := want.ByIndex(name, value)
+			found, err := got.ByIndex(t.Context(), name, value)
+			if err := errors.Join(wrong, err); err != nil {
+				t.Error(err)
+			}
+			var all [2][]string
+			for _, obj := range wanted {
+				all[0] = append(all[0], keyOf(obj.(informer.AnyObject))+" "+describe(obj))
+			}
+			for _, e := range found {
+				all[1] = append(all[1], e.Key+" "+describe(e.Object))
+			}
+			slices.Sort(all[0])
+			slices.Sort(all[1])
+			if !slices.Equal(all[0], all[1]) {
+				t.Errorf("ByIndex(%s) of value %d: %v, want %v", name, i, all[1], all[0])
+			}
 		}
-		slices.Sort(all[i])
-	}
-	if !slices.Equal(all[0], all[1]) {
-		t.Errorf("%s: %v, want %v", what, all[1], all[0])
 	}
 }
 
 func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 	s := open(t, newPath(t), &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess})
 	random := rand.New(rand.NewPCG(2, 9))
-	var first []cache.Transaction
+	var first []informer.Change
 	for i := range 3000 { // enough for several pages
 		obj := indexed(random, i)
 		obj.Name = fmt.Sprintf("p-%04d", i)
@@ -170,7 +159,7 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 				if i%3 == 0 {
 					change = deleting(obj)
 				}
-				if err := s.Apply(t.Context(), []cache.Transaction{change}, "2"); err != nil {
+				if err := s.Apply(t.Context(), []informer.Change{change}, "2"); err != nil {
 					t.Error(err)
 					return
 				}
@@ -178,10 +167,10 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 		})
 		all.Wait()
 		reference := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{fmt.Sprint(round): byValues("one")})
-		if err := reference.Replace(s.List(), ""); err != nil {
+		if err := reference.Replace(objects(t, s), ""); err != nil {
 			t.Fatal(err)
 		}
-		wantSameIndexes(t, reference, s, indexed(random, 0))
+		wantSameIndexes(t, reference, s)
 	}
 }
 
@@ -201,7 +190,7 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 	for i := range 700 {
 		obj := indexed(random, i)
 		obj.Name = fmt.Sprint("p-", i)
-		if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "1"), reference.Add(obj)); err != nil {
+		if err := errors.Join(s.Apply(t.Context(), []informer.Change{adding(obj)}, "1"), reference.Add(obj)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,10 +206,10 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 		if write {
 			obj := indexed(random, 1)
 			obj.Namespace, obj.Name = "", "zz" // after the objects for which an index is compared
-			if err := s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "2"); err != nil {
+			if err := s.Apply(t.Context(), []informer.Change{adding(obj)}, "2"); err != nil {
 				t.Fatal(err)
 			}
-			if err := reference.Replace(s.List(), ""); err != nil {
+			if err := reference.Replace(objects(t, s), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +229,7 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 	if n := add("two", byValues("two")); n > all {
 		t.Errorf("to take a second index over, its function was called %d times", n)
 	}
-	wantSameIndexes(t, reference, s, indexed(random, 0))
+	wantSameIndexes(t, reference, s)
 	reopen(true)
 	if n := add("one", byValues("one")); n < all {
 		t.Errorf("after a write without it, an index was taken over: its function was called %d times", n)
@@ -252,22 +241,22 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 	if n := add("one", byValues("one")); n > all {
 		t.Errorf("to take an index over beside a new one, its function was called %d times", n)
 	}
-	wantSameIndexes(t, reference, s, indexed(random, 0))
+	wantSameIndexes(t, reference, s)
 	reopen(false)
 	if n := add("one", byValues("two")); n < all {
 		t.Errorf("an index of another function was taken over: its function was called %d times", n)
 	}
 	changed := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"one": byValues("two")})
-	if err := changed.Replace(s.List(), ""); err != nil {
+	if err := changed.Replace(objects(t, s), ""); err != nil {
 		t.Fatal(err)
 	}
-	wantSameIndexes(t, changed, s, indexed(random, 0))
+	wantSameIndexes(t, changed, s)
 }
 
 func TestAnIndexThatCannotBeBuiltIsNotAdded(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, &corev1.ConfigMap{}, disk.Options{})
-	if err := s.Add(newSized("a", 1, 1)); err != nil {
+	if err := add(s, newSized("a", 1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	wrong := errors.New("wrong")
@@ -285,8 +274,8 @@ func TestAnIndexThatCannotBeBuiltIsNotAdded(t *testing.T) {
 	if err := s.AddIndexers(cache.Indexers{"good": good}); err != nil {
 		t.Fatal(err)
 	}
-	if keys, err := s.IndexKeys("good", "x"); err != nil || len(keys) != 1 {
-		t.Errorf("found: %v, %v", keys, err)
+	if found, err := s.ByIndex(t.Context(), "good", "x"); err != nil || len(found) != 1 {
+		t.Errorf("found: %v, %v", found, err)
 	}
 	if err := s.AddIndexers(cache.Indexers{"other": good, "good": good}); err == nil || s.GetIndexers()["other"] != nil {
 		t.Errorf("beside one that is there, another one was added: %v", err)

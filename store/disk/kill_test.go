@@ -164,7 +164,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 func holdUntilKilled(args []string) {
 	s, err := disk.Open(args[0], sample.ConfigMap("", ""), identified(disk.Options{}))
 	if err == nil {
-		err = s.Add(newSized("a", 1, 1))
+		err = add(s, newSized("a", 1, 1))
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -186,7 +186,7 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, cmd)
-	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what the other process has stored is not there")
 	}
 }

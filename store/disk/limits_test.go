@@ -110,7 +110,7 @@ func TestAFileOfSeveralGigabytesIsSetAsideOn32BitAndUsedOn64(t *testing.T) {
 		}
 		if strconv.IntSize == 32 {
 			wantAside(t, path, &corev1.ConfigMap{}, disk.Options{}, fmt.Sprintf("it has %d bytes", size))
-		} else if s := open(t, path, &corev1.ConfigMap{}, disk.Options{}); len(s.List()) != 1 {
+		} else if s := open(t, path, &corev1.ConfigMap{}, disk.Options{}); len(stored(t, s)) != 1 {
 			t.Errorf("a file of %d bytes is not used", size)
 		}
 	}
@@ -119,7 +119,7 @@ func TestAFileOfSeveralGigabytesIsSetAsideOn32BitAndUsedOn64(t *testing.T) {
 func TestAFileLargerThanTheLimitIsSetAside(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := errors.Join(s.Add(newSized("a", 1, 1<<20)), s.Close()); err != nil {
+	if err := errors.Join(add(s, newSized("a", 1, 1<<20)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -141,7 +141,7 @@ func TestAFileDoesNotGrowBeyondTheLimit(t *testing.T) {
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
 	n, err := 0, error(nil)
 	for ; err == nil && n < 100; n++ {
-		err = s.Add(newSized(strconv.Itoa(n), 1, limit/32))
+		err = add(s, newSized(strconv.Itoa(n), 1, limit/32))
 	}
 	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") || errors.Is(err, informer.ErrPermanent) || errors.Is(err, disk.ErrDamaged) {
 		t.Fatalf("after %d objects: %v, want that the file cannot grow", n, err)
@@ -149,10 +149,10 @@ func TestAFileDoesNotGrowBeyondTheLimit(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Size() > limit {
 		t.Errorf("the file has grown: %v, %v", info, err)
 	}
-	if stored := len(s.List()); stored != n-1 {
+	if stored := len(stored(t, s)); stored != n-1 {
 		t.Errorf("%d objects are stored, want those before the error, %d", stored, n-1)
 	}
-	if err := s.Add(newSized("0", 2, 1)); err != nil {
+	if err := add(s, newSized("0", 2, 1)); err != nil {
 		t.Errorf("Add of a small object: %v", err)
 	}
 }

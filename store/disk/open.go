@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
@@ -46,6 +47,9 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	of, err := codec.New(example)
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := example.(informer.AnyObject); !ok {
+		return nil, fmt.Errorf("the example is a %T, which is no API object", example)
 	}
 	if err := opts.Identity.Validate(of.Type()); err != nil {
 		return nil, fmt.Errorf("Options.%w", err)
@@ -109,8 +113,7 @@ func (s *Store) openDatabase(path string, want label, opts Options) (err error) 
 }
 
 // Close closes the file. It waits for the calls that are under way. Later calls return
-// ErrClosed; those that return no error, such as List, return nothing. A second Close returns
-// the result of the first.
+// ErrClosed. A second Close returns the result of the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {

@@ -42,8 +42,7 @@ type Options struct {
 	Indexers cache.Indexers
 
 	// ErrorHandler is called with errors that no method can return: a *SetAsideError during
-	// Open, read errors of List, ListKeys and ListIndexFuncValues, and, once, the panic by
-	// which a damaged file was noticed. It is called from the goroutine in which the error
+	// Open and, once, the panic by which a damaged file was noticed. It is called from the goroutine in which the error
 	// occurred, and must not call the store. Defaults to logging with klog.
 	ErrorHandler func(error)
 }

@@ -39,13 +39,6 @@ func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []
 	return nil
 }
 
-// keyRange is the range of the keys of all objects, without their records.
-type keyRange struct{}
-
-func (keyRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
-	return bucketRange{objectsBucket}.read(tx, at, func(at, key, _ []byte) bool { return yield(at, key, nil) })
-}
-
 // after moves a cursor to the first key after at, which need not exist.
 func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	if at == nil {
@@ -78,10 +71,8 @@ func (d *database) page(r recordRange, at []byte, limit int) (items []item, err 
 	}
 	for _, size := range sizes {
 		i := item{at: cut(size[0]), key: cut(size[1])}
-		if record := cut(size[2]); size[2] > 0 { // otherwise only the keys were asked for
-			if i.payload, err = unseal(i.key, record); err != nil {
-				return nil, err
-			}
+		if i.payload, err = unseal(i.key, cut(size[2])); err != nil {
+			return nil, err
 		}
 		items = append(items, i)
 	}

@@ -43,7 +43,7 @@ func TestAFileOfATypeThatHasChangedIsSetAside(t *testing.T) {
 	}()
 	path := newPath(t)
 	s := open(t, path, before, disk.Options{})
-	if err := errors.Join(s.Add(before), s.Close()); err != nil {
+	if err := errors.Join(add(s, before.(informer.AnyObject)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	wantAside(t, path, after, disk.Options{}, "fields of the objects")
@@ -55,12 +55,12 @@ func TestAnInformerDoesNotTakeAStoreOfAnotherType(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	_, err = informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Store: store})
+	_, err = informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Durable: store})
 	if err != nil {
 		t.Errorf("of Pods: %v", err)
 	}
-	_, err = informer.NewFrom(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{Store: store})
-	if err == nil || !strings.Contains(err.Error(), "Options.Store is a store of *v1.Pod") {
+	_, err = informer.NewFrom(informertest.NewSource[*corev1.ConfigMap](), informer.Options[*corev1.ConfigMap]{Durable: store})
+	if err == nil || !strings.Contains(err.Error(), "Options.Durable is a store of *v1.Pod") {
 		t.Errorf("of ConfigMaps: %v", err)
 	}
 }

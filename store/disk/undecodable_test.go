@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -55,7 +54,7 @@ func notedFile(t *testing.T, n int, is func(number int) (note Note, deleted bool
 	decodeOld = oldProgram
 	path = newPath(t)
 	s := open(t, path, &Noted{}, disk.Options{Durability: disk.SurviveProcess})
-	var changes []cache.Transaction
+	var changes []informer.Change
 	for number := 1; number <= n; number++ {
 		note, deleted := is(number)
 		if changes = append(changes, adding(newNoted(number, note))); deleted {
@@ -106,10 +105,10 @@ func TestAFileWithAnObjectThatCannotBeDecodedIsSetAside(t *testing.T) {
 func TestAnObjectThatCannotBeDecodedIsAnErrorWithItsKeyAndTheNextOpenSetsTheFileAside(t *testing.T) {
 	path := notedFile(t, notedObjects, onlyHidden)
 	s := open(t, path, &Noted{}, disk.Options{})
-	if _, exists, err := s.Get(newNoted(hidden-1, "")); !exists || err != nil {
+	if _, exists, err := s.Get(t.Context(), keyOf(newNoted(hidden-1, ""))); !exists || err != nil {
 		t.Errorf("Get of another object: %v, %v", exists, err)
 	}
-	_, _, get := s.Get(newNoted(hidden, ""))
+	_, _, get := s.Get(t.Context(), keyOf(newNoted(hidden, "")))
 	_, scan := s.Scan(t.Context(), "default/o-1100", 100)
 	for op, err := range map[string]error{
 		"Get": get, "Scan": scan, "AddIndexers": s.AddIndexers(versionIndexer),
@@ -122,7 +121,7 @@ func TestAnObjectThatCannotBeDecodedIsAnErrorWithItsKeyAndTheNextOpenSetsTheFile
 	if objs, err := s.Scan(t.Context(), "", hidden-1); len(objs) != hidden-1 || err != nil {
 		t.Errorf("Scan of the objects before it: %d objects, %v", len(objs), err)
 	}
-	if err := errors.Join(s.Add(newNoted(1, "new")), s.Close()); err != nil {
+	if err := errors.Join(add(s, newNoted(1, "new")), s.Close()); err != nil {
 		t.Errorf("Add of another object: %v", err)
 	}
 	wantAside(t, path, &Noted{}, disk.Options{}, `the record of "default/o-1150" cannot be decoded: an old note`)
@@ -159,7 +158,7 @@ func TestAnObjectWhoseDecodingPanicsLeavesTheFileFree(t *testing.T) {
 		_, _ = disk.Open(path, &Noted{}, identified(disk.Options{}))
 	}()
 	decodeOld = oldProgram
-	if s := open(t, path, &Noted{}, disk.Options{}); len(s.List()) != 1 {
+	if s := open(t, path, &Noted{}, disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("the object is gone")
 	}
 }

@@ -13,7 +13,6 @@ import (
 // batch holds the changes of one transaction.
 type batch struct {
 	changes  []change
-	replace  bool // remove all other objects
 	bookmark string
 }
 
@@ -28,7 +27,7 @@ func (s *Store) write(ctx context.Context, b batch) error {
 	if err != nil {
 		return err
 	}
-	changes := b.replace || len(b.changes) > 0
+	changes := len(b.changes) > 0
 	err = s.update(func(tx *bbolt.Tx) error {
 		if changes {
 			for name := range s.dormant { // the write would make them wrong
@@ -42,11 +41,6 @@ func (s *Store) write(ctx context.Context, b batch) error {
 		fill := bbolt.DefaultFillPercent
 		if inOrder(tx, b.changes) {
 			fill = filled
-		}
-		if b.replace {
-			if err := removeOthers(tx, indexes, b.changes); err != nil {
-				return err
-			}
 		}
 		if err := makeChanges(ctx, tx, b.changes, values, fill); err != nil {
 			return err
@@ -128,30 +122,6 @@ func makeChange(objects, tombstones *bbolt.Bucket, c change) error {
 func inOrder(tx *bbolt.Tx, changes []change) bool {
 	last, _ := tx.Bucket([]byte(objectsBucket)).Cursor().Last()
 	return len(changes) > 0 && bytes.Compare(last, changes[0].key) < 0
-}
-
-// removeOthers removes the objects that are not in changes.
-func removeOthers(tx *bbolt.Tx, indexes map[string]*index, changes []change) error {
-	stays := map[string]bool{}
-	for _, c := range changes {
-		stays[string(c.key)] = true
-	}
-	objects := tx.Bucket([]byte(objectsBucket))
-	var gone []change
-	err := objects.ForEach(func(key, _ []byte) error {
-		if !stays[string(key)] {
-			gone = append(gone, change{key: bytes.Clone(key)})
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	none := map[string][][]string{}
-	for name := range indexes {
-		none[name] = make([][]string, len(gone))
-	}
-	return makeChanges(context.Background(), tx, gone, none, bbolt.DefaultFillPercent)
 }
 
 func setBookmark(tx *bbolt.Tx, bookmark string) error {

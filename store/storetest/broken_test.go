@@ -12,27 +12,37 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
 // broken is a store with one fault, and the checks that must find it.
 type broken struct {
-	fault string
-	make  func() cache.Store
-	opts  storetest.Options
-	found []string // "group/check" of each, or the beginning of it
-	says  string   // text that the test must print
+	fault   string
+	make    func() cache.Store
+	durable func() informer.Durable // instead of make
+	opts    storetest.DurableOptions
+	found   []string // "group/check" of each, or the beginning of it
+	says    string   // text that the test must print
+}
+
+func (b broken) check(t *testing.T) {
+	if b.durable == nil {
+		storetest.Run(t, func(*testing.T) cache.Store { return b.make() }, storetest.Options{})
+		return
+	}
+	storetest.RunDurable(t, func(*testing.T) informer.Durable { return b.durable() }, b.opts)
 }
 
 // brokenStores returns all broken stores.
 func brokenStores() []broken {
-	durables := slices.Clone(brokenDurables)
+	durables := slices.Concat(brokenScans, brokenDurables)
 	for i, b := range durables {
-		if b.opts.Reopen == nil && b.fault != cannotReopen {
-			durables[i].opts = reopening(0, b.opts)
+		if b.opts.Reopen == nil {
+			durables[i].opts = reopening(0)
 		}
 	}
-	return slices.Concat(brokenPlain, brokenIndexers, brokenScanners, durables)
+	return slices.Concat(brokenPlain, brokenIndexers, durables)
 }
 
 // inChild is set in the process that runs the suite on the broken stores.
@@ -45,9 +55,7 @@ func TestBrokenStores(t *testing.T) {
 		t.Skip("it is for TestTheSuiteFindsEveryFault")
 	}
 	for _, b := range brokenStores() {
-		t.Run(b.fault, func(t *testing.T) {
-			storetest.Run(t, func(*testing.T) cache.Store { return b.make() }, b.opts)
-		})
+		t.Run(b.fault, b.check)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -45,7 +44,7 @@ func plainHistories(c *checker) {
 			switch {
 			case random.IntN(40) == 0:
 				known = map[string]informer.AnyObject{key: obj}
-				if err := c.store.Replace([]any{obj}, "1"); err != nil {
+				if err := c.plain().Replace([]any{obj}, "1"); err != nil {
 					c.Fatalf("Replace: %v", err)
 				}
 			case !exists:
@@ -108,16 +107,14 @@ func (h *chronicle) step() {
 	switch n := h.random.IntN(20); {
 	case n < 11:
 		h.applySome()
-	case n < 14:
-		h.forgetSome()
 	case n < 16:
-		h.writePlainly()
+		h.forgetSome()
 	case n < 17:
 		h.apply(h.now, h.next()) // a bookmark without changes
 	case n < 18:
 		h.apply(h.now, "")
 	case n < 19:
-		h.store = h.Reopen(h.T, h.store)
+		h.over(h.durable.Reopen(h.T, h.lasting()))
 		h.wantModel(h.now)
 		h.past = nil
 	default:
@@ -134,7 +131,7 @@ func (h *chronicle) next() string {
 // applySome applies changes as an informer would, sometimes twice.
 func (h *chronicle) applySome() {
 	h.Helper()
-	var changes []cache.Transaction
+	var changes []informer.Change
 	for range h.random.IntN(5) {
 		key := few[h.random.IntN(len(few))]
 		old, exists := h.known[key]
@@ -148,14 +145,10 @@ func (h *chronicle) applySome() {
 		}
 		h.next()
 		obj := h.incarnation(key, strconv.Itoa(h.random.IntN(4)), h.version)
-		change := updating(obj)
 		if exists && obj.GetUID() != old.GetUID() && h.random.IntN(2) == 0 {
 			changes = append(changes, deleting(old))
 		}
-		if !exists || h.random.IntN(8) == 0 {
-			change = adding(obj)
-		}
-		changes = append(changes, change)
+		changes = append(changes, putting(obj))
 		h.known[key] = obj
 	}
 	bookmark := h.next()
@@ -174,36 +167,13 @@ func (h *chronicle) forgetSome() {
 	h.forget(h.now, some)
 }
 
-// writePlainly writes like a program that is not the informer.
-func (h *chronicle) writePlainly() {
-	h.Helper()
-	h.next()
-	key := few[h.random.IntN(len(few))]
-	old, exists := h.known[key]
-	obj := h.incarnation(key, strconv.Itoa(h.random.IntN(4)), h.version)
-	h.now.bookmark = ""
-	switch {
-	case !exists:
-		h.add(obj)
-	case h.random.IntN(2) == 0:
-		h.delete(old)
-		h.now.remove(key)
-		delete(h.known, key)
-		return
-	default:
-		h.update(obj)
-	}
-	h.now.put(obj)
-	h.known[key] = obj
-}
-
 // crash crashes the store and goes on with the state left, which must be an earlier state.
 func (h *chronicle) crash() {
 	h.Helper()
-	if h.Crash == nil {
+	if h.durable.Crash == nil {
 		return
 	}
-	h.store = h.Crash(h.T, h.store)
+	h.over(h.durable.Crash(h.T, h.lasting()))
 	found := h.findMoment()
 	h.now, h.known, h.past = found.model, found.known, nil
 }
@@ -216,7 +186,7 @@ func (h *chronicle) findMoment() *moment {
 		if m.model.same(state) {
 			return m
 		}
-		if !h.LosesLast {
+		if !h.durable.LosesLast {
 			break
 		}
 		if i == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// indexerChecks are for a cache.Indexer. An informer over one uses its indexes.
+// indexerChecks are for a cache.Indexer and an informer.DurableIndexer. An informer uses their indexes.
 var indexerChecks = []check{
 	{"finds by the indexes that it had while it was empty", whyIndexes, func(c *checker) { findsByIndex(c, false) }},
 	{"finds by the indexes that it got when it was filled", "Handlers and controllers add indexes while the informer runs.", func(c *checker) { findsByIndex(c, true) }},
@@ -18,6 +18,7 @@ var indexerChecks = []check{
 	{"says that there is no such index", "A reader that misspells a name would believe an empty answer.", unknownIndex},
 	{"does not take a second index of one name", "The informer adds an index by namespace, and relies on the error.", takenIndex},
 	{"keeps an object that has no value", "An index function returns no values for an object that it does not apply to.", noValue},
+	{"finds objects of one name under different keys", whyKeys, findsByIndexUnderKeys},
 	{"may be asked by index while it is written", "Readers and the writer are goroutines of their own.", indexedWhileWritten},
 }
 
@@ -42,8 +43,17 @@ var (
 	})
 )
 
-// indexer returns the store as an Indexer.
-func (c *checker) indexer() cache.Indexer { return c.store.(cache.Indexer) }
+// indexer returns the indexes of the store.
+func (c *checker) indexer() indexes { return c.store.indexes() }
+
+// clientGo returns the store as a cache.Indexer. It ends the check if the store is none.
+func (c *checker) clientGo() cache.Indexer {
+	p, ok := c.store.(plain)
+	if !ok {
+		c.SkipNow()
+	}
+	return p.Store.(cache.Indexer)
+}
 
 // addIndexes adds the two indexes.
 func (c *checker) addIndexes() {
@@ -65,26 +75,31 @@ func (c *checker) addIndexes() {
 func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 	c.Helper()
 	what := "(" + index + ", " + value + ")"
-	found, err := c.indexer().ByIndex(index, value)
+	found, err := c.indexer().ByIndex(c.Context(), index, value)
 	if err != nil {
 		c.Errorf("ByIndex%s: %v", what, err)
 	}
-	c.same("ByIndex"+what, describeAll(objs), describeAll(found))
-	keys, err := c.indexer().IndexKeys(index, value)
-	if err != nil {
-		c.Errorf("IndexKeys%s: %v", what, err)
-	}
+	c.same("ByIndex"+what, describeAll(objs), describeEach(found))
 	wanted := []string{}
 	for _, obj := range objs {
 		wanted = append(wanted, keyOf(obj))
 	}
-	c.same("IndexKeys"+what, wanted, keys)
+	c.same("the keys of ByIndex"+what, wanted, keysOf(found))
+	if p, ok := c.indexer().(plainIndexes); ok {
+		keys, err := p.IndexKeys(index, value)
+		if err != nil {
+			c.Errorf("IndexKeys%s: %v", what, err)
+		}
+		c.same("IndexKeys"+what, wanted, keys)
+	}
 }
 
 // wantValues fails the check unless an index has exactly these values.
 func (c *checker) wantValues(index string, values ...string) {
 	c.Helper()
-	c.same("ListIndexFuncValues("+index+")", values, c.indexer().ListIndexFuncValues(index))
+	if p, ok := c.indexer().(plainIndexes); ok {
+		c.same("ListIndexFuncValues("+index+")", values, p.ListIndexFuncValues(index))
+	}
 }
 
 func findsByIndex(c *checker, filled bool) {
@@ -129,7 +144,7 @@ func indexesTheLast(c *checker) {
 func indexesReplaced(c *checker) {
 	c.addIndexes()
 	c.add(c.object("default/a", 1), c.object("default/b", 1))
-	if err := c.store.Replace([]any{c.object("default/b", 2)}, "2"); err != nil {
+	if err := c.clientGo().Replace([]any{c.object("default/b", 2)}, "2"); err != nil {
 		c.Fatal(err)
 	}
 	c.wantIndexed("version", "1")
@@ -155,7 +170,7 @@ func findsLikeAnObject(c *checker) {
 		"version": {a, b},
 		"tags":    {a, b, c.object("default/c", 2)}, // each object once, though a is under two values
 	} {
-		found, err := c.indexer().Index(index, a)
+		found, err := c.clientGo().Index(index, a)
 		if err != nil {
 			c.Errorf("Index(%s): %v", index, err)
 		}
@@ -166,16 +181,16 @@ func findsLikeAnObject(c *checker) {
 func unknownIndex(c *checker) {
 	c.addIndexes()
 	c.add(c.object("default/a", 1))
-	if found, err := c.indexer().ByIndex("none", "1"); err == nil {
+	if found, err := c.indexer().ByIndex(c.Context(), "none", "1"); err == nil {
 		c.Errorf("ByIndex of an index that does not exist: %v and no error", found)
 	}
-	if keys, err := c.indexer().IndexKeys("none", "1"); err == nil {
+	if keys, err := c.clientGo().IndexKeys("none", "1"); err == nil {
 		c.Errorf("IndexKeys of an index that does not exist: %v and no error", keys)
 	}
-	if found, err := c.indexer().Index("none", c.object("default/a", 1)); err == nil {
+	if found, err := c.clientGo().Index("none", c.object("default/a", 1)); err == nil {
 		c.Errorf("Index of an index that does not exist: %v and no error", found)
 	}
-	if values := c.indexer().ListIndexFuncValues("none"); len(values) > 0 {
+	if values := c.clientGo().ListIndexFuncValues("none"); len(values) > 0 {
 		c.Errorf("ListIndexFuncValues of an index that does not exist: %v", values)
 	}
 }
@@ -202,6 +217,28 @@ func noValue(c *checker) {
 	c.wantValues("tags")
 }
 
+func findsByIndexUnderKeys(c *checker) {
+	if _, ok := c.store.(lasting); !ok {
+		c.Skip("the keys of a cache.Store follow from its objects")
+	}
+	c.addIndexes()
+	found := func(keys ...string) {
+		c.Helper()
+		entries, err := c.indexer().ByIndex(c.Context(), "version", "1")
+		if err != nil {
+			c.Error(err)
+		}
+		c.same("the keys of ByIndex", keys, keysOf(entries))
+	}
+	obj, m := c.object("default/a", 1), newModel()
+	c.apply(m, "1", informer.Change{Entry: under(eastA, obj)}, informer.Change{Entry: under(westA, obj)})
+	found(eastA, westA)
+	c.apply(m, "2", informer.Change{Entry: under(eastA, obj), Delete: true})
+	found(westA)
+	c.apply(m, "3", informer.Change{Entry: under(westA, c.object("default/a", 2))})
+	found()
+}
+
 func indexedWhileWritten(c *checker) {
 	c.addIndexes()
 	throughout := c.throughout()
@@ -212,20 +249,24 @@ func indexedWhileWritten(c *checker) {
 	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
 		func() {
 			for uid, obj := range uids {
-				if found, err := c.indexer().ByIndex("tags", uid); err != nil || len(found) != 1 || keysOf(found)[0] != keyOf(obj) {
-					c.Errorf("while others were written, ByIndex(tags, %s) has returned %v, %v", uid, describeAll(found), err)
+				if found, err := c.indexer().ByIndex(c.Context(), "tags", uid); err != nil || len(found) != 1 || keysOf(found)[0] != keyOf(obj) {
+					c.Errorf("while others were written, ByIndex(tags, %s) has returned %v, %v", uid, describeEach(found), err)
 				}
 			}
 		},
 		func() {
-			if _, err := c.indexer().Index("tags", throughout[0]); err != nil {
+			c.indexer().GetIndexers()
+			p, ok := c.indexer().(plainIndexes)
+			if !ok {
+				return
+			}
+			if _, err := p.Index("tags", throughout[0]); err != nil {
 				c.Error(err)
 			}
-			if keys, err := c.indexer().IndexKeys("tags", "all"); err != nil || len(keys) < len(throughout) {
+			if keys, err := p.IndexKeys("tags", "all"); err != nil || len(keys) < len(throughout) {
 				c.Errorf("while others were written, IndexKeys(tags, all) has returned %d keys, %v", len(keys), err)
 			}
-			c.indexer().ListIndexFuncValues("tags")
-			c.indexer().GetIndexers()
+			p.ListIndexFuncValues("tags")
 		},
 	)
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,13 @@ var storeChecks = []check{
 	{"may be read while it is written", "Watchers, readers and the writer are goroutines of their own. Watchers get an object that is missing from a list for a moment as if it were new.", bearsReaders},
 	{"is right after any history", "All of the above, in any order.", plainHistories},
 }
+
+// objectChecks are those of storeChecks that an informer.Durable must pass, too.
+var objectChecks = slices.DeleteFunc(slices.Clone(storeChecks), func(c check) bool {
+	return !slices.Contains([]string{
+		"finds what was added under its key", "keeps the last state of an object", "does not find what was deleted", "returns what it was given",
+	}, c.name)
+})
 
 // odd returns objects with keys that may break a store: cluster-scoped keys, keys of RBAC with
 // colons, long keys, and keys whose order is not that of namespace and name.
@@ -58,7 +66,7 @@ func absentIsNoError(c *checker) {
 	for _, key := range []string{"default/b", "a", "b", "b/a", "default", "default/", ""} {
 		c.wantAbsent(key)
 	}
-	obj, exists, err := c.store.Get(c.object("default/b", 1))
+	obj, exists, err := c.plain().Get(c.object("default/b", 1))
 	if obj != nil || exists || err != nil {
 		c.Errorf("Get of an object that does not exist: %v, %v, %v, want nil, false and no error", obj, exists, err)
 	}
@@ -91,13 +99,13 @@ func returnsAll(c *checker) {
 	added, updated, bare := c.full("default/a", 1), c.full("default/a", 2), c.object("default/b", 3)
 	updated.SetLabels(map[string]string{"app": "other"})
 	c.add(copyOf(added), copyOf(bare))
-	c.wantEqual("GetByKey after Add", added, c.get("default/a"))
-	c.wantEqual("GetByKey of an object with little metadata", bare, c.get("default/b"))
+	c.wantEqual("the object after an add", added, c.get("default/a"))
+	c.wantEqual("an object with little metadata", bare, c.get("default/b"))
 	c.update(copyOf(updated))
-	c.wantEqual("GetByKey after Update", updated, c.get("default/a"))
-	for _, got := range c.store.List() {
-		if obj, ok := got.(informer.AnyObject); ok && keyOf(obj) == "default/a" {
-			c.wantEqual("List", updated, got)
+	c.wantEqual("the object after an update", updated, c.get("default/a"))
+	for _, e := range c.all() {
+		if e.Key == "default/a" {
+			c.wantEqual("all objects", updated, e.Object)
 		}
 	}
 }
@@ -115,13 +123,13 @@ func changesNothing(c *checker) {
 	unchanged("Add")
 	c.update(updated)
 	unchanged("Update")
-	if _, _, err := c.store.Get(updated); err != nil {
+	if _, _, err := c.plain().Get(updated); err != nil {
 		c.Error(err)
 	}
 	unchanged("Get")
 	c.delete(updated)
 	unchanged("Delete")
-	if err := c.store.Replace([]any{replaced}, "3"); err != nil {
+	if err := c.plain().Replace([]any{replaced}, "3"); err != nil {
 		c.Error(err)
 	}
 	unchanged("Replace")
@@ -130,7 +138,7 @@ func changesNothing(c *checker) {
 func findsByObject(c *checker) {
 	c.add(c.object("default/a", 1), c.object("a", 2))
 	for _, want := range []informer.AnyObject{c.object("default/a", 1), c.object("a", 2)} {
-		got, exists, err := c.store.Get(c.Object(want.GetNamespace(), want.GetName()))
+		got, exists, err := c.plain().Get(c.Object(want.GetNamespace(), want.GetName()))
 		if !exists || err != nil || describe(got) != describe(want) {
 			c.Errorf("Get of %s: %v, %v, %v", describe(want), describe(got), exists, err)
 		}
@@ -154,7 +162,7 @@ func listsAll(c *checker) {
 func listsSnapshots(c *checker) {
 	objs := []informer.AnyObject{c.object("default/a", 1), c.object("default/b", 2), c.object("default/c", 3)}
 	c.add(objs...)
-	listed, keys := c.store.List(), c.store.ListKeys()
+	listed, keys := c.plain().List(), c.plain().ListKeys()
 	before, keysBefore := describeAll(listed), append([]string(nil), keys...)
 	c.update(c.object("default/a", 4))
 	c.delete(objs[1])
@@ -186,7 +194,7 @@ func replacesAll(c *checker) {
 		for _, obj := range objs {
 			list = append(list, obj)
 		}
-		if err := c.store.Replace(list, "6"); err != nil {
+		if err := c.plain().Replace(list, "6"); err != nil {
 			c.Fatalf("Replace: %v", err)
 		}
 		c.want(objs...)
@@ -194,13 +202,13 @@ func replacesAll(c *checker) {
 }
 
 func bearsBookmarks(c *checker) {
-	c.store.Bookmark("1")
+	c.plain().Bookmark("1")
 	c.add(c.object("default/a", 2))
 	for _, rv := range []string{"3", "10", ""} {
-		c.store.Bookmark(rv)
-		_ = c.store.LastStoreSyncResourceVersion() // client-go's stores return "" unless its feature AtomicFIFO is on
+		c.plain().Bookmark(rv)
+		_ = c.plain().LastStoreSyncResourceVersion() // client-go's stores return "" unless its feature AtomicFIFO is on
 	}
-	if err := c.store.Resync(); err != nil {
+	if err := c.plain().Resync(); err != nil {
 		c.Errorf("Resync: %v", err)
 	}
 	c.want(c.object("default/a", 2))
@@ -245,10 +253,10 @@ func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
 // comeOrGo deletes the object with the key of obj if there is one; otherwise it adds obj.
 func (c *checker) comeOrGo(obj informer.AnyObject) {
 	c.Helper()
-	_, exists, err := c.store.GetByKey(keyOf(obj))
+	_, exists, err := c.store.get(keyOf(obj))
 	switch {
 	case err != nil:
-		c.Fatalf("GetByKey(%q): %v", keyOf(obj), err)
+		c.Fatalf("get of %q: %v", keyOf(obj), err)
 	case exists:
 		c.delete(obj)
 	default:
@@ -279,16 +287,16 @@ func bearsReaders(c *checker) {
 		}
 	}
 	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
-		func() { missing("List", keysOf(c.store.List())) },
-		func() { missing("ListKeys", c.store.ListKeys()) },
+		func() { missing("List", keysOf(c.all())) },
+		func() { missing("ListKeys", c.plain().ListKeys()) },
 		func() {
 			for _, obj := range throughout {
-				if got, exists, err := c.store.GetByKey(keyOf(obj)); err != nil || !exists || keysOf([]any{got})[0] != keyOf(obj) {
+				if got, exists, err := c.store.get(keyOf(obj)); err != nil || !exists || !strings.HasPrefix(describe(got), keyOf(obj)+" (") {
 					c.Errorf("while others were written, GetByKey(%q) has returned %v, %v, %v", keyOf(obj), describe(got), exists, err)
 				}
 			}
-			c.store.Bookmark("1")
-			c.store.LastStoreSyncResourceVersion()
+			c.plain().Bookmark("1")
+			c.plain().LastStoreSyncResourceVersion()
 		},
 	)
 }

@@ -21,7 +21,8 @@ import (
 // suite is one call of Run.
 type suite struct {
 	Options
-	newStore func(t *testing.T) cache.Store
+	durable   DurableOptions // of RunDurable
+	newTarget func(t *testing.T) target
 }
 
 // check is one requirement.
@@ -35,18 +36,37 @@ type check struct {
 type checker struct {
 	*testing.T
 	*suite
-	store cache.Store
+	store target
 }
 
 // newChecker returns a checker with a new store.
 func newChecker(t *testing.T, s *suite) *checker {
 	t.Helper()
-	c := &checker{T: t, suite: s, store: s.newStore(t)}
-	if keys := c.store.ListKeys(); len(keys) > 0 {
-		t.Fatalf("newStore returned a store that is not empty: it holds %s", short(keys))
+	c := &checker{T: t, suite: s, store: s.newTarget(t)}
+	if all := c.all(); len(all) > 0 {
+		t.Fatalf("newStore returned a store that is not empty: it holds %s", short(keysOf(all)))
 	}
 	return c
 }
+
+// all returns all objects of the store.
+func (c *checker) all() []informer.Entry {
+	c.Helper()
+	all, err := c.store.all()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return all
+}
+
+// plain returns the store as a cache.Store.
+func (c *checker) plain() cache.Store { return c.store.(plain).Store }
+
+// lasting returns the store as a Durable.
+func (c *checker) lasting() informer.Durable { return c.store.(lasting).Durable }
+
+// over has the checker go on with another store.
+func (c *checker) over(d informer.Durable) { c.store = lasting{d, c.Context()} }
 
 // rounds returns n, or less if the tests should be short.
 func (c *checker) rounds(n int) int {
@@ -103,8 +123,8 @@ func (c *checker) full(key string, version int) informer.AnyObject {
 func (c *checker) add(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
-		if err := c.store.Add(obj); err != nil {
-			c.Fatalf("Add of %s: %v", describe(obj), err)
+		if err := c.store.add(obj); err != nil {
+			c.Fatalf("adding %s: %v", describe(obj), err)
 		}
 	}
 }
@@ -113,8 +133,8 @@ func (c *checker) add(objs ...informer.AnyObject) {
 func (c *checker) update(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
-		if err := c.store.Update(obj); err != nil {
-			c.Fatalf("Update of %s: %v", describe(obj), err)
+		if err := c.store.update(obj); err != nil {
+			c.Fatalf("updating %s: %v", describe(obj), err)
 		}
 	}
 }
@@ -123,8 +143,8 @@ func (c *checker) update(objs ...informer.AnyObject) {
 func (c *checker) delete(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
-		if err := c.store.Delete(obj); err != nil {
-			c.Fatalf("Delete of %s: %v", describe(obj), err)
+		if err := c.store.delete(obj); err != nil {
+			c.Fatalf("deleting %s: %v", describe(obj), err)
 		}
 	}
 }
@@ -132,27 +152,30 @@ func (c *checker) delete(objs ...informer.AnyObject) {
 // get returns the object stored under a key, which must exist.
 func (c *checker) get(key string) any {
 	c.Helper()
-	obj, exists, err := c.store.GetByKey(key)
+	obj, exists, err := c.store.get(key)
 	if err != nil || !exists {
-		c.Fatalf("GetByKey(%q): exists %v, %v", key, exists, err)
+		c.Fatalf("get of %q: exists %v, %v", key, exists, err)
 	}
 	return obj
+}
+
+// kept returns the object of the informer's type that is stored under a key.
+func (c *checker) kept(key string) informer.AnyObject {
+	c.Helper()
+	return c.get(key).(informer.AnyObject)
 }
 
 // wantAbsent fails the check unless there is no object under a key, and no error.
 func (c *checker) wantAbsent(key string) {
 	c.Helper()
-	obj, exists, err := c.store.GetByKey(key)
+	obj, exists, err := c.store.get(key)
 	if obj != nil || exists || err != nil {
-		c.Errorf("GetByKey(%q), which is not there: %v, %v, %v, want nil, false and no error", key, describe(obj), exists, err)
+		c.Errorf("get of %q, which is not there: %v, %v, %v, want nil, false and no error", key, describe(obj), exists, err)
 	}
 }
 
-// scanner returns the store as a Scanner.
-func (c *checker) scanner() informer.Scanner { return c.store.(informer.Scanner) }
-
 // page returns one page. If Scan fails, it ends the check.
-func (c *checker) page(after string, limit int) []any {
+func (c *checker) page(after string, limit int) []informer.Entry {
 	c.Helper()
 	objs, err := c.tryPage(after, limit)
 	if err != nil {
@@ -162,8 +185,8 @@ func (c *checker) page(after string, limit int) []any {
 }
 
 // tryPage returns one page. It returns an error if the page is too large or not in order.
-func (c *checker) tryPage(after string, limit int) ([]any, error) {
-	objs, err := c.scanner().Scan(c.Context(), after, limit)
+func (c *checker) tryPage(after string, limit int) ([]informer.Entry, error) {
+	objs, err := c.lasting().Scan(c.Context(), after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("Scan(%q, %d): %w", after, limit, err)
 	}
@@ -181,7 +204,7 @@ func (c *checker) tryPage(after string, limit int) ([]any, error) {
 }
 
 // tryScan returns all objects after a key, read by pages, and calls between after each page.
-func (c *checker) tryScan(after string, limit int, between func(last string)) (all []any, err error) {
+func (c *checker) tryScan(after string, limit int, between func(last string)) (all []informer.Entry, err error) {
 	for {
 		page, err := c.tryPage(after, limit)
 		if err != nil || len(page) == 0 {
@@ -194,7 +217,7 @@ func (c *checker) tryScan(after string, limit int, between func(last string)) (a
 }
 
 // scan returns all objects, read by pages. If Scan fails, it ends the check.
-func (c *checker) scan(limit int) []any {
+func (c *checker) scan(limit int) []informer.Entry {
 	c.Helper()
 	all, err := c.tryScan("", limit, func(string) {})
 	if err != nil {
@@ -211,13 +234,14 @@ func (c *checker) want(objs ...informer.AnyObject) {
 		key := keyOf(obj)
 		keys = append(keys, key)
 		if got := describe(c.get(key)); got != describe(obj) {
-			c.Errorf("GetByKey(%q) returned %s, want %s", key, got, describe(obj))
+			c.Errorf("get of %q returned %s, want %s", key, got, describe(obj))
 		}
 	}
-	c.same("List", want, describeAll(c.store.List()))
-	c.same("ListKeys", keys, c.store.ListKeys())
-	if _, ok := c.store.(informer.Scanner); ok {
-		c.same("Scan", want, describeAll(c.scan(7)))
+	c.same("all objects", want, describeEach(c.all()))
+	if p, ok := c.store.(plain); ok {
+		c.same("ListKeys", keys, p.ListKeys())
+	} else {
+		c.same("Scan", want, describeEach(c.scan(7)))
 	}
 }
 
@@ -337,14 +361,20 @@ func describeAll[T any](objs []T) []string {
 	return all
 }
 
-func keyOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }
+// describeEach describes the objects of entries.
+func describeEach(entries []informer.Entry) []string {
+	all := make([]string, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, describe(e.Object))
+	}
+	return all
+}
 
-// keysOf returns the keys of objects.
-func keysOf(objs []any) []string {
-	keys := make([]string, 0, len(objs))
-	for _, obj := range objs {
-		key, _, _ := strings.Cut(describe(obj), " (")
-		keys = append(keys, key)
+// keysOf returns the keys of entries.
+func keysOf(entries []informer.Entry) []string {
+	keys := make([]string, 0, len(entries))
+	for _, e := range entries {
+		keys = append(keys, e.Key)
 	}
 	return keys
 }

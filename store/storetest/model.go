@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -37,22 +33,18 @@ func (m *model) clone() *model {
 	return &model{bookmark: m.bookmark, objects: maps.Clone(m.objects), tombstones: maps.Clone(m.tombstones)}
 }
 
-func (m *model) put(obj metav1.Object) { m.objects[keyOf(obj)] = describe(obj) }
+func (m *model) put(e informer.Entry) { m.objects[e.Key] = describe(e.Object) }
 
 func (m *model) remove(key string) { delete(m.objects, key) }
 
-func (m *model) apply(changes []cache.Transaction, bookmark string) {
+func (m *model) apply(changes []informer.Change, bookmark string) {
 	for _, change := range changes {
-		obj, err := meta.Accessor(change.Object)
-		if err != nil {
-			panic(err)
-		}
-		if change.Type != cache.TransactionTypeDelete {
-			m.put(obj)
+		if !change.Delete {
+			m.put(change.Entry)
 			continue
 		}
-		m.remove(keyOf(obj))
-		m.tombstones[identity{keyOf(obj), obj.GetUID()}] = describe(obj)
+		m.remove(change.Key)
+		m.tombstones[identity{change.Key, change.Object.GetUID()}] = describe(change.Object)
 	}
 	m.bookmark = bookmark
 }
@@ -71,8 +63,8 @@ func (m *model) lines() []string {
 	for key, obj := range m.objects {
 		lines = append(lines, "under "+strconv.Quote(key)+" "+obj)
 	}
-	for _, obj := range m.tombstones {
-		lines = append(lines, "the tombstone "+obj)
+	for id, obj := range m.tombstones {
+		lines = append(lines, "under "+strconv.Quote(id.key)+" the tombstone "+obj)
 	}
 	return append(lines, m.double...)
 }
@@ -81,25 +73,10 @@ func (m *model) difference(got *model) string { return difference(m.lines(), got
 
 func (m *model) same(other *model) bool { return m.difference(other) == "" }
 
-// durable returns the store as a Durable.
-func (c *checker) durable() informer.Durable { return c.store.(informer.Durable) }
-
-func adding(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
-}
-
-func updating(obj informer.AnyObject) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}
-}
-
-func deleting(obj any) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
-}
-
 // apply applies changes to the store and to m, the model of it.
-func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction) {
+func (c *checker) apply(m *model, bookmark string, changes ...informer.Change) {
 	c.Helper()
-	if err := c.durable().Apply(c.Context(), changes, bookmark); err != nil {
+	if err := c.lasting().Apply(c.Context(), changes, bookmark); err != nil {
 		c.Fatalf("Apply of %s: %v", describeChanges(changes, bookmark), err)
 	}
 	m.apply(changes, bookmark)
@@ -108,7 +85,7 @@ func (c *checker) apply(m *model, bookmark string, changes ...cache.Transaction)
 // forget removes tombstones from the store and from m, the model of it.
 func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
 	c.Helper()
-	if err := c.durable().Forget(c.Context(), tombstones); err != nil {
+	if err := c.lasting().Forget(c.Context(), tombstones); err != nil {
 		c.Fatalf("Forget of %v: %v", tombstones, err)
 	}
 	m.forget(tombstones)
@@ -119,56 +96,53 @@ func (c *checker) readModel() *model {
 	c.Helper()
 	m := newModel()
 	var err error
-	if m.bookmark, err = c.durable().Resume(c.Context()); err != nil {
+	if m.bookmark, err = c.lasting().Resume(c.Context()); err != nil {
 		c.Fatalf("Resume: %v", err)
 	}
-	for _, obj := range c.scan(500) {
-		m.objects[keysOf([]any{obj})[0]] = describe(obj)
+	for _, e := range c.scan(500) {
+		m.put(e)
 	}
-	tombstones, err := c.durable().Tombstones(c.Context())
+	tombstones, err := c.lasting().Tombstones(c.Context())
 	if err != nil {
 		c.Fatalf("Tombstones: %v", err)
 	}
-	for _, raw := range tombstones {
-		obj, err := meta.Accessor(raw)
-		if err != nil {
-			c.Fatalf("Tombstones returned a %T", raw)
-		}
-		id := identity{keyOf(obj), obj.GetUID()}
+	for _, e := range tombstones {
+		id := identity{e.Key, e.Object.GetUID()}
 		if m.tombstones[id] != "" {
-			m.double = append(m.double, "the tombstone "+describe(obj))
+			m.double = append(m.double, "the tombstone "+describe(e.Object))
 		}
-		m.tombstones[id] = describe(obj)
+		m.tombstones[id] = describe(e.Object)
 	}
 	return m
 }
 
 // wantModel ends the check with a failure unless the store has the state m. It also compares
-// the results of GetByKey, List and ListKeys.
+// the results of Get.
 func (c *checker) wantModel(m *model) {
 	c.Helper()
 	if d := m.difference(c.readModel()); d != "" {
 		c.Fatalf("the store: %s", d)
 	}
-	var keys, objs []string
+	n := 0
 	for key, obj := range m.objects {
-		keys, objs = append(keys, key), append(objs, obj)
-		if len(keys) > 50 {
-			continue // reading one by one takes long
+		if n++; n > 50 {
+			break // reading one by one takes long
 		}
 		if got := describe(c.get(key)); got != obj {
-			c.Errorf("GetByKey(%q) returned %s, want %s", key, got, obj)
+			c.Errorf("Get of %q returned %s, want %s", key, got, obj)
 		}
 	}
-	c.same("List", objs, describeAll(c.store.List()))
-	c.same("ListKeys", keys, c.store.ListKeys())
 }
 
 // describeChanges describes the arguments of an Apply.
-func describeChanges(changes []cache.Transaction, bookmark string) string {
+func describeChanges(changes []informer.Change, bookmark string) string {
 	var all []string
 	for _, change := range changes {
-		all = append(all, strings.ToLower(string(change.Type))+" "+describe(change.Object))
+		what := "put "
+		if change.Delete {
+			what = "delete "
+		}
+		all = append(all, what+describe(change.Object)+" under "+strconv.Quote(change.Key))
 	}
 	return fmt.Sprintf("[%s] with the bookmark %q", short(all), bookmark)
 }

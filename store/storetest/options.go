@@ -3,13 +3,11 @@ package storetest
 import (
 	"testing"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/customcacheinformer/informer"
 )
 
-// Options tells Run facts about a store that Run cannot find out. The zero value is right for
-// a store that takes any object and does not outlive the process.
+// Options tells [Run] facts about a store that Run cannot find out. The zero value is right for
+// a store that takes any object.
 type Options struct {
 	// Object returns a new object of the type that the store keeps, with that namespace ("" if
 	// cluster-scoped) and name. The suite sets the rest of the metadata. Fill the rest of the
@@ -22,20 +20,30 @@ type Options struct {
 	// resourceVersion must be kept. Defaults to the whole object.
 	Kept func(informer.AnyObject) informer.AnyObject
 
+	// Seed selects the random histories. Defaults to 0.
+	Seed uint64
+}
+
+// DurableOptions tells [RunDurable] facts about a store that RunDurable cannot find out. Reopen must be
+// set.
+type DurableOptions struct {
+	// Object is as in [Options].
+	Object func(namespace, name string) informer.AnyObject
+
 	// Reopen closes a store, like a program that ends well, and opens the same data again. The
-	// old store is not used any more. Reopen must be set for a Durable.
-	Reopen func(t *testing.T, s cache.Store) cache.Store
+	// old store is not used any more.
+	Reopen func(t *testing.T, s informer.Durable) informer.Durable
 
 	// Crash abandons a store without closing it, like a process that is killed, and opens the
 	// data it left. No call is under way, and the old store is not used any more. If Crash is
 	// nil, the state after a crash is not checked.
-	Crash func(t *testing.T, s cache.Store) cache.Store
+	Crash func(t *testing.T, s informer.Durable) informer.Durable
 
 	// LosesLast says that a crash may undo the last calls. An informer can cope with that, as
 	// long as the data left is a complete earlier state; see informer.Durable for the events
 	// that it misses then. By default the effect of every call that has returned must survive.
 	LosesLast bool
 
-	// Seed selects the random histories. Defaults to 0.
+	// Seed is as in [Options].
 	Seed uint64
 }

@@ -45,11 +45,7 @@ func TestStoresOfAnyTypePass(t *testing.T) {
 func TestTheStoreOfInformertestPasses(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) cache.Store {
 		s := informertest.NewStore(nil)
-		t.Cleanup(func() {
-			if err := s.Err(); err != nil {
-				t.Errorf("the suite has used the store as no informer may: %v", err)
-			}
-		})
+		t.Cleanup(func() { checkUse(t, s) })
 		return s
 	}, storetest.Options{})
 }
@@ -57,35 +53,41 @@ func TestTheStoreOfInformertestPasses(t *testing.T) {
 func TestTheDurableStoreOfInformertestPasses(t *testing.T) {
 	for name, lost := range map[string]int{"losing nothing": 0, "losing the last two writes": 2, "losing the last hundred writes": 100} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) cache.Store {
+			storetest.RunDurable(t, func(t *testing.T) informer.Durable {
 				d := informertest.NewDurable()
 				d.LoseOnCrash(lost)
-				t.Cleanup(func() {
-					if err := d.Err(); err != nil {
-						t.Errorf("the suite has used the store as no informer may: %v", err)
-					}
-				})
+				t.Cleanup(func() { checkUse(t, d) })
 				return d
-			}, storetest.Options{
+			}, storetest.DurableOptions{
 				LosesLast: lost > 0,
-				Reopen: func(t *testing.T, s cache.Store) cache.Store {
+				Reopen: func(t *testing.T, s informer.Durable) informer.Durable {
 					s.(*informertest.Durable).LoseOnCrash(0)
 					return reopened(t, s, lost)
 				},
-				Crash: func(t *testing.T, s cache.Store) cache.Store { return reopened(t, s, lost) },
+				Crash: func(t *testing.T, s informer.Durable) informer.Durable { return reopened(t, s, lost) },
 			})
 		})
 	}
 }
 
 // reopened crashes a store and returns the next store, which loses lost writes in a crash.
-func reopened(t *testing.T, s cache.Store, lost int) cache.Store {
+func reopened(t *testing.T, s informer.Durable, lost int) informer.Durable {
 	d := s.(*informertest.Durable).Reopen()
 	d.LoseOnCrash(lost)
-	if err := d.Err(); err != nil {
+	checkUse(t, d)
+	return d
+}
+
+// checkUse fails the test if the suite has used a store as no informer may.
+func checkUse(t *testing.T, s interface{ Err() error }) {
+	if err := s.Err(); err != nil {
 		t.Errorf("the suite has used the store as no informer may: %v", err)
 	}
-	return d
+}
+
+func TestADurableIndexerPasses(t *testing.T) {
+	newDurable := indexedUnder(keyGiven)
+	storetest.RunDurable(t, func(*testing.T) informer.Durable { return newDurable() }, reopening(0))
 }
 
 // noted is a store that passes each added object to note.

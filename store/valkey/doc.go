@@ -8,7 +8,7 @@
 //	…
 //	store, err := valkey.Open(ctx, client, &corev1.Pod{}, valkey.Options{Identity: identity, Token: token})
 //	…
-//	pods, err := informer.New(clientset.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Store: store})
+//	pods, err := informer.New(clientset.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Durable: store})
 //	…
 //	err = store.Run(ctx, pods.Run)
 //
@@ -114,7 +114,7 @@ package valkey
 
 // The parts of the package.
 //
-//   - store.go opens a Store. durable.go and cachestore.go have its methods, write.go plans a write, and
+//   - store.go opens a Store. durable.go and read.go have its methods, write.go plans a write, and
 //     token.go makes the number that fences writers.
 //   - source.go lists for readers, watch.go follows the log, and head.go reads its newest entries.
 //   - script.go runs the scripts in lua, each of which is one atomic step. lua/state.lua checks the fence.

@@ -7,13 +7,12 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
 
 // Resume returns the bookmark, "" for none.
-func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) {
+func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	fields, err := s.about(ctx, "bookmark")
 	if err != nil {
 		return "", fmt.Errorf("valkey: resume: %w", err)
@@ -27,12 +26,12 @@ func (s *Store) Resume(ctx context.Context) (resourceVersion string, err error) 
 // refused with an error that wraps ErrPermanent, so that an informer makes them in parts. After other
 // errors, except ErrFenced and ErrLost, the changes may or may not have been made; the call may be
 // repeated. If ctx ends, Apply waits for a second more at most.
-func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark string) error {
+func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b, size := batch{bookmark: bookmark}, 0
 	for _, change := range changes {
 		c, err := s.changeOf(change)
 		if err != nil {
-			return fmt.Errorf("valkey: apply: %s of %q: %w", change.Type, c.key, err)
+			return fmt.Errorf("valkey: apply: %s %q: %w", verb(change), c.key, err)
 		}
 		b.changes = append(b.changes, c)
 		if size += len(c.payload); size > maxBytes {
@@ -45,27 +44,24 @@ func (s *Store) Apply(ctx context.Context, changes []cache.Transaction, bookmark
 	return nil
 }
 
-func (s *Store) changeOf(c cache.Transaction) (change, error) {
-	switch c.Type {
-	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.storing(c.Object)
-	case cache.TransactionTypeDelete:
-		return s.burying(c.Object)
+// verb names what a change does.
+func verb(c informer.Change) string {
+	if c.Delete {
+		return "delete"
 	}
-	unknown, _ := removing(c.Object)
-	return unknown, fmt.Errorf("there is no type %q of change: %w", c.Type, informer.ErrPermanent)
+	return "put"
 }
 
 // Tombstones returns all tombstones, in any order.
-func (s *Store) Tombstones(ctx context.Context) ([]any, error) {
-	objs, err := s.tombstones(ctx)
+func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
+	entries, err := s.tombstones(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("valkey: tombstones: %w", err)
 	}
-	return objs, nil
+	return entries, nil
 }
 
-func (s *Store) tombstones(ctx context.Context) (objs []any, err error) {
+func (s *Store) tombstones(ctx context.Context) (entries []informer.Entry, err error) {
 	seen := map[string]bool{} // a scan may return one twice
 	for cursor := uint64(0); ; {
 		page, err := s.scanTombstones(ctx, cursor)
@@ -82,11 +78,11 @@ func (s *Store) tombstones(ctx context.Context) (objs []any, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("tombstone %w", err)
 			}
-			objs = append(objs, obj)
+			entries = append(entries, informer.Entry{Key: keyOf(name), Object: obj})
 		}
 		if cursor = page.Cursor; cursor == 0 {
 			_, err := s.about(ctx) // nothing was missing meanwhile
-			return objs, err
+			return entries, err
 		}
 	}
 }

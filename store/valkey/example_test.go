@@ -56,7 +56,7 @@ func TestAReaderIsToldWhatTheWriterIsTold(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
 	source := informertest.NewSource(pod("a"), pod("b"))
-	writer, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Store: s})
+	writer, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Durable: s})
 	if err != nil {
 		t.Fatal(err)
 	}

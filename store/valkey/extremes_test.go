@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/extremes"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -20,14 +20,14 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		opts.Identity = newIdentity()
 		s, err := valkey.Open(t.Context(), srv.Client(), &corev1.ConfigMap{}, opts)
 		if err == nil {
-			err = s.Add(sample.ConfigMap("a", "b"))
+			err = add(s, sample.ConfigMap("a", "b"))
 		}
 		return err
 	}
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	for _, o := range [][2]string{{"a", "5"}, {"b", "6"}} {
-		if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", o[0]), o[1]))}, o[1]); err != nil {
+		if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", o[0]), o[1]))}, o[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,11 +55,11 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"valkey.Options.Log":   extremes.Field("max -1 min", nil, try),
 		"valkey.Store.Scan(limit)": extremes.Number("0 -1 min", func(t *testing.T, limit int) error {
 			s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: newIdentity()})
-			all := make([]any, 2000) // so that Scan reads in several steps
+			all := make([]informer.Change, 2000) // so that Scan reads in several steps
 			for n := range all {
-				all[n] = sample.ConfigMap("a", fmt.Sprint(n))
+				all[n] = adding(sample.ConfigMap("a", fmt.Sprint(n)))
 			}
-			if err := s.Replace(all, ""); err != nil {
+			if err := s.Apply(t.Context(), all, ""); err != nil {
 				t.Fatal(err)
 			}
 			objs, err := s.Scan(t.Context(), "", limit)

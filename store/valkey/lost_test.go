@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -23,7 +23,7 @@ import (
 func filled(t *testing.T, srv *server.Server, identity store.Identity) *valkey.Store {
 	t.Helper()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-	for i, changes := range [][]cache.Transaction{
+	for i, changes := range [][]informer.Change{
 		{adding(at(sample.ConfigMap("a", "a"), "4"))},
 		{adding(at(sample.ConfigMap("a", "b"), "5")), adding(at(sample.ConfigMap("a", "c"), "6"))},
 		{deleting(at(sample.ConfigMap("a", "c"), "6"))},
@@ -52,11 +52,10 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 		t.Run(part, func(t *testing.T) {
 			for op, call := range map[string]func(*valkey.Store) error{
 				"Apply": func(s *valkey.Store) error {
-					return s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "d"), "8"))}, "8")
+					return s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "d"), "8"))}, "8")
 				},
 				"Forget":     func(s *valkey.Store) error { return s.Forget(t.Context(), nil) },
-				"Add":        func(s *valkey.Store) error { return s.Add(sample.ConfigMap("a", "d")) },
-				"GetByKey":   func(s *valkey.Store) error { _, _, err := s.GetByKey("a/b"); return err },
+				"Get":        func(s *valkey.Store) error { _, _, err := s.Get(t.Context(), "a/b"); return err },
 				"Scan":       func(s *valkey.Store) error { _, err := s.Scan(t.Context(), "", 10); return err },
 				"Resume":     func(s *valkey.Store) error { _, err := s.Resume(t.Context()); return err },
 				"Tombstones": func(s *valkey.Store) error { _, err := s.Tombstones(t.Context()); return err },
@@ -82,10 +81,10 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 				} else if told && missing.Part != part {
 					t.Errorf("reported: %v, want %s", missing, part)
 				}
-				if rv, err := s.Resume(t.Context()); rv != "" || err != nil || len(s.List()) > 0 {
-					t.Errorf("the store begins with bookmark %q, %v, and %v", rv, err, s.List())
+				if rv, err := s.Resume(t.Context()); rv != "" || err != nil || len(stored(t, s)) > 0 {
+					t.Errorf("the store begins with bookmark %q, %v, and objects", rv, err)
 				}
-				if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "4"))}, "9"); err != nil {
+				if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "4"))}, "9"); err != nil {
 					t.Fatal(err)
 				}
 				if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 1 {
@@ -110,31 +109,31 @@ func lose(srv *server.Server, part string) {
 func TestAFullMemoryIsReportedAndHeals(t *testing.T) {
 	srv := server.Start(t, "--maxmemory", "20mb", "--maxmemory-policy", "noeviction")
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: newIdentity()})
-	big := func(name string) cache.Transaction {
+	big := func(name string) informer.Change {
 		obj := at(sample.ConfigMap("a", name), "5")
 		obj.SetAnnotations(map[string]string{"a": strings.Repeat("a", 1<<20)})
 		return adding(obj)
 	}
-	stored := 0
+	done := 0
 	var full error
-	var batch []cache.Transaction
+	var batch []informer.Change
 	for n := 0; full == nil && n < 100; n++ {
 		// The delete comes first, because a server with a full memory removes before it refuses.
-		batch = []cache.Transaction{deleting(at(sample.ConfigMap("a", "none"), "1")), big("x" + text(uint64(n))), big("y" + text(uint64(n)))}
+		batch = []informer.Change{deleting(at(sample.ConfigMap("a", "none"), "1")), big("x" + text(uint64(n))), big("y" + text(uint64(n)))}
 		if full = s.Apply(t.Context(), batch, text(uint64(100+n))); full == nil {
-			stored += 2
+			done += 2
 		}
 	}
 	if full == nil || !strings.Contains(full.Error(), "OOM") || s.Err() != nil {
-		t.Fatalf("%d objects of 1 MiB are stored in 20 MiB: %v, %v", stored, full, s.Err())
+		t.Fatalf("%d objects of 1 MiB are stored in 20 MiB: %v, %v", done, full, s.Err())
 	}
 	rv, err := s.Resume(t.Context())
-	if err != nil || len(s.ListKeys()) != stored || rv != text(uint64(99+stored/2)) {
-		t.Errorf("after a write that was refused: %d objects at %s, want %d, %v", len(s.ListKeys()), rv, stored, err)
+	if err != nil || len(stored(t, s)) != done || rv != text(uint64(99+done/2)) {
+		t.Errorf("after a write that was refused: %d objects at %s, want %d, %v", len(stored(t, s)), rv, done, err)
 	}
 	srv.Do("CONFIG", "SET", "maxmemory", "0")
-	if err := s.Apply(t.Context(), batch, "200"); err != nil || len(s.ListKeys()) != stored+2 {
-		t.Errorf("with more memory: %v, %d objects", err, len(s.ListKeys()))
+	if err := s.Apply(t.Context(), batch, "200"); err != nil || len(stored(t, s)) != done+2 {
+		t.Errorf("with more memory: %v, %d objects", err, len(stored(t, s)))
 	}
 }
 
@@ -167,7 +166,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	s := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
 	source := newSource(t, through, identity)
 	apply := func(s *valkey.Store, name, version string) error {
-		return s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", name), version))}, version)
+		return s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", name), version))}, version)
 	}
 	if err := errors.Join(apply(s, "a", "4"), apply(s, "b", "5"), apply(s, "x", "6"), apply(s, "y", "7")); err != nil {
 		t.Fatal(err)
@@ -183,7 +182,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	}
 	defer following.Stop()
 	remove := func(s *valkey.Store, version string, names ...string) error {
-		var changes []cache.Transaction
+		var changes []informer.Change
 		for _, name := range names {
 			changes = append(changes, deleting(at(sample.ConfigMap("a", name), "7")))
 		}
@@ -207,7 +206,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9"}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a watch of a server that is behind: %v, want 429", err)
 	}
-	if obj, _, err := s.GetByKey("a/a"); !errors.Is(err, valkey.ErrLost) {
+	if obj, _, err := s.Get(t.Context(), "a/a"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a read of the writer from a server that is behind: %v, %v, want %v", obj, err, valkey.ErrLost)
 	}
 	if err := apply(s, "d", "10"); !errors.Is(err, valkey.ErrLost) {
@@ -245,7 +244,7 @@ func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
 	example := sample.ConfigMap("", "")
 	s := open(t, srv.Client(), example, valkey.Options{Identity: identity})
 	listed := newSource(t, srv.Client(), identity)
-	apply := func(changes []cache.Transaction, bookmark string) {
+	apply := func(changes []informer.Change, bookmark string) {
 		t.Helper()
 		if err := s.Apply(t.Context(), changes, bookmark); err != nil {
 			t.Fatal(err)
@@ -253,13 +252,13 @@ func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
 	}
 	apply(nil, "50")
 	apply(nil, "") // the writer lists again
-	apply([]cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "150"))}, "200")
+	apply([]informer.Change{adding(at(sample.ConfigMap("a", "a"), "150"))}, "200")
 	if _, err := listed.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 3 {
 		s = open(t, srv.Client(), example, valkey.Options{Identity: identity})
-		apply([]cache.Transaction{adding(at(sample.ConfigMap("a", "b"), text(uint64(210+n))))}, text(uint64(210+n)))
+		apply([]informer.Change{adding(at(sample.ConfigMap("a", "b"), text(uint64(210+n))))}, text(uint64(210+n)))
 	}
 	fresh := newSource(t, srv.Client(), identity)
 	if _, err := fresh.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "60"}); !apierrors.IsResourceExpired(err) {
@@ -283,7 +282,7 @@ func TestAWriteThatFailsInTheMiddleIsNotTakenForDone(t *testing.T) {
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	srv.Do("ACL", "SETUSER", "default", "-zadd")
-	batch := []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "5"))}
+	batch := []informer.Change{adding(at(sample.ConfigMap("a", "a"), "5"))}
 	if err := s.Apply(t.Context(), batch, "5"); err == nil {
 		t.Fatal("a write without the right to one of its commands is no error")
 	}
@@ -298,8 +297,8 @@ func TestAWriteThatFailsInTheMiddleIsNotTakenForDone(t *testing.T) {
 	if missing == nil || missing.Part != "changes" {
 		t.Errorf("reported: %v", missing)
 	}
-	if err := next.Apply(t.Context(), batch, "5"); err != nil || len(next.ListKeys()) != 1 {
-		t.Errorf("in the next store: %v, %v", err, next.ListKeys())
+	if err := next.Apply(t.Context(), batch, "5"); err != nil || len(stored(t, next)) != 1 {
+		t.Errorf("in the next store: %v, %v", err, stored(t, next))
 	}
 }
 
@@ -336,7 +335,7 @@ func TestRunEndsWhenAnotherStoreWrites(t *testing.T) {
 	}
 	err := s.Run(t.Context(), func(ctx context.Context) error {
 		open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity, Writer: "the next"})
-		if err := s.Add(sample.ConfigMap("a", "a")); !errors.Is(err, valkey.ErrFenced) || !strings.Contains(err.Error(), "the next") {
+		if err := add(s, sample.ConfigMap("a", "a")); !errors.Is(err, valkey.ErrFenced) || !strings.Contains(err.Error(), "the next") {
 			t.Errorf("a write: %v", err)
 		}
 		<-ctx.Done()

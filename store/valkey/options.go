@@ -33,9 +33,8 @@ type Options struct {
 	// to 100,000. The largest value is 1e9.
 	Log int
 
-	// ErrorHandler is called with errors that no method can return: a *MissingError during Open, and
-	// read errors of List and ListKeys. It is called from the goroutine in which the error occurred,
-	// and must not call the store. Defaults to logging with klog.
+	// ErrorHandler is called with a *MissingError, during Open and from its goroutine. It must not call
+	// the store. Defaults to logging with klog.
 	ErrorHandler func(error)
 }
 

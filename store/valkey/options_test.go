@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -91,22 +92,22 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 func TestStoresOfDifferentIdentitiesOrTypesShareNothing(t *testing.T) {
 	srv := server.Start(t)
 	c := srv.Client()
-	stores := map[string]cache.Store{"another type": open(t, c, &corev1.Pod{}, valkey.Options{Identity: store.Identity{Cluster: "c"}})}
+	stores := map[string]*valkey.Store{"another type": open(t, c, &corev1.Pod{}, valkey.Options{Identity: store.Identity{Cluster: "c"}})}
 	for _, identity := range []store.Identity{
 		{Cluster: "c"}, {Cluster: "a"}, {Cluster: "c", Resource: "a"}, {Cluster: "c", Namespace: "a"}, {Cluster: "c", Selector: "a"},
 		{Cluster: "c", Version: "a"}, {Cluster: "a", Resource: "b"}, {Cluster: "ab"},
 	} {
 		s := open(t, c, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-		if keys := s.ListKeys(); len(keys) > 0 {
-			t.Errorf("the new store of %+v has %v", identity, keys)
+		if all := stored(t, s); len(all) > 0 {
+			t.Errorf("the new store of %+v has %v", identity, all)
 		}
-		if err := s.Add(sample.ConfigMap("a", "b")); err != nil {
+		if err := add(s, sample.ConfigMap("a", "b")); err != nil {
 			t.Fatal(err)
 		}
 		stores[identity.Cluster+"/"+identity.Resource+"/"+identity.Namespace+"/"+identity.Selector+"/"+identity.Version] = s
 	}
-	if keys := stores["another type"].ListKeys(); len(keys) > 0 {
-		t.Errorf("a store of another type has %v", keys)
+	if all := stored(t, stores["another type"]); len(all) > 0 {
+		t.Errorf("a store of another type has %v", all)
 	}
 	if n := len(strings.Fields(srv.Do("KEYS", "*:about"))); n != len(stores) {
 		t.Errorf("there are %d stores on the server, want %d", n, len(stores))
@@ -131,7 +132,7 @@ func TestAClientMayUseTLSAndAPassword(t *testing.T) {
 		"--requirepass", "secret")
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
+	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
 		t.Fatal(err)
 	}
 	list, err := newSource(t, srv.Client(), identity).ListWithContext(t.Context(), metav1.ListOptions{})
@@ -164,7 +165,7 @@ func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
 	identity := newIdentity()
 	s := open(t, user, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	source := newSource(t, user, identity)
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
+	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
@@ -177,7 +178,7 @@ func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
 	defer w.Stop()
 	gone := at(sample.ConfigMap("a", "b"), "5")
 	if err := errors.Join(
-		s.Apply(t.Context(), []cache.Transaction{deleting(gone)}, "6"),
+		s.Apply(t.Context(), []informer.Change{deleting(gone)}, "6"),
 		s.Forget(t.Context(), map[string][]types.UID{"a/b": {gone.GetUID()}}),
 	); err != nil {
 		t.Fatal(err)
@@ -205,31 +206,31 @@ func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, name, uid, value string) {
 		s := open(t, c, &corev1.ConfigMap{}, valkey.Options{Identity: newIdentity()})
 		beside := sample.ConfigMap("beside", "it")
-		if err := s.Apply(t.Context(), []cache.Transaction{adding(beside), deleting(beside), adding(beside)}, "1"); err != nil {
+		if err := s.Apply(t.Context(), []informer.Change{adding(beside), deleting(beside), adding(beside)}, "1"); err != nil {
 			t.Fatal(err)
 		}
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: value}, Data: map[string]string{value: value}}
 		obj.UID = types.UID(uid)
-		err := s.Apply(t.Context(), []cache.Transaction{adding(obj), deleting(obj), adding(obj)}, "2")
+		err := s.Apply(t.Context(), []informer.Change{adding(obj), deleting(obj), adding(obj)}, "2")
 		key := cache.MetaObjectToName(obj).String()
 		want := 2
 		if err != nil || key == "beside/it" {
 			want = 1
 		}
-		if keys := s.ListKeys(); len(keys) != want {
-			t.Errorf("there are the keys %q, want %d (%v)", keys, want, err)
+		if all := stored(t, s); len(all) != want {
+			t.Errorf("there is %v, want %d (%v)", all, want, err)
 		}
 		if err != nil {
 			return
 		}
-		got, exists, err := s.GetByKey(key)
+		got, exists, err := s.Get(t.Context(), key)
 		if err != nil || !exists || got.(*corev1.ConfigMap).Name != name || got.(*corev1.ConfigMap).Data[value] != value {
 			t.Errorf("%q is read as %v, %t, %v", key, got, exists, err)
 		}
 		if tombstones, err := s.Tombstones(t.Context()); err != nil || len(tombstones) != 2 {
 			t.Errorf("there are %d tombstones, want 2, %v", len(tombstones), err)
 		}
-		if got, _, err := s.GetByKey("beside/it"); err != nil || got == nil {
+		if got, _, err := s.Get(t.Context(), "beside/it"); err != nil || got == nil {
 			t.Errorf("the object beside it is %v, %v", got, err)
 		}
 	})
@@ -278,27 +279,25 @@ func TestAnObjectThatCannotBeStoredIsRefused(t *testing.T) {
 	s := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{Identity: newIdentity()})
 	large := sample.ConfigMap("a", "b").(*corev1.ConfigMap)
 	large.BinaryData = map[string][]byte{"a": make([]byte, 33<<20)}
-	for name, obj := range map[string]any{
-		"nil": nil, "a nil pointer": (*corev1.ConfigMap)(nil), "another type": &corev1.Pod{}, "no name": &corev1.ConfigMap{}, "too large": large,
+	for name, obj := range map[string]informer.AnyObject{
+		"nil": nil, "a nil pointer": (*corev1.ConfigMap)(nil), "another type": &corev1.Pod{}, "too large": large,
 	} {
-		for op, call := range map[string]func() error{
-			"Apply":   func() error { return s.Apply(t.Context(), []cache.Transaction{adding(obj)}, "1") },
-			"Add":     func() error { return s.Add(obj) },
-			"Replace": func() error { return s.Replace([]any{obj}, "") },
-		} {
-			if err := call(); !isPermanent(err) {
-				t.Errorf("%s of an object that is %s: %v, want a permanent error", op, name, err)
-			}
+		change := informer.Change{Entry: informer.Entry{Key: "a/b", Object: obj}}
+		if err := s.Apply(t.Context(), []informer.Change{change}, "1"); !isPermanent(err) {
+			t.Errorf("Apply of an object that is %s: %v, want a permanent error", name, err)
 		}
+	}
+	if err := add(s, &corev1.ConfigMap{}); !isPermanent(err) {
+		t.Errorf("Apply of an object without a key: %v, want a permanent error", err)
 	}
 	half := large.DeepCopy()
 	half.BinaryData["a"] = make([]byte, 17<<20)
 	other := half.DeepCopy()
 	other.Name = "c"
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(half), adding(other)}, "1"); !isPermanent(err) {
+	if err := s.Apply(t.Context(), []informer.Change{adding(half), adding(other)}, "1"); !isPermanent(err) {
 		t.Errorf("changes that are too large together: %v, want a permanent error", err)
 	}
-	if err := errors.Join(s.Apply(t.Context(), []cache.Transaction{adding(half)}, ""), s.Apply(t.Context(), []cache.Transaction{adding(other)}, "1")); err != nil {
+	if err := errors.Join(s.Apply(t.Context(), []informer.Change{adding(half)}, ""), s.Apply(t.Context(), []informer.Change{adding(other)}, "1")); err != nil {
 		t.Errorf("each alone: %v", err)
 	}
 }
@@ -310,7 +309,7 @@ func TestAReaderDoesNotGoOnInALogThatWasTrimmed(t *testing.T) {
 	// The server trims many entries at once.
 	for n := 5; n < 500; n++ {
 		version := text(uint64(n))
-		if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", version), version))}, version); err != nil {
+		if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", version), version))}, version); err != nil {
 			t.Fatal(err)
 		}
 		w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})

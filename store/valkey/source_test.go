@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -77,7 +77,7 @@ func (w *writer) reopen() {
 }
 
 // apply makes the same call until it succeeds, as an informer does.
-func (w *writer) apply(changes []cache.Transaction, bookmark string) {
+func (w *writer) apply(changes []informer.Change, bookmark string) {
 	w.insist("apply", func() error { return w.store.Apply(w.t.Context(), changes, bookmark) })
 }
 
@@ -97,7 +97,7 @@ func (w *writer) insist(op string, call func() error) {
 }
 
 // object returns the object of a key at a version.
-func (w *writer) object(key, version string) any {
+func (w *writer) object(key, version string) informer.AnyObject {
 	obj := at(sample.ConfigMap("default", key), version)
 	obj.SetUID(types.UID("uid-" + key))
 	return obj
@@ -114,9 +114,9 @@ func (w *writer) list() {
 	now, version := maps.Clone(w.past.now), w.past.version
 	w.past.mu.Unlock()
 	for key, v := range now {
-		w.apply([]cache.Transaction{adding(w.object(key, v))}, "")
+		w.apply([]informer.Change{adding(w.object(key, v))}, "")
 	}
-	var gone []cache.Transaction
+	var gone []informer.Change
 	for key, v := range before {
 		if now[key] == "" {
 			gone = append(gone, deleting(w.object(key, v)))
@@ -145,7 +145,7 @@ func (w *writer) reached(now state, version uint64) {
 }
 
 // change makes one change of the source. The caller has locked the past.
-func (w *writer) change() (change cache.Transaction) {
+func (w *writer) change() (change informer.Change) {
 	w.past.version += 1 + uint64(w.rng.IntN(3))
 	key, v := "o"+strconv.Itoa(w.rng.IntN(20)), text(w.past.version)
 	if old := w.past.now[key]; old != "" && w.rng.IntN(3) == 0 {
@@ -180,7 +180,7 @@ func (w *writer) step() {
 		w.apply(nil, text(version))
 	default:
 		w.past.mu.Lock()
-		var changes []cache.Transaction
+		var changes []informer.Change
 		for range 1 + w.rng.IntN(6) {
 			changes = append(changes, w.change())
 		}

@@ -30,7 +30,7 @@ var (
 // Each method waits for the server. A read gives up after 10 seconds for each request, and a
 // write when the client does. A write that can never succeed is refused with an error that
 // wraps informer.ErrPermanent, and has no effect. That is a write of an object of another type,
-// without a name, or that takes more than 32 MiB, or that cannot be encoded or not be decoded again.
+// without a key, or that takes more than 32 MiB, or that cannot be encoded or not be decoded again.
 // ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
 // errors are those of the client and of the server, such as a full memory; the call may be repeated.
 type Store struct {
@@ -82,6 +82,9 @@ func open(ctx context.Context, client valkey.Client, example runtime.Object, opt
 	of, err := codec.New(example)
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := example.(informer.AnyObject); !ok {
+		return nil, fmt.Errorf("the example is a %T, which is no API object", example)
 	}
 	p, err := newPlace(of, opts.Identity)
 	if err != nil {

@@ -1,6 +1,7 @@
 package valkey_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -47,46 +48,63 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 		"protobuf": sample.ConfigMap, "JSON": sample.NewGadget, "CBOR": sample.Widget, "metadata": sample.Metadata,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, example, identity := srv.Client(), object("", ""), map[cache.Store]store.Identity{}
-			at := func(t *testing.T, id store.Identity) cache.Store {
+			c, example, identity := srv.Client(), object("", ""), map[informer.Durable]store.Identity{}
+			at := func(t *testing.T, id store.Identity) informer.Durable {
 				s := open(t, c, example, valkey.Options{Identity: id})
 				identity[s] = id
 				return s
 			}
-			again := func(t *testing.T, s cache.Store) cache.Store { return at(t, identity[s]) }
-			storetest.Run(t, func(t *testing.T) cache.Store { return at(t, newIdentity()) }, storetest.Options{
+			again := func(t *testing.T, s informer.Durable) informer.Durable { return at(t, identity[s]) }
+			storetest.RunDurable(t, func(t *testing.T) informer.Durable { return at(t, newIdentity()) }, storetest.DurableOptions{
 				Object: object, Reopen: again, Crash: again,
 			})
 		})
 	}
 }
 
-func adding(obj any) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj}
+func adding(obj informer.AnyObject) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: cache.MetaObjectToName(obj).String(), Object: obj}}
 }
 
-func deleting(obj any) cache.Transaction {
-	return cache.Transaction{Type: cache.TransactionTypeDelete, Object: obj}
+func deleting(obj informer.AnyObject) informer.Change {
+	c := adding(obj)
+	c.Delete = true
+	return c
+}
+
+// add stores an object, and removes the bookmark.
+func add(s *valkey.Store, obj informer.AnyObject) error {
+	return s.Apply(context.Background(), []informer.Change{adding(obj)}, "")
+}
+
+// stored returns all objects.
+func stored(t *testing.T, s *valkey.Store) []informer.Entry {
+	t.Helper()
+	all, err := s.Scan(t.Context(), "", 100_000)
+	if err != nil {
+		t.Error(err)
+	}
+	return all
 }
 
 func TestTheLaterStoreWrites(t *testing.T) {
 	srv := server.Start(t)
 	c, identity, example := srv.Client(), newIdentity(), sample.ConfigMap("", "")
 	old := open(t, c, example, valkey.Options{Identity: identity, Token: 3, Writer: "old"})
-	if err := old.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
+	if err := old.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
 		t.Fatal(err)
 	}
 	for _, token := range []int64{3, 4} {
 		young := open(t, c, example, valkey.Options{Identity: identity, Token: token, Writer: "young"})
-		err := old.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "b"), "6"))}, "6")
+		err := old.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "6"))}, "6")
 		if !errors.Is(err, valkey.ErrFenced) || !errors.Is(old.Err(), valkey.ErrFenced) {
 			t.Fatalf("a write of the store before: %v, %v", err, old.Err())
 		}
-		if _, _, err := old.GetByKey("a/a"); !errors.Is(err, valkey.ErrFenced) {
+		if _, _, err := old.Get(t.Context(), "a/a"); !errors.Is(err, valkey.ErrFenced) {
 			t.Errorf("a read of the store before: %v", err)
 		}
-		if keys := young.ListKeys(); len(keys) != 1 {
-			t.Errorf("stored: %v", keys)
+		if all := stored(t, young); len(all) != 1 {
+			t.Errorf("stored: %v", all)
 		}
 		if rv, err := young.Resume(t.Context()); rv != "5" || err != nil {
 			t.Errorf("the bookmark is %q, %v", rv, err)

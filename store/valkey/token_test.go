@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/valkey"
 	"github.com/customcacheinformer/informer/store/valkey/internal/server"
@@ -71,14 +71,14 @@ func TestTheTokenRisesWithEachHolderAndWithEachLease(t *testing.T) {
 func TestTheLeaderOfALeaseThatWasMadeAgainGoesOn(t *testing.T) {
 	c, opts := server.Start(t).Client(), valkey.Options{Identity: newIdentity()}
 	s := open(t, c, sample.ConfigMap("", ""), opts)
-	if err := s.Apply(t.Context(), []cache.Transaction{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
+	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
 		t.Fatal(err)
 	}
 	tokens := []int64{41, leaseToken(t, made, ptr.To[int32](3)), leaseToken(t, made.Add(time.Minute), nil)}
 	for _, opts.Token = range tokens {
 		s = open(t, c, sample.ConfigMap("", ""), opts)
-		if rv, err := s.Resume(t.Context()); rv != "5" || err != nil || len(s.ListKeys()) != 1 {
-			t.Errorf("with token %d, the store has %v at the bookmark %q, %v", opts.Token, s.ListKeys(), rv, err)
+		if rv, err := s.Resume(t.Context()); rv != "5" || err != nil || len(stored(t, s)) != 1 {
+			t.Errorf("with token %d, the store has %v at the bookmark %q, %v", opts.Token, stored(t, s), rv, err)
 		}
 	}
 	for _, opts.Token = range append(tokens[:2], 0) {
@@ -86,7 +86,7 @@ func TestTheLeaderOfALeaseThatWasMadeAgainGoesOn(t *testing.T) {
 			t.Errorf("token %d: %v", opts.Token, err)
 		}
 	}
-	if err := s.Add(sample.ConfigMap("a", "b")); err != nil {
+	if err := add(s, sample.ConfigMap("a", "b")); err != nil {
 		t.Errorf("a write of the leader: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestTheErrorOfALowerTokenHasTheCauseAndTheRemedies(t *testing.T) {
 			keys, _, _ := strings.Cut(rest, " of the store")
 			srv.Do("EVAL", "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))", "0", keys)
 		}
-		if err := open(t, srv.Client(), sample.ConfigMap("", ""), opts).Add(sample.ConfigMap("a", "b")); err != nil {
+		if err := add(open(t, srv.Client(), sample.ConfigMap("", ""), opts), sample.ConfigMap("a", "b")); err != nil {
 			t.Errorf("after %q: %v", remedy, err)
 		}
 	}

@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -36,56 +33,28 @@ type change struct {
 	uid     types.UID
 	version uint64 // of the object, 0 if it has none that is a number
 	payload string // the encoded object
-	remove  bool
-	bury    bool // keep the payload as a tombstone
+	bury    bool   // remove the object, and keep the payload as a tombstone
 }
 
 // batch is what one write does.
 type batch struct {
 	changes  []change
-	clear    bool // remove all objects before
 	forget   []string
 	keeps    bool // the bookmark and the log stay
 	bookmark string
 }
 
-// storing returns the change that stores an object.
-func (s *Store) storing(obj any) (change, error) { return s.encode(obj) }
-
-// burying returns the change that turns an object into a tombstone.
-func (s *Store) burying(obj any) (change, error) {
-	c, err := s.encode(obj)
-	c.remove, c.bury = true, true
-	return c, err
-}
-
-// removing returns the change that removes the object with the key of obj.
-func removing(obj any) (change, error) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
-	}
-	return change{key: key, remove: true}, err
-}
-
-// encode returns the change that stores an object. All of its errors are permanent. The change has
-// the key of the object, if there is one, also with an error.
-func (s *Store) encode(obj any) (c change, err error) {
-	payload, err := s.codec.Encode(obj)
+// changeOf returns a change of the informer as one of the server. All of its errors are permanent.
+func (s *Store) changeOf(from informer.Change) (change, error) {
+	c := change{key: from.Key, bury: from.Delete}
+	payload, err := s.codec.Encode(from.Object)
 	if err == nil {
 		// An object that cannot be decoded again would be an error at every start from now on.
 		_, err = s.codec.Decode(payload)
 	}
-	if object, wrong := meta.Accessor(obj); wrong == nil && !reflect.ValueOf(obj).IsNil() {
-		c = change{
-			key: cache.MetaObjectToName(object).String(), uid: object.GetUID(),
-			version: parseVersion(object.GetResourceVersion()), payload: string(payload),
-		}
-		if err == nil {
-			err = c.check(object.GetName())
-		}
-	} else if err == nil {
-		err = wrong
+	if err == nil { // then the object is not nil
+		c.uid, c.version, c.payload = from.Object.GetUID(), parseVersion(from.Object.GetResourceVersion()), string(payload)
+		err = c.check()
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
@@ -93,10 +62,10 @@ func (s *Store) encode(obj any) (c change, err error) {
 	return c, err
 }
 
-func (c change) check(name string) error {
+func (c change) check() error {
 	switch {
-	case name == "":
-		return errors.New("it has no name")
+	case c.key == "":
+		return errors.New("it has no key")
 	case len(c.key) > maxKey:
 		return fmt.Errorf("its key has %d bytes, more than %d", len(c.key), maxKey)
 	case len(c.uid) > maxUID:
@@ -110,6 +79,16 @@ func (c change) check(name string) error {
 // tombstone returns the name of a tombstone, which is different for each key and UID.
 func tombstone(key string, uid types.UID) string {
 	return strconv.Itoa(len(key)) + ":" + key + string(uid)
+}
+
+// keyOf returns the key in the name of a tombstone.
+func keyOf(name string) string {
+	length, rest, _ := strings.Cut(name, ":")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return name // no tombstone has such a name
+	}
+	return rest[:n]
 }
 
 // write makes the changes of a batch, all or none.
@@ -198,16 +177,10 @@ func (s *Store) plan(b batch) (next position, args []string) {
 			changes = next.restart(b, s.session)
 		}
 	}
-	if b.clear {
-		changes = append(changes, "clear")
-	}
 	for i, c := range b.changes {
-		switch {
-		case c.bury:
+		if c.bury {
 			changes = append(changes, "bury", c.key, tombstone(c.key, c.uid), c.payload, ids[i])
-		case c.remove:
-			changes = append(changes, "remove", c.key)
-		default:
+		} else {
 			changes = append(changes, "put", c.key, c.payload, ids[i])
 		}
 	}
@@ -236,7 +209,7 @@ func (s *Store) callOf(written string, args []string) string {
 // order of their keys.
 func (p *position) extend(b batch) (ids []string, ok bool) {
 	version, next := parseVersion(b.bookmark), *p
-	if p.version == 0 || version < p.version || b.clear {
+	if p.version == 0 || version < p.version {
 		return nil, false
 	}
 	if next.last.version < p.version { // no entry may be before a version that a reader has
@@ -246,7 +219,7 @@ func (p *position) extend(b batch) (ids []string, ok bool) {
 		switch {
 		case c.bury:
 			next.last.n++
-		case c.remove || c.version <= next.last.version || c.version > version:
+		case c.version <= next.last.version || c.version > version:
 			return nil, false
 		default:
 			next.last = id{version: c.version}

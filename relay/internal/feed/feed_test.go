@@ -206,7 +206,7 @@ func TestAWatchHasTheStateOfEachVersionInOrder(t *testing.T) {
 			}
 			for range 3 { // processes, one after the other
 				if store != nil {
-					opts.Store = store
+					opts.Durable = store
 				}
 				from := relay(t, src, opts)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -274,7 +274,7 @@ func TestTheFirstWatchBeginsAtTheVersionOfTheDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource("a", "b")
 		store := informertest.NewDurable()
-		opts := informer.Options[informer.AnyObject]{Store: store}
+		opts := informer.Options[informer.AnyObject]{Durable: store}
 		before := relay(t, src, opts)
 		<-before.inf.Synced()
 		before.stop()
@@ -282,7 +282,7 @@ func TestTheFirstWatchBeginsAtTheVersionOfTheDurable(t *testing.T) {
 		for range 10 {
 			src.put("b")
 		}
-		opts.Store = store.Reopen()
+		opts.Durable = store.Reopen()
 		after := relay(t, src, opts)
 		time.Sleep(time.Minute) // the changes arrive before the watch begins
 		r := &reader{}
@@ -307,14 +307,14 @@ func TestAStateThatTheServerHasLostIsNotServed(t *testing.T) {
 		backup := src.ResourceVersion()
 		src.put("lost")
 		store := informertest.NewDurable()
-		opts := informer.Options[informer.AnyObject]{Store: store}
+		opts := informer.Options[informer.AnyObject]{Durable: store}
 		before := relay(t, src, opts)
 		<-before.inf.Synced()
 		before.stop()
 		if err := src.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
-		opts.Store = store.Reopen()
+		opts.Durable = store.Reopen()
 		after := relay(t, src, opts)
 		r := &reader{}
 		ctx, cancel := context.WithCancel(context.Background())

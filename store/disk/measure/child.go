@@ -47,8 +47,8 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Disk {
-		defer func() { err = errors.Join(err, store.(*disk.Store).Close()) }()
+	if store.disk != nil {
+		defer func() { err = errors.Join(err, store.disk.Close()) }()
 	}
 	if s.Warm {
 		got[when+"open"] = bulk.Seconds(time.Since(start))
@@ -57,10 +57,16 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 	if s.List {
 		mode = informer.WatchListOff
 	}
-	inf, err := informer.NewFrom(s.source().ListWatch(), informer.Options[pod]{
-		Store: store, WatchList: mode, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
+	opts := informer.Options[pod]{
+		WatchList: mode, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
 		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
-	})
+	}
+	if store.disk != nil {
+		opts.Durable = store.disk
+	} else {
+		opts.Store = store.memory
+	}
+	inf, err := informer.NewFrom(s.source().ListWatch(), opts)
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +123,36 @@ func (f figures) addMemory(s setup) {
 	f["steady state: of which heap"] = bulk.Mebibytes(int64(stats.HeapAlloc))
 }
 
-func openStore(s setup) (cache.Indexer, error) {
+// kept is the store that is measured. One of its fields is nil.
+type kept struct {
+	memory cache.Indexer
+	disk   *disk.Store
+}
+
+func openStore(s setup) (k kept, err error) {
 	if !s.Disk {
-		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), nil
+		k.memory = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		return k, nil
 	}
 	opts := disk.Options{Identity: store.Identity{Cluster: "measured"}}
 	if s.Process {
 		opts.Durability = disk.SurviveProcess
 	}
-	return disk.Open(s.Path, &corev1.Pod{}, opts)
+	k.disk, err = disk.Open(s.Path, &corev1.Pod{}, opts)
+	return k, err
+}
+
+func (k kept) has(key string) (exists bool, err error) {
+	if k.disk != nil {
+		_, exists, err = k.disk.Get(context.Background(), key)
+	} else {
+		_, exists, err = k.memory.GetByKey(key)
+	}
+	return exists, err
 }
 
 // use measures the speed of a store that has all objects.
-func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, got figures) error {
+func use(inf *informer.CustomCacheInformer[pod], store kept, s setup, got figures) error {
 	if s.Disk {
 		var stat syscall.Stat_t
 		if err := syscall.Stat(s.Path, &stat); err != nil {
@@ -142,7 +165,7 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
 	got["gets per second"] = bulk.PerSecond(during, 1, func() {
-		_, exists, e := store.GetByKey(bulk.Key(random.IntN(s.Objects)))
+		exists, e := store.has(bulk.Key(random.IntN(s.Objects)))
 		if !exists {
 			note(errors.New("an object is not there"))
 		}
@@ -162,18 +185,18 @@ func use(inf *informer.CustomCacheInformer[pod], store cache.Indexer, s setup, g
 }
 
 // write writes n objects that next returns, in one step if the store can.
-func write(store cache.Indexer, n int, next func() pod) error {
-	changes := make([]cache.Transaction, n)
+func write(store kept, n int, next func() pod) error {
+	changes := make([]informer.Change, n)
 	for i := range changes {
 		p := next()
 		p.ResourceVersion = "2" + p.ResourceVersion
-		changes[i] = cache.Transaction{Type: cache.TransactionTypeUpdate, Object: p}
+		changes[i].Entry = informer.Entry{Key: p.Namespace + "/" + p.Name, Object: p}
 	}
-	if durable, ok := store.(informer.Durable); ok {
-		return durable.Apply(context.Background(), changes, strconv.Itoa(bulk.LastVersion))
+	if store.disk != nil {
+		return store.disk.Apply(context.Background(), changes, strconv.Itoa(bulk.LastVersion))
 	}
 	for _, c := range changes {
-		if err := store.Update(c.Object); err != nil {
+		if err := store.memory.Update(c.Object); err != nil {
 			return err
 		}
 	}

@@ -15,10 +15,6 @@ local function enter(id, kind, key, object)
   redis.call('XADD', log, id, 't', kind, 'k', key, 'o', object)
   logged = logged + 1
 end
-local function remove(key)
-  stored = stored - redis.call('HDEL', objects, key)
-  redis.call('ZREM', order, key)
-end
 -- A server whose memory is full refuses the first command that needs some, and lets all go through that
 -- come after another one. So this is the first one, unless the call only forgets.
 if ARGV[i] ~= 'forget' then redis.call('HSET', about, 'begun', call) end
@@ -32,23 +28,15 @@ local change = {
     return 3
   end,
   bury = function(i) -- key, tombstone, object, id of the entry in the log
-    remove(ARGV[i])
+    stored = stored - redis.call('HDEL', objects, ARGV[i])
+    redis.call('ZREM', order, ARGV[i])
     buried = buried + redis.call('HSET', tombstones, ARGV[i + 1], ARGV[i + 2])
     enter(ARGV[i + 3], 'delete', ARGV[i], ARGV[i + 2])
     return 4
   end,
-  remove = function(i) -- key
-    remove(ARGV[i])
-    return 1
-  end,
   forget = function(i) -- tombstone
     buried = buried - redis.call('HDEL', tombstones, ARGV[i])
     return 1
-  end,
-  clear = function() -- removes all objects
-    redis.call('UNLINK', objects, order)
-    stored = 0
-    return 0
   end,
   restart = function() -- begins another log
     redis.call('UNLINK', log)

@@ -49,7 +49,7 @@ func (s setup) measure(ctx context.Context) ([]row, error) {
 		return s.use(ctx, on)
 	}
 	source := bulk.Source{Objects: s.Objects, Size: s.Size}.ListWatch()
-	return s.run(ctx, source, informer.Options[bulk.Pod]{Store: on, PageSize: 500})
+	return s.run(ctx, source, informer.Options[bulk.Pod]{Durable: on, PageSize: 500})
 }
 
 // run measures the start of an informer with one watcher.
@@ -98,7 +98,7 @@ func (s setup) use(ctx context.Context, on *valkey.Store) (rows []row, err error
 		err = errors.Join(err, e)
 	}
 	get := func() {
-		_, exists, e := on.GetByKey(bulk.Key(rand.IntN(s.Objects)))
+		_, exists, e := on.Get(ctx, bulk.Key(rand.IntN(s.Objects)))
 		if e == nil && !exists {
 			e = errors.New("an object is not there")
 		}
@@ -129,12 +129,12 @@ func (s setup) use(ctx context.Context, on *valkey.Store) (rows []row, err error
 	version := bulk.LastVersion
 	for _, n := range []int{1, 100, 1000} {
 		add("writes a second, "+strconv.Itoa(n)+" in an Apply", bulk.PerSecond(s.During, n, func() {
-			changes := make([]cache.Transaction, n)
+			changes := make([]informer.Change, n)
 			for i := range changes {
 				version++ // as an API server's versions do, so that each change is in the log
 				p := bulk.New(rand.IntN(s.Objects), s.Size)
 				p.ResourceVersion = strconv.Itoa(version)
-				changes[i] = cache.Transaction{Type: cache.TransactionTypeUpdate, Object: p}
+				changes[i].Entry = informer.Entry{Key: p.Namespace + "/" + p.Name, Object: p}
 			}
 			note(on.Apply(ctx, changes, strconv.Itoa(version)))
 		}))

@@ -9,8 +9,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// scannerChecks are for an informer.Scanner.
-var scannerChecks = []check{
+// scanChecks are for the Scan of an informer.Durable.
+var scanChecks = []check{
 	{"gives everything once and in order, whatever the size of the pages", whyPages, pagesOfAnySize},
 	{"gives what comes after a key, also if that is not there", "The object that ended a page may be deleted before the next page is asked for.", scansAfter},
 	{"gives nothing of an empty store", "An empty result means the end of the objects; an error would be retried forever.", scansEmpty},
@@ -37,10 +37,10 @@ func pagesOfAnySize(c *checker) {
 	c.add(objs...)
 	want := describeAll(objs)
 	for _, limit := range []int{1, 2, 3, 7, len(objs) - 1, len(objs), len(objs) + 1, 100_000, 1<<31 - 1} {
-		c.same(fmt.Sprintf("Scan in pages of %d", limit), want, describeAll(c.scan(limit)))
+		c.same(fmt.Sprintf("Scan in pages of %d", limit), want, describeEach(c.scan(limit)))
 	}
 	c.delete(objs[:len(objs)/2]...)
-	c.same("Scan after half was deleted", describeAll(objs[len(objs)/2:]), describeAll(c.scan(3)))
+	c.same("Scan after half was deleted", describeAll(objs[len(objs)/2:]), describeEach(c.scan(3)))
 }
 
 func scansAfter(c *checker) {
@@ -70,7 +70,7 @@ func scansEmpty(c *checker) {
 	for range 2 {
 		for _, after := range []string{"", "default/a"} {
 			if page := c.page(after, 10); len(page) > 0 {
-				c.Errorf("Scan(%q) of an empty store returned %v", after, describeAll(page))
+				c.Errorf("Scan(%q) of an empty store returned %v", after, describeEach(page))
 			}
 		}
 		c.add(c.object("default/a", 1))
@@ -83,26 +83,26 @@ func scansWhole(c *checker) {
 	c.add(copyOf(want))
 	page := c.page("", 2)
 	if len(page) != 1 {
-		c.Fatalf("Scan returned %s, want one object", short(describeAll(page)))
+		c.Fatalf("Scan returned %s, want one object", short(describeEach(page)))
 	}
-	c.wantEqual("Scan", want, page[0])
+	c.wantEqual("Scan", want, page[0].Object)
 }
 
 func scansSnapshots(c *checker) {
 	c.add(c.object("default/a", 1), c.object("default/b", 2))
 	page := c.page("", 5)
-	before := describeAll(page)
+	before := describeEach(page)
 	c.update(c.object("default/a", 3))
 	c.delete(c.object("default/b", 2))
-	c.same("the slice that Scan returned, after later writes", before, describeAll(page))
+	c.same("the slice that Scan returned, after later writes", before, describeEach(page))
 	clear(page)
-	c.same("Scan, after the caller has changed its slice", []string{describe(c.object("default/a", 3))}, describeAll(c.page("", 5)))
+	c.same("Scan, after the caller has changed its slice", []string{describe(c.object("default/a", 3))}, describeEach(c.page("", 5)))
 }
 
 // A store may answer although its ctx has ended, but then the answer must be complete.
 func scansWithoutCtx(c *checker) {
 	c.add(c.odd()...)
-	want := describeAll(c.page("", 1000))
+	want := describeEach(c.page("", 1000))
 	ended, cancel := context.WithCancel(c.Context())
 	cancel()
 	ctxs := []context.Context{ended}
@@ -110,8 +110,8 @@ func scansWithoutCtx(c *checker) {
 		ctxs = append(ctxs, endsWhenAskedFor(c.Context(), n))
 	}
 	for _, ctx := range ctxs {
-		if page, err := c.scanner().Scan(ctx, "", 1000); err == nil {
-			c.same("Scan with a ctx that ends, without an error", want, describeAll(page))
+		if page, err := c.lasting().Scan(ctx, "", 1000); err == nil {
+			c.same("Scan with a ctx that ends, without an error", want, describeEach(page))
 		}
 	}
 }
@@ -138,14 +138,14 @@ func writesBetweenPages(c *checker) {
 			c.Fatal(err)
 		}
 		c.wantThroughout(throughout, read)
-		for _, key := range c.store.ListKeys() {
+		for _, key := range keysOf(c.all()) {
 			c.delete(c.object(key, 1))
 		}
 	}
 }
 
 // wantThroughout fails the check unless read contains each of throughout once.
-func (c *checker) wantThroughout(throughout []informer.AnyObject, read []any) {
+func (c *checker) wantThroughout(throughout []informer.AnyObject, read []informer.Entry) {
 	c.Helper()
 	count := map[string]int{}
 	for _, key := range keysOf(read) {
