@@ -156,7 +156,7 @@ func TestWithRetryAloneThereIsOneCallAtATime(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		store := newPlainStore(src.Objects()...)
-		src.SlowList(10*time.Second + 300*time.Millisecond)
+		src.SetFaults(informertest.Faults{ListDelay: 10*time.Second + 300*time.Millisecond})
 		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
 		var in atomic.Int32
 		call := func() {

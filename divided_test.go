@@ -186,11 +186,11 @@ func TestADeleteDuringATurnIsTold(t *testing.T) {
 		start(t, inf)
 		time.Sleep(time.Second)
 		src.Disconnect()
-		src.Down()
+		src.SetFaults(informertest.Faults{Down: true})
 		remove(t, src, "a", "b")
 		d.turn("bcd")
 		time.Sleep(time.Minute)
-		src.Up()
+		src.SetFaults(informertest.Faults{})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := told(&deleted); got != "b" || cached(inf) != "cd" {
@@ -279,7 +279,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 		case 3:
 			src.Disconnect()
 		case 4:
-			src.SlowList(time.Duration(random.IntN(3000)) * time.Millisecond)
+			src.SetFaults(informertest.Faults{ListDelay: time.Duration(random.IntN(3000)) * time.Millisecond})
 		default:
 			mu.Lock()
 			lives[src.Apply(object(name, fmt.Sprint(random.IntN(1000)))).UID] = true

@@ -94,7 +94,7 @@ func TestTheReflectorIsThreeLevelsQuieterAlsoAboutWatchList(t *testing.T) {
 func TestASilentStreamHasDeliveredNothing(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListSilent)
+		src.SetFaults(informertest.Faults{IgnoreWatchList: true})
 		var j journal
 		observed(t, &j, src, options{Queue: queue})
 		sleepBubble(time.Minute)

@@ -43,11 +43,11 @@ func (s *stateful) hung(t *testing.T) {
 var states = map[string]state{
 	"not started": {bring: func(*testing.T, *stateful) {}, after: hour, ready: "has not started"},
 	"not synced": {after: 30*time.Second - 1, ready: "has not synced", bring: func(t *testing.T, s *stateful) {
-		s.src.HoldList()
+		s.src.SetFaults(informertest.Faults{HoldLists: true})
 		start(t, s.ci)
 	}},
 	"not answered": {after: hour, ready: "has not synced: list ConfigMap: no answer for 1h0m0s", bring: func(t *testing.T, s *stateful) {
-		s.src.HoldList()
+		s.src.SetFaults(informertest.Faults{HoldLists: true})
 		start(t, s.ci)
 	}},
 	"not synced because of the source": {after: hour, ready: "has not synced: list ConfigMap: it is forbidden", bring: func(t *testing.T, s *stateful) {

@@ -22,7 +22,8 @@ import (
 func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		release := func() { src.SetFaults(informertest.Faults{}) }
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff})
 		goroutines := make(chan struct{})
 		informer.HoldListeners(inf, goroutines)
@@ -59,7 +60,7 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		src.SlowList(time.Minute)
+		src.SetFaults(informertest.Faults{ListDelay: time.Minute})
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 1, ErrorHandler: func(context.Context, error) {}})
 		sleepBubble(hour)
 		start(t, inf)
@@ -169,7 +170,7 @@ func TestHealthShowsASourceThatFailsUntilItWorks(t *testing.T) {
 			check("when it works again", true, nil)
 		}
 		var failed *informer.WatchError
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		src.Fail("list", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil), -1)
 		src.Expire()
 		sleepBubble(hour)

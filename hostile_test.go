@@ -176,7 +176,7 @@ func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 			t.Parallel()
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				w := newWorld(t, options{Queue: queue})
-				w.src.InjectListItem(obj)
+				w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
 				w.run()
 				w.agree("a list", obj)
 				w.looksWell("a list")
@@ -218,9 +218,11 @@ func TestAllHostileObjectsAtOnce(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
 		all := slices.Collect(maps.Values(odd()))
+		var items []runtime.Object
 		for _, obj := range all {
-			w.src.InjectListItem(obj)
+			items = append(items, obj)
 		}
+		w.src.SetFaults(informertest.Faults{ListItems: items})
 		w.run()
 		w.agree("a list", all...)
 		for i := range 5 {
@@ -241,8 +243,7 @@ func TestHostileObjectsOfOneKeyAreOne(t *testing.T) {
 		first, last := object("twice", "1"), object("twice", "2")
 		first.UID, last.UID = "first", "last"
 		first.ResourceVersion, last.ResourceVersion = "5", "6"
-		w.src.InjectListItem(first)
-		w.src.InjectListItem(last)
+		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{first, last}})
 		w.run()
 		w.agree("the same key twice in a list", last)
 		for range 3 {
@@ -269,7 +270,7 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 					w := newWorld(t, options{Queue: queue})
 					if obj != nil { // a list cannot contain nil
-						w.src.InjectListItem(obj)
+						w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
 					}
 					w.run()
 					w.agree("a list")
@@ -306,7 +307,7 @@ func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "pod", ResourceVersion: "7"}}
-		w.src.InjectListItem(pod)
+		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{pod}})
 		w.run()
 		sleepBubble(time.Minute)
 		if h := w.Health(); h.Synced || h.SourceError == nil || h.Objects != 0 {
@@ -320,7 +321,7 @@ func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 			w.src.Apply(object("b", string(kind)))
 			w.agree(string(kind))
 		}
-		w.src.InjectListItem(pod)
+		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{pod}})
 		w.src.Expire()
 		sleepBubble(time.Minute)
 		if h := w.Health(); h.SourceError == nil || h.Objects != len(w.src.Objects()) {

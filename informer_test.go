@@ -83,14 +83,14 @@ func TestARelistTellsWhatWasMissed(t *testing.T) {
 		r.Expect(t, "added default/same", "added default/changed", "added default/gone", "added default/again")
 
 		synctest.Wait() // otherwise an event may slip through
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		src.Apply(object("changed", "2"))
 		src.Apply(object("new", "1"))
 		_, _ = src.Delete(keyOf("gone"))
 		_, _ = src.Delete(keyOf("again"))
 		src.Apply(object("again", "2"))
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		r.Expect(t, "updated default/changed", "added default/new", "deleted default/gone", "deleted default/again", "added default/again")
 		synctest.Wait()
 		r.ExpectNone(t)
@@ -131,10 +131,10 @@ func TestManyRelistsAndReconnectsLoseNothing(t *testing.T) {
 			case 20:
 				src.Disconnect()
 			case 40:
-				src.Mute(true)
+				src.SetFaults(informertest.Faults{Mute: true})
 			case 45:
 				src.Expire()
-				src.Mute(false)
+				src.SetFaults(informertest.Faults{})
 			}
 			if i%10 == 0 {
 				time.Sleep(time.Minute)

@@ -204,7 +204,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 
 func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
-	src.SetWatchList(informertest.WatchListSilent)
+	src.SetFaults(informertest.Faults{IgnoreWatchList: true})
 	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn, Transform: needsOwner})
 	if err != nil {
 		t.Fatal(err)

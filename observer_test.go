@@ -81,7 +81,7 @@ func observed(t *testing.T, j *journal, src *source, opts options) (inf *ci, sto
 func TestAnObserverSeesEachPageOfAList(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1"))
-		src.SlowList(time.Second)
+		src.SetFaults(informertest.Faults{ListDelay: time.Second})
 		src.Fail("list", syscall.ECONNREFUSED, 1)
 		var j journal
 		observed(t, &j, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 2})
@@ -198,11 +198,11 @@ func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
 		store.Heal()
 		src.Apply(object("a", "3"))
 		expect(t, &j, &j.applied, info("a", informer.EventUpdated, informer.OriginWatch, 0))
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		_, _ = src.Delete(keyOf("b"))
 		src.Apply(object("c", "1"))
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		store.Delay(time.Second)
 		sleepBubble(time.Minute)
 		slices.SortFunc(j.applied, byKey)

@@ -291,7 +291,7 @@ func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
 func TestAServerThatRejectsWatchListIsListed(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		begin := time.Now()
@@ -357,7 +357,7 @@ func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			src := informertest.NewSource(object("a", "1"))
-			src.SetWatchList(informertest.WatchListRejected)
+			src.SetFaults(informertest.Faults{RejectWatchList: true})
 			runGuest(t, tc.of.NewSharedIndexInformer, src)
 			if n := listsOf(src); n != 1 {
 				t.Errorf("%s: %d lists", name, n)

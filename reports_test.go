@@ -189,7 +189,7 @@ func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
 			_ = store.Add(secret(fmt.Sprint(n)))
 		}
 		src := informertest.NewSource[configMap]()
-		src.InjectListItem(object("", "nameless"))
+		src.SetFaults(informertest.Faults{ListItems: []runtime.Object{object("", "nameless")}})
 		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)
 		for range 12 {

@@ -226,19 +226,19 @@ func TestADeleteThatARelistFindsHasTheVersionOfTheList(t *testing.T) {
 		time.Sleep(hour)
 		expectVersions(t, inf, src.ResourceVersion(), changed)
 
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		added := src.Apply(object("c", "1")).ResourceVersion
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		time.Sleep(hour)
 		expectVersions(t, inf, src.ResourceVersion(), added)
 
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		if _, err := src.Delete(keyOf("b")); err != nil {
 			t.Fatal(err)
 		}
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		if got, want := <-told, src.ResourceVersion(); got != want {
 			t.Errorf("when the watcher was told the delete, Changed was %s, want %s", got, want)
 		}

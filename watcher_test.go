@@ -245,7 +245,8 @@ func TestCatchUpBeforeRunWaitsForTheInitialState(t *testing.T) {
 func TestCatchUpBeforeRunOfAnEmptyStoreWaitsForRunAlone(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		release := func() { src.SetFaults(informertest.Faults{}) }
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff})
 		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		done := catching(t.Context(), reg)

@@ -67,8 +67,8 @@ func newController(t *testing.T, src *informertest.Source[configMap], opts enque
 func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		elected := make(chan struct{})
 		var reconcile atomic.Pointer[reconcileFunc]
 		use := func(f reconcileFunc) { reconcile.Store(&f) }

@@ -381,8 +381,8 @@ func TestThePageMayOnlyRunItsOwnScript(t *testing.T) {
 func TestThePageNamesTheCallThatFollowsTheFirstState(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(object("known", "1"))})
 		hold := make(chan struct{})
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {

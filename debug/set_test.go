@@ -51,8 +51,8 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 		}
 		client.PrependReactor("update", "leases", refuse)
 		client.PrependReactor("create", "leases", refuse)
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "sites", Identity: "replica-0", Buckets: 8})
 		if err != nil {
 			t.Fatal(err)

@@ -46,8 +46,8 @@ func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
 func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		inf := newInformer(t, src, options{})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "idle"})
 		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }

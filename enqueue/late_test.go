@@ -34,8 +34,8 @@ func (e elsewhere) WaitForSync(ctx context.Context) error {
 func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
-		source.SetWatchList(informertest.WatchListRejected)
-		release := source.HoldList()
+		source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { source.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		pods, maps, nodes := newPods(t, "pods", source), newPods(t, "maps", informertest.NewSource[*corev1.Pod]()), newPods(t, "nodes", informertest.NewSource[*corev1.Pod]())
 		other := elsewhere{make(chan struct{})}
 		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{other, nodes}},
@@ -88,7 +88,7 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
-		source.SetWatchList(informertest.WatchListRejected)
+		source.SetFaults(informertest.Faults{RejectWatchList: true})
 		forbidden := errors.New("forbidden")
 		source.Fail("list", forbidden, -1)
 		pods, own := newPods(t, "pods", source), newPods(t, "own", informertest.NewSource(pod("a")))

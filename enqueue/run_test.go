@@ -210,8 +210,9 @@ func TestRunWaitsForSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := enqueue.NewQueue[types.NamespacedName]("")
 		src := informertest.NewSource(pod("a"), pod("b"))
-		release := src.HoldList()
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		release := func() { src.SetFaults(informertest.Faults{}) }
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
@@ -261,8 +262,7 @@ func TestInformersThatDoNotSync(t *testing.T) {
 		for _, cause := range []string{"ctx ends", "the informer stops"} {
 			queue := enqueue.NewQueue[string]("")
 			src := informertest.NewSource[*corev1.Pod]()
-			src.HoldList()
-			src.SetWatchList(informertest.WatchListRejected)
+			src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
 			inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 			if err != nil {
 				t.Fatal(err)

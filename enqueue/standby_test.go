@@ -116,8 +116,8 @@ func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStandby(t, pod("a"), pod("b"))
-				s.source.SetWatchList(informertest.WatchListRejected)
-				release := s.source.HoldList()
+				s.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+				release := func() { s.source.SetFaults(informertest.Faults{RejectWatchList: true}) }
 				if when == "before Run" {
 					s.elect()
 				}

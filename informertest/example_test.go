@@ -116,7 +116,7 @@ func ExampleSource_fieldSelector() {
 }
 
 // The API server is away for a while. An object that is deleted meanwhile is not missed.
-func ExampleSource_Down() {
+func ExampleSource_SetFaults() {
 	test := func(t testing.TB) {
 		source := informertest.NewSource(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}})
 		configs, err := informer.NewFrom(source, informer.Options[*corev1.ConfigMap]{
@@ -133,13 +133,13 @@ func ExampleSource_Down() {
 		informertest.Run(t, configs)
 		seen.Expect(t, "added default/settings")
 
-		source.Down()
+		source.SetFaults(informertest.Faults{Down: true})
 		_, err = source.List(metav1.ListOptions{})
 		fmt.Println(errors.Is(err, syscall.ECONNREFUSED))
 		if _, err := source.Delete(types.NamespacedName{Namespace: "default", Name: "settings"}); err != nil {
 			t.Fatal(err)
 		}
-		source.Up()
+		source.SetFaults(informertest.Faults{})
 		seen.Expect(t, "deleted default/settings")
 	}
 	goTest(test)

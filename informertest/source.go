@@ -32,9 +32,8 @@ import (
 //
 // An informer streams its first state, and sends no LIST while its requests succeed. After a
 // request that has failed it asks for one object (a LIST with limit 1), and may list. Those
-// requests count like any other, also for Fail. To test faults of a
-// LIST, make the informer list: let SetWatchList reject streams, or turn streams off in the
-// informer's options.
+// requests count like any other, also for Fail. To test faults of a LIST, make the informer list:
+// set [Faults].RejectWatchList, or turn streams off in the informer's options.
 //
 // The generation of an object is 1 at first, and rises when anything except metadata and status
 // changes and when a deletionTimestamp is set; that of a Deployment also when its annotations
@@ -49,14 +48,11 @@ import (
 // directly and do not count as requests. Requests, Watches and WaitForWatches tell what the
 // readers of the source are doing.
 //
-// The other methods make something go wrong. Some act once: Disconnect, Expire, Compact,
-// Restore, Inject and Bookmark. Others last until Heal: Down, Fail, Mute, SlowList, HoldList,
-// InjectListItem and OmitListVersion. NamespaceClient.Fail does the same as Fail for one namespace.
-// SetWatchList, RefuseExpired and SetSelectableFields choose the kind of server, which Heal does
-// not change.
+// The other methods make something go wrong. Disconnect, Expire, Compact, Restore, Inject and Bookmark
+// act once. Fail and FailIn act on the next requests. [Faults] last.
 //
-// Any method may be called from any goroutine at any time. Only LIST, because of SlowList or
-// HoldList, and WaitForWatches block. All objects passed in or returned are copied, so both
+// Any method may be called from any goroutine at any time. Only LIST, because of Faults, and
+// WaitForWatches block. All objects passed in or returned are copied, so both
 // sides may change theirs.
 //
 // A source runs one goroutine for each open watch and no others. It needs no Close, as long as
@@ -250,7 +246,7 @@ func (s *Source[T]) Watches() int {
 }
 
 // WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
-// open already, it returns nil at once. Since Down, Disconnect and Expire leave no watch open, it
+// open already, it returns nil at once. Since Faults.Down, Disconnect and Expire leave no watch open, it
 // can tell that the readers are back. An open watch does not mean that anything has been read
 // from it. If ctx ends first, it returns an error that wraps that of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {

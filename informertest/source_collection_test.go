@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
@@ -40,8 +41,7 @@ func TestDeleteCollectionDeletesWhatALISTReturns(t *testing.T) {
 			must(src.Delete(types.NamespacedName{Namespace: "b", Name: "gone"}))
 			client := fake.NewClientset()
 			src.Serve(&client.Fake, "pods", &corev1.PodList{})
-			src.InjectListItem(podIn("c", "injected")) // a fault of LIST alone
-			src.InjectListItem(nil)
+			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{podIn("c", "injected"), nil}}) // a fault of LIST alone
 			err := client.CoreV1().Pods(c.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, c.options)
 			if c.is != nil {
 				wantError(t, err, c.is)

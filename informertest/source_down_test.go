@@ -33,7 +33,7 @@ func TestAServerThatIsDownEndsWatchesAndRefusesRequests(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
 		src.Fail("list", errors.New("mine"), 1)
-		src.Down()
+		src.SetFaults(informertest.Faults{Down: true})
 		wantClosed(t, w)
 		if n := src.Watches(); n != 0 {
 			t.Errorf("%d watches are open", n)
@@ -56,13 +56,13 @@ func TestAServerThatIsDownEndsWatchesAndRefusesRequests(t *testing.T) {
 		must(src.Delete(keyOf("a")))
 		must(src.Get(keyOf("b")))
 
-		src.Up()
+		src.SetFaults(informertest.Faults{})
 		if _, err := src.List(metav1.ListOptions{}); err == nil || err.Error() != "mine" {
 			t.Errorf("the failure of Fail is used up: %v", err)
 		}
 		wantEvents(t, openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"}),
 			"MODIFIED a=2 @1002", "ADDED b=1 @1003", "MODIFIED b=2 @1004", "DELETED a=2 @1005")
-		src.Down()
+		src.SetFaults(informertest.Faults{Down: true})
 		src.Heal()
 		wantItems(t, must(src.List(metav1.ListOptions{})), "b=2 @1004")
 	})
@@ -72,18 +72,15 @@ func TestAListUnderWayFailsIfTheServerIsDownAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		for _, comesBack := range []bool{false, true} {
-			release := src.HoldList()
+			src.SetFaults(informertest.Faults{HoldLists: true})
 			done := make(chan error)
 			go func() {
 				_, err := src.List(metav1.ListOptions{})
 				done <- err
 			}()
 			synctest.Wait()
-			src.Down()
-			if comesBack {
-				src.Up()
-			}
-			release()
+			src.SetFaults(informertest.Faults{Down: true, HoldLists: true})
+			src.SetFaults(informertest.Faults{Down: !comesBack})
 			if err := <-done; comesBack != (err == nil) {
 				t.Errorf("a server that comes back (%v) answered %v", comesBack, err)
 			}
@@ -97,7 +94,7 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 	client := fake.NewClientset()
 	src.Serve(&client.Fake, "pods", &corev1.PodList{})
 	pods := client.CoreV1().Pods("ns")
-	src.Down()
+	src.SetFaults(informertest.Faults{Down: true})
 	for method, call := range map[string]func() error{
 		"Get list": func() error { _, err := pods.List(ctx, metav1.ListOptions{}); return err },
 		"Get":      func() error { _, err := pods.Get(ctx, "a", metav1.GetOptions{}); return err },
@@ -124,7 +121,7 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 			t.Errorf("%s: the method of the error is %s", method, wrapped.Op)
 		}
 	}
-	src.Up()
+	src.SetFaults(informertest.Faults{})
 	if list, err := pods.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
 		t.Errorf("a request that was refused has changed something: %v, %v", list, err)
 	}
@@ -134,10 +131,10 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 }
 
 func TestAnInformerMissesNoDeleteWhileTheServerIsDown(t *testing.T) {
-	for name, before := range map[string]func(*configMapSource){
-		"with its history":               func(*configMapSource) {},
-		"without its history":            func(src *configMapSource) { src.Compact() },
-		"without its history or streams": func(src *configMapSource) { src.Compact(); src.SetWatchList(informertest.WatchListRejected) },
+	for name, change := range map[string]struct{ compact, rejectStreams bool }{
+		"with its history":               {},
+		"without its history":            {compact: true},
+		"without its history or streams": {compact: true, rejectStreams: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,18 +143,20 @@ func TestAnInformerMissesNoDeleteWhileTheServerIsDown(t *testing.T) {
 				must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
 				seen.Expect(t, "added default/a", "added default/b", "added default/c")
 
-				src.Down()
+				src.SetFaults(informertest.Faults{Down: true})
 				must(src.Delete(keyOf("a")))
 				src.Apply(configMap("b", "2"))
 				src.Apply(configMap("d", "1"))
-				before(src)
+				if change.compact {
+					src.Compact()
+				}
 				time.Sleep(10 * time.Minute)
 				seen.ExpectNone(t)
 				if err := src.WaitForWatches(endsSoon(t), 1); err == nil {
 					t.Error("a watch is open while the server is down")
 				}
 
-				src.Up()
+				src.SetFaults(informertest.Faults{RejectWatchList: change.rejectStreams})
 				seen.Expect(t, "deleted default/a", "updated default/b", "added default/d")
 				src.Apply(configMap("d", "2"))
 				seen.Expect(t, "updated default/d")
@@ -176,9 +175,9 @@ func endsSoon(t *testing.T) context.Context {
 func TestAnInformerSyncsWhenTheServerComesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
-		src.Down()
+		src.SetFaults(informertest.Faults{Down: true})
 		inf := must(informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{}))
-		time.AfterFunc(time.Minute, src.Up)
+		time.AfterFunc(time.Minute, func() { src.SetFaults(informertest.Faults{}) })
 		start := time.Now()
 		informertest.Run(t, inf) // fails the test if the informer does not sync
 		if took := time.Since(start); took < time.Minute {

@@ -2,58 +2,60 @@ package informertest
 
 import (
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Heal ends the effects of Down, Fail, also of a NamespaceClient, Mute, SlowList, HoldList,
-// InjectListItem and OmitListVersion. It does not block.
+// SetFaults sets the faults that the source has from now on, in place of those of an earlier call. So
+// SetFaults(Faults{}) ends them all. It does not block.
+func (s *Source[T]) SetFaults(f Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.Down {
+		s.endWatches(nil)
+	}
+	s.faults.set(f)
+}
+
+// Faults returns those of the last call of SetFaults. It does not block.
+func (s *Source[T]) Faults() Faults {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults.Faults
+}
+
+// Heal ends the faults that a server in use does not have: all except RejectWatchList, IgnoreWatchList
+// and RefuseExpired. It also ends those of Fail and FailIn. It does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults.down = false
 	clear(s.faults.failures)
-	s.setMute(false)
-	s.faults.lists.heal()
-	s.faults.listItems = nil
-	s.faults.omitVersion = false
+	f := s.faults.Faults
+	s.faults.set(Faults{RejectWatchList: f.RejectWatchList, IgnoreWatchList: f.IgnoreWatchList, RefuseExpired: f.RefuseExpired})
 }
-
-// Down takes the server away, until Up or Heal. All open watches end at once, as by Disconnect. A
-// LIST, a WATCH, and each request through a clientset that the source serves, fail with the error
-// that client-go returns when nothing listens: it wraps [syscall.ECONNREFUSED]. Requests still
-// returns them. They use up no failures of Fail. A LIST that is slow or held meanwhile fails only
-// if the server is still down at the end of that time.
-//
-// Create, Update, Apply, Delete and the other methods of the source itself work as before. So a
-// test can make the changes that a program finds when the server is back. Down does not block.
-func (s *Source[T]) Down() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.down = true
-	s.endWatches(nil)
-}
-
-// Up ends the effect of Down. The history is still there, so that a watch may go on where it was
-// cut; to have it lost, call Compact before Up. Up does nothing if the server is not down. It does
-// not block.
-func (s *Source[T]) Up() { set(&s.mu, &s.faults.down, false) }
 
 // Fail makes the next times requests of that verb, "list" or "watch", return err, or all until
 // Heal if times is negative. Failures queue up: those of a further call come after those of this one. It does
 // not block. It panics if err is nil, or for another verb.
 //
-// Fail is for the requests of every namespace, and NamespaceClient.Fail for those of one. If both
-// have a failure for a request, the request returns that of its namespace, and uses up none of the
-// other.
+// Fail is for the requests of every namespace, and FailIn for those of one. If both have a failure for
+// a request, the request returns that of its namespace, and uses up none of the other.
 //
 // Any error will do. Readers of an API server distinguish [apierrors.StatusError] and
 // [syscall.ECONNREFUSED].
 func (s *Source[T]) Fail(verb string, err error, times int) {
 	s.fail(target{verb: verb, every: true}, err, times)
+}
+
+// FailIn does the same as Fail for the requests of one namespace: those through the client that
+// Namespace returns for it, and those for it through a clientset that the source serves.
+//
+// For the namespace "", these are the requests for all namespaces at once, including those
+// through the Source itself. So a test can refuse a program the rights for the whole cluster, and
+// leave it those for a namespace. It does not block. It panics as Fail does.
+func (s *Source[T]) FailIn(namespace, verb string, err error, times int) {
+	s.fail(target{verb: verb, namespace: namespace}, err, times)
 }
 
 func (s *Source[T]) fail(which target, err error, times int) {
@@ -99,45 +101,6 @@ func (s *Source[T]) Expire() {
 	s.endWatches(apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old."))
 }
 
-// Mute holds back, while on, all events of all watches, like a broken connection that nobody
-// has noticed. It applies to open watches and to those that are opened later. When it is
-// turned off they catch up. Down, Disconnect, Expire, the timeout and the reader end a muted watch
-// like any other, and a 410 Expired is not held back. It does not block; an event on its way
-// to the reader may still arrive.
-func (s *Source[T]) Mute(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.setMute(on)
-}
-
-func (s *Source[T]) setMute(on bool) {
-	close(s.faults.mute.over)
-	s.faults.mute = mute{on: on, over: make(chan struct{})}
-}
-
-// SlowList makes each LIST take d, or no time if d is 0. The LIST is answered, or fails, from
-// the state at the end of that time. It does not block.
-func (s *Source[T]) SlowList(d time.Duration) { set(&s.faults.lists.mu, &s.faults.lists.each, d) }
-
-// HoldList makes each LIST wait until release is called, which may be called more than once.
-// The LIST is answered, or fails, according to the state at that time. If there are several holds, it
-// waits until all are released. Neither HoldList nor release blocks.
-func (s *Source[T]) HoldList() (release func()) {
-	return s.faults.lists.hold()
-}
-
-// InjectListItem adds obj, unchanged, to each answer to a LIST: for example an object of
-// another type, one without a name, or nil. Each reader gets the same obj, not a copy. It does
-// not block.
-func (s *Source[T]) InjectListItem(obj runtime.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.listItems = append(s.faults.listItems, obj)
-}
-
-// OmitListVersion makes LIST answer, while on, without a resourceVersion. It does not block.
-func (s *Source[T]) OmitListVersion(on bool) { set(&s.mu, &s.faults.omitVersion, on) }
-
 // Inject sends event, unchanged, to all watches that are open now, in order with the changes.
 // The event may have an object of another type, a nil object, an error or an unknown type of
 // event. Each reader gets the same object, not a copy, and the watch stays open. It does not
@@ -155,12 +118,3 @@ func (s *Source[T]) Bookmark() {
 	defer s.mu.Unlock()
 	s.history.add(&entry[T]{kind: entryBookmark, version: s.version})
 }
-
-// SetWatchList sets how watches that ask for the initial events are answered from now on. It
-// does not block.
-func (s *Source[T]) SetWatchList(mode WatchListMode) { set(&s.mu, &s.faults.watchList, mode) }
-
-// RefuseExpired makes the call that opens a watch fail, while on, if the resourceVersion is no
-// longer known. Otherwise, as with the API server, the call succeeds and the error is the only
-// event. It does not block.
-func (s *Source[T]) RefuseExpired(on bool) { set(&s.mu, &s.faults.refuseExpired, on) }

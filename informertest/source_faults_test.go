@@ -69,14 +69,14 @@ func TestDisconnectEndsAllWatchesAtOnce(t *testing.T) {
 		behind := openWatch(t, src, metav1.ListOptions{})
 		muted := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
 		synctest.Wait()
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		src.Disconnect()
 		if n := src.Watches(); n != 0 {
 			t.Errorf("%d watches are open", n)
 		}
 		wantClosed(t, behind)
 		wantClosed(t, muted)
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=1 @1001")
 	})
 }
@@ -118,13 +118,13 @@ func TestRefuseExpiredLetsTheCallFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		src.Compact()
-		src.RefuseExpired(true)
+		src.SetFaults(informertest.Faults{RefuseExpired: true})
 		_, err := src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
 		wantError(t, err, apierrors.IsResourceExpired)
 		src.Heal() // Heal does not change the kind of server.
 		_, err = src.Watch(metav1.ListOptions{ResourceVersion: "1001"})
 		wantError(t, err, apierrors.IsResourceExpired)
-		src.RefuseExpired(false)
+		src.SetFaults(informertest.Faults{})
 		openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
 	})
 }
@@ -133,13 +133,13 @@ func TestExpireEndsWatchesWith410AndWhatTheyHaveNotDeliveredIsLost(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		must(src.Delete(keyOf("a")))
 		src.Expire()
 		if n := src.Watches(); n != 0 {
 			t.Errorf("%d watches are open", n)
 		}
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		if got := describe(next(t, w)); got != "ERROR 410 Expired" {
 			t.Errorf("got %s", got)
 		}
@@ -153,8 +153,8 @@ func TestExpireEndsWatchesWith410AndWhatTheyHaveNotDeliveredIsLost(t *testing.T)
 
 func TestMutedWatchesCatchUp(t *testing.T) {
 	for name, unmute := range map[string]func(*configMapSource){
-		"Mute(false)": func(src *configMapSource) { src.Mute(false) },
-		"Heal":        (*configMapSource).Heal,
+		"no faults": func(src *configMapSource) { src.SetFaults(informertest.Faults{}) },
+		"Heal":      (*configMapSource).Heal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -162,10 +162,10 @@ func TestMutedWatchesCatchUp(t *testing.T) {
 				before := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
 				unread := openWatch(t, src, metav1.ListOptions{})
 				synctest.Wait()
-				src.Mute(true)
+				src.SetFaults(informertest.Faults{Mute: true})
 				during := openWatch(t, src, watchList(""))
 				src.Apply(configMap("a", "2"))
-				src.Mute(true)
+				src.SetFaults(informertest.Faults{Mute: true})
 				src.Bookmark()
 				for _, w := range []watch.Interface{before, unread, during} {
 					wantQuiet(t, w)
@@ -182,7 +182,7 @@ func TestMutedWatchesCatchUp(t *testing.T) {
 func TestSlowListTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
-		src.SlowList(time.Minute)
+		src.SetFaults(informertest.Faults{ListDelay: time.Minute})
 		start := time.Now()
 		time.AfterFunc(30*time.Second, func() { src.Apply(configMap("b", "1")) })
 		wantItems(t, must(src.List(metav1.ListOptions{})), "a=1 @1001", "b=1 @1002")
@@ -205,36 +205,30 @@ func TestSlowListTakesItsTime(t *testing.T) {
 	})
 }
 
-func TestHeldListsWaitForAllReleases(t *testing.T) {
+func TestAListIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
-		release, releaseToo := src.HoldList(), src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true})
 		answer := make(chan runtime.Object, 1)
 		go func() { answer <- must(src.List(metav1.ListOptions{})) }()
-		held := func() bool {
+		for range 2 {
 			synctest.Wait()
-			return len(src.Requests()) == 1 && len(answer) == 0
-		}
-		if !held() {
-			t.Fatal("LIST is not held")
-		}
-		release()
-		release()
-		if !held() {
-			t.Fatal("LIST is held no more after one release of two")
+			if len(src.Requests()) != 1 || len(answer) != 0 {
+				t.Fatal("LIST is not held")
+			}
+			src.SetFaults(informertest.Faults{HoldLists: true, RefuseExpired: true})
 		}
 		src.Apply(configMap("b", "1"))
-		releaseToo()
+		src.SetFaults(informertest.Faults{})
 		wantItems(t, <-answer, "a=1 @1001", "b=1 @1002")
 
-		release = src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := src.ListWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got error %v", err)
 		}
 		src.Heal()
-		release()
 		must(src.List(metav1.ListOptions{}))
 	})
 }
@@ -242,13 +236,13 @@ func TestHeldListsWaitForAllReleases(t *testing.T) {
 func TestAServerMayNotSupportWatchLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		src.Heal() // Heal does not change the kind of server.
 		_, err := src.WatchWithContext(t.Context(), watchList(""))
 		wantError(t, err, apierrors.IsInvalid)
 		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=1 @1001")
 
-		src.SetWatchList(informertest.WatchListSilent)
+		src.SetFaults(informertest.Faults{IgnoreWatchList: true})
 		w := openWatch(t, src, watchList(""))
 		src.Apply(configMap("a", "2"))
 		src.Bookmark()
@@ -260,7 +254,7 @@ func TestAServerMayNotSupportWatchLists(t *testing.T) {
 		wantClosed(t, w)
 		wantEvents(t, openWatch(t, src, metav1.ListOptions{}), "ADDED a=2 @1002")
 
-		src.SetWatchList(informertest.WatchListSupported)
+		src.SetFaults(informertest.Faults{})
 		wantEvents(t, openWatch(t, src, watchList("")), "ADDED a=2 @1002", "BOOKMARK @1002true")
 	})
 }
@@ -316,12 +310,9 @@ func TestBookmarkReachesTheOpenWatchesThatAllowIt(t *testing.T) {
 
 func TestListsMayContainAnything(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"), configMap("b", "1"))
-	pod, nobody := &corev1.Pod{}, &corev1.ConfigMap{}
-	for _, obj := range []runtime.Object{pod, nobody, (*corev1.ConfigMap)(nil), nil} {
-		src.InjectListItem(obj)
-	}
+	want := []runtime.Object{&corev1.Pod{}, &corev1.ConfigMap{}, (*corev1.ConfigMap)(nil), nil}
+	src.SetFaults(informertest.Faults{ListItems: want})
 	got := must(meta.ExtractList(must(src.List(metav1.ListOptions{}))))
-	want := []runtime.Object{pod, nobody, (*corev1.ConfigMap)(nil), nil}
 	if len(got) != 6 || !cmp.Equal(want, got[2:]) {
 		t.Errorf("got items %v", got)
 	}
@@ -332,11 +323,11 @@ func TestListsMayContainAnything(t *testing.T) {
 func TestListsMayLackAResourceVersion(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	version := func() string { return listMeta(t, must(src.List(metav1.ListOptions{}))).GetResourceVersion() }
-	src.OmitListVersion(true)
+	src.SetFaults(informertest.Faults{OmitListVersion: true})
 	got := []string{version()}
-	src.OmitListVersion(false)
+	src.SetFaults(informertest.Faults{})
 	got = append(got, version())
-	src.OmitListVersion(true)
+	src.SetFaults(informertest.Faults{OmitListVersion: true})
 	src.Heal()
 	got = append(got, version())
 	if diff := cmp.Diff([]string{"", "1001", "1001"}, got); diff != "" {

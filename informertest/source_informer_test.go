@@ -38,29 +38,29 @@ func TestTheSharedInformerOfClientGoFollowsTheSource(t *testing.T) {
 		p.SetGroupVersionKind(kind)
 		return p
 	}
-	for name, mode := range map[string]informertest.WatchListMode{
-		"supported": informertest.WatchListSupported,
-		"rejected":  informertest.WatchListRejected,
+	for name, faults := range map[string]informertest.Faults{
+		"supported": {},
+		"rejected":  {RejectWatchList: true},
 	} {
 		t.Run("typed, watch list "+name, func(t *testing.T) {
-			testSharedInformer(t, mode, func() *corev1.ConfigMap { return &corev1.ConfigMap{} })
+			testSharedInformer(t, faults, func() *corev1.ConfigMap { return &corev1.ConfigMap{} })
 		})
 		t.Run("unstructured, watch list "+name, func(t *testing.T) {
-			testSharedInformer(t, mode, newUnstructured)
+			testSharedInformer(t, faults, newUnstructured)
 		})
 		t.Run("metadata, watch list "+name, func(t *testing.T) {
-			testSharedInformer(t, mode, newPartial)
+			testSharedInformer(t, faults, newPartial)
 		})
 	}
 }
 
-func testSharedInformer[T informer.Object](t *testing.T, mode informertest.WatchListMode, newObject func() T) {
+func testSharedInformer[T informer.Object](t *testing.T, faults informertest.Faults, newObject func() T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(named(newObject(), "first"))
-		src.SetWatchList(mode)
+		src.SetFaults(faults)
 		inf := cache.NewSharedIndexInformer(src, newObject(), 0, cache.Indexers{})
 		seen := mirrorOf[T](inf)
 		go inf.RunWithContext(t.Context())
@@ -68,7 +68,7 @@ func testSharedInformer[T informer.Object](t *testing.T, mode informertest.Watch
 			t.Fatal("the informer has not synced")
 		}
 		wantSame(t, "the store", src, inf.GetStore().List())
-		if lists := countRequests(src, "list"); (lists == 0) != (mode == informertest.WatchListSupported) {
+		if lists := countRequests(src, "list"); (lists == 0) != !faults.RejectWatchList {
 			t.Errorf("%d LISTs were sent", lists)
 		}
 
@@ -110,10 +110,11 @@ func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.So
 		src.Compact,
 		src.Bookmark,
 		src.Heal,
-		src.Down,
-		src.Up,
-		func() { src.Mute(random.IntN(2) == 0) },
-		func() { src.SlowList(time.Duration(random.IntN(10)) * time.Second) },
+		func() {
+			src.SetFaults(informertest.Faults{
+				Down: random.IntN(3) == 0, Mute: random.IntN(3) == 0, ListDelay: time.Duration(random.IntN(10)) * time.Second,
+			})
+		},
 		func() { src.Fail("list", apierrors.NewTooManyRequests("later", 1), 1) },
 		func() { src.Fail("watch", syscall.ECONNREFUSED, 2) },
 		func() { src.Fail("watch", errors.New("garbage"), 1) },
@@ -179,14 +180,14 @@ func countRequests[T informer.Object](src *informertest.Source[T], verb string) 
 func TestASharedInformerDoesNotSyncWithASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
-		src.SetWatchList(informertest.WatchListSilent)
+		src.SetFaults(informertest.Faults{IgnoreWatchList: true})
 		inf := cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{})
 		go inf.RunWithContext(t.Context())
 		time.Sleep(time.Hour)
 		if inf.HasSynced() {
 			t.Fatal("the informer has synced")
 		}
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		time.Sleep(time.Hour)
 		wantSame(t, "the store", src, inf.GetStore().List())
 	})
@@ -198,7 +199,7 @@ func TestASharedInformerReadsPages(t *testing.T) {
 		for i := range 1234 {
 			src.Apply(configMap(fmt.Sprintf("name-%04d", i), "1"))
 		}
-		src.SetWatchList(informertest.WatchListRejected)
+		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		inf := cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{})
 		go inf.RunWithContext(t.Context())
 		time.Sleep(time.Hour)

@@ -17,8 +17,7 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // [k8s.io/apimachinery/pkg/api/meta.ExtractList] returns. Limit and Continue are always
 // honoured, and all pages are of the resourceVersion of the first.
 //
-// It blocks only because of SlowList or HoldList, and at most until ctx ends, whose error it
-// then returns. Other errors are those of Down and Fail, Expired if the resourceVersion or the page
+// It blocks only because of [Faults], and at most until ctx ends, whose error it then returns. Other errors are those of Down and Fail, Expired if the resourceVersion or the page
 // is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -50,10 +49,10 @@ func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.faults.omitVersion {
+	if s.faults.OmitListVersion {
 		list.ResourceVersion = ""
 	}
-	for _, obj := range s.faults.listItems {
+	for _, obj := range s.faults.ListItems {
 		list.Items = append(list.Items, runtime.RawExtension{Object: obj})
 	}
 	return list, nil

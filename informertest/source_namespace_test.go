@@ -55,10 +55,10 @@ var (
 func TestANamespaceFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newClients(t)
-		f.Namespace("a").Fail("list", errOfOne, 2)
-		f.Namespace("a").Fail("list", errOfAll, 0)
-		f.Namespace("a").Fail("list", errLater, 1)
-		f.Namespace("a").Fail("watch", errOfOne, -1)
+		f.FailIn("a", "list", errOfOne, 2)
+		f.FailIn("a", "list", errOfAll, 0)
+		f.FailIn("a", "list", errLater, 1)
+		f.FailIn("a", "watch", errOfOne, -1)
 		f.wantList("b", nil)
 		f.wantList("", nil)
 		f.wantWatch("b", nil)
@@ -68,7 +68,7 @@ func TestANamespaceFailsAlone(t *testing.T) {
 		for range 3 {
 			f.wantWatch("a", errOfOne)
 		}
-		f.Up() // does not heal
+		f.SetFaults(informertest.Faults{}) // does not heal
 		f.wantWatch("a", errOfOne)
 		f.Heal()
 		f.wantWatch("a", nil)
@@ -78,10 +78,10 @@ func TestANamespaceFailsAlone(t *testing.T) {
 func TestAFailureOfANamespaceComesBeforeThoseOfAll(t *testing.T) {
 	f := newClients(t)
 	f.Fail("list", errOfAll, 2)
-	f.Namespace("a").Fail("list", errOfOne, 1)
-	f.Down()
+	f.FailIn("a", "list", errOfOne, 1)
+	f.SetFaults(informertest.Faults{Down: true})
 	f.wantList("a", syscall.ECONNREFUSED) // uses up neither
-	f.Up()
+	f.SetFaults(informertest.Faults{})
 	for _, want := range []error{errOfOne, errOfAll} {
 		f.wantList("a", want)
 	}
@@ -89,7 +89,7 @@ func TestAFailureOfANamespaceComesBeforeThoseOfAll(t *testing.T) {
 	f.wantList("a", nil)
 	f.wantList("b", nil)
 
-	f.Namespace("a").Fail("list", errOfOne, -1)
+	f.FailIn("a", "list", errOfOne, -1)
 	f.Fail("list", errOfAll, 1)
 	f.wantList("a", errOfOne)
 	f.wantList("a", errOfOne)
@@ -100,8 +100,8 @@ func TestAFailureOfANamespaceComesBeforeThoseOfAll(t *testing.T) {
 func TestRequestsForAllNamespacesFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newClients(t)
-		f.Namespace("").Fail("list", errOfOne, 3)
-		f.Namespace("").Fail("watch", errOfOne, 1)
+		f.FailIn("", "list", errOfOne, 3)
+		f.FailIn("", "watch", errOfOne, 1)
 		f.wantList("a", nil)
 		f.wantWatch("a", nil)
 		f.wantList("", errOfOne)
@@ -121,8 +121,8 @@ func TestRequestsForAllNamespacesFailAlone(t *testing.T) {
 
 func TestANamespaceFailsForAClientset(t *testing.T) {
 	f := newClients(t)
-	f.Namespace("a").Fail("list", errOfOne, -1)
-	f.Namespace("a").Fail("watch", errOfOne, -1)
+	f.FailIn("a", "list", errOfOne, -1)
+	f.FailIn("a", "watch", errOfOne, -1)
 	for namespace, want := range map[string]error{"a": errOfOne, "b": nil, "": nil} {
 		pods := f.client.CoreV1().Pods(namespace)
 		if _, err := pods.List(t.Context(), metav1.ListOptions{}); !errors.Is(err, want) {
@@ -144,8 +144,8 @@ func TestANamespaceFailsForAClientset(t *testing.T) {
 func TestANamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(podIn("a", "x"), podIn("b", "x"))
-		src.Namespace("b").Fail("list", errOfOne, 3)
-		src.Namespace("b").Fail("watch", errOfOne, 3)
+		src.FailIn("b", "list", errOfOne, 3)
+		src.FailIn("b", "watch", errOfOne, 3)
 		inf := must(informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, informer.Options[*corev1.Pod]{}))
 		var seen informertest.Recorder[*corev1.Pod]
 		must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
@@ -165,5 +165,5 @@ func TestFailOfANamespacePanicsWithoutAnError(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	informertest.NewSource[*corev1.Pod]().Namespace("a").Fail("list", nil, 1)
+	informertest.NewSource[*corev1.Pod]().FailIn("a", "list", nil, 1)
 }

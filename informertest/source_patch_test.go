@@ -285,7 +285,7 @@ func TestWritesUseUpNoFailures(t *testing.T) {
 	src.Serve(&client.Fake, "pods", &corev1.PodList{})
 	pods := client.CoreV1().Pods("a")
 	src.Fail("list", errOfAll, 1)
-	src.Namespace("a").Fail("list", errOfOne, 1)
+	src.FailIn("a", "list", errOfOne, 1)
 	if _, err := pods.Patch(t.Context(), "web", merge, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("Patch: %v", err)
 	}

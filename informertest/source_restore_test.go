@@ -107,13 +107,13 @@ func TestRestoreEndsAllWatchesAndTheyTellNothingMore(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		behind := openWatch(t, src, metav1.ListOptions{})
 		idle := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		src.Apply(configMap("a", "2"))
 		restore(t, src, "1001")
 		if n := src.Watches(); n != 0 {
 			t.Errorf("%d watches are open", n)
 		}
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		src.Apply(configMap("a", "3"))
 		wantClosed(t, behind)
 		wantClosed(t, idle)

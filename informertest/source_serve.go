@@ -43,9 +43,9 @@ import (
 // *unstructured.Unstructured of a kind of Kubernetes: both need the schema of the type. For apply,
 // use a fake clientset without Serve.
 //
-// Down makes every request fail. Fail works for List and Watch only; to make a certain write fail,
+// Faults.Down makes every request fail. Fail works for List and Watch only; to make a certain write fail,
 // add a reactor to the fake after Serve. The reactor must not sleep, and for the same reason a LIST
-// through the fake does not wait for SlowList and HoldList: client-go's Fake calls reactors under a
+// through the fake is not held or delayed: client-go's Fake calls reactors under a
 // mutex, and time does not pass in a synctest bubble while a goroutine waits for a mutex.
 //
 // Serve does not block. It panics if fake or list is nil, or resource is empty.

@@ -132,8 +132,8 @@ func writeAtRandom(src *configMapSource) {
 func provokeAtRandom(src *configMapSource) {
 	faults := []func(){
 		src.Disconnect, src.Expire, src.Compact, src.Bookmark, src.Heal,
-		func() { src.Mute(true) },
-		func() { src.Mute(false) },
+		func() { src.SetFaults(informertest.Faults{Mute: true}) },
+		func() { src.SetFaults(informertest.Faults{}) },
 		func() { src.Objects() },
 		func() { src.Requests() },
 		func() { src.Fail("watch", context.DeadlineExceeded, 1) },

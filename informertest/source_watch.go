@@ -16,7 +16,7 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // WatchWithContext opens a watch. It does not block. The watch ends, and its channel is closed,
-// when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Down, Disconnect, Expire
+// when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Faults.Down, Disconnect, Expire
 // and Restore. The caller must make sure that one of these ends comes, or the goroutine of the
 // watch leaks.
 //
@@ -48,7 +48,7 @@ func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.
 	var q query
 	if err == nil {
 		options.Watch = true
-		q, err = s.newQuery(options, s.faults.watchList != WatchListRejected)
+		q, err = s.newQuery(options, !s.faults.RejectWatchList)
 	}
 	if err == nil && q.wantsInitial() && q.version > s.version {
 		err = tooLarge(q.version, s.version)
@@ -60,7 +60,7 @@ func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.
 	if !q.wantsInitial() && q.version != 0 && q.version < s.history.since {
 		expired := tooOld(q.version, s.history.since)
 		request.Err = expired
-		if s.faults.refuseExpired {
+		if s.faults.RefuseExpired {
 			return nil, expired
 		}
 		return s.openExpired(ctx, q, expired), nil
@@ -100,7 +100,7 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	}
 	s.open[st.lifetime] = true
 	s.openChanged()
-	if q.isWatchList() && s.faults.watchList == WatchListSilent {
+	if q.isWatchList() && s.faults.IgnoreWatchList {
 		go st.run(nil, nil)
 	} else {
 		go st.run(initial, start)
@@ -197,27 +197,28 @@ func (st *stream[T]) deliver(event watch.Event) bool {
 	for {
 		// Read mute before checking live: a test that mutes, ends the watch and unmutes must
 		// be able to rely on no event having passed.
-		mute := st.source.muting()
+		muted, over := st.source.muted()
 		if st.live.Err() != nil {
 			return false
 		}
 		result := st.result
-		if mute.on {
+		if muted {
 			result = nil
 		}
 		select {
 		case result <- event:
 			return true
-		case <-mute.over:
+		case <-over:
 		case <-st.live.Done():
 		}
 	}
 }
 
-func (s *Source[T]) muting() mute {
+// muted reports whether watches are muted. Its channel is closed when that may have changed.
+func (s *Source[T]) muted() (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.faults.mute
+	return s.faults.Mute, s.faults.over
 }
 
 // event returns the event that the reader gets for e; false if it gets none.

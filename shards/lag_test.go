@@ -364,12 +364,12 @@ func (w *world) outdated() string {
 // restore has the objects' server begin at a version again. It is away for a second.
 func (w *world) restore(version string) {
 	w.t.Helper()
-	w.objects.Down()
+	w.objects.SetFaults(informertest.Faults{Down: true})
 	if err := w.objects.Restore(version); err != nil {
 		w.t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	w.objects.Up()
+	w.objects.SetFaults(informertest.Faults{})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.read)
@@ -392,13 +392,13 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 		},
 		"lists of divided caches take longer than a minute": func(w *world) []*replica {
 			w.divided = true
-			w.objects.SetWatchList(informertest.WatchListRejected)
+			w.objects.SetFaults(informertest.Faults{RejectWatchList: true})
 			a := w.start("a", selects)
 			time.Sleep(time.Minute)
-			w.objects.SlowList(90 * time.Second)
+			w.objects.SetFaults(informertest.Faults{ListDelay: 90 * time.Second, RejectWatchList: true})
 			b := w.start("b", selects)
 			time.Sleep(2 * time.Hour)
-			w.objects.SlowList(0)
+			w.objects.SetFaults(informertest.Faults{RejectWatchList: true})
 			return []*replica{a, b}
 		},
 		"the objects cannot be watched, and a replica starts": func(w *world) []*replica {

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -145,12 +146,12 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		backup := w.leases.ResourceVersion()
 		c := w.start("c") // the backup does not know it
 		w.settled(30 * time.Minute)
-		w.leases.Down()
+		w.leases.SetFaults(informertest.Faults{Down: true})
 		if err := w.leases.Restore(backup); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second) // a replica of which no request fails notices a restore at its next list only
-		w.leases.Up()
+		w.leases.SetFaults(informertest.Faults{})
 		w.settled(2 * time.Minute)
 		w.balanced(a, b, c)
 		d := w.start("d")

@@ -124,7 +124,7 @@ func TestPodsOfOtherNodesAreNotThere(t *testing.T) {
 func TestLookupsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t.Context(), t, nil, pod("stays", "10.0.0.1"), pod("goes", "10.0.0.2"))
-		w.source.Down()
+		w.source.SetFaults(informertest.Faults{Down: true})
 		time.Sleep(time.Hour)
 		w.remove("goes")
 		w.source.Apply(pod("comes", "10.0.0.3"))
@@ -134,7 +134,7 @@ func TestLookupsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 		w.wants("/readyz", http.StatusOK)
 		w.wants("/livez", http.StatusOK)
 
-		w.source.Up()
+		w.source.SetFaults(informertest.Faults{})
 		time.Sleep(2 * time.Minute) // longer than the longest pause between two attempts
 		w.finds("10.0.0.1", "stays")
 		w.wants("/pods/10.0.0.2", http.StatusNotFound)
@@ -148,10 +148,10 @@ func TestADeleteInALongOutageIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t.Context(), t, nil, pod("goes", "10.0.0.2"))
 		w.finds("10.0.0.2", "goes")
-		w.source.Mute(true)
+		w.source.SetFaults(informertest.Faults{Mute: true})
 		w.remove("goes")
 		w.source.Expire()
-		w.source.Mute(false)
+		w.source.SetFaults(informertest.Faults{})
 		time.Sleep(2 * time.Minute)
 		w.wants("/pods/10.0.0.2", http.StatusNotFound)
 	})

@@ -187,7 +187,7 @@ func TestOnSources(t *testing.T) {
 
 		// Somebody changes the Ingress while the operator's watch is stuck. The operator's
 		// writes are refused until it has seen the change.
-		ingresses.Mute(true)
+		ingresses.SetFaults(informertest.Faults{Mute: true})
 		ingress, err := ingresses.Get(shopKey)
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestOnSources(t *testing.T) {
 		if n := len(kube.Actions()); n < 2 {
 			t.Errorf("%d attempts in a second, want several", n)
 		}
-		ingresses.Mute(false)
+		ingresses.SetFaults(informertest.Faults{})
 		time.Sleep(time.Minute)
 		expect("after the conflict", "store.example.com", website.Pending)
 

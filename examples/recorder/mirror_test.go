@@ -494,6 +494,6 @@ func happen(src *source, random *rand.Rand) {
 	case n < 98:
 		src.Expire()
 	default:
-		src.Mute(n == 98)
+		src.SetFaults(informertest.Faults{Mute: n == 98})
 	}
 }

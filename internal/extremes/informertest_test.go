@@ -19,14 +19,8 @@ import (
 
 var sourceTrials = map[string]extremes.Trial{
 	"informertest.Source.Fail(times)":       extremes.Number("", inBubble(failsSoOften)),
-	"informertest.Source.SlowList(d)":       extremes.Number("", inBubble(listsSlowly)),
+	"informertest.Faults.ListDelay":         extremes.Field("", nil, inBubble(listsSlowly)),
 	"informertest.Source.WaitForWatches(n)": extremes.Number("", inBubble(waitsForWatches)),
-	"informertest.Source.SetWatchList(mode)": extremes.Number("", inBubble(func(t *testing.T, mode informertest.WatchListMode) error {
-		return runsOver(t, func(src *source) (*testkit.Informer, error) {
-			src.SetWatchList(mode)
-			return informer.NewFrom(src, options{ErrorHandler: fails(t)})
-		})
-	})),
 	"informertest.Source.ListWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
 		return answers(t, metav1.ListOptions{Limit: n})
 	})),
@@ -123,9 +117,10 @@ func failsSoOften(t *testing.T, times int) error {
 }
 
 // listsSlowly checks that a LIST takes no time, or an hour at least.
-func listsSlowly(t *testing.T, d time.Duration) error {
+func listsSlowly(t *testing.T, faults informertest.Faults) error {
+	d := faults.ListDelay
 	src := informertest.NewSource(object("a", "1"))
-	src.SlowList(d)
+	src.SetFaults(faults)
 	begun := time.Now()
 	_, err := src.ListWithContext(testkit.Within(t, hour), metav1.ListOptions{})
 	if took := time.Since(begun); took != min(hour, max(0, d)) {

@@ -95,7 +95,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.Client.":                    asks,
 		"informer.UntypedClient.":             asks,
 		"informer.NamespaceHealth.":           figure,
-		"informertest.NamespaceClient.":       "the same as Source",
+		"informertest.Source.FailIn(times)":   "the same as Fail",
 		"informertest.Source.List(":           "the same as ListWithContext",
 		"informertest.Source.Watch(":          "the same as WatchWithContext",
 		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // deeds are the possible operations. A higher weight makes an operation more frequent. The
@@ -101,7 +102,7 @@ func (w *torture) recreate(d deed) {
 func (w *torture) relist(d deed) {
 	w.say("410, and %d changes are missed from %s", d.a%5, nameOf(int(d.b)))
 	w.troubled.Store(true)
-	w.src.Mute(true)
+	testkit.Mute(w.src, true)
 	for i := range int(d.a % 5) {
 		which := int(d.b) + i
 		switch (int(d.b)/8 + i) % 3 {
@@ -115,7 +116,7 @@ func (w *torture) relist(d deed) {
 		}
 	}
 	w.src.Expire()
-	w.src.Mute(false)
+	testkit.Mute(w.src, false)
 }
 
 func (w *torture) disconnect(deed) {
@@ -127,7 +128,7 @@ func (w *torture) disconnect(deed) {
 func (w *torture) silence(d deed) {
 	w.say("silence %v", d.a%3 > 0)
 	w.troubled.Store(true)
-	w.src.Mute(d.a%3 > 0)
+	testkit.Mute(w.src, d.a%3 > 0)
 }
 
 func (w *torture) outage(d deed) {

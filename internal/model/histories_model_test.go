@@ -64,7 +64,7 @@ func newHistory(seed uint64) *history {
 	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
 	h.shared = rand.New(rand.NewPCG(seed, 9)).IntN(2) == 0
 	h.server = &restarting{source: h.src}
-	h.src.RefuseExpired(r.IntN(2) == 0)
+	h.src.SetFaults(informertest.Faults{RefuseExpired: r.IntN(2) == 0})
 	for _, i := range r.Perm(len(kinds))[:1+r.IntN(3)] {
 		h.kinds = append(h.kinds, kinds[i])
 	}

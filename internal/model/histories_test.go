@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // TestHistories plays random histories of a source and of the processes that follow it with
@@ -214,7 +216,7 @@ func (h *history) disconnect(*rand.Rand) {
 func (h *history) mute(r *rand.Rand) {
 	on := r.IntN(3) > 0
 	h.say("mute %v", on)
-	h.src.Mute(on)
+	testkit.Mute(h.src, on)
 }
 
 func (h *history) bookmark(*rand.Rand) {
@@ -226,10 +228,10 @@ func (h *history) bookmark(*rand.Rand) {
 func (h *history) expire(r *rand.Rand) {
 	calm, before := h.calm && h.life != nil, len(h.src.Requests())
 	if !calm && r.IntN(2) == 0 {
-		h.src.Mute(true)
+		testkit.Mute(h.src, true)
 		h.change(r)
 		h.change(r)
-		defer h.src.Mute(false)
+		defer testkit.Mute(h.src, false)
 	}
 	if !h.mayMove(1) {
 		return

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer"
 )
 
 // tap is the source of one process. It records the versions that it delivers.
@@ -41,18 +41,18 @@ func (s *tap) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (wa
 }
 
 func (s *tap) client(namespace string) *tapClient {
-	return &tapClient{NamespaceClient: s.Namespace(namespace), tap: s, namespace: namespace}
+	return &tapClient{UntypedClient: s.Namespace(namespace), tap: s, namespace: namespace}
 }
 
 // tapClient is the client for a namespace, or for all.
 type tapClient struct {
-	*informertest.NamespaceClient[configMap]
+	informer.UntypedClient[*metav1.List]
 	tap       *tap
 	namespace string
 }
 
 func (c *tapClient) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
-	list, err := c.NamespaceClient.List(ctx, opts)
+	list, err := c.UntypedClient.List(ctx, opts)
 	if err == nil && list.Continue == "" && opts.Limit != 1 {
 		c.tap.listed(c.namespace, list.ResourceVersion)
 	}
@@ -68,7 +68,7 @@ func (s *tap) listed(namespace, version string) {
 }
 
 func (c *tapClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	inner, err := c.NamespaceClient.Watch(ctx, opts)
+	inner, err := c.UntypedClient.Watch(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -128,13 +128,9 @@ func newTorture(s setting) *torture {
 		facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
 	}
 	w.shelf = newShelf(w)
-	w.src.RefuseExpired(s.refuses)
-	switch s.source {
-	case rejecting:
-		w.src.SetWatchList(informertest.WatchListRejected)
-	case silent:
-		w.src.SetWatchList(informertest.WatchListSilent)
-	}
+	w.src.SetFaults(informertest.Faults{
+		RejectWatchList: s.source == rejecting, IgnoreWatchList: s.source == silent, RefuseExpired: s.refuses,
+	})
 	w.say("%v, %d objects", s, s.objects)
 	for i := range s.objects {
 		w.write(i, false)

@@ -88,7 +88,7 @@ func readsTwo[T informer.Object](t *testing.T, inf *informer.CustomCacheInformer
 func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 	src := informertest.NewSource[configMap]()
 	for says, tc := range map[string]struct {
-		client     func(string) *informertest.NamespaceClient[configMap]
+		client     func(string) informer.UntypedClient[*metav1.List]
 		namespaces []string
 	}{
 		"function that returns clients is nil":   {nil, []string{"a"}},
@@ -96,7 +96,7 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
 		`to read all namespaces, use New`:        {src.Namespace, []string{"a", ""}},
 		`"a/b" is no name of a namespace`:        {src.Namespace, []string{"a/b"}},
-		"the client is nil":                      {func(string) *informertest.NamespaceClient[configMap] { return nil }, []string{"a"}},
+		"the client is nil":                      {func(string) informer.UntypedClient[*metav1.List] { return nil }, []string{"a"}},
 		strings.Repeat("x", 64) + `" is no name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
 	} {
 		if _, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{}); err == nil || !strings.Contains(err.Error(), says) {
@@ -295,7 +295,7 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 func TestAClientOfAnotherNamespaceIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, errs := informertest.NewSource(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
-		all := func(string) *informertest.NamespaceClient[configMap] { return src.Namespace("") }
+		all := func(string) informer.UntypedClient[*metav1.List] { return src.Namespace("") }
 		inf, err := informer.NewInNamespaces(all, []string{"a", "b"}, options{WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
 		if err != nil {
 			t.Fatal(err)

@@ -16,12 +16,12 @@ import (
 
 // oddClient is the client of a namespace whose lists have a version that cannot be compared.
 type oddClient struct {
-	*informertest.NamespaceClient[configMap]
+	informer.UntypedClient[*metav1.List]
 	version string // "" for the true one
 }
 
 func (c oddClient) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
-	list, err := c.NamespaceClient.List(ctx, opts)
+	list, err := c.UntypedClient.List(ctx, opts)
 	if err == nil && c.version != "" {
 		list.ResourceVersion = c.version
 	}
@@ -36,7 +36,7 @@ func TestAVersionThatCannotBeComparedIsNotPassed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src := informertest.NewSource(object("odd", "x", "1"), object("b", "x", "1"))
 				client := func(namespace string) oddClient {
-					c := oddClient{NamespaceClient: src.Namespace(namespace)}
+					c := oddClient{UntypedClient: src.Namespace(namespace)}
 					if namespace == "odd" {
 						c.version = "0"
 					}

@@ -54,7 +54,7 @@ func newServer(objs ...configMap) *server {
 // client returns the gate of a namespace.
 func (s *server) client(namespace string) *gate {
 	if s.gates[namespace] == nil {
-		s.gates[namespace] = &gate{client: s.Namespace(namespace), opened: make(chan struct{})}
+		s.gates[namespace] = &gate{client: s.Namespace(namespace), source: s.source, namespace: namespace, opened: make(chan struct{})}
 		close(s.gates[namespace].opened)
 	}
 	return s.gates[namespace]
@@ -79,7 +79,9 @@ func (s *server) informer(t *testing.T, opts options, namespaces ...string) (*te
 // gate is the client of a namespace. It counts requests that succeed, can cut watches and hold back
 // their events.
 type gate struct {
-	client *informertest.NamespaceClient[configMap]
+	client    informer.UntypedClient[*metav1.List]
+	source    *source
+	namespace string
 
 	mu           sync.Mutex // protects the rest
 	opened       chan struct{}
@@ -117,7 +119,7 @@ func (g *gate) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 // forbid refuses all requests until the source is healed, and cuts the watches.
 func (g *gate) forbid() {
 	for _, verb := range []string{"list", "watch"} {
-		g.client.Fail(verb, testkit.Forbidden("configmaps"), -1)
+		g.source.FailIn(g.namespace, verb, testkit.Forbidden("configmaps"), -1)
 	}
 	g.cut()
 }

@@ -324,10 +324,10 @@ func (g *gate) wait(string) {
 
 // missing makes the readers of src miss the changes of change. They notice them by a list.
 func missing(src *source, change func()) {
-	src.Mute(true)
+	src.SetFaults(informertest.Faults{Mute: true})
 	change()
 	src.Expire()
-	src.Mute(false)
+	src.SetFaults(informertest.Faults{})
 	sleepBubble(time.Minute) // for the back-off
 }
 

@@ -54,8 +54,7 @@ func deleteOfAStranger(t *testing.T, s shared) {
 
 func objectWithoutAName(t *testing.T, s shared) {
 	src := two()
-	src.InjectListItem(object("", "1"))
-	src.SetWatchList(informertest.WatchListRejected)
+	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{object("", "1")}, RejectWatchList: true})
 	inf := s.new(src, 0)
 	runShared(t, inf)
 	sleepBubble(time.Minute)
@@ -133,10 +132,10 @@ func checkVersionless(t *testing.T, s shared, e watch.Event) {
 	runShared(t, inf)
 	src.Inject(e)
 	sleepBubble(10 * time.Second)
-	src.Mute(true) // until no watch that could bring the delete is open
+	src.SetFaults(informertest.Faults{Mute: true}) // until no watch that could bring the delete is open
 	remove(t, src, "b")
 	src.Disconnect()
-	src.Mute(false)
+	src.SetFaults(informertest.Faults{})
 	sleepBubble(hour)
 	if _, exists, err := inf.GetStore().GetByKey("default/b"); err != nil || exists == s.ours() {
 		t.Errorf("b is still there: %t (%v)", exists, err)
@@ -151,8 +150,7 @@ func nilHandler(t *testing.T, s shared) {
 
 func listOfAnotherType(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	src.InjectListItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}}, RejectWatchList: true})
 	inf := s.new(src, 0)
 	runShared(t, inf)
 	if inf.HasSynced() == s.ours() {
@@ -196,7 +194,7 @@ func failingIndexFunction(t *testing.T, s shared) {
 
 func silentStream(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListSilent)
+	src.SetFaults(informertest.Faults{IgnoreWatchList: true})
 	inf := s.new(src, 0)
 	runShared(t, inf)
 	sleepBubble(11 * time.Second)

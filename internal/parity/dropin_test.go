@@ -388,8 +388,8 @@ func (d *described) DeepCopyObject() runtime.Object {
 func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, inner := informertest.NewSource[configMap](), cache.NewStore(cache.MetaNamespaceKeyFunc)
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		_ = inner.Add(object("before", "1"))
 		var errs errorLog
 		inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {

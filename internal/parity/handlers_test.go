@@ -39,7 +39,7 @@ func addedBeforeStart(t *testing.T, s shared) {
 
 func addedBeforeStartOfALister(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
+	src.SetFaults(informertest.Faults{RejectWatchList: true})
 	checkAddedBeforeStart(t, s, src)
 }
 
@@ -62,8 +62,8 @@ func checkAddedBeforeStart(t *testing.T, s shared, src *source) {
 
 func addedBeforeTheList(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, 0)
 	runShared(t, inf)
 	var h heard
@@ -293,8 +293,8 @@ func syncedInEveryWay(t *testing.T, s shared) {
 
 func notSyncedWithoutAList(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, time.Minute)
 	var h heard
 	reg := handle(t, inf, &h)
@@ -309,9 +309,9 @@ func notSyncedWithoutAList(t *testing.T, s shared) {
 }
 
 func syncedWhenEmpty(t *testing.T, s shared) {
-	for _, mode := range []informertest.WatchListMode{informertest.WatchListSupported, informertest.WatchListRejected} {
+	for _, rejects := range []bool{false, true} {
 		src := informertest.NewSource[configMap]()
-		src.SetWatchList(mode)
+		src.SetFaults(informertest.Faults{RejectWatchList: rejects})
 		inf := s.new(src, 0)
 		var early, late heard
 		earlyReg := handle(t, inf, &early)
@@ -362,8 +362,8 @@ func lateHandlerSyncs(t *testing.T, s shared) {
 
 func neverSyncedOnceStopped(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, 0)
 	reg := handle(t, inf, &heard{})
 	runShared(t, inf)()

@@ -282,8 +282,8 @@ func toldOfSeed(s shared) []string {
 
 func seededStoreIsTold(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, 0)
 	seed(t, inf)
 	var early, late heard

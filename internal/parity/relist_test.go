@@ -40,7 +40,7 @@ func relistFindsAll(t *testing.T, s shared) {
 
 func relistFindsAllByAList(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
+	src.SetFaults(informertest.Faults{RejectWatchList: true})
 	checkRelist(t, s, src)
 }
 
@@ -206,8 +206,8 @@ func unchangedOften(t *testing.T, s shared) {
 
 func unchangedAfterALateList(t *testing.T, s shared) {
 	src := informertest.NewSource(object("a", "1"))
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, 10*time.Minute)
 	var h heard
 	handleEvery(t, inf, &h, 0)

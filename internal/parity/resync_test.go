@@ -186,8 +186,8 @@ func resyncOfALateHandler(t *testing.T, s shared) {
 
 func resyncNotBeforeTheList(t *testing.T, s shared) {
 	src := informertest.NewSource(object("a", "1"))
-	src.SetWatchList(informertest.WatchListRejected)
-	release := src.HoldList()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 	inf := s.new(src, time.Minute)
 	if err := inf.GetIndexer().Add(object("a", "seeded")); err != nil {
 		t.Fatal(err)

@@ -179,8 +179,8 @@ func wantStopped(t *testing.T, s shared, what string, err error, words string) {
 
 func stoppedInAList(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
-	defer src.HoldList()()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	defer func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }()
 	inf := s.new(src, 0)
 	runShared(t, inf)()
 	if !inf.IsStopped() {

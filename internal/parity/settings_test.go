@@ -58,7 +58,7 @@ func transformsAll(t *testing.T, s shared) { checkTransform(t, s, two()) }
 
 func transformsAllOfALister(t *testing.T, s shared) {
 	src := two()
-	src.SetWatchList(informertest.WatchListRejected)
+	src.SetFaults(informertest.Faults{RejectWatchList: true})
 	checkTransform(t, s, src)
 }
 
@@ -181,7 +181,7 @@ var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "config
 
 // refuseLists makes src answer the next lists with 403. A negative times is for all lists.
 func refuseLists(src *source, times int) {
-	src.SetWatchList(informertest.WatchListRejected)
+	src.SetFaults(informertest.Faults{RejectWatchList: true})
 	src.Fail("list", errForbidden, times)
 }
 

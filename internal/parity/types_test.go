@@ -72,13 +72,13 @@ func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime
 	if obj, ok := cached(t, inf, "a").(T); !ok {
 		t.Errorf("the store has a %T", obj)
 	}
-	src.Mute(true)
+	src.SetFaults(informertest.Faults{Mute: true})
 	if _, err := src.Delete(keyOf("a")); err != nil {
 		t.Fatal(err)
 	}
 	src.Apply(newObject("c", "1"))
 	src.Expire()
-	src.Mute(false)
+	src.SetFaults(informertest.Faults{})
 	sleepBubble(time.Minute)
 	h.expect(t, "tombstone a@2", "add c@6")
 	return src, h, inf
@@ -148,12 +148,12 @@ func objectsWithoutANamespace(t *testing.T, s shared) {
 	if _, exists, err := inf.GetStore().GetByKey("n"); !exists || err != nil {
 		t.Errorf("the node is in the store: %t (%v)", exists, err)
 	}
-	src.Mute(true)
+	src.SetFaults(informertest.Faults{Mute: true})
 	if _, err := src.Delete(types.NamespacedName{Name: "n"}); err != nil {
 		t.Fatal(err)
 	}
 	src.Expire()
-	src.Mute(false)
+	src.SetFaults(informertest.Faults{})
 	sleepBubble(time.Minute)
 	h.expect(t, "add n@1 initial", "tombstone n@1")
 }

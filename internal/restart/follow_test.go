@@ -132,9 +132,9 @@ func (f *followed) storm(steps int) {
 		case n == 16:
 			f.Expire()
 		case n == 17:
-			f.Mute(true)
+			f.SetFaults(informertest.Faults{Mute: true})
 		case n == 18:
-			f.Mute(false)
+			f.SetFaults(informertest.Faults{})
 			f.Disconnect()
 		default:
 			time.Sleep(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
@@ -144,7 +144,7 @@ func (f *followed) storm(steps int) {
 			synctest.Wait()
 		}
 	}
-	f.Mute(false)
+	f.SetFaults(informertest.Faults{})
 	f.Disconnect()
 }
 

@@ -201,7 +201,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 		inf, r := watched(t, src, opts)
 		synctest.Wait()
 		known := len(told(r))
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		_, _ = src.Delete(keyOf("o003"))
 		_, _ = src.Update(object("o005", "2"))
 		_, _ = src.Create(object("o007", "1"))
@@ -209,7 +209,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 		_, _ = src.Create(object("o000", "1")) // another object
 		src.failAt(at)
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		sleepBubble(time.Minute)
 		for _, e := range told(r)[known:] {
 			if strings.Contains(e, "deleted") && e != "relist deleted o000" {
@@ -414,7 +414,7 @@ func TestAListOfOneNamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 				src.Apply(obj)
 			}
 		}
-		src.Namespace("one").Fail("list", errHalt, -1)
+		src.FailIn("one", "list", errHalt, -1)
 		store := informertest.NewDurable()
 		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Durable: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
 		if err != nil {

@@ -432,10 +432,10 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 		}
 		change(each / 20)
 		if round < relists { // while the store is behind
-			src.Mute(true)
+			src.SetFaults(informertest.Faults{Mute: true})
 			change(each / 20)
 			src.Expire()
-			src.Mute(false)
+			src.SetFaults(informertest.Faults{})
 		} else {
 			change(each / 20)
 		}

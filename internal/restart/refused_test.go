@@ -121,11 +121,11 @@ func (tr *trial) shutGate(shut bool) {
 
 // missed makes changes that no watch reports, and then a relist that finds them.
 func (tr *trial) missed(changes func()) {
-	tr.src.Mute(true)
+	tr.src.SetFaults(informertest.Faults{Mute: true})
 	synctest.Wait()
 	changes()
 	tr.src.Expire()
-	tr.src.Mute(false)
+	tr.src.SetFaults(informertest.Faults{})
 }
 
 func (tr *trial) delete(name string) {

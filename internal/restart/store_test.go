@@ -29,11 +29,11 @@ func TestAnyStoreWillDo(t *testing.T) {
 		informertest.Run(t, inf)
 		r.Expect(t, "added default/a", "added default/b")
 		synctest.Wait()
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		src.Apply(object("a", "2"))
 		_, _ = src.Delete(keyOf("b")) // only the relist finds it: a cache.DeletedFinalStateUnknown in the queue
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		r.Expect(t, "updated default/a", "deleted default/b")
 		src.Apply(object("c", "1"))
 		r.Expect(t, "added default/c")
@@ -255,10 +255,10 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 		events = nil
 		last, _ := src.Delete(keyOf("seen"))
 		synctest.Wait()
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		_, _ = src.Delete(keyOf("unseen"))
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		sleepBubble(time.Minute)
 		if len(events) != 2 {
 			t.Fatalf("the watcher got %v", events)

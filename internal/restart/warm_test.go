@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/customcacheinformer/informer"
@@ -115,7 +116,7 @@ func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
 				_, _ = src.Delete(keyOf("deleted"))
 				_, _ = src.Create(object("created", "1"))
 				src.Compact()
-				src.RefuseExpired(refuse)
+				src.SetFaults(informertest.Faults{RefuseExpired: refuse})
 				store = store.Reopen()
 				r := oneRun(t, src, store, opts)
 				want := "probe, watch from " + at + " gone, " + full
@@ -363,15 +364,13 @@ func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
 		"a transform fails":            {opts: options{Transform: broken}, while: func(src *source) { src.Apply(object("a", "bad")) }},
 		"a transform fails for a list": {opts: options{Transform: broken}, before: func(src *source) { src.Apply(object("b", "bad")) }},
 		"a list has an unusable object": {before: func(src *source) {
-			src.SetWatchList(informertest.WatchListRejected)
-			src.InjectListItem(&corev1.ConfigMap{})
+			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{&corev1.ConfigMap{}}, RejectWatchList: true})
 		}},
 		"a watch has an object of another type": {while: func(src *source) {
 			src.Inject(watch.Event{Type: watch.Modified, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x", ResourceVersion: "1003"}}})
 		}},
 		"a list has no version": {before: func(src *source) {
-			src.SetWatchList(informertest.WatchListRejected)
-			src.OmitListVersion(true)
+			src.SetFaults(informertest.Faults{OmitListVersion: true, RejectWatchList: true})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

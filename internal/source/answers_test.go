@@ -174,7 +174,7 @@ func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 		t.Run(name+"/drop-in", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
-				w.Source.SetWatchList(informertest.WatchListRejected)
+				w.Source.SetFaults(informertest.Faults{RejectWatchList: true})
 				s := informer.ClientGo{}.NewSharedIndexInformer(typedClient(w), &corev1.ConfigMap{}, 0, nil)
 				runUntilTheEnd(t, s.RunWithContext)
 				sleepBubble(10 * time.Second)

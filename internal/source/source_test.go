@@ -73,8 +73,8 @@ func TestAnUnreachableSourceIsNamedAndStoppedAtOnce(t *testing.T) {
 func TestASourceThatIgnoresItsCtxIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		src.SetWatchList(informertest.WatchListRejected)
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		deaf := &cache.ListWatch{
 			ListFunc:             src.List,
 			WatchFuncWithContext: src.WatchWithContext,
@@ -159,7 +159,7 @@ func TestAListThatHoldsSomethingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				src := informertest.NewSource(object("a", "1"))
-				src.InjectListItem(tc.item)
+				src.SetFaults(informertest.Faults{ListItems: []apiruntime.Object{tc.item}})
 				var errs errorLog
 				inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
 				start(t, inf)
@@ -235,7 +235,7 @@ func TestAStreamThatIsRefusedIsStopped(t *testing.T) {
 func TestAListWithoutAVersionIsReported(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		src.OmitListVersion(true)
+		src.SetFaults(informertest.Faults{OmitListVersion: true})
 		var errs errorLog
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
 		var r recorder

@@ -350,7 +350,8 @@ func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
 func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		release := src.HoldList()
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		release := func() { src.SetFaults(informertest.Faults{}) }
 		deaf := &cache.ListWatch{ListFunc: src.List, WatchFuncWithContext: src.WatchWithContext}
 		inf := newInformer(t, deaf, options{Queue: queue, PageSize: 1, WatchList: informer.WatchListOff})
 		stop := start(t, inf)

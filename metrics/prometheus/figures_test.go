@@ -51,7 +51,7 @@ func number(t *testing.T, version string) float64 {
 func TestItIsShownHowFarAnInformerHasCome(t *testing.T) {
 	bubble(t, []configMap{object("a", "1"), object("b", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		begun := float64(time.Now().Unix())
-		src.SlowList(10 * time.Second)
+		src.SetFaults(informertest.Faults{ListDelay: 10 * time.Second})
 		store := informertest.NewStore(nil)
 		r.add(src, options{Store: store, WatchList: informer.WatchListOff})
 		settle(5 * time.Second)

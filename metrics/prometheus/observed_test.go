@@ -35,13 +35,13 @@ func TestEventsAreCountedByTypeAndOrigin(t *testing.T) {
 		src.Apply(object("d", "1"))
 		_, _ = src.Delete(keyOf("c"))
 		settle(time.Minute)
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		src.Apply(object("a", "3"))
 		src.Apply(object("e", "1"))
 		src.Apply(object("f", "1"))
 		_, _ = src.Delete(keyOf("b"))
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		settle(time.Minute)
 		r.counted("events_total", values{
 			`origin="initial",type="added"`:  3,
@@ -69,10 +69,10 @@ func TestADeleteThatAListHasFoundHasNoLag(t *testing.T) {
 		_, _ = src.Delete(keyOf("a"))
 		settle(time.Minute)
 		r.of(values{"event_lag_seconds_count": 4, "event_lag_seconds_sum": 2})
-		src.Mute(true)
+		src.SetFaults(informertest.Faults{Mute: true})
 		_, _ = src.Delete(keyOf("b"))
 		src.Expire()
-		src.Mute(false)
+		src.SetFaults(informertest.Faults{})
 		settle(time.Minute)
 		r.counted("events_total", values{
 			`origin="initial",type="added"`: 2, `origin="watch",type="updated"`: 1, `origin="watch",type="deleted"`: 1, `origin="relist",type="deleted"`: 1,
@@ -220,7 +220,7 @@ func TestAnUnknownOperationOrEventIsNoNewSeries(t *testing.T) {
 
 func TestListsAndWatchesAreCountedByOutcome(t *testing.T) {
 	bubble(t, []configMap{object("a", "1"), object("b", "1"), object("c", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		src.SlowList(2 * time.Second)
+		src.SetFaults(informertest.Faults{ListDelay: 2 * time.Second})
 		src.Fail("list", syscall.ECONNREFUSED, 2)
 		src.Fail("list", apierrors.NewForbidden(pods, "", nil), 1)
 		src.Fail("list", apierrors.NewTooManyRequests("later", 1), 1)

@@ -42,7 +42,7 @@ func (r *rig) ofQueue(want values) {
 func TestAControllerIsShownByItsQueue(t *testing.T) {
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		begun := float64(time.Now().Unix())
-		src.SlowList(10 * time.Second)
+		src.SetFaults(informertest.Faults{ListDelay: 10 * time.Second})
 		inf := r.add(src, options{WatchList: informer.WatchListOff, Durable: informertest.NewDurable()})
 		elected, hold := make(chan struct{}), make(chan struct{})
 		c := r.control(inf, enqueue.Options{Name: "q", Workers: 2, Elected: elected, StandbyDeletes: 1}, func(_ context.Context, name string) (time.Duration, error) {

@@ -47,7 +47,7 @@ func TestEachPageOfAListIsASpanOfTheTimeItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		src.SlowList(time.Second)
+		src.SetFaults(informertest.Faults{ListDelay: time.Second})
 		time.Sleep(time.Minute)
 		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff, PageSize: 2})
 		s.expect(t,
