@@ -210,9 +210,8 @@ func TestRunWaitsForSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := enqueue.NewQueue[types.NamespacedName]("")
 		src := informertest.NewSource(pod("a"), pod("b"))
-		src.SetFaults(informertest.Faults{HoldLists: true})
+		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
 		release := func() { src.SetFaults(informertest.Faults{}) }
-		src.SetFaults(informertest.Faults{RejectWatchList: true})
 		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
 		if err != nil {
 			t.Fatal(err)
