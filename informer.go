@@ -131,10 +131,7 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 		}
 		namespaces = append(namespaces, r.namespace)
 	}
-	i := &CustomCacheInformer[T]{
-		stopped:    make(chan struct{}),
-		ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil,
-	}
+	i := &CustomCacheInformer[T]{stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil}
 	i.opts = opts.withDefaults()
 	store := opts.Store
 	if store == nil {
