@@ -79,9 +79,8 @@ func TestAMemberOfAnotherKindIsShownWithATableOfItsOwn(t *testing.T) {
 
 func TestAButtonWorksOnlyOnAPageOfThisSite(t *testing.T) {
 	var did bool
-	act := func() error { did = true; return nil }
 	h := debug.Handler(func() map[string]informer.MemberHealth {
-		return map[string]informer.MemberHealth{"a": acting{act: act}, "fails": acting{act: func() error { return errors.New("it cannot be checked") }}, "e": fact{}}
+		return map[string]informer.MemberHealth{"a": acting{act: func() error { did = true; return nil }}, "fails": acting{act: func() error { return errors.New("it cannot be checked") }}, "e": fact{}}
 	})
 	if n := strings.Count(page(t, h), "<button>Check</button>"); n != 2 {
 		t.Errorf("the page has %d buttons, not one for each member with an action", n)

@@ -98,20 +98,19 @@ func (s *shelf) openPlain(l *incarnation) cache.Store {
 	kept := &taking{Store: s.indexer, life: l, copies: s.t.store == copyingStore}
 	front := informertest.NewStore(kept)
 	l.faults.trouble = front
-	switch s.t.store {
-	case indexedStore:
-		// The indexes of the previous process must not be there for this one.
-		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-		for _, obj := range kept.List() {
-			_ = s.indexer.Add(obj)
-		}
-		kept.Store = s.indexer
-		return &struct {
-			*informertest.Store
-			indexesOnly
-		}{front, s.indexer}
+	if s.t.store != indexedStore {
+		return front
 	}
-	return front
+	// The indexes of the previous process must not be there for this one.
+	s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, obj := range kept.List() {
+		_ = s.indexer.Add(obj)
+	}
+	kept.Store = s.indexer
+	return &struct {
+		*informertest.Store
+		indexesOnly
+	}{front, s.indexer}
 }
 
 // indexesOnly has the methods that cache.Indexer adds to cache.Store.
