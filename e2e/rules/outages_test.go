@@ -466,29 +466,6 @@ func TestOutagesFireTheirAlertsAndNoOthers(t *testing.T) {
 	}
 }
 
-func checkTexts(t *testing.T, annotations map[string]string, f firing) {
-	t.Helper()
-	name := "pod"
-	switch {
-	case f.labels["queue"] != "":
-		name = "website"
-	case f.labels["set"] != "":
-		name = "sites"
-	case f.labels["member"] != "":
-		name = "mirror"
-	}
-	if f.labels["informer"]+f.labels["queue"]+f.labels["set"]+f.labels["member"] != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
-		t.Errorf("it fires for %v, which is healthy", f.labels)
-	}
-	for kind, text := range annotations {
-		text = expand(t, text, f)
-		if !strings.Contains(text, name) || !strings.Contains(text, f.labels["watcher"]) || strings.ContainsAny(text, "{}$<>") {
-			t.Errorf("the %s reads %q", kind, text)
-		}
-		t.Logf("%s: %s", kind, text)
-	}
-}
-
 func TestEveryAlertHasAnOutageThatFiresItAndOneThatAlmostDoes(t *testing.T) {
 	fires, almost := map[string]bool{}, map[string]bool{}
 	for _, outage := range outages {

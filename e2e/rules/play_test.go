@@ -145,6 +145,27 @@ func evaluate(t *testing.T, engine *promql.Engine, alert rulefmt.Rule, seen reco
 	return all
 }
 
+// checkTexts fails the test unless the annotations name what fails, and nothing else.
+func checkTexts(t *testing.T, annotations map[string]string, f firing) {
+	t.Helper()
+	name, found := "", ""
+	for label, failing := range map[string]string{"informer": "pod", "queue": "website", "set": "sites", "member": "mirror"} {
+		if value := f.labels[label]; value != "" {
+			name, found = failing, found+value
+		}
+	}
+	if name == "" || found != name || f.labels["watcher"] != "" && f.labels["watcher"] != "queue" {
+		t.Errorf("it fires for %v, which is healthy", f.labels)
+	}
+	for kind, text := range annotations {
+		text = expand(t, text, f)
+		if !strings.Contains(text, name) || !strings.Contains(text, f.labels["watcher"]) || strings.ContainsAny(text, "{}$<>") {
+			t.Errorf("the %s reads %q", kind, text)
+		}
+		t.Logf("%s: %s", kind, text)
+	}
+}
+
 // expand returns the text of an alert as people receive it.
 func expand(t *testing.T, text string, f firing) string {
 	t.Helper()
