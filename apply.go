@@ -48,7 +48,7 @@ type applier[T Object] struct {
 	bookmark   bool        // a list or a bookmark of a source is applied, and the store must get its version
 
 	toldVersion string      // version after the published items
-	followed    atomic.Bool // a watcher has WatcherOptions.OnVersion
+	followed    atomic.Bool // a watcher is a version.Follower
 }
 
 // newApplier returns an applier over the queue that in writes to.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // counts holds the figures of a listener. Except untold, they only grow.
@@ -105,11 +106,11 @@ func interrupted(ctx context.Context, err error) bool {
 }
 
 // follower is the part of a listener whose watcher follows the versions of the source, see
-// WatcherOptions.OnVersion.
+// version.Follower.
 type follower[T Object] struct {
-	onVersion func(ctx context.Context, version string)
-	version   string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
-	final     T      // the final state of the object whose delete comes next
+	watcher version.Follower
+	version string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
+	final   T      // the final state of the object whose delete comes next
 }
 
 // withFinal returns a function that calls tell with the final state of the deleted object. The version
@@ -122,7 +123,7 @@ func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func
 		case f.final != none:
 			e.Old, f.final = f.final, none
 		case e.Origin == OriginWatch:
-			f.onVersion(ctx, "")
+			f.watcher.OnVersion(ctx, "")
 		}
 		if tell == nil {
 			return nil

@@ -182,7 +182,7 @@ const (
 	recordVoid               // the store has refused the change, after begun had counted its record
 	recordFinal              // New is the final state of the object that the next record deletes
 	recordTold               // ends an initial state; never in the log
-	recordVersion            // key is the version that the source is told up to, "" for none; see WatcherOptions.OnVersion
+	recordVersion            // key is the version that the source is told up to, "" for none; see version.Follower
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.

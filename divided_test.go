@@ -12,14 +12,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	parts "github.com/customcacheinformer/informer/internal/source"
 )
 
 // divided delivers the objects of src with some names. Its parts deliver all of src, as an API server
 // does that cannot select.
 type divided struct {
+	cache.ListerWatcher
 	src *source
 
 	mu      sync.Mutex
@@ -32,12 +35,12 @@ func newDivided(src *source, names string) *divided {
 	return &divided{src: src, names: names, changed: make(chan struct{})}
 }
 
-func (d *divided) Part() informer.Part {
+func (d *divided) Part() parts.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	names := d.names
-	return informer.Part{
-		Source: d.src, Changed: d.changed,
+	return parts.Part{
+		Lister: d.src, Changed: d.changed,
 		Has: func(key string) bool { return strings.Contains(names, strings.TrimPrefix(key, "default/")) },
 		Applied: func() {
 			d.mu.Lock()
@@ -118,7 +121,7 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcdef")...)
 		d := newDivided(src, "abc")
-		inf, err := informer.NewDivided(d, opts)
+		inf, err := informer.NewFrom(d, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +177,7 @@ func TestADeleteDuringATurnIsTold(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
 		d := newDivided(src, "abc")
-		inf, err := informer.NewDivided(d, opts)
+		inf, err := informer.NewFrom(d, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +207,7 @@ func TestATurnNeverGoesBackInTime(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
 		d := newDivided(src, "ab")
-		inf, err := informer.NewDivided(d, opts)
+		inf, err := informer.NewFrom(d, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +238,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	const all = "abcdefgh"
 	src := informertest.NewSource(letters(all)...)
 	d := newDivided(src, "abcd")
-	inf, err := informer.NewDivided(d, opts)
+	inf, err := informer.NewFrom(d, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,13 +304,16 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 }
 
 // whole is a divided source with the least that it needs.
-type whole struct{ src *source }
+type whole struct {
+	cache.ListerWatcher
+	src *source
+}
 
-func (w whole) Part() informer.Part { return informer.Part{Source: w.src} }
+func (w whole) Part() parts.Part { return parts.Part{Lister: w.src} }
 
 func TestADividedSourceNeedsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf, err := informer.NewDivided(whole{informertest.NewSource(letters("ab")...)}, options{})
+		inf, err := informer.NewFrom(whole{src: informertest.NewSource(letters("ab")...)}, options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,11 +325,8 @@ func TestADividedSourceNeedsLittle(t *testing.T) {
 	})
 }
 
-func TestADividedSourceThatCannotBeReadIsRefused(t *testing.T) {
-	if _, err := informer.NewDivided[configMap](nil, options{}); err == nil || !strings.Contains(err.Error(), "the source (lw) is nil") {
-		t.Errorf("without a source: %v", err)
-	}
-	_, err := informer.NewDivided(whole{informertest.NewSource[configMap]()}, options{Durable: informertest.NewDurable()})
+func TestADividedSourceIsNotForADurable(t *testing.T) {
+	_, err := informer.NewFrom(whole{src: informertest.NewSource[configMap]()}, options{Durable: informertest.NewDurable()})
 	if err == nil || !strings.Contains(err.Error(), "Options.Durable is set") {
 		t.Errorf("over a Durable: %v", err)
 	}

@@ -88,7 +88,7 @@ type Health struct {
 	StoreBusy time.Duration `json:"-"`
 	// Refused is how many changes the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
-	// Foreign is how many objects and events a [Divided] source has delivered that are not in its
+	// Foreign is how many objects and events a source of shards.Set.Source has delivered that are not in its
 	// part. The informer has dropped them.
 	Foreign int `json:"foreign,omitempty"`
 	// Tombstones is how many deleted objects a Durable keeps because a watcher has not

@@ -104,6 +104,15 @@ func TestProgramsWithoutThePageDoNotContainTemplates(t *testing.T) {
 	}
 }
 
+// A program with one replica does not contain the set that divides keys over replicas.
+func TestAControllerDoesNotContainASet(t *testing.T) {
+	for _, path := range goList(t, "-deps", "./enqueue") {
+		if path == module+"/shards" || strings.HasPrefix(path, module+"/shards/") {
+			t.Errorf("package enqueue depends on %s", path)
+		}
+	}
+}
+
 // The root package is built from the packages under internal, so none of those imports it.
 func TestImportsPointOneWay(t *testing.T) {
 	seen := 0

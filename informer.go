@@ -21,6 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/longwait"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells any
@@ -72,13 +73,6 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 // an empty list of them, its first list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom([]resource{{lw: lw}}, opts)
-}
-
-// NewDivided returns an informer over a divided source. It does the same as [NewFrom], except that
-// Options.Durable cannot be set: nobody knows whether an object that is missing after a restart
-// was deleted, or was in a part that the source does not deliver now.
-func NewDivided[T Object](d Divided, opts Options[T]) (*CustomCacheInformer[T], error) {
-	return newFrom([]resource{{divided: d}}, opts)
 }
 
 // NewInNamespaces returns one informer over one resource in several namespaces, for programs
@@ -193,9 +187,9 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
-	if opts.OnVersion != nil {
-		if err := i.follow(); err != nil {
-			return nil, fmt.Errorf("informer %s: WatcherOptions.OnVersion %w", i.opts.Name, err)
+	if _, follows := w.(version.Follower); follows {
+		if err := i.follow(opts); err != nil {
+			return nil, fmt.Errorf("informer %s: a watcher that follows versions %w", i.opts.Name, err)
 		}
 	}
 	opts.MaxBacklog = cmp.Or(opts.MaxBacklog, DefaultMaxBacklog)
@@ -206,10 +200,12 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	return &Registration{synced: l.synced, stopped: l.stopped, listener: l}, nil
 }
 
-// follow has the log show the versions of the source from now on. It returns an error if they
-// cannot be followed.
-func (i *CustomCacheInformer[T]) follow() error {
+// follow has the log show the versions of the source from now on. It returns an error if a watcher with
+// these options cannot follow them.
+func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 	switch {
+	case opts.MaxBacklog >= 0 || opts.Workers > 1 || opts.Retry != nil:
+		return errors.New("needs a negative MaxBacklog, and neither Workers nor Retry, which merge events")
 	case i.opts.Queue != QueueRealFIFO:
 		return errors.New("needs Options.Queue QueueRealFIFO")
 	case !i.applier.hasOneSource():

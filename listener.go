@@ -13,6 +13,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // informerProcessorListener calls one watcher. It has two goroutines. run takes the
@@ -27,7 +28,7 @@ type informerProcessorListener[T Object] struct {
 	number    int          // 1 for the first listener that was added, and so on
 	crew      *crew[T]     // nil if run calls the watcher itself
 	handler   *handler[T]  // the watcher, if it is a handler of client-go's; otherwise nil
-	follower  *follower[T] // nil without WatcherOptions.OnVersion
+	follower  *follower[T] // nil unless watcher is a version.Follower
 	// inheritUpTo is a log position: deletes before it happened while no watcher was
 	// registered. This listener delivers them first. -1 means that there are none.
 	inheritUpTo int64
@@ -78,8 +79,8 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	l.handled.Store(l.cursor.Position())
 	l.counts.read.Store(l.cursor.Events())
 	l.handler, _ = w.(*handler[T])
-	if opts.OnVersion != nil {
-		l.follower = &follower[T]{onVersion: opts.OnVersion}
+	if f, ok := w.(version.Follower); ok {
+		l.follower = &follower[T]{watcher: f}
 		l.methods[EventDeleted] = l.follower.withFinal(l.methods[EventDeleted])
 	}
 	if opts.ResyncPeriod > 0 {
@@ -386,7 +387,7 @@ func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
 	case l.follower != nil && r.kind == recordFinal:
 		l.follower.final = r.event.New
 	case l.follower != nil && r.kind == recordVersion:
-		l.protect(ctx, func() { l.opts.OnVersion(ctx, r.key) })
+		l.protect(ctx, func() { l.follower.watcher.OnVersion(ctx, version.Exact(r.key)) })
 	}
 }
 

@@ -265,22 +265,6 @@ type WatcherOptions struct {
 	// called a second time: an action in it that may fail must be retried inside it, until its ctx
 	// ends. Synced closes when OnSynced has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
-
-	// OnVersion lets the watcher follow the versions of the source, such as to serve them to
-	// others. It is called in the watcher's goroutine, in order with the events: all events up to the
-	// call make up exactly the state that the source had at that version. That is so after the
-	// initial state, after each list, and at each bookmark of the API server, about once a minute.
-	// Until OnVersion is called with "", each event with OriginWatch also leads to the exact state at the
-	// resourceVersion of its object, and these versions rise. A delete that the watch has shown comes with
-	// the final state of the object in Old, which has the version of the delete.
-	//
-	// The version is "" when the state ceases to be exact: a list begins, or an object cannot be
-	// stored. After the next list, it is exact again. OnVersion may be called twice for one version.
-	//
-	// It needs Options.Queue QueueRealFIFO, a negative MaxBacklog, neither Workers nor Retry, and an
-	// informer with one source that always delivers the same objects: otherwise AddWatcher returns
-	// an error. Defaults to none.
-	OnVersion func(ctx context.Context, version string)
 }
 
 // maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
@@ -421,8 +405,6 @@ func (o WatcherOptions) check() error {
 		return fmt.Errorf("WatcherOptions.Workers is %d, less than 0", o.Workers)
 	case o.Workers > maxWorkers:
 		return fmt.Errorf("WatcherOptions.Workers is %d, more than %d", o.Workers, maxWorkers)
-	case o.OnVersion != nil && (o.MaxBacklog >= 0 || o.Workers > 1 || o.Retry != nil):
-		return errors.New("WatcherOptions.OnVersion needs a negative MaxBacklog, and neither Workers nor Retry, which merge events")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/source"
 )
 
 // sink is the source.Sink of one source: it checks and transforms each object that the source
@@ -22,9 +23,9 @@ type sink[T Object] struct {
 	accept func(any) (T, error)
 
 	// The source calls one method at a time, except Resumed, which does not use these.
-	lists int   // how many lists have begun
-	heard bool  // the source has delivered something, so a list must be compared with what is known
-	part  *Part // of a Divided source, what the next list has; nil for other sources
+	lists int          // how many lists have begun
+	heard bool         // the source has delivered something, so a list must be compared with what is known
+	part  *source.Part // of a source.Divided, what the next list has; nil for other sources
 
 	dropped atomic.Int64 // objects and events outside of the part
 	list    *listing     // the list that comes in; nil if there is none
@@ -160,7 +161,7 @@ func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string
 }
 
 // turn notes that the source goes on with another part. Nothing else is called meanwhile.
-func (in *sink[T]) turn(part Part) { in.part = &part }
+func (in *sink[T]) turn(part source.Part) { in.part = &part }
 
 // foreign reports whether an object is outside of the part, and counts it.
 func (in *sink[T]) foreign(obj any) bool {

@@ -157,47 +157,14 @@ func watchError(name, namespace string, f *source.Failure) error {
 type resource struct {
 	namespace string // "" if the informer reads from one source
 	lw        cache.ListerWatcher
-	divided   Divided // instead of lw, or nil
-}
-
-// Divided is a source that delivers a part of a resource, and from time to time another part, such
-// as the objects that one replica of a program is to work on. Package shards makes one.
-type Divided interface {
-	// Part returns the part to deliver now. The informer calls it when it starts, and each time
-	// that Changed of the last part was closed. Part must not block.
-	Part() Part
-}
-
-// Part is a part of a resource, as a [Divided] source delivers it. The informer lists it, and goes on
-// with a watch until Changed is closed. Only Source is needed.
-//
-// An object of the last part that this part does not have leaves the store, without an event: nobody
-// has deleted it. If it comes back with a later part, that is an add. An object of both parts that
-// the list lacks was deleted, and is told so.
-type Part struct {
-	// Source lists and watches the objects of the part. It may deliver others, such as those that
-	// an API server was asked to leave out and has not: the informer drops them, and Health counts
-	// them as Foreign.
-	Source cache.ListerWatcher
-	// Has reports whether an object with this key, such as "default/shop", is in the part. It must
-	// not block, and must always return the same. Nil stands for all keys.
-	Has func(key string) bool
-	// Changed is closed when the source has another part to deliver. Nil stands for never.
-	Changed <-chan struct{}
-	// Applied is called each time that a list of the part is in the store. It must not block, and
-	// may be nil.
-	Applied func()
 }
 
 // check returns an error if the source cannot be read. durable says that the store is a Durable.
 func (r resource) check(durable bool) error {
-	switch {
-	case object.IsNil(r.divided):
-		return checkSource(r.lw)
-	case durable:
+	if _, ok := r.lw.(source.Divided); ok && durable {
 		return errors.New("Options.Durable is set, but a Durable cannot hold the parts of a divided source")
 	}
-	return nil
+	return checkSource(r.lw)
 }
 
 // resourcesIn returns a resource for each namespace.
@@ -228,11 +195,11 @@ func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace str
 type resourceSource struct {
 	namespace string
 	*source.Source
-	divided Divided // nil if the source always delivers the same objects
+	divided source.Divided // nil if the source always delivers the same objects
 }
 
 // run reads the source into sink until ctx ends. of is called with each part of a Divided.
-func (s resourceSource) run(ctx context.Context, sink source.Sink, version string, of func(Part)) {
+func (s resourceSource) run(ctx context.Context, sink source.Sink, version string, of func(source.Part)) {
 	if s.divided == nil {
 		s.Run(ctx, sink, version)
 		return
@@ -240,7 +207,7 @@ func (s resourceSource) run(ctx context.Context, sink source.Sink, version strin
 	s.RunParts(ctx, sink, func() source.Part {
 		part := s.divided.Part()
 		of(part)
-		return source.Part{Lister: part.Source, Changed: part.Changed}
+		return part
 	})
 }
 
@@ -248,7 +215,8 @@ func (s resourceSource) run(ctx context.Context, sink source.Sink, version strin
 func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
 	var sources []resourceSource
 	for _, r := range resources {
-		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, objects, opts, watchFailed), r.divided})
+		divided, _ := r.lw.(source.Divided)
+		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, objects, opts, watchFailed), divided})
 	}
 	return sources
 }

@@ -9,22 +9,18 @@ import (
 // Change reports whether the update from before to after matters. It is called from the
 // watcher's goroutine, must not change the objects, and should not block.
 //
-// A watcher of this package that has several Changes lets an update pass if any of them wants
-// it. Without a Change it lets every update pass, resyncs included. No Change can keep out an
-// added or deleted object, an update of an object that is being deleted (the owners of its
-// finalizers must act then, one after the other), or an update that several updates were merged
-// into ([informer.Event].Merged). A resync changes nothing, so it can be kept out.
+// A [Source] that has several Changes lets an update pass if any of them wants it. Without a Change it
+// lets every update pass. No Change can keep out an added or deleted object, a resync, an update of an
+// object that is being deleted (the owners of its finalizers must act then, one after the other), or an
+// update that several updates were merged into ([informer.Event].Merged).
 type Change func(before, after metav1.Object) bool
 
 // Generation is a [Change] that wants updates of metadata.generation. The API server increases it when
 // the desired state of an object changes (in most kinds the spec), and not when status, labels
 // or annotations change. If a kind has no generation, such as ConfigMap and Secret, Generation
-// wants every update except resyncs.
+// wants every update.
 func Generation(before, after metav1.Object) bool {
-	if after.GetGeneration() == 0 {
-		return !Resync(before, after)
-	}
-	return before.GetGeneration() != after.GetGeneration()
+	return after.GetGeneration() == 0 || before.GetGeneration() != after.GetGeneration()
 }
 
 // Labels is a [Change] that wants updates of metadata.labels.
@@ -37,13 +33,8 @@ func Annotations(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// Resync is a [Change] that wants only updates which change nothing: the replay that
-// WatcherOptions.ResyncPeriod asks for. Add it to other Changes, which do not want resyncs, to
-// have all objects put into the queue from time to time.
-func Resync(before, after metav1.Object) bool { return before == after }
-
 func passes(changes []Change, before, after metav1.Object) bool {
-	if len(changes) == 0 || after.GetDeletionTimestamp() != nil && before != after {
+	if len(changes) == 0 || after.GetDeletionTimestamp() != nil {
 		return true
 	}
 	for _, wanted := range changes {

@@ -15,15 +15,17 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/longwait"
 	"github.com/customcacheinformer/informer/internal/membership"
+	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/queues"
+	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
 // defaultStandbyDeletes is the default of Options.StandbyDeletes.
 const defaultStandbyDeletes = 100_000
 
-// ErrDropped is wrapped by the error that reports that a controller on standby drops the keys of
-// deletes, see Options.StandbyDeletes.
-var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped")
+// ErrStandbyDeletesDropped is wrapped by the error that reports that a controller on standby drops the keys
+// of deletes, see Options.StandbyDeletes.
+var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the oldest are dropped")
 
 // Controller owns a queue, the watchers that put keys into it, and the workers that call a
 // reconcile function for each key. It is a member of an [informer.Group], which starts and stops
@@ -40,16 +42,17 @@ var ErrDropped = errors.New("too many deletes on standby, the oldest are dropped
 //
 // A reconcile that asks for another call after every success, such as once an hour, handles no
 // delete, and the store keeps all tombstones. To have keys reconciled from time to time, give a
-// source a ResyncPeriod with [Source.With], and add [Resync] to its changes, if it has any.
+// source a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {
 	hooks
 	opts      Options
-	reconcile func(ctx context.Context, key K) (again time.Duration, err error)
+	reconcile reconciler[K]
 	inputs    []input[K]
 	scope     scope
-	maps      bool        // there is a Watches
-	shard     *sharded[K] // nil without Options.Shards
-	ready     *fifo[K]    // the keys in queue that no worker has
+	maps      bool         // there is a Watches
+	set       sharding.Set // of Options.Shards; nil for none
+	shard     *sharded[K]  // nil without a set
+	ready     *fifo[K]     // the keys in queue that no worker has
 	state     *state[K]
 	synced    chan struct{} // closed when everything that reconcile reads has synced
 	stopped   chan struct{} // closed when Run has returned, or when the controller is removed before
@@ -69,8 +72,30 @@ type Controller[K comparable] struct {
 // hooks are the methods that only a group calls.
 type hooks = membership.Worker
 
-// NewController returns a controller that calls reconcile for the keys of the sources. See [Run]
-// for reconcile and its results, which mean the same here.
+// NewController returns a controller that calls reconcile for the keys of the sources.
+//
+// reconcile brings about what the object of the key asks for. It gets only the key, and reads
+// the rest from an informer. If there is no such object, it has been deleted, or the informer does
+// not read it: one with a selector, of some namespaces or of a part knows no other objects. The
+// controller never calls reconcile twice at once for one key: if events put the key into the queue
+// during a call, however often, one more call follows. The results of reconcile decide when it is
+// called for the key again:
+//
+//   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers go on with other keys.
+//     NotFound and conflicts are errors like any other: the next attempt reads again.
+//   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
+//   - No error, and again more than 0: after that time, or earlier if an event puts the key
+//     into the queue. An again less than 0, which time.Until returns for a time that is
+//     past, means at once. If calls for a key ask for less than 5 ms again and again, only the
+//     first gets it. Later pauses are at least as long as those after failures.
+//   - No error, and again 0: when an event puts the key into the queue.
+//
+// The result of a call replaces the time for which the key has been waiting.
+//
+// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout.
+// It has a logger (klog.FromContext) with the key. A call that does not return after its ctx has
+// ended holds up Run, and its key is logged after 10 s. A call must not end its goroutine, as
+// runtime.Goexit and a test's FailNow do.
 //
 // NewController registers a watcher with each source. So make the controller before its informers
 // run: then it is told also of the deletes that happened before, see promise 5 of package
@@ -89,13 +114,13 @@ func NewController[K comparable](
 		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: map[K]int{},
 		synced: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	c.hooks = c.remove
+	c.hooks, c.set = c.remove, sharding.Of(opts.Shards)
 	err := c.divide()
 	if err == nil {
 		err = c.attach(sources)
 	}
 	if err == nil && c.shard != nil {
-		err = c.opts.Shards.Join(c.opts.Name, c.shard)
+		err = c.set.Join(c.opts.Name, c.shard)
 	}
 	if err != nil {
 		c.remove()
@@ -114,11 +139,11 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	case len(sources) == 0:
 		return errors.New("there is no source")
 	}
-	if err := c.opts.check(); err != nil {
+	if err := c.opts.check(c.set != nil); err != nil {
 		return err
 	}
 	for i, r := range c.opts.Reads {
-		if isNil(r) {
+		if object.IsNil(r) {
 			return fmt.Errorf("Options.Reads[%d] is nil", i)
 		}
 	}
@@ -154,7 +179,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	}
 	for i, s := range sources {
 		if s.clusterScoped && c.scope.namespaced.Load() { // an informer over namespaces
-			return fmt.Errorf("source %d: Owns: %w: Owners.ClusterScoped is set, and the objects of For have a namespace", i+1, ErrScope)
+			return fmt.Errorf("source %d: Owns: %w: Owners.ClusterScoped is set, and the objects of For have a namespace", i+1, errScope)
 		}
 	}
 	return nil
@@ -166,9 +191,8 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 // other informers, or for other watchers.
 //
 // It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
-// has not ended. It returns an error if Options.Reads has the group that runs the controller. With
-// Options.Elected, it returns an error that wraps informer.ErrStopped if an informer stops before it
-// has told all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
+// has not ended. With Options.Elected, it returns an error that wraps informer.ErrStopped if an informer
+// stops before it has told all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
 // informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run to
 // return in a callback of the controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
@@ -204,8 +228,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	w := newWorker(queue, c.reconcile, c.state, &c.opts)
-	w.refuses = c.refuses
+	w := &worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: &c.opts, refuses: c.refuses}
 	if c.shard != nil {
 		w.enter = c.shard.enter
 	}
@@ -242,10 +265,7 @@ func (c *Controller[K]) await(ctx context.Context) error {
 		}
 	}
 	for i, r := range c.opts.Reads {
-		err := r.WaitForSync(context.WithValue(longwait.Quiet(ctx), waiter{}, c))
-		if errors.Is(err, errWaitsForItself) {
-			err = errWaitsForItself // without the names of all members of the group
-		}
+		err := r.WaitForSync(longwait.Quiet(ctx))
 		if err != nil {
 			err = fmt.Errorf("Options.Reads[%d]: %w", i, err)
 		}
@@ -256,19 +276,13 @@ func (c *Controller[K]) await(ctx context.Context) error {
 	}
 	if c.shard != nil {
 		select {
-		case <-c.opts.Shards.Started():
+		case <-c.set.Started():
 		case <-ctx.Done():
 			return c.syncError(ctx.Err())
 		}
 	}
 	return nil
 }
-
-// waiter is the key of a ctx whose value is the controller that waits with it for Options.Reads.
-type waiter struct{}
-
-// errWaitsForItself is the error of a controller that waits for its own group.
-var errWaitsForItself = errors.New("the controller would wait for itself: name the informers that it reads, not its own group")
 
 // readNext notes that the wait for one of Options.Reads has ended, with an error or nil.
 func (c *Controller[K]) readNext(err error) {
@@ -293,49 +307,34 @@ func (c *Controller[K]) late() (late []string, reason error) {
 	if !begun {
 		late = append(late, "Run")
 	}
-	note := func(h informer.Health) {
-		name, err := lateInformer(h)
-		if !slices.Contains(late, name) { // several sources may have the same informer
-			late = append(late, name)
+	note := func(l lateness) {
+		if !slices.Contains(late, l.what) { // several sources may have the same informer
+			late = append(late, l.what)
 		}
-		if h.Started || begun { // before the group runs, it is no failure that nobody runs the informer
-			reason = cmp.Or(reason, err)
+		if l.hasRun || begun { // before the group runs, it is no failure that nobody runs the informer
+			reason = cmp.Or(reason, l.reason)
 		}
 	}
 	for _, in := range c.inputs {
 		if !channel.Closed(in.reg.Synced()) {
-			note(in.health())
+			note(lateInformer(in.health()))
 		}
 	}
-	for _, r := range c.opts.Reads[read:] {
-		if m, ok := r.(interface{ Health() informer.Health }); ok && !m.Health().Synced {
-			note(m.Health())
+	for i, r := range c.opts.Reads[read:] {
+		name := fmt.Sprintf("Options.Reads[%d] (%s)", read+i, r.Name())
+		if l := lateMember(name, r.MemberHealth()); l.what != "" {
+			note(l)
+		} else if i == 0 && len(late) == 0 { // something else keeps its WaitForSync
+			late = append(late, name)
 		}
 	}
-	if len(late) == 0 && read < len(c.opts.Reads) {
-		late = append(late, fmt.Sprintf("Options.Reads[%d] (%T)", read, c.opts.Reads[read]))
-	}
-	if s := c.opts.Shards; s != nil && !channel.Closed(s.Started()) {
+	if s := c.set; s != nil && !channel.Closed(s.Started()) {
 		late = append(late, "Run of set "+s.Name())
 		if begun && reason == nil {
 			reason = fmt.Errorf("set %s has not started: add it to the group, or call its Run", s.Name())
 		}
 	}
 	return late, reason
-}
-
-// lateInformer says what is missing of an informer that has not synced, and why, if that is known.
-func lateInformer(h informer.Health) (late string, reason error) {
-	switch {
-	case h.Stopped:
-		return "informer " + h.Name, fmt.Errorf("informer %s: %w", h.Name, informer.ErrStopped)
-	case !h.Started:
-		return "Run of informer " + h.Name, fmt.Errorf("informer %s has not started: add it to the group, or call its Run", h.Name)
-	}
-	if h.SourceFailures == 0 && h.SourceWaiting == 0 { // a first state that comes slowly is no failure
-		h.SourceError = nil
-	}
-	return "informer " + h.Name, cmp.Or(h.StoreError, h.SourceError)
 }
 
 // missing says for what Run waits, as values of a log line.
@@ -394,7 +393,7 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	c.mu.Lock()
 	if kept {
 		c.supersedeLocked(keys)
-		c.state.deleted(d, keys) // before a worker, or a standby that drops keys, can take them
+		c.state.deleted(d, span{}, keys) // before a worker, or a standby that drops keys, can take them
 	}
 	c.addLocked(keys)
 	first := c.dropLocked()
@@ -412,7 +411,7 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 		ctx = c.ctx
 	}
 	c.mu.Unlock()
-	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrDropped, c.opts.StandbyDeletes))
+	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrStandbyDeletesDropped, c.opts.StandbyDeletes))
 }
 
 // WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards has
@@ -420,9 +419,6 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
 		return nil // even if ctx has ended
-	}
-	if ctx.Value(waiter{}) == any(c) {
-		return c.syncError(errWaitsForItself)
 	}
 	select {
 	case <-c.synced:
@@ -461,7 +457,7 @@ func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
 		return false
 	}
 	if !c.scope.reported.Swap(true) {
-		c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, ErrScope))
+		c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %v: %w (see Owners.ClusterScoped)", c.opts.Name, key, errScope))
 	}
 	return !c.maps
 }

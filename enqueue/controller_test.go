@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -60,46 +58,39 @@ func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (
 
 func TestNewControllerChecksItsArguments(t *testing.T) {
 	pods := newPods(t, "", informertest.NewSource[*corev1.Pod]())
-	named := enqueue.Options{Name: "website"}
 	source := enqueue.For(pods)
-	for want, newOne := range map[string]func() (*enqueue.Controller[key], error){
-		"reconcile is nil": func() (*enqueue.Controller[key], error) { return enqueue.NewController[key](nil, named, source) },
-		"Options.Name is empty": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, enqueue.Options{}, source)
-		},
-		"there is no source": func() (*enqueue.Controller[key], error) { return enqueue.NewController(nothing, named) },
-		"source 2 is the zero Source": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, source, enqueue.Source[key]{})
-		},
-		"source 1: For: the informer is nil": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, enqueue.For[*corev1.Pod](nil))
-		},
-		"source 1: For: one of changes is nil": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, enqueue.For(pods, nil))
-		},
-		"source 1: Owns: Owners.Kind has no kind": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, enqueue.Owns(pods, enqueue.Owners{}))
-		},
-		"source 1: Watches: keys is nil": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, enqueue.Watches[*corev1.Pod, key](pods, nil))
-		},
-		"Options.MaxAttempts is -1, less than 0": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, enqueue.Options{Name: "website", MaxAttempts: -1}, source)
-		},
-		"Options.StandbyDeletes is set, but neither Elected nor Shards": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, enqueue.Options{Name: "website", StandbyDeletes: 1}, source)
-		},
-		"Options.Reads[0] is nil": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{nil}}, source)
-		},
-		"WatcherOptions.Workers": func() (*enqueue.Controller[key], error) {
-			return enqueue.NewController(nothing, named, source, source.With(informer.WatcherOptions{Workers: -1}))
-		},
-	} {
-		c, err := newOne()
+	check := func(want string, reconcile func(context.Context, key) (time.Duration, error), opts enqueue.Options, from ...enqueue.Source[key]) {
+		t.Helper()
+		c, err := enqueue.NewController(reconcile, opts, from...)
 		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "enqueue: NewController: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewController returned %v, %v, want an error with %q", c, err, want)
 		}
+	}
+	check("reconcile is nil", nil, enqueue.Options{Name: "website"}, source)
+	check("Options.Name is empty", nothing, enqueue.Options{}, source)
+	for want, from := range map[string][]enqueue.Source[key]{
+		"there is no source":                      nil,
+		"source 2 is the zero Source":             {source, {}},
+		"source 1: For: the informer is nil":      {enqueue.For[*corev1.Pod](nil)},
+		"source 1: For: one of changes is nil":    {enqueue.For(pods, nil)},
+		"source 1: Owns: Owners.Kind has no kind": {enqueue.Owns(pods, enqueue.Owners{})},
+		"source 1: Watches: keys is nil":          {enqueue.Watches[*corev1.Pod, key](pods, nil)},
+		"WatcherOptions.Workers":                  {source, source.With(informer.WatcherOptions{Workers: -1})},
+	} {
+		check(want, nothing, enqueue.Options{Name: "website"}, from...)
+	}
+	for want, opts := range map[string]enqueue.Options{
+		"Options.Workers is -1, less than 0":                            {Workers: -1},
+		"Options.MaxAttempts is -1, less than 0":                        {MaxAttempts: -1},
+		"Options.DrainTimeout is -1s, less than 0":                      {DrainTimeout: -time.Second},
+		"Options.BaseDelay is -1ns, less than 0":                        {BaseDelay: -1},
+		"Options.MaxDelay is -1ns, less than 0":                         {MaxDelay: -1},
+		"Options.BaseDelay is 1m0s, more than Options.MaxDelay, 1s":     {BaseDelay: time.Minute, MaxDelay: time.Second},
+		"Options.StandbyDeletes is set, but neither Elected nor Shards": {StandbyDeletes: 1},
+		"Options.Reads[0] is nil":                                       {Reads: []informer.Member{nil}},
+	} {
+		opts.Name = "website"
+		check(want, nothing, opts, source)
 	}
 	if watchers := pods.Health().Watchers; len(watchers) != 0 {
 		t.Errorf("the controllers that were not made have left the watchers %v", watchers)
@@ -124,7 +115,7 @@ func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
 		}
 		quick := newController(t, nothing, enqueue.Options{Name: "quick"}, enqueue.For(a))
 		waits := newController(t, nothing, enqueue.Options{Name: "waits"}, enqueue.For(a), enqueue.For(b))
-		reads := newController(t, nothing, enqueue.Options{Name: "reads", Reads: []enqueue.Informers{c}}, enqueue.For(a))
+		reads := newController(t, nothing, enqueue.Options{Name: "reads", Reads: []informer.Member{c}}, enqueue.For(a))
 		var group informer.Group
 		stop := runGroup(t, &group, quick, waits, reads, a, b, c)
 		time.Sleep(time.Second)
@@ -233,11 +224,10 @@ func TestALongWaitIsLogged(t *testing.T) {
 					source.Fail("list", errors.New("not yet"), -1)
 					source.Fail("watch", errors.New("not yet"), -1)
 				}
-				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-				logs := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
 				pods := newPods(t, "pods", source)
 				c := newController(t, nothing, opts, enqueue.For(pods))
-				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+				ctx, logs := logged(t.Context(), t)
+				ctx, cancel := context.WithCancel(ctx)
 				done := make(chan error, 2)
 				go func() { done <- pods.Run(ctx) }()
 				go func() { done <- c.Run(ctx) }()
@@ -284,46 +274,13 @@ func TestTheErrorHandlerOfAGroupReachesAController(t *testing.T) {
 	})
 }
 
-func TestRunRefusesOptionsOfAController(t *testing.T) {
-	for want, opts := range map[string]enqueue.Options{
-		"Options.Elected":   {Elected: make(chan struct{})},
-		"Options.Reads":     {Reads: []enqueue.Informers{synced{}}},
-		"Options.BaseDelay": {BaseDelay: time.Second},
-		"Options.MaxDelay":  {MaxDelay: time.Second},
-	} {
-		queue := enqueue.NewQueue[string]("")
-		err := enqueue.Run(t.Context(), synced{}, queue, func(context.Context, string) (time.Duration, error) { return 0, nil }, opts)
-		if err == nil || !strings.Contains(err.Error(), want+" is for a controller") {
-			t.Errorf("Run returned %v, want an error with %s", err, want)
-		}
-		queue.ShutDown()
-	}
-}
-
-// One name for one queue: without Options.Name, Run uses that of NewQueue.
-func TestRunUsesTheNameOfItsQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		queue := enqueue.NewQueue[string]("website")
-		queue.Add("k")
-		var reported error
-		err := enqueue.Run(ctx, synced{}, queue, func(context.Context, string) (time.Duration, error) {
-			return 0, informer.ErrPermanent
-		}, enqueue.Options{ErrorHandler: func(_ context.Context, err error) { reported = err; stop() }})
-		var failed *enqueue.Error
-		if err != nil || !errors.As(reported, &failed) || failed.Name != "website" {
-			t.Errorf("Run returned %v and reported %v, want the name website", err, reported)
-		}
-	})
-}
-
 func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"), pod("b"))
 		pods := newPods(t, "pods", source)
 		c := newController(t, nothing, enqueue.Options{Name: "website", Elected: make(chan struct{}), StandbyDeletes: 1}, enqueue.For(pods))
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		ctx, log := logged(t.Context(), t)
+		ctx, cancel := context.WithCancel(ctx)
 		var group informer.Group
 		if err := errors.Join(group.Add(c), group.Add(pods)); err != nil {
 			t.Fatal(err)
@@ -341,8 +298,8 @@ func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if n := strings.Count(text, enqueue.ErrDropped.Error()); n != 1 || !strings.Contains(text, "website") {
+		text := log()
+		if n := strings.Count(text, enqueue.ErrStandbyDeletesDropped.Error()); n != 1 || !strings.Contains(text, "website") {
 			t.Errorf("the log has %d lines about the loss, want 1 that names the controller: %s", n, text)
 		}
 	})
@@ -389,7 +346,7 @@ func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
 // The owner before has an object less, which nothing else shows it.
 func TestAnUpdateLeadsToTheOwnersBeforeAndAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := func(name string) *corev1.Pod { return pod("p", ownedBy(owner("apps/v1", "ReplicaSet", name, true))) }
+		of := func(name string) *corev1.Pod { return pod("p", ownedBy(name)) }
 		p := newProgram(t, of("before"))
 		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[key] {
 			return []enqueue.Source[key]{enqueue.Owns(pods, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}})}

@@ -28,8 +28,8 @@ func newDeletes[K comparable]() deletes[K] {
 	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
 }
 
-// add has d wait for each of keys.
-func (ds *deletes[K]) add(d deletion, keys []K) {
+// add has d, which happened at a time, wait for each of keys.
+func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 	for _, key := range keys {
 		before := ds.waiting[key]
 		if before == nil {
@@ -41,11 +41,7 @@ func (ds *deletes[K]) add(d deletion, keys []K) {
 			ds.open[d]++
 		}
 	}
-}
-
-// happened notes when d happened, unless it is handled already.
-func (ds *deletes[K]) happened(d deletion, at span) {
-	if ds.open[d] > 0 {
+	if at != (span{}) && ds.open[d] > 0 {
 		ds.told[d] = at
 	}
 }

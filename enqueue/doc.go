@@ -22,15 +22,9 @@
 // them. Its Health, the page of package debug and the metrics show the controller. Over an
 // [informer.Durable], no delete is lost, see [Controller].
 //
-// # The parts
-//
-// A program may also wire the parts itself. [NewQueue] makes a queue. [Object], [Owner] and [Map]
-// make watchers that put keys into it. [Run] takes the keys out. Such a queue does not appear in
-// Health, and a delete counts as handled once its keys are in the queue.
-//
 // # Logging
 //
-// A controller and [Run] log with the logger of the ctx of Run, as klog.FromContext finds it.
+// A controller logs with the logger of the ctx of its Run, as klog.FromContext finds it.
 // Every line has the name of the queue:
 //
 //	ERROR  Reconciling has failed
@@ -54,8 +48,9 @@ package enqueue
 
 // The parts of the package.
 //
-//   - controller.go is the Controller. source.go makes watchers for it with watchers.go and change.go,
-//     scope.go knows which keys no object can have, and health.go shows how it is doing.
+//   - options.go has the options, and controller.go is the Controller. source.go makes watchers for it with
+//     keys.go and change.go, scope.go knows which keys no object can have, health.go shows how it is doing, and
+//     late.go for which members it waits.
 //   - standby.go keeps the keys until the program is elected, and shards.go divides them over replicas.
-//   - run.go runs workers without a Controller. worker.go makes the calls, queue.go plans them, state.go
-//     notes what they do, deletes.go which deletes they have handled, and error.go is their error.
+//   - worker.go makes the calls, queue.go plans them, state.go notes what they do, deletes.go which deletes they
+//     have handled, and error.go is their error.

@@ -2,13 +2,13 @@ package enqueue
 
 import "fmt"
 
-// Error says that a reconcile function has failed for a key. A [Controller] and [Run] pass one to
+// Error says that a reconcile function has failed for a key. A [Controller] passes one to
 // Options.ErrorHandler for each call that fails, with the exceptions named there.
 type Error struct {
 	Name     string // Options.Name
 	Key      any    // of type K, the key type of the queue
 	Failures int    // failures of this key in a row, this one included, since it was last given up
-	GaveUp   bool   // only an event leads to another attempt: ErrPermanent, MaxAttempts, or the queue is shut down
+	GaveUp   bool   // only an event leads to another attempt: ErrPermanent, MaxAttempts, or the controller stops
 	Err      error
 }
 

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -129,95 +128,4 @@ func ExampleOwns() {
 	// Output:
 	// at the start: default/web
 	// a ReplicaSet is created: default/web
-}
-
-// keyPrinter is a queue. A real one comes from NewQueue.
-type keyPrinter struct{}
-
-func (keyPrinter) Add(key types.NamespacedName) { fmt.Println("queued", key) }
-
-// Events lead to the keys of their objects. Updates that change nothing of the desired state do not.
-func ExampleObject() {
-	watcher := enqueue.Object[*corev1.Pod](keyPrinter{}, enqueue.Generation)
-	before := &corev1.Pod{ObjectMeta: named("web")}
-	before.Generation = 1
-	running := before.DeepCopy()
-	running.Status.Phase = corev1.PodRunning
-	grown := running.DeepCopy()
-	grown.Generation = 2
-
-	// An informer makes these calls.
-	ctx := context.Background()
-	for _, err := range []error{
-		watcher.Add(ctx, informer.Event[*corev1.Pod]{Type: informer.EventAdded, New: before}),
-		watcher.Update(ctx, informer.Event[*corev1.Pod]{Type: informer.EventUpdated, Old: before, New: running}),
-		watcher.Update(ctx, informer.Event[*corev1.Pod]{Type: informer.EventUpdated, Old: running, New: grown}),
-		watcher.Delete(ctx, informer.Event[*corev1.Pod]{Type: informer.EventDeleted, Old: grown}),
-	} {
-		if err != nil {
-			panic(err)
-		}
-	}
-	// Output:
-	// queued default/web
-	// queued default/web
-	// queued default/web
-}
-
-// Events of ReplicaSets lead to the keys of the Deployments that own them. If the owner changes,
-// they lead to both.
-func ExampleOwner() {
-	watcher := enqueue.Owner[*appsv1.ReplicaSet](keyPrinter{}, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}})
-	before := ofDeployment("web", &appsv1.ReplicaSet{ObjectMeta: named("web-1")})
-	after := ofDeployment("shop", before.DeepCopy())
-
-	// An informer makes these calls.
-	ctx := context.Background()
-	fmt.Println("a ReplicaSet is created")
-	if err := watcher.Add(ctx, informer.Event[*appsv1.ReplicaSet]{Type: informer.EventAdded, New: before}); err != nil {
-		panic(err)
-	}
-	fmt.Println("another Deployment takes it")
-	if err := watcher.Update(ctx, informer.Event[*appsv1.ReplicaSet]{Type: informer.EventUpdated, Old: before, New: after}); err != nil {
-		panic(err)
-	}
-	// Unordered output:
-	// a ReplicaSet is created
-	// queued default/web
-	// another Deployment takes it
-	// queued default/web
-	// queued default/shop
-}
-
-// Run calls reconcile for each key in a queue, after the informers have synced. A failed call comes
-// again, with a pause that the queue sets.
-func ExampleRun() {
-	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: named("settings")})
-	configs, err := informer.New(client.CoreV1().ConfigMaps(""), informer.Options[*corev1.ConfigMap]{})
-	if err != nil {
-		panic(err)
-	}
-	queue := enqueue.NewQueue[types.NamespacedName]("settings")
-	if _, err := configs.AddWatcher(enqueue.Object[*corev1.ConfigMap](queue), informer.WatcherOptions{}); err != nil {
-		panic(err)
-	}
-
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = configs.Run(ctx) })
-	calls := 0
-	reconcile := func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
-		if calls++; calls == 1 {
-			return 0, errors.New("not yet")
-		}
-		fmt.Printf("call %d for %s\n", calls, key)
-		stop() // a real program goes on until it gets a signal
-		return 0, nil
-	}
-	ignore := func(context.Context, error) {} // by default, errors are logged
-	if err := enqueue.Run(ctx, configs, queue, reconcile, enqueue.Options{ErrorHandler: ignore}); err != nil {
-		panic(err)
-	}
-	running.Wait()
-	// Output: call 2 for default/settings
 }

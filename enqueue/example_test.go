@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -51,88 +49,6 @@ func ExampleNewController() {
 	// Output:
 	// reconciling settings
 	// reconciled 1
-}
-
-// The result for a Pod depends on the Secrets that it mounts. So an event of a Secret enqueues
-// all Pods that mount it; an index finds them.
-func ExampleMap() {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "password"}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}}}
-	client := fake.NewClientset(secret, pod)
-
-	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
-		Indexers: cache.TypedIndexers[*corev1.Pod]{"secret": mountedSecrets},
-	})
-	if err != nil {
-		panic(err)
-	}
-	secrets, err := informer.New(client.CoreV1().Secrets(""), informer.Options[*corev1.Secret]{})
-	if err != nil {
-		panic(err)
-	}
-
-	queue := enqueue.NewQueue[types.NamespacedName]("pod")
-	mounting := enqueue.Map(queue, func(_ context.Context, secret *corev1.Secret) (keys []types.NamespacedName, err error) {
-		found, err := pods.ByIndex("secret", secret.Namespace+"/"+secret.Name)
-		for _, pod := range found {
-			keys = append(keys, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-		}
-		return keys, err
-	})
-	if _, err := pods.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
-		panic(err)
-	}
-	if _, err := secrets.AddWatcher(mounting, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)}); err != nil {
-		panic(err)
-	}
-	var group informer.Group
-	if err := group.Add(pods); err != nil {
-		panic(err)
-	}
-	if err := group.Add(secrets); err != nil {
-		panic(err)
-	}
-
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = group.Run(ctx) })
-	reconciled := make(chan types.NamespacedName)
-	running.Go(func() {
-		err := enqueue.Run(ctx, &group, queue, func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
-			reconciled <- key
-			return 0, nil
-		}, enqueue.Options{})
-		if err != nil {
-			panic(err)
-		}
-	})
-	fmt.Println("at the start:", <-reconciled)
-	secret = secret.DeepCopy()
-	secret.Data = map[string][]byte{"password": []byte("swordfish")}
-	if _, err := client.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
-		panic(err)
-	}
-	fmt.Println("the Secret has changed:", <-reconciled)
-	stop()
-	running.Wait()
-	// Output:
-	// at the start: default/web
-	// the Secret has changed: default/web
-}
-
-type (
-	keyQueue   = workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	reconciler = func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error)
-)
-
-func runDraining(ctx context.Context, group *informer.Group, queue keyQueue, reconcile reconciler) error {
-	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { _ = group.Run(feeding) })
-	defer running.Wait()
-	defer stop()
-	return enqueue.Run(ctx, group, queue, reconcile, enqueue.Options{DrainTimeout: 10 * time.Second})
 }
 
 // runElected runs a group on each replica. Its controllers have elected as Options.Elected and lost as

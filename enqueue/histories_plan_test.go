@@ -157,7 +157,7 @@ func (h *history) do(line string) {
 func (h *history) change(what, name string, of, label int, dying bool) {
 	key, created := types.NamespacedName{Namespace: "ns", Name: name}, pod(name)
 	if of > 0 {
-		ownedBy(owner("apps/v1", "ReplicaSet", fmt.Sprint("owner-", of), true))(created)
+		ownedBy(fmt.Sprint("owner-", of))(created)
 	}
 	if label > 0 {
 		created.Labels = map[string]string{"of": fmt.Sprint("label-", label)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,26 +20,17 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// elsewhere is something that reconcile reads and that has no Health.
-type elsewhere struct{ synced chan struct{} }
-
-func (e elsewhere) WaitForSync(ctx context.Context) error {
-	select {
-	case <-e.synced:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
 		source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
 		release := func() { source.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		pods, maps, nodes := newPods(t, "pods", source), newPods(t, "maps", informertest.NewSource[*corev1.Pod]()), newPods(t, "nodes", informertest.NewSource[*corev1.Pod]())
-		other := elsewhere{make(chan struct{})}
-		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{other, nodes}},
+		other, told := newPods(t, "other", informertest.NewSource(pod("a"))), make(chan struct{})
+		if _, err := other.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-told; return nil }), informer.WatcherOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []informer.Member{other, nodes}},
 			enqueue.For(pods), enqueue.For(pods), enqueue.For(maps))
 		var group informer.Group
 		check := func(when, want string, attention bool, late ...string) {
@@ -67,7 +59,7 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 				}
 			}
 		}
-		stop := runGroup(t, &group, pods, c) // not maps and nodes: nobody runs them
+		stop := runGroup(t, &group, pods, other, c) // not maps and nodes: nobody runs them
 		check("with an informer that nobody runs", "controller website: has not synced: informer maps has not started: add it to the group, or call its Run", true,
 			"informer pods", "Run of informer maps", "Run of informer nodes")
 		if err := errors.Join(group.Add(maps), group.Add(nodes)); err != nil {
@@ -75,9 +67,8 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 		}
 		check("during the first list", "controller website: has not synced: it waits for informer pods", false, "informer pods")
 		release()
-		check("when only something else is late", "controller website: has not synced: it waits for Options.Reads[0] (enqueue_test.elsewhere)", false,
-			"Options.Reads[0] (enqueue_test.elsewhere)")
-		close(other.synced)
+		check("when only a watcher is late", "controller website: has not synced: it waits for Options.Reads[0] (other)", false, "Options.Reads[0] (other)")
+		close(told)
 		check("in the end", "<nil>", false)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -92,7 +83,7 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 		forbidden := errors.New("forbidden")
 		source.Fail("list", forbidden, -1)
 		pods, own := newPods(t, "pods", source), newPods(t, "own", informertest.NewSource(pod("a")))
-		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{pods}}, enqueue.For(own))
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []informer.Member{pods}}, enqueue.For(own))
 		var group informer.Group
 		stop := runGroup(t, &group, own, c)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,25 +109,35 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 	})
 }
 
-// The group waits for the controller, so a controller that waits for its group would wait forever.
-func TestAControllerThatReadsItsOwnGroupIsRefused(t *testing.T) {
+func TestHealthNamesTheMembersForWhichAControllerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pods := newPods(t, "pods", informertest.NewSource(pod("a")))
-		var reported []error
-		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) }}
-		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []enqueue.Informers{synced{}, &group}}, enqueue.For(pods))
-		stop := runGroup(t, &group, pods, c)
-		synctest.Wait()
-		const want = "Options.Reads[1]: the controller would wait for itself: name the informers that it reads, not its own group"
-		if len(reported) != 1 || !strings.HasSuffix(reported[0].Error(), "enqueue: controller website: "+want) {
-			t.Errorf("reported: %v, want %s", reported, want)
-		}
-		for name, err := range map[string]error{
-			"Ready of the controller": c.Health().Ready(), "Ready of the group": group.Ready(), "WaitForSync": group.WaitForSync(t.Context()), "Run": stop(),
-		} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s returned %v, want %s", name, err, want)
+		source := informertest.NewSource(pod("a"))
+		source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+		pods, own := newPods(t, "pods", source), newPods(t, "own", informertest.NewSource(pod("a")))
+		first := newController(t, nothing, enqueue.Options{Name: "first"}, enqueue.For(pods))
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []informer.Member{pods, first}}, enqueue.For(own))
+		var group informer.Group
+		stop := runGroup(t, &group, pods, own, c)
+		check := func(want string, late ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			h := c.Health()
+			if got := fmt.Sprint(h.Ready()); got != "controller website: has not synced: "+want || !slices.Equal(h.Late, late) {
+				t.Errorf("late are %q, and Ready returned %q, want %q", h.Late, got, want)
 			}
+		}
+		check("Options.Reads[1] (first) has not started: add it to the group, or call its Run", "informer pods", "Run of Options.Reads[1] (first)")
+		if err := group.Add(first); err != nil {
+			t.Fatal(err)
+		}
+		check("it waits for informer pods and Options.Reads[1] (first)", "informer pods", "Options.Reads[1] (first)")
+		if err := group.Remove(first); err != nil {
+			t.Fatal(err)
+		}
+		check("controller first: informer has stopped", "informer pods", "Options.Reads[1] (first)")
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -8,21 +8,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// NewQueue returns a workqueue for keys of type K. A key that fails waits only because of its
-// own failures: 5 ms at first, twice as long after each further failure in a row, and 1000 s
-// at most. client-go's metrics of workqueues use name; if name is "", the queue has no
-// metrics. [Run] uses name, too, unless Options.Name is set.
-//
-// workqueue.DefaultTypedControllerRateLimiter has the same waits, and in addition a bucket for
-// all keys together: 100 retries, and 10 a second from then on. If many keys fail at once, a
-// key that fails for the first time waits behind them. To get that limiter, or any other, make
-// the queue with package workqueue.
-//
-// The queue must be shut down, or its goroutines stay; [Run] does that.
-func NewQueue[K comparable](name string) workqueue.TypedRateLimitingInterface[K] {
-	return newQueue[K](name, nil, defaultBaseDelay, defaultMaxDelay)
-}
-
 // These are the pauses between attempts, those of client-go's default rate limiter. It takes the
 // longest Duration for no pause at all, so none is longer than a year.
 const (
@@ -31,26 +16,24 @@ const (
 	year             = 365 * 24 * time.Hour
 )
 
-// newQueue returns a queue that keeps the keys that are ready in keys, or in a slice of its own
-// if keys is nil. A key that fails waits for base at first, and for most in the end.
+// newQueue returns a queue that keeps the keys that are ready in keys. A key that fails waits for base at
+// first, and for most in the end. Unlike with client-go's default, a key does not wait because others fail.
 func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most time.Duration) *planned[K] {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
-	failures := workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most)
 	return &planned[K]{
-		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(failures, workqueue.TypedRateLimitingQueueConfig[K]{
-			Name:          name,
-			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: queue}),
-		}),
-		name: name, failures: failures, plans: map[K]*plan{},
+		TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: queue}),
+		failures:               workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
+		soon:                   workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
+		plans:                  map[K]*plan{},
 	}
 }
 
 // planned is a queue in which a call can replace the time that an earlier call has set for its key.
 // client-go's AddAfter always keeps the earliest time.
 type planned[K comparable] struct {
-	workqueue.TypedRateLimitingInterface[K]
-	name     string
+	workqueue.TypedDelayingInterface[K]
 	failures workqueue.TypedRateLimiter[K] // sets the pauses after failures
+	soon     workqueue.TypedRateLimiter[K] // sets the pauses of keys for which calls ask at once, again and again
 
 	mu     sync.Mutex // protects the rest
 	plans  map[K]*plan
@@ -69,7 +52,11 @@ func (q *planned[K]) plan(key K, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dropLocked(key)
-	if q.down {
+	switch {
+	case q.down:
+		return
+	case after <= 0:
+		q.AddAfter(key, 0) // and not Add, so that client-go counts a retry
 		return
 	}
 	p := &plan{at: time.Now().Add(after)}
@@ -81,9 +68,16 @@ func (q *planned[K]) plan(key K, after time.Duration) {
 		defer q.mu.Unlock()
 		if q.plans[key] == p {
 			delete(q.plans, key)
-			q.AddAfter(key, 0) // and not Add, so that client-go counts a retry
+			q.AddAfter(key, 0)
 		}
 	})
+}
+
+// forget forgets the plan and the pauses of key.
+func (q *planned[K]) forget(key K) {
+	q.failures.Forget(key)
+	q.soon.Forget(key)
+	q.drop(key)
 }
 
 // drop forgets the plan for key.
@@ -138,7 +132,7 @@ func (q *planned[K]) ShutDown() {
 	}
 	q.mu.Unlock()
 	q.firing.Wait()
-	q.TypedRateLimitingInterface.ShutDown()
+	q.TypedDelayingInterface.ShutDown()
 }
 
 // fifoRoom is how many keys that are taken out may keep their memory, or half of all keys if

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -24,163 +23,171 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// synced stands for informers that have synced.
-type synced struct{}
-
-func (synced) WaitForSync(context.Context) error { return nil }
-
-// running is a call of Run in a test, with strings as keys.
-type running struct {
-	queue  workqueue.TypedRateLimitingInterface[string]
-	errors []string // the errors that ErrorHandler got
-	stop   context.CancelFunc
-	done   chan error // gets the result of Run
-
-	mu    sync.Mutex // protects the fields below
-	calls []string   // key@seconds since the start
-	born  time.Time
+func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	for _, f := range change {
+		f(p)
+	}
+	return p
 }
 
-// start runs reconcile in the bubble of t, until the test ends. Retries come after 1 s,
-// 2 s, 4 s and so on.
-func start(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Context, key string) (time.Duration, error)) *running {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Hour)
-	r := &running{queue: workqueue.NewTypedRateLimitingQueue(limiter), done: make(chan error, 1), born: time.Now()}
-	opts.ErrorHandler = func(_ context.Context, err error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.errors = append(r.errors, err.Error())
+// ownedBy makes a Pod one of a ReplicaSet.
+func ownedBy(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, Controller: new(true)}}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	r.stop = cancel
-	go func() {
-		r.done <- enqueue.Run(ctx, synced{}, r.queue, func(ctx context.Context, key string) (time.Duration, error) {
+}
+
+// running is a controller of Pods, with their names as keys. No group runs it, and its informer ends
+// with the test.
+type running struct {
+	*enqueue.Controller[string]
+	t      *testing.T
+	source *informertest.Source[*corev1.Pod]
+	pods   *informer.CustomCacheInformer[*corev1.Pod]
+	keys   func(ctx context.Context, pod *corev1.Pod) ([]string, error)
+	feed   context.CancelFunc // ends the informer
+	stop   context.CancelFunc // ends the controller
+	done   chan error         // gets the result of Run
+	born   time.Time
+
+	mu       sync.Mutex // protects the rest
+	added    int
+	calls    []string // key@seconds since the start
+	reported []error  // the errors that ErrorHandler got
+}
+
+// prepare makes a controller. Unless opts has pauses, retries come after 1 s, 2 s, 4 s and so on.
+func prepare(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Context, key string) (time.Duration, error), pods ...*corev1.Pod) *running {
+	t.Helper()
+	r := &running{t: t, source: informertest.NewSource(pods...), done: make(chan error, 1), born: time.Now()}
+	r.pods = newPods(t, "pods", r.source)
+	r.keys = func(_ context.Context, pod *corev1.Pod) ([]string, error) { return []string{pod.Name}, nil }
+	opts.Name = "website"
+	if opts.BaseDelay == 0 && opts.MaxDelay == 0 {
+		opts.BaseDelay, opts.MaxDelay = time.Second, time.Hour
+	}
+	if opts.ErrorHandler == nil {
+		opts.ErrorHandler = func(_ context.Context, err error) {
 			r.mu.Lock()
-			r.calls = append(r.calls, fmt.Sprintf("%s@%v", key, time.Since(r.born).Seconds()))
-			r.mu.Unlock()
-			return reconcile(ctx, key)
-		}, opts)
-	}()
-	t.Cleanup(cancel)
+			defer r.mu.Unlock()
+			r.reported = append(r.reported, err)
+		}
+	}
+	var err error
+	r.Controller, err = enqueue.NewController(func(ctx context.Context, key string) (time.Duration, error) {
+		r.mu.Lock()
+		r.calls = append(r.calls, fmt.Sprintf("%s@%v", key, time.Since(r.born).Seconds()))
+		r.mu.Unlock()
+		return reconcile(ctx, key)
+	}, opts, enqueue.Watches(r.pods, func(ctx context.Context, pod *corev1.Pod) ([]string, error) { return r.keys(ctx, pod) }))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
-// expect waits until nothing moves, and checks the calls since the last check.
-func (r *running) expect(t *testing.T, want ...string) {
+// run runs the informer until the end of the test, and when it has synced, the controller until ctx ends.
+func (r *running) run(ctx context.Context) *running {
+	feeding, feed := context.WithCancel(r.t.Context())
+	ctx, stop := context.WithCancel(ctx)
+	r.feed, r.stop = feed, stop
+	go func() { _ = r.pods.Run(feeding) }()
+	synctest.Wait()
+	go func() {
+		defer close(r.done)
+		r.done <- r.Controller.Run(ctx)
+	}()
+	synctest.Wait()
+	r.t.Cleanup(func() {
+		stop()
+		if err := <-r.done; err != nil {
+			r.t.Errorf("Run returned %v", err)
+		}
+		feed()
+	})
+	return r
+}
+
+func start(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Context, key string) (time.Duration, error)) *running {
 	t.Helper()
+	return prepare(t, opts, reconcile).run(t.Context())
+}
+
+// add has an event put each key into the queue.
+func (r *running) add(keys ...string) {
+	for _, key := range keys {
+		r.mu.Lock()
+		r.added++
+		version := fmt.Sprint(r.added)
+		r.mu.Unlock()
+		r.source.Apply(pod(key, func(p *corev1.Pod) { p.Spec.NodeName = version }))
+	}
+}
+
+// expect waits until nothing moves, and checks the calls since the last check.
+func (r *running) expect(want ...string) {
+	r.t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Equal(r.calls, want) {
-		t.Errorf("calls %q, want %q", r.calls, want)
+		r.t.Errorf("calls %q, want %q", r.calls, want)
 	}
 	r.calls = nil
 }
 
 // expectErrors checks the errors that were reported since the last check.
-func (r *running) expectErrors(t *testing.T, want ...string) {
-	t.Helper()
+func (r *running) expectErrors(want ...string) {
+	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(r.errors, want) {
-		t.Errorf("reported %q, want %q", r.errors, want)
+	var got []string
+	for _, err := range r.reported {
+		got = append(got, strings.TrimPrefix(err.Error(), "website "))
 	}
-	r.errors = nil
+	if !slices.Equal(got, want) {
+		r.t.Errorf("reported %q, want %q", got, want)
+	}
+	r.reported = nil
 }
 
-// stopped stops Run and checks that it returns nil without any time passing.
-func (r *running) stopped(t *testing.T) {
-	t.Helper()
-	r.stop()
-	synctest.Wait()
-	select {
-	case err := <-r.done:
-		if err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	default:
-		t.Error("Run has not returned")
-	}
+// logged returns a ctx whose logger keeps its lines, and a function that returns them.
+func logged(ctx context.Context, t *testing.T) (context.Context, func() string) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	return klog.NewContext(ctx, logger), logger.GetSink().(ktesting.Underlier).GetBuffer().String
 }
 
 // Ten updates of an object while it is being reconciled lead to exactly one more call, and
-// never to two calls at once. The events come through a real informer.
+// never to two calls at once.
 func TestTenUpdatesMeanwhileAreOneMoreReconcile(t *testing.T) {
 	for _, workers := range []int{1, 8} {
-		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				queue := enqueue.NewQueue[types.NamespacedName]("")
-				inf, src := informertest.Start[*corev1.Pod](t)
-				if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
-					t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			var now atomic.Int32
+			seen, release := "", make(chan struct{})
+			var r *running
+			r = start(t, enqueue.Options{Workers: workers}, func(context.Context, string) (time.Duration, error) {
+				if now.Add(1) > 1 {
+					t.Error("two calls for one object at once")
 				}
-				var calls, now atomic.Int32
-				seen := ""
-				release := make(chan struct{})
-				ctx, stop := context.WithCancel(t.Context())
-				done := make(chan error)
-				go func() {
-					done <- enqueue.Run(ctx, inf, queue, func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
-						if now.Add(1) > 1 {
-							t.Error("two calls for one object at once")
-						}
-						defer now.Add(-1)
-						calls.Add(1)
-						p, _, err := inf.Get(key)
-						seen = p.Spec.NodeName
-						<-release
-						return 0, err
-					}, enqueue.Options{Workers: workers})
-				}()
-				src.Apply(pod("p"))
-				synctest.Wait()
-				if n := calls.Load(); n != 1 {
-					t.Fatalf("%d calls for an add", n)
-				}
-				for n := range 10 {
-					src.Apply(pod("p", func(p *corev1.Pod) { p.Spec.NodeName = fmt.Sprint(n) }))
-					synctest.Wait() // wait, so that each update is an event of its own
-				}
-				close(release)
-				synctest.Wait()
-				if n := calls.Load(); n != 2 || seen != "9" {
-					t.Errorf("%d calls, the last for state %q, want 2 and 9", n, seen)
-				}
-				stop()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				defer now.Add(-1)
+				p, _, err := r.pods.Get(key{Namespace: "ns", Name: "p"})
+				seen = p.Spec.NodeName
+				<-release
+				return 0, err
 			})
+			r.add("p")
+			r.expect("p@0")
+			for range 10 {
+				r.add("p")
+				synctest.Wait() // so that each update is an event of its own
+			}
+			close(release)
+			if r.expect("p@0"); seen != "11" {
+				t.Errorf("with %d workers, the last call is for state %q, want 11", workers, seen)
+			}
 		})
 	}
-}
-
-func TestAgainAfterATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var again time.Duration
-		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) {
-			defer func() { again = 0 }()
-			return again, nil
-		})
-		r.queue.Add("never")
-		time.Sleep(time.Hour)
-		r.expect(t, "never@0")
-		again = 5 * time.Minute
-		r.queue.Add("later")
-		time.Sleep(time.Hour)
-		r.expect(t, "later@3600", "later@3900")
-		again = -time.Second // the key was due a second ago
-		r.queue.Add("now")
-		time.Sleep(time.Hour)
-		r.expect(t, "now@7200", "now@7200")
-		again = 5 * time.Minute
-		r.queue.Add("sooner")
-		time.Sleep(time.Minute)
-		r.queue.Add("sooner")
-		time.Sleep(time.Hour)
-		r.expect(t, "sooner@10800", "sooner@10860", "sooner@11100")
-		r.stopped(t)
-	})
 }
 
 // At most as many keys as there are workers are reconciled at once.
@@ -191,144 +198,42 @@ func TestWorkers(t *testing.T) {
 				<-ctx.Done()
 				return 0, ctx.Err()
 			})
-			for n := range 5 {
-				r.queue.Add(fmt.Sprint(n))
-			}
+			r.add("0", "1", "2", "3", "4")
 			synctest.Wait()
-			r.mu.Lock()
-			if len(r.calls) != want {
-				t.Errorf("%d calls at once with %d workers", len(r.calls), workers)
+			if h := r.Health(); h.Busy != want || h.Queued != 5-want {
+				t.Errorf("%d calls at once with %d workers, and %d keys wait", h.Busy, workers, h.Queued)
 			}
-			r.mu.Unlock()
-			r.stopped(t)
 		})
 	}
-}
-
-// Run calls nothing before the informers and their watchers have synced.
-func TestRunWaitsForSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue := enqueue.NewQueue[types.NamespacedName]("")
-		src := informertest.NewSource(pod("a"), pod("b"))
-		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-		release := func() { src.SetFaults(informertest.Faults{}) }
-		inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := inf.AddWatcher(enqueue.Object[*corev1.Pod](queue), informer.WatcherOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		var group informer.Group
-		if err := group.Add(inf); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var informers sync.WaitGroup
-		informers.Go(func() { _ = group.Run(ctx) })
-		queue.Add(types.NamespacedName{Name: "early"})
-		var calls atomic.Int32
-		informers.Go(func() {
-			err := enqueue.Run(ctx, &group, queue, func(context.Context, types.NamespacedName) (time.Duration, error) {
-				if n := queue.Len(); calls.Add(1) == 1 && n != 2 {
-					t.Errorf("%d keys wait at the first call, want 2", n)
-				}
-				return 0, nil
-			}, enqueue.Options{})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		time.Sleep(time.Minute)
-		if calls.Load() > 0 {
-			t.Error("called before the informer has synced")
-		}
-		release()
-		synctest.Wait()
-		if calls.Load() != 3 {
-			t.Errorf("%d calls, want 3", calls.Load())
-		}
-		stop()
-		informers.Wait()
-	})
 }
 
 // Run returns an error if informers stop before they have synced. It returns none if ctx ends,
 // but the log then names the informer that was late.
 func TestInformersThatDoNotSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		for _, cause := range []string{"ctx ends", "the informer stops"} {
-			queue := enqueue.NewQueue[string]("")
-			src := informertest.NewSource[*corev1.Pod]()
-			src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-			inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-			feeding, stopInformer := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { _ = inf.Run(feeding) })
-			running.Go(func() {
-				err = enqueue.Run(ctx, inf, queue, func(context.Context, string) (time.Duration, error) {
-					t.Error("called")
-					return 0, nil
-				}, enqueue.Options{Name: "pod"})
+	for _, stops := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := prepare(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) {
+				t.Error("called")
+				return 0, nil
 			})
+			r.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+			ctx, log := logged(t.Context(), t)
+			r.run(ctx)
+			if stops {
+				r.feed()
+				err := <-r.done
+				if late := new(informer.SyncError); !errors.As(err, &late) || !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "website") {
+					t.Errorf("the informer stops: Run returned %v", err)
+				}
+				return
+			}
+			r.stop()
 			synctest.Wait()
-			var late *informer.SyncError
-			if cause == "ctx ends" {
-				stop()
-				synctest.Wait()
-				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-				if want := `Stopped before the workers have started queue="pod" reason="informer Pod: context canceled`; err != nil || !strings.Contains(log, want) {
-					t.Errorf("%s: Run returned %v, the log is\n%s", cause, err, log)
-				}
-			} else {
-				stopInformer()
-				synctest.Wait()
-				if !errors.As(err, &late) || !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "enqueue: Run: pod: informer Pod") {
-					t.Errorf("%s: Run returned %v", cause, err)
-				}
+			if want := `Stopped before the workers have started queue="website" reason="`; !strings.Contains(log(), want) || !strings.Contains(log(), "informer pods") {
+				t.Errorf("ctx ends: the log lacks %s:\n%s", want, log())
 			}
-			if !queue.ShuttingDown() {
-				t.Errorf("%s: the queue is not shut down", cause)
-			}
-			stop()
-			stopInformer()
-			running.Wait()
-		}
-	})
-}
-
-func TestRunRefusesBadArguments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue := enqueue.NewQueue[string]("")
-		defer queue.ShutDown()
-		nop := func(context.Context, string) (time.Duration, error) { return 0, nil }
-		used := enqueue.NewQueue[string]("")
-		used.ShutDown()
-		var none *informer.Group
-		for want, err := range map[string]error{
-			"informers is nil":                         enqueue.Run(t.Context(), nil, queue, nop, enqueue.Options{}),
-			"queue is nil":                             enqueue.Run(t.Context(), synced{}, nil, nop, enqueue.Options{}),
-			"reconcile is nil":                         enqueue.Run(t.Context(), synced{}, queue, nil, enqueue.Options{}),
-			"Options.Workers is -1, less than 0":       enqueue.Run(t.Context(), synced{}, queue, nop, enqueue.Options{Workers: -1}),
-			"Options.DrainTimeout is -1s, less than 0": enqueue.Run(t.Context(), synced{}, queue, nop, enqueue.Options{DrainTimeout: -time.Second}),
-			"queue has been shut down":                 enqueue.Run(t.Context(), synced{}, used, nop, enqueue.Options{}),
-		} {
-			if want = "enqueue: Run: " + want; err == nil || err.Error() != want {
-				t.Errorf("error %v, want %s", err, want)
-			}
-		}
-		if err := enqueue.Run(t.Context(), none, queue, nop, enqueue.Options{}); err == nil || err.Error() != "enqueue: Run: informers is nil" {
-			t.Errorf("a typed nil: %v", err)
-		}
-		if queue.ShuttingDown() {
-			t.Error("a queue that was not run is shut down")
-		}
-	})
+		})
+	}
 }
 
 // Whether calls fail, panic or ask for another time, a key never has more than one call at
@@ -374,18 +279,17 @@ func TestEveryKeyIsReconciledInTheEnd(t *testing.T) {
 				mu.Lock()
 				wanted[key]++
 				mu.Unlock()
-				r.queue.Add(key)
+				r.add(key)
 				time.Sleep(time.Duration(chance(1000)) * time.Microsecond)
 			}
 			time.Sleep(24 * time.Hour)
 			mu.Lock()
+			defer mu.Unlock()
 			for key, state := range wanted {
 				if reached[key] != state {
 					t.Errorf("seed %d: %s has state %d, want %d", seed, key, reached[key], state)
 				}
 			}
-			mu.Unlock()
-			r.stopped(t)
 		})
 	}
 }

@@ -7,13 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrScope is wrapped by the error that reports a key that no object of a controller's For can have:
-// these objects have a namespace and the key has none, or the reverse. Owners.ClusterScoped is set
-// although it should not be, or is not set. NewController returns it if the options of the
-// informers show that. Otherwise a controller reports the first such key and does not reconcile them;
-// their deletes count as handled. One with a [Watches] reconciles them, because its function may mean
-// something by them.
-var ErrScope = errors.New("no object of For can have such a key")
+// errScope is in the error that reports a key that no object of a controller's For can have, see Owns.
+var errScope = errors.New("no object of For can have such a key")
 
 // scope knows whether the objects of For have a namespace.
 type scope struct {

@@ -20,17 +20,17 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/internal/tombstone"
-	"github.com/customcacheinformer/informer/shards"
 )
 
-// sharded is the worker of a controller in a set of replicas. It implements shards.Worker.
+// sharded is the worker of a controller in a set of replicas. It implements sharding.Worker.
 //
 // The controller is told of every event. It drops the keys of other replicas' objects, because the
 // replica that gets a bucket reads all of its objects. It keeps their deletes, like a standby.
 type sharded[K comparable] struct {
 	controller *Controller[K]
-	set        *shards.Set
+	set        sharding.Set
 
 	mu    sync.Mutex
 	told  map[string]string // by source: the feed was told everything up to this version
@@ -62,17 +62,17 @@ type cache interface {
 
 // divide checks Options.Shards and the type of the keys.
 func (c *Controller[K]) divide() error {
-	if c.opts.Shards == nil {
+	if c.set == nil {
 		return nil
 	}
 	if t := reflect.TypeFor[K](); !portable(t) {
 		return fmt.Errorf("Options.Shards: keys of type %v differ between replicas, or have parts that cannot be written: "+
 			"they must be made of strings, integers and bools in exported fields", t)
 	}
-	if t := reflect.TypeFor[K](); c.opts.Shards.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
+	if t := reflect.TypeFor[K](); c.set.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
 		return fmt.Errorf("Options.Shards divides by namespace, and keys of type %v have none: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.opts.Shards, told: map[string]string{}, answers: map[string]answer{}}
+	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}}
 	return nil
 }
 
@@ -195,8 +195,8 @@ func (s *sharded[K]) Stopped() <-chan struct{} { return s.controller.stopped }
 
 // Seen returns the versions of the last changes that reconcile may have read. A version that came
 // from a bookmark would have the next holder wait for a bookmark of its own, for up to a minute.
-func (s *sharded[K]) Seen() shards.Versions {
-	seen := shards.Versions{}
+func (s *sharded[K]) Seen() sharding.Versions {
+	seen := sharding.Versions{}
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) {
 		if v.Changed != "" {
 			seen[name] = v.Changed
@@ -206,7 +206,7 @@ func (s *sharded[K]) Seen() shards.Versions {
 }
 
 // CatchUp waits until the informers have these versions.
-func (s *sharded[K]) CatchUp(ctx context.Context, seen shards.Versions) error {
+func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error {
 	var errs []error
 	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
 		version := seen[name]
@@ -221,10 +221,10 @@ func (s *sharded[K]) CatchUp(ctx context.Context, seen shards.Versions) error {
 }
 
 // Missing returns the versions of the sources that are not as far as seen.
-func (s *sharded[K]) Missing(ctx context.Context, seen shards.Versions) shards.Versions {
+func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) sharding.Versions {
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	missing := shards.Versions{}
+	missing := sharding.Versions{}
 	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
 		if seen[name] == "" {
 			return
@@ -269,14 +269,14 @@ func (s *sharded[K]) Connected() bool {
 }
 
 // Known returns the versions of the sources.
-func (s *sharded[K]) Known() shards.Versions {
-	known := shards.Versions{}
+func (s *sharded[K]) Known() sharding.Versions {
+	known := sharding.Versions{}
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { known[name] = v.ResourceVersion })
 	return known
 }
 
 // Queue queues the keys of all objects and of all deletes in buckets.
-func (s *sharded[K]) Queue(ctx context.Context, buckets shards.Buckets) error {
+func (s *sharded[K]) Queue(ctx context.Context, buckets sharding.Buckets) error {
 	wanted := func(key K) bool { return buckets.Has(s.bucket(key)) }
 	replays, err := s.controller.replayAll(ctx, wanted)
 	s.keep(replays)
@@ -327,7 +327,7 @@ func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, obj me
 	c := s.controller
 	s.mu.Lock()
 	at.after = later(s.told[at.source], obj.GetResourceVersion())
-	c.state.deletedAt(d, at, keys)
+	c.state.deleted(d, at, keys)
 	s.order = append(s.order, keys...)
 	dropped := s.dropLocked()
 	s.mu.Unlock()
@@ -377,8 +377,8 @@ func notAfter(a, b string) bool {
 
 // Handled returns the deletes in buckets that are handled. First every delete up to the present
 // versions must have been told.
-func (s *sharded[K]) Handled(ctx context.Context, buckets shards.Buckets) map[string]shards.Range {
-	handled := map[string]shards.Range{}
+func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[string]sharding.Range {
+	handled := map[string]sharding.Range{}
 	for i, in := range s.controller.inputs {
 		versions := in.cache.Versions()
 		if in.reg.CatchUp(ctx) != nil {
@@ -386,7 +386,7 @@ func (s *sharded[K]) Handled(ctx context.Context, buckets shards.Buckets) map[st
 		}
 		for _, v := range versions {
 			if v.Listed != "" {
-				handled[s.name(i, v.Namespace)] = shards.Range{After: v.Listed, To: v.ResourceVersion}
+				handled[s.name(i, v.Namespace)] = sharding.Range{After: v.Listed, To: v.ResourceVersion}
 			}
 		}
 	}
@@ -434,7 +434,7 @@ func (s *sharded[K]) Handle(keys []string) {
 			continue // another version of the program has written it
 		}
 		all = append(all, key)
-		s.controller.state.deleted(deletion{from: s, id: tombstone.ID{Key: text}}, []K{key})
+		s.controller.state.deleted(deletion{from: s, id: tombstone.ID{Key: text}}, span{}, []K{key})
 	}
 	c := s.controller
 	c.mu.Lock()
@@ -444,7 +444,7 @@ func (s *sharded[K]) Handle(keys []string) {
 
 // Forget forgets the deletes that another replica has handled. It returns the keys of those that the
 // other replica may not know of.
-func (s *sharded[K]) Forget(buckets shards.Buckets, handled map[string]shards.Range) (unknown []string) {
+func (s *sharded[K]) Forget(buckets sharding.Buckets, handled map[string]sharding.Range) (unknown []string) {
 	now := map[string]string{}
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { now[name] = v.ResourceVersion })
 	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {

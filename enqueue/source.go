@@ -41,9 +41,16 @@ func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Cha
 	return newSource("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
 
-// Owns returns a source of the keys of the objects' owners, see [Owner]. See [ErrScope] for
-// owners of the wrong scope. If only the key of a
-// deleted object is known, its owners are not known, and its delete leads to no key.
+// Owns returns a source of the keys of the objects' owners: an object that is added, updated or deleted leads
+// to its owners, and an update also to those that it had before. An update counts if one of changes wants
+// it, or if there are no changes; see [Change]. If only the key of a deleted object is known (see
+// [informer.Event].FinalStateUnknown), its owners are not known, and its delete leads to no key.
+//
+// If Owners.ClusterScoped is set although it should not be, or is not set, the keys are keys that no object
+// of the controller's [For] can have: those objects have a namespace and the key has none, or the reverse.
+// NewController returns an error if the options of the informers show that. Otherwise the controller
+// reports the first such key to Options.ErrorHandler and does not reconcile them; their deletes count as
+// handled. A controller with a [Watches] reconciles them, because its function may mean something by them.
 func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners, changes ...Change) Source[types.NamespacedName] {
 	var err error
 	if owners.Kind.Kind == "" {
@@ -54,8 +61,13 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 	return s
 }
 
-// Watches returns a source of the keys that keys returns for an object, see [Map]. An event for
-// which keys fails comes again, after 100 ms at first and up to a minute later on, until keys
+// Watches returns a source of the keys that keys returns for an object that is added, updated or deleted. For
+// an update it calls keys for both the new and the old state, and queues each key once. An update counts if
+// one of changes wants it, or if there are no changes; see [Change].
+//
+// keys is called from the watcher's goroutine, with the ctx of the watcher's call. It may block, and may look
+// things up in an informer. If only the key of a deleted object is known, keys gets an object with nothing but
+// that key. An event for which keys fails leads to no key, and comes again, after 100 ms at first and up to a minute later on, until keys
 // succeeds; With sets another Retry, except for the objects that come after an election.
 // Meanwhile a Durable keeps the tombstones of all later deletes of the informer. A delete that is
 // given up after an error counts as handled.

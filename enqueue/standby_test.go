@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -156,8 +155,8 @@ func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
 		if h := s.health(); h.Dropped != 3 || h.Queued != 2 || h.Deletes != 2 {
 			t.Errorf("Health is %+v, want 3 dropped keys and 2 kept", h)
 		}
-		if len(reported) != 1 || !errors.Is(reported[0], enqueue.ErrDropped) || !strings.Contains(reported[0].Error(), "website") {
-			t.Errorf("reported %v, want ErrDropped once, with the name of the controller", reported)
+		if len(reported) != 1 || !errors.Is(reported[0], enqueue.ErrStandbyDeletesDropped) || !strings.Contains(reported[0].Error(), "website") {
+			t.Errorf("reported %v, want ErrStandbyDeletesDropped once, with the name of the controller", reported)
 		}
 		s.elect()
 		s.rest()
@@ -375,99 +374,47 @@ func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 	}
 }
 
-// loner is an informer and a controller that no group runs.
-type loner struct {
-	*testing.T
-	source     *informertest.Source[*corev1.Pod]
-	opts       enqueue.Options
-	keys       func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error)
-	calls      atomic.Int64
-	informer   *informer.CustomCacheInformer[*corev1.Pod]
-	controller *enqueue.Controller[types.NamespacedName]
-	stop       func()     // the informer
-	ended      chan error // gets what the controller's Run returns
-}
-
-func (l *loner) ok(err error) {
-	l.Helper()
-	if err != nil {
-		l.Fatal(err)
-	}
-}
-
-// start runs the informer, and the controller with ctx.
-func (l *loner) start(t *testing.T, ctx context.Context) {
-	t.Helper()
-	l.T, l.opts.Name = t, "website"
-	if l.keys == nil {
-		l.keys = func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) { return own(pod), nil }
-	}
-	var err error
-	l.informer, err = informer.NewFrom(l.source, informer.Options[*corev1.Pod]{})
-	l.ok(err)
-	l.controller, err = enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
-		l.calls.Add(1)
-		return 0, nil
-	}, l.opts, enqueue.Watches(l.informer, l.keys))
-	l.ok(err)
-	running, stop := context.WithCancel(klog.NewContext(t.Context(), klog.FromContext(ctx)))
-	l.stop = stop
-	go func() { _ = l.informer.Run(running) }()
-	synctest.Wait() // the informer has synced
-	l.ended = make(chan error, 1)
-	go func() { l.ended <- l.controller.Run(ctx) }()
-	synctest.Wait()
-}
-
 // Such a call would be made by a program that is the leader no longer.
 func TestAControllerWhoseCtxEndsWithItsElectionMakesNoCall(t *testing.T) {
 	for range 20 { // a select chooses at random
 		synctest.Test(t, func(t *testing.T) {
 			elected := make(chan struct{})
-			l := &loner{source: informertest.NewSource(pod("a"))}
-			l.opts.Elected, l.opts.DrainTimeout = elected, time.Minute
-			ctx, cancel := context.WithCancel(t.Context())
 			close(elected)
+			r := prepare(t, enqueue.Options{Elected: elected, DrainTimeout: time.Minute}, returning(), pod("a"))
+			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			l.start(t, ctx)
-			l.ok(<-l.ended)
-			if n := l.calls.Load(); n > 0 {
-				t.Errorf("%d calls", n)
-			}
+			r.run(ctx)
+			<-r.done
+			r.expect()
 		})
 	}
 }
 
 func TestAControllerSaysThatItsInformerHasStoppedBeforeAllObjectsWereTold(t *testing.T) {
 	for _, replaying := range []bool{false, true} {
-		t.Run(fmt.Sprint("during the replay ", replaying), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				elected := make(chan struct{})
-				l := &loner{source: informertest.NewSource(pod("a"))}
-				l.opts.Elected = elected
-				l.keys = func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
-					if replaying {
-						<-ctx.Done()
-					}
-					return own(pod), ctx.Err()
-				}
-				l.start(t, t.Context())
+		synctest.Test(t, func(t *testing.T) {
+			elected := make(chan struct{})
+			r := prepare(t, enqueue.Options{Elected: elected}, returning(), pod("a"))
+			r.keys = func(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 				if replaying {
-					close(elected)
+					<-ctx.Done()
 				}
+				return []string{pod.Name}, ctx.Err()
+			}
+			r.run(t.Context())
+			if replaying {
+				close(elected)
 				synctest.Wait()
-				l.stop()
-				synctest.Wait()
-				if !replaying {
-					close(elected)
-				}
-				if err := <-l.ended; !errors.Is(err, informer.ErrStopped) {
-					t.Errorf("Run returned %v, want ErrStopped", err)
-				}
-				if n := l.calls.Load(); n > 0 {
-					t.Errorf("%d calls", n)
-				}
-			})
+			}
+			r.feed()
+			synctest.Wait()
+			if !replaying {
+				close(elected)
+			}
+			if err := <-r.done; !errors.Is(err, informer.ErrStopped) {
+				t.Errorf("during the replay %v: Run returned %v, want ErrStopped", replaying, err)
+			}
+			r.expect()
 		})
 	}
 }

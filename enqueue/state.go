@@ -142,19 +142,11 @@ func (s *state[K]) leave(key K) {
 	}
 }
 
-// deleted notes a delete that led to keys.
-func (s *state[K]) deleted(d deletion, keys []K) {
+// deleted notes a delete that led to keys, and when it happened. The zero span says that this is not known.
+func (s *state[K]) deleted(d deletion, at span, keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deletes.add(d, keys)
-}
-
-// deletedAt is like deleted, and notes when the delete happened.
-func (s *state[K]) deletedAt(d deletion, at span, keys []K) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deletes.add(d, keys)
-	s.deletes.happened(d, at)
+	s.deletes.add(d, at, keys)
 }
 
 // eachDelete calls f for each key of a delete that is not handled, also of those in calls that are

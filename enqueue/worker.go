@@ -5,39 +5,93 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/membership"
-	"github.com/customcacheinformer/informer/shards"
 )
 
 // worker reconciles one key after another.
 type worker[K comparable] struct {
-	queue     workqueue.TypedRateLimitingInterface[K]
-	planned   *planned[K] // is queue, or nil if the program has made queue with package workqueue
-	reconcile func(context.Context, K) (time.Duration, error)
+	queue     *planned[K]
+	reconcile reconciler[K]
 	state     *state[K]
 	opts      *Options
-	soon      workqueue.TypedRateLimiter[K] // sets the pauses of keys for which calls ask at once, again and again
-	// refuses reports whether no call may be made for key. Nil if there is none that it refuses.
-	refuses func(ctx context.Context, key K) bool
+	refuses   func(ctx context.Context, key K) bool // whether no call may be made for key
 	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
 	// keys.
 	enter func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
 }
 
-func newWorker[K comparable](queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) (time.Duration, error), state *state[K], opts *Options) *worker[K] {
-	planned, _ := queue.(*planned[K])
-	base, most := opts.delays()
-	return &worker[K]{
-		queue: queue, planned: planned, reconcile: reconcile, state: state, opts: opts,
-		soon: workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
+// reconciler is the function of the program, see [NewController].
+type reconciler[K comparable] func(ctx context.Context, key K) (again time.Duration, err error)
+
+// grace is how long a controller that stops waits for calls before it logs their keys.
+const grace = 10 * time.Second
+
+// work runs Options.Workers goroutines until ctx ends or the lease is lost, and then until every call
+// has returned.
+func (w *worker[K]) work(ctx context.Context) {
+	parent := ctx
+	if w.opts.DrainTimeout > 0 || w.opts.Elected != nil {
+		parent = context.WithoutCancel(ctx)
 	}
+	calls, cancel := context.WithCancelCause(parent)
+	var running sync.WaitGroup
+	for range max(1, w.opts.Workers) {
+		running.Go(func() { w.run(ctx, calls) })
+	}
+	finished := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(finished)
+	}()
+
+	select {
+	case <-w.opts.Lost:
+	case <-ctx.Done():
+	}
+	w.queue.ShutDown()
+	if w.opts.mayWork(ctx) {
+		await(finished, w.opts.DrainTimeout, w.opts.Lost)
+	}
+	cause := context.Cause(ctx)
+	if w.opts.leaseLost(ctx) && !errors.Is(cause, informer.ErrLeaseLost) {
+		cause = errors.Join(informer.ErrLeaseLost, cause)
+	}
+	cancel(cause)
+	w.state.stop()
+	if !await(finished, grace, nil) {
+		klog.FromContext(ctx).Info("The workers cannot stop until calls return", "keys", w.state.busy())
+		<-finished
+	}
+}
+
+// leaseLost reports whether another replica may be the leader. ctx is that of Run.
+func (o *Options) leaseLost(ctx context.Context) bool {
+	return channel.Closed(o.Lost) || errors.Is(context.Cause(ctx), informer.ErrLeaseLost) ||
+		o.Elected != nil && o.Lost == nil && ctx.Err() != nil
+}
+
+// mayWork reports whether calls may begin before the ctx of the calls ends. ctx is that of Run.
+func (o *Options) mayWork(ctx context.Context) bool {
+	return !o.leaseLost(ctx) && (ctx.Err() == nil || o.DrainTimeout > 0)
+}
+
+// await waits until done or lost is closed, but at most d, and reports whether done is closed.
+func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-lost:
+	case <-time.After(d):
+	}
+	return false
 }
 
 // run returns when the queue is shut down and empty. Keys that are still in the queue when no call
@@ -58,7 +112,7 @@ func (w *worker[K]) run(running, ctx context.Context) {
 
 // handle makes one attempt at key, and tells the queue when to hand the key out again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
-	if w.refuses != nil && w.refuses(ctx, key) {
+	if w.refuses(ctx, key) {
 		w.state.drop(key)
 		return
 	}
@@ -66,18 +120,16 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		call, done, ours := w.enter(ctx, key)
 		if !ours { // the replica that gets the bucket reconciles all of its keys
 			w.state.leave(key)
-			w.forget(key)
+			w.queue.forget(key)
 			return
 		}
 		defer done()
 		ctx = call
 	}
 	w.state.begin(key)
-	if w.planned != nil {
-		w.planned.drop(key) // this call decides when the next one comes
-	}
+	w.queue.drop(key) // this call decides when the next one comes
 	again, err := w.call(ctx, key)
-	if cause := context.Cause(ctx); errors.Is(cause, shards.ErrSessionLost) || errors.Is(cause, informer.ErrLeaseLost) {
+	if cause := context.Cause(ctx); errors.Is(cause, informer.ErrLeaseLost) {
 		w.state.cancelled(key) // also without an error: another replica may have begun meanwhile
 		return
 	}
@@ -86,44 +138,25 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		return
 	}
 	w.state.success(key, again != 0)
-	w.queue.Forget(key)
+	w.queue.failures.Forget(key)
 	switch {
 	case again == 0:
-		w.soon.Forget(key)
+		w.queue.soon.Forget(key)
 	case again >= soon:
-		w.soon.Forget(key)
-		w.addAfter(key, again)
+		w.queue.soon.Forget(key)
+		w.queue.plan(key, again)
 	default:
-		first := w.soon.NumRequeues(key) == 0
-		pause := w.soon.When(key)
+		first := w.queue.soon.NumRequeues(key) == 0
+		pause := w.queue.soon.When(key)
 		if first {
 			pause = 0
 		}
-		w.addAfter(key, max(again, pause))
+		w.queue.plan(key, max(again, pause))
 	}
 }
 
 // soon is the shortest again that is never stretched.
 const soon = 5 * time.Millisecond
-
-// addAfter adds key after a time, in place of the time of an earlier call if the queue can do that.
-func (w *worker[K]) addAfter(key K, after time.Duration) {
-	switch {
-	case w.planned == nil || after <= 0:
-		w.queue.AddAfter(key, after)
-	default:
-		w.planned.plan(key, after)
-	}
-}
-
-// forget forgets the pauses of key.
-func (w *worker[K]) forget(key K) {
-	w.queue.Forget(key)
-	w.soon.Forget(key)
-	if w.planned != nil {
-		w.planned.drop(key)
-	}
-}
 
 // call makes a call that takes no longer than Options.CallTimeout, if it heeds its ctx.
 func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
@@ -172,13 +205,10 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	e.Failures, e.GaveUp = w.state.failure(key, err, permanent, func(failures int) bool {
 		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
 	})
-	switch {
-	case e.GaveUp:
-		w.forget(key)
-	case w.planned != nil:
-		w.planned.plan(key, w.planned.failures.When(key))
-	default:
-		w.queue.AddRateLimited(key)
+	if e.GaveUp {
+		w.queue.forget(key)
+	} else {
+		w.queue.plan(key, w.queue.failures.When(key))
 	}
 	if e.Failures > 1 || e.GaveUp || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)

@@ -1,8 +1,10 @@
 package informertest_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -146,9 +148,15 @@ func TestAControllerWithGenerationSeesAChangeOfTheSpec(t *testing.T) {
 		src := informertest.NewSource(podOn("", "a"))
 		pods := must(informer.NewFrom(src, informer.Options[*corev1.Pod]{}))
 		calls := make(chan string, 10)
-		w := enqueue.Object[*corev1.Pod](queueOf(calls), enqueue.Generation)
-		must(pods.AddWatcher(w, informer.WatcherOptions{}))
+		c := must(enqueue.NewController(func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
+			calls <- key.String()
+			return 0, nil
+		}, enqueue.Options{Name: "pods"}, enqueue.For(pods, enqueue.Generation)))
 		informertest.Run(t, pods)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		defer func() { stop(); must(0, <-done) }()
 		if got := <-calls; got != "default/a" {
 			t.Errorf("the first key is %s", got)
 		}
@@ -167,8 +175,3 @@ func TestAControllerWithGenerationSeesAChangeOfTheSpec(t *testing.T) {
 		}
 	})
 }
-
-// queueOf is a queue that passes on the keys as text.
-type queueOf chan string
-
-func (q queueOf) Add(key types.NamespacedName) { q <- key.String() }

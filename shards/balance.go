@@ -97,7 +97,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	case seen.lease != nil && leases.IsOther(seen.lease, h.lease) && leases.Holder(seen.lease) != h.session.id:
 		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
 		seen.retry = time.Now().Add(retryAfter)
-		h.cancel(ErrSessionLost)
+		h.cancel(errSessionLost)
 		h.release()
 		s.dropLocked(h)
 	case !wanted:

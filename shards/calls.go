@@ -1,17 +1,45 @@
 package shards
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
 
-// Enter begins a call for a key of a bucket. It returns false if the bucket is not this replica's,
-// or not yet: then the caller drops the key, because the worker that gets the bucket queues all of
-// its keys. Otherwise the caller makes the call with the ctx that Enter returns, and calls done when
-// the call has returned. Enter does not block.
-//
-// The ctx ends with the given one, and when this replica may no longer work on the bucket, with
-// [ErrSessionLost] or [ErrDrained] as its cause. If the process was stopped for a while, such as by
-// SIGSTOP, the first look at Err after it goes on shows that the session has ended. [Token] returns
-// the fencing token of the ctx.
-func (s *Set) Enter(ctx context.Context, bucket int) (call context.Context, done func(), ok bool) {
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/sharding"
+)
+
+// door is the set as the controllers of package enqueue see it. It implements sharding.Set, whose comments
+// describe its methods. Programs do not see them.
+type door struct{ *Set }
+
+// ByNamespace returns Options.ByNamespace.
+func (s door) ByNamespace() bool { return s.opts.ByNamespace }
+
+// Started is closed when Run is called.
+func (s door) Started() <-chan struct{} { return s.started }
+
+// Bucket returns the bucket of a key.
+func (s door) Bucket(key string) int { return s.bucket(key) }
+
+// Join adds a worker.
+func (s door) Join(name string, w sharding.Worker) error {
+	keys := w.Keys()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case slices.ContainsFunc(s.workers, func(other worker) bool { return other.name == name }):
+		return fmt.Errorf("shards: set %s: another worker has the name %q", s.opts.Name, name)
+	case s.ctx != nil:
+		return fmt.Errorf("shards: set %s: the worker %q is too late: %w", s.opts.Name, name, informer.ErrAlreadyRun)
+	}
+	s.workers = append(s.workers, worker{w, name, keys})
+	return nil
+}
+
+// Enter begins a call. Its ctx ends with errSessionLost or [ErrDrained] as its cause when this replica may no
+// longer work on the bucket. [Token] returns the fencing token of the ctx.
+func (s door) Enter(ctx context.Context, bucket int) (call context.Context, done func(), ok bool) {
 	n := s.current()
 	if n == nil {
 		return nil, nil, false
@@ -31,8 +59,8 @@ func (s *Set) Enter(ctx context.Context, bucket int) (call context.Context, done
 	}, true
 }
 
-// Has reports whether calls for keys of the bucket may begin in this replica. It does not block.
-func (s *Set) Has(bucket int) bool {
+// Has reports whether calls for keys of the bucket may begin in this replica.
+func (s door) Has(bucket int) bool {
 	n := s.current()
 	return n != nil && n.has(bucket)
 }
@@ -54,7 +82,7 @@ type callContext struct {
 
 func (c *callContext) Err() error {
 	if c.holding.session.expired() {
-		c.cancel(ErrSessionLost)
+		c.cancel(errSessionLost)
 	}
 	return c.Context.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
@@ -70,7 +71,7 @@ func (s *Set) reach(ctx context.Context, last leases.Past) error {
 // catchUpWith waits until the caches of a worker have these versions. A version that the server does not
 // have, and no working replica has seen, does not exist any more. The server was restored from a backup
 // then, or the Lease is of another cluster.
-func (s *Set) catchUpWith(ctx context.Context, w worker, seen Versions) error {
+func (s *Set) catchUpWith(ctx context.Context, w worker, seen sharding.Versions) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, askAfter)
 		err := w.CatchUp(waiting, seen)
@@ -97,7 +98,7 @@ func (s *Set) catchUpWith(ctx context.Context, w worker, seen Versions) error {
 }
 
 // reportMissing reports versions that do not exist, once for all buckets that wait for them.
-func (s *Set) reportMissing(w worker, seen, missing Versions) {
+func (s *Set) reportMissing(w worker, seen, missing sharding.Versions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.missed) < patience {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
@@ -37,7 +38,7 @@ func (s *Set) claim(n *session) {
 // claims returns the claims for buckets of this replica. It waits for at most d. It asks the workers
 // also if there are no buckets, because they note the time for deletes to come.
 func (s *Set) claims(held []*holding, d time.Duration) []leases.Claim {
-	buckets, known := Buckets{}, map[int]leases.Versions{}
+	buckets, known := sharding.Buckets{}, map[int]leases.Versions{}
 	for _, h := range held {
 		buckets.Insert(h.bucket)
 		known[h.bucket] = h.known
@@ -49,10 +50,7 @@ func (s *Set) claims(held []*holding, d time.Duration) []leases.Claim {
 	var mu sync.Mutex
 	for _, w := range s.workers {
 		all.Go(func() {
-			ranges := map[string]leases.Range{}
-			for source, r := range w.Handled(ctx, buckets) {
-				ranges[source] = leases.Range(r)
-			}
+			ranges := w.Handled(ctx, buckets)
 			mu.Lock()
 			defer mu.Unlock()
 			handled[w.name] = ranges

@@ -15,9 +15,9 @@ import (
 // This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
 // carries their keys until the holder has handled them.
 
-// ErrDropped is wrapped by the error that reports that a replica has left without passing on all keys of
-// deletes, because the Lease of a bucket has no room for them.
-var ErrDropped = errors.New("shards: too many deletes are not handled")
+// ErrBucketDeletesDropped is wrapped by the error that reports that a replica has left without passing on
+// all keys of deletes, because the Lease of a bucket has no room for them.
+var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
 // handleDeletes has the workers handle deletes that stood in the Lease of a bucket of this replica.
 func (s *Set) handleDeletes(deletes leases.Deletes) {
@@ -76,12 +76,8 @@ func (s *Set) learn(claims []leases.Claim) {
 	for _, c := range claims {
 		buckets := c.In()
 		for _, w := range s.workers {
-			ranges := map[string]Range{}
-			for source, r := range c.Handled[w.name] {
-				ranges[source] = Range(r)
-			}
-			for _, key := range w.Forget(buckets, ranges) {
-				b := s.Bucket(key)
+			for _, key := range w.Forget(buckets, c.Handled[w.name]) {
+				b := s.bucket(key)
 				if unknown[b] == nil {
 					unknown[b] = leases.Deletes{}
 				}
@@ -105,7 +101,7 @@ func (s *Set) tellAll(n *session) {
 		}
 		all.Go(func() {
 			if left := s.tellOn(n, b, s.opts.LeaseDuration); left > 0 {
-				s.report(fmt.Errorf("leaving: bucket %d: %w: %d keys", b, ErrDropped, left))
+				s.report(fmt.Errorf("leaving: bucket %d: %w: %d keys", b, ErrBucketDeletesDropped, left))
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -90,7 +91,7 @@ func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 		if took := time.Since(begun); took < 10*time.Second || took > 20*time.Second {
 			t.Errorf("b leaves after %v", took)
 		}
-		if errs := b.took(); len(errs) != 1 || !errors.Is(errs[0], shards.ErrDropped) || !strings.Contains(errs[0].Error(), " keys") {
+		if errs := b.took(); len(errs) != 1 || !errors.Is(errs[0], shards.ErrBucketDeletesDropped) || !strings.Contains(errs[0].Error(), " keys") {
 			t.Errorf("b reports %v", errs)
 		}
 		a.crash()
@@ -107,7 +108,7 @@ func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
 		first := w.start("first", controls("objects", "added"))
 		time.Sleep(time.Minute)
 		n := 0
-		for !old.set.Has(w.bucket(name(n))) {
+		for !sharding.Of(old.set).Has(w.bucket(name(n))) {
 			n++
 		}
 		if _, err := w.objects.Delete(w.key(n)); err != nil {

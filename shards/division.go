@@ -13,14 +13,14 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
-// Bucket returns the bucket of a key, such as "default/shop". It is the same in every replica and
-// every version of a program. With Options.ByNamespace it is that of the namespace, and 0 until
-// WaitForSync has returned. Bucket does not block.
-func (s *Set) Bucket(key string) int {
+// bucket returns the bucket of a key. With Options.ByNamespace it is that of the namespace, and 0 until
+// WaitForSync has returned.
+func (s *Set) bucket(key string) int {
 	if !s.opts.ByNamespace {
 		return plan.Bucket(key, s.opts.Buckets)
 	}
@@ -31,14 +31,15 @@ func (s *Set) Bucket(key string) int {
 	return r.Bucket(plan.Namespace(key))
 }
 
-// ByNamespace returns Options.ByNamespace. It does not block.
-func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
-
-// Source returns a source for one [informer.NewDivided] that delivers the objects in the buckets of this
+// Source returns a source for one [informer.NewFrom] that delivers the objects in the buckets of this
 // replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
 // then holds the objects of the replica's namespaces and no others, and asks the API server for no
 // others where the server can select them. The set must have Options.ByNamespace, and
 // Source must be called before Run. It makes no request.
+//
+// Options.Durable of the informer cannot be set: nobody knows whether an object that is
+// missing after a restart was deleted, or was in a bucket that the replica does not have now. For any other
+// reader than an informer, each request of the source fails.
 //
 // Objects of a bucket that goes to another replica leave the informer's store without an event, ten
 // seconds later. A replica that gets buckets lists its namespaces again before calls for their keys
@@ -48,7 +49,7 @@ func (s *Set) ByNamespace() bool { return s.opts.ByNamespace }
 // 1.36). The source always asks for that. A server that does not know it sends all objects; the
 // informer then drops those of other replicas, and its Health counts them as Foreign. That saves
 // memory, but no traffic.
-func (s *Set) Source(all cache.ListerWatcher) (informer.Divided, error) {
+func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -72,7 +73,7 @@ func (s *Set) tellSourcesLocked() {
 	if len(s.sources) == 0 {
 		return
 	}
-	var buckets Buckets
+	var buckets sharding.Buckets
 	if s.session != nil {
 		buckets = s.session.buckets()
 	}

@@ -85,8 +85,8 @@ package shards
 //   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces. source.go, part.go
 //     and count.go deliver the objects of the replica's namespaces.
 //   - calls.go lets calls in, and health.go shows how the set is doing.
-//   - set.go has the state of the set, and requests.go its requests.
+//   - setup.go makes a set, set.go has its state, and requests.go its requests.
 //   - session.go and holding.go are a session of this replica and a bucket of it, and lag.go is how far its caches
-//     are behind. view.go is the set as its Leases show it. worker.go and options.go are what a program gives to
-//     the set.
+//     are behind. view.go is the set as its Leases show it. options.go is what a program gives to the set, and
+//     internal/sharding is the border to its controllers.
 //   - internal/leases reads and writes the Leases, and internal/plan decides who should have which bucket.

@@ -80,7 +80,7 @@ func newOwnConfigs(set *shards.Set, client kubernetes.Interface) (*informer.Cust
 	if err != nil {
 		return nil, err
 	}
-	return informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{})
+	return informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
 }
 
 // Each replica caches the ConfigMaps in its own namespaces. Here is only one replica, so that it gets

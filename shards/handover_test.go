@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -47,7 +49,7 @@ func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 				const long = time.Minute // longer than DrainTimeout, and than a session without renewals
 				w := newWorld(t, 64)
 				a := w.start("a", calls(long, deaf), func(_ *shards.Options, r *replica) {
-					r.quick = func(key string) bool { return r.set.Bucket(key) != 10 } // b gets it
+					r.quick = func(key string) bool { return sharding.Of(r.set).Bucket(key) != 10 } // b gets it
 				})
 				time.Sleep(time.Second)
 				busy := w.during(a)
@@ -128,7 +130,7 @@ func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
 		if n := a.set.Health().LostSessions; n != 1 {
 			t.Errorf("a has lost %d sessions", n)
 		}
-		if errs := a.took(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, shards.ErrSessionLost) }) {
+		if errs := a.took(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, informer.ErrLeaseLost) }) {
 			t.Errorf("a has reported %v", errs)
 		}
 		a.stop()
@@ -266,7 +268,7 @@ func TestABucketMovesWithItsDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
 		a := w.start("a", calls(time.Hour, false), func(_ *shards.Options, r *replica) {
-			r.quick = func(key string) bool { return r.set.Bucket(key) != 10 } // b gets it
+			r.quick = func(key string) bool { return sharding.Of(r.set).Bucket(key) != 10 } // b gets it
 		})
 		time.Sleep(10 * time.Second)
 		busy := w.during(a)
@@ -315,8 +317,8 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 		w := newWorld(t, 1)
 		a := w.start("a")
 		time.Sleep(time.Second)
-		bucket := a.set.Bucket("default/" + name(0))
-		ctx, done, ok := a.set.Enter(t.Context(), bucket)
+		bucket := sharding.Of(a.set).Bucket("default/" + name(0))
+		ctx, done, ok := sharding.Of(a.set).Enter(t.Context(), bucket)
 		if !ok || ctx.Err() != nil {
 			t.Fatal("the call cannot begin")
 		}
@@ -324,11 +326,11 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 		child, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		time.Sleep(14 * time.Second)
-		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), informer.ErrLeaseLost) {
 			t.Errorf("%v because of %v", ctx.Err(), context.Cause(ctx))
 		}
 		synctest.Wait()
-		if !errors.Is(context.Cause(child), shards.ErrSessionLost) {
+		if !errors.Is(context.Cause(child), informer.ErrLeaseLost) {
 			t.Errorf("a ctx that was made from it ends because of %v", context.Cause(child))
 		}
 		if b, token, ok := shards.Token(child); b != bucket || token < 1 || !ok {
@@ -338,11 +340,11 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 			t.Error("a ctx of no call has a token")
 		}
 		done()
-		if _, _, ok := a.set.Enter(t.Context(), bucket); ok || a.set.Has(bucket) {
+		if _, _, ok := sharding.Of(a.set).Enter(t.Context(), bucket); ok || sharding.Of(a.set).Has(bucket) {
 			t.Error("a call begins without a session")
 		}
 		for _, b := range []int{-1, 16, 1 << 30} {
-			if _, _, ok := a.set.Enter(t.Context(), b); ok || a.set.Has(b) {
+			if _, _, ok := sharding.Of(a.set).Enter(t.Context(), b); ok || sharding.Of(a.set).Has(b) {
 				t.Error("a call begins for bucket", b)
 			}
 		}
@@ -361,10 +363,10 @@ func TestACallWithATimeLimitFindsItsCtxEnded(t *testing.T) {
 		})
 		ctx := <-begun
 		a.link.cut()
-		for a.set.Has(w.bucket(name(0))) {
+		for sharding.Of(a.set).Has(w.bucket(name(0))) {
 			time.Sleep(time.Millisecond)
 		}
-		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), informer.ErrLeaseLost) {
 			t.Errorf("%v because of %v", ctx.Err(), context.Cause(ctx))
 		}
 		time.Sleep(time.Hour)

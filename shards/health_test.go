@@ -21,6 +21,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -153,23 +154,15 @@ func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 // client-go's fakes accept each update, whatever came before it.
 func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs []error
-		opts := options("a")
-		opts.ErrorHandler = func(_ context.Context, err error) { errs = append(errs, err) }
-		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), opts)
-		if err != nil {
+		a := newAlone(t, informertest.NewSource[*corev1.ConfigMap](), fake.NewClientset().CoordinationV1().Leases("default"))
+		if err := a.join("worker"); err != nil {
 			t.Fatal(err)
 		}
-		if err := set.Join("worker", newCaller(set, 0)); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := set.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if len(errs) == 0 || !strings.Contains(errs[0].Error(), "informertest.Source") {
-			t.Errorf("reported are %v", errs)
+		stop := a.run()
+		time.Sleep(time.Second)
+		stop()
+		if len(a.reported) == 0 || !strings.Contains(a.reported[0].Error(), "informertest.Source") {
+			t.Errorf("reported are %v", a.reported)
 		}
 	})
 }

@@ -3,22 +3,22 @@ package shards
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// These are causes (context.Cause) of the end of a call's ctx.
-var (
-	// ErrSessionLost says that the replica could not renew its session in time, so another replica
-	// may have its buckets.
-	ErrSessionLost = errors.New("shards: the session is lost")
-	// ErrDrained says that the bucket moves to another replica, and that the call has lasted longer
-	// than Options.DrainTimeout since then.
-	ErrDrained = errors.New("shards: the bucket moves to another replica")
-)
+// ErrDrained is the cause (context.Cause) of the end of a call's ctx if the bucket moves to another replica,
+// and the call has lasted longer than Options.DrainTimeout since then.
+var ErrDrained = errors.New("shards: the bucket moves to another replica")
+
+// errSessionLost is the cause if the replica could not renew its session in time, so that another replica may
+// have its buckets.
+var errSessionLost = fmt.Errorf("shards: the session is lost: %w", informer.ErrLeaseLost)
 
 // phase is how far a replica is with a bucket.
 type phase uint8

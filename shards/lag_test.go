@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -276,7 +277,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 		b := w.start("b")
 		time.Sleep(2 * time.Minute)
 		n := 0
-		for !a.set.Has(w.bucket(name(n))) {
+		for !sharding.Of(a.set).Has(w.bucket(name(n))) {
 			n++
 		}
 		if _, err := w.objects.Delete(w.key(n)); err != nil {

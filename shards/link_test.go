@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/shards"
 )
 
 // errCut is the error of requests of a replica that is cut off from the API server.
@@ -23,7 +23,7 @@ var errCut = errors.New("cut off")
 
 // link is a replica's connection to the API server.
 type link struct {
-	shards.Leases
+	coordinationclient.LeaseInterface
 	objects *informertest.Source[*corev1.ConfigMap]
 	world   *world
 	writes  atomic.Int64
@@ -126,36 +126,36 @@ func (l *link) Get(ctx context.Context, name string, opts metav1.GetOptions) (*c
 	if err := l.broken(); err != nil {
 		return nil, err
 	}
-	return l.Leases.Get(ctx, name, opts)
+	return l.LeaseInterface.Get(ctx, name, opts)
 }
 
 func (l *link) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	if err := l.broken(); err != nil {
 		return nil, err
 	}
-	return l.Leases.List(ctx, opts)
+	return l.LeaseInterface.List(ctx, opts)
 }
 
 func (l *link) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.Leases.Create(ctx, lease, opts) })
+	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.LeaseInterface.Create(ctx, lease, opts) })
 }
 
 func (l *link) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.Leases.Update(ctx, lease, opts) })
+	return l.write(ctx, func() (*coordinationv1.Lease, error) { return l.LeaseInterface.Update(ctx, lease, opts) })
 }
 
 func (l *link) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	if err := l.broken(); err != nil {
 		return err
 	}
-	return l.Leases.Delete(ctx, name, opts)
+	return l.LeaseInterface.Delete(ctx, name, opts)
 }
 
 func (l *link) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if err := l.broken(); err != nil {
 		return nil, err
 	}
-	return l.opened(l.Leases.Watch(ctx, opts))
+	return l.opened(l.LeaseInterface.Watch(ctx, opts))
 }
 
 // cutObjects ends the watch of the ConfigMaps, and has their requests fail until heal.

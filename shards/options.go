@@ -7,11 +7,8 @@ import (
 	"os"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
@@ -41,20 +38,6 @@ const (
 	// its watches have been open for Margin. No watch is open for longer than 5 to 10 minutes.
 	maxMargin = time.Minute
 )
-
-// Leases is a client for the Leases of one namespace, such as
-// clientset.CoordinationV1().Leases("default"). Its methods may be called from several goroutines.
-//
-// A client that waits because of its own rate limit delays handovers: client-go's default, 5
-// requests a second, takes ten seconds for 64 buckets. Set QPS to -1 in its rest.Config.
-type Leases interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
-	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
-	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
-	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
-}
 
 // Options are the options of [New]. All replicas of a set should have the same, except Identity.
 type Options struct {

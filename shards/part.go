@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
 // part delivers the objects in some buckets.
 type part struct {
 	source   *source
-	buckets  Buckets
+	buckets  sharding.Buckets
 	ranges   *plan.Ranges // nil if they are not known, and there are no buckets
 	selector string       // for the API server; "" if nothing can be selected
 	begun    time.Time

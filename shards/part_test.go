@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
@@ -16,7 +17,7 @@ func TestAnEarlierPartDoesNotCountForThePresentOne(t *testing.T) {
 		ranges.Store(plan.Cut(nil, 2))
 		src := &source{total: 2, ranges: &ranges, moved: make(chan struct{})}
 		first := src.Part()
-		src.want(Buckets{1: {}})
+		src.want(sharding.Buckets{1: {}})
 		time.Sleep(gather)
 		synctest.Wait()
 		select {

@@ -109,9 +109,9 @@ func (s *Set) endLocked(n *session, err error) {
 	if !n.leaving || len(n.holdings) > 0 {
 		s.counts.lost++
 		if err == nil {
-			s.later(ErrSessionLost)
+			s.later(errSessionLost)
 		} else {
-			s.later(fmt.Errorf("%w: %w", ErrSessionLost, err))
+			s.later(fmt.Errorf("%w: %w", errSessionLost, err))
 		}
 	}
 	s.old[n] = true

@@ -14,8 +14,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/shards"
+	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
 const annotationPrefix = "shards.customcacheinformer.github.io/"
@@ -121,14 +122,14 @@ func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
 		w := newWorld(t, 1)
 		a := w.start("a")
 		w.settled(time.Second)
-		ctx, done, ok := a.set.Enter(t.Context(), w.bucket(name(0)))
+		ctx, done, ok := sharding.Of(a.set).Enter(t.Context(), w.bucket(name(0)))
 		if !ok {
 			t.Fatal("the call cannot begin")
 		}
 		defer done()
 		w.edit("-session-", edits["it has ended"])
 		time.Sleep(10 * time.Millisecond)
-		if !errors.Is(context.Cause(ctx), shards.ErrSessionLost) {
+		if !errors.Is(context.Cause(ctx), informer.ErrLeaseLost) {
 			t.Errorf("the call goes on: %v", context.Cause(ctx))
 		}
 		w.settled(time.Minute)

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
@@ -39,7 +40,7 @@ type session struct {
 
 	claims []leases.Claim
 	seen   leases.Versions
-	fresh  Buckets // open, and their keys are not queued
+	fresh  sharding.Buckets // open, and their keys are not queued
 }
 
 // newSession returns a session whose Lease was last renewed by a request that was sent at a time. When it is
@@ -47,7 +48,7 @@ type session struct {
 func newSession(opts *Options, id string, lease *coordinationv1.Lease, sent time.Time, l lag, lose func(*session, error)) *session {
 	s := &session{
 		opts: opts, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
-		holdings: map[int]*holding{}, fresh: Buckets{}, lag: l,
+		holdings: map[int]*holding{}, fresh: sharding.Buckets{}, lag: l,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.timer = time.AfterFunc(opts.LeaseDuration, func() { lose(s, nil) })
@@ -87,7 +88,7 @@ func (s *session) end() bool {
 	}
 	s.lost = true
 	s.timer.Stop()
-	s.cancel(ErrSessionLost)
+	s.cancel(errSessionLost)
 	close(s.ended)
 	return true
 }
@@ -123,8 +124,8 @@ func (s *session) drop(h *holding) bool {
 }
 
 // buckets returns the buckets that the session has. The caller holds one of the two locks.
-func (s *session) buckets() Buckets {
-	buckets := Buckets{}
+func (s *session) buckets() sharding.Buckets {
+	buckets := sharding.Buckets{}
 	for b, h := range s.holdings {
 		if h.phase != taking {
 			buckets.Insert(b)
@@ -183,11 +184,11 @@ func (s *session) allOpen() (all []*holding) {
 
 // takeFresh returns the buckets whose keys are to be queued now. A bucket that is lost and taken again
 // meanwhile is queued again.
-func (s *session) takeFresh() Buckets {
+func (s *session) takeFresh() sharding.Buckets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fresh := s.fresh
-	s.fresh = Buckets{}
+	s.fresh = sharding.Buckets{}
 	return fresh
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // After SIGSTOP and SIGCONT, a call may go on before the timer that ends the session has fired. So the
@@ -24,19 +26,19 @@ func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 		h.took(&coordinationv1.Lease{})
 		h.opened(nil)
 
-		call, done, ok := s.Enter(t.Context(), 3)
+		call, done, ok := door{s}.Enter(t.Context(), 3)
 		if !ok || call.Err() != nil {
 			t.Fatal("the call cannot begin")
 		}
 		time.Sleep(s.opts.LeaseDuration - s.opts.Margin - 1)
-		if call.Err() != nil || !s.Has(3) {
+		if call.Err() != nil || !(door{s}).Has(3) {
 			t.Error("the session has ended too early")
 		}
 		time.Sleep(time.Nanosecond)
-		if s.Has(3) {
+		if (door{s}).Has(3) {
 			t.Error("another call may begin")
 		}
-		if err := call.Err(); err == nil || !errors.Is(context.Cause(call), ErrSessionLost) {
+		if err := call.Err(); err == nil || !errors.Is(context.Cause(call), informer.ErrLeaseLost) {
 			t.Errorf("the call goes on: %v, %v", err, context.Cause(call))
 		}
 		select {

@@ -2,19 +2,16 @@ package shards
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
@@ -23,8 +20,9 @@ import (
 // [informer.Group], which runs it and shows its Health. Its methods may be called from any
 // goroutine. It must not be copied.
 type Set struct {
+	option
 	opts    Options
-	leases  Leases
+	leases  coordinationclient.LeaseInterface
 	watched *informer.CustomCacheInformer[*coordinationv1.Lease]
 	started chan struct{} // closed when Run is called
 	synced  chan struct{} // closed when the replica has joined for the first time
@@ -65,30 +63,13 @@ type unserved struct {
 	since   time.Time // zero if buckets is 0
 }
 
-// New returns a set. It makes no request; Run does. It returns an error that names the argument or
-// the option if one cannot be used.
-func New(leases Leases, opts Options) (*Set, error) {
-	if object.IsNil(leases) {
-		return nil, errors.New("shards: New: leases is nil")
-	}
-	opts, err := opts.complete()
-	if err != nil {
-		return nil, fmt.Errorf("shards: New: %w", err)
-	}
-	s := &Set{
-		opts: opts, leases: leases, started: make(chan struct{}), synced: make(chan struct{}), stopped: make(chan struct{}),
-		wake: make(chan struct{}, 1), filling: make(chan struct{}, 1), old: map[*session]bool{},
-	}
-	s.view = newView(&s.opts)
-	s.watched, err = informer.NewFrom(informer.ListWatch(s.labelled()), informer.Options[*coordinationv1.Lease]{
-		Name: opts.Name + " (Leases)", WatchList: informer.WatchListOff, // they are few
-		Backoff:      opts.backoff(),
-		ErrorHandler: opts.ErrorHandler,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("shards: New: %w", err)
-	}
-	return s, nil
+// option lets a *Set be an enqueue.Options.Shards.
+type option = sharding.Handle
+
+// worker is a Worker that has joined.
+type worker struct {
+	sharding.Worker
+	name, keys string
 }
 
 // mark returns the mark of the set's Leases.
@@ -102,45 +83,6 @@ func (s *Set) rangesKey() string {
 		return r.Key()
 	}
 	return ""
-}
-
-// labelled returns a client that lists and watches the Leases of the set alone.
-func (s *Set) labelled() labelled { return labelled{s.leases, leases.Selector(s.opts.Name)} }
-
-type labelled struct {
-	Leases
-	selector string
-}
-
-func (l labelled) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	opts.LabelSelector = l.selector
-	return l.Leases.List(ctx, opts)
-}
-
-func (l labelled) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	opts.LabelSelector = l.selector
-	return l.Leases.Watch(ctx, opts)
-}
-
-// Join adds a worker. Its name is the same in all replicas. Join must be called before Run, and does
-// not block. It returns an error if another worker has the name, or if Run was called.
-func (s *Set) Join(name string, w Worker) error {
-	if object.IsNil(w) {
-		return fmt.Errorf("shards: set %s: the worker %q is nil", s.opts.Name, name)
-	}
-	keys := w.Keys()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case name == "":
-		return fmt.Errorf("shards: set %s: the name of the worker is empty", s.opts.Name)
-	case slices.ContainsFunc(s.workers, func(other worker) bool { return other.name == name }):
-		return fmt.Errorf("shards: set %s: another worker has the name %q", s.opts.Name, name)
-	case s.ctx != nil:
-		return fmt.Errorf("shards: set %s: the worker %q is too late: %w", s.opts.Name, name, informer.ErrAlreadyRun)
-	}
-	s.workers = append(s.workers, worker{w, name, keys})
-	return nil
 }
 
 // report gives an error to the ErrorHandler, with the name of the set. The caller holds no lock.
@@ -159,9 +101,6 @@ func (s *Set) poke() { token(s.wake) }
 
 // Name returns Options.Name. It does not block.
 func (s *Set) Name() string { return s.opts.Name }
-
-// Started returns a channel that is closed when Run is called. It does not block.
-func (s *Set) Started() <-chan struct{} { return s.started }
 
 // WaitForSync blocks until the replica has joined the set for the first time. It returns an error if
 // ctx or the set ends first. It may be called before Run.

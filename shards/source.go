@@ -8,10 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/sharding"
+	parts "github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
@@ -30,21 +34,22 @@ const (
 	nobody = "metadata.name=-"
 )
 
-// source delivers the objects in the buckets of a replica, part after part.
+// source delivers the objects in the buckets of a replica, part after part. It implements
+// [parts.Divided].
 type source struct {
 	all          cache.ListerWatcherWithContext
 	total        int                          // how many buckets there are
 	ranges       *atomic.Pointer[plan.Ranges] // of the set
 	unstreamable bool                         // all cannot stream its first state
 
-	mu       sync.Mutex    // protects the rest
-	wanted   Buckets       // those that the replica has
-	current  *part         // nil before the first
-	shared   bool          // more than one informer reads the source
-	applied  Buckets       // those whose objects the informer has
-	moved    chan struct{} // closed when applied has changed
-	selector string        // one of the values of Health.Selector
-	failing  bool          // the last list has failed, and no watch was opened since
+	mu       sync.Mutex       // protects the rest
+	wanted   sharding.Buckets // those that the replica has
+	current  *part            // nil before the first
+	shared   bool             // more than one informer reads the source
+	applied  sharding.Buckets // those whose objects the informer has
+	moved    chan struct{}    // closed when applied has changed
+	selector string           // one of the values of Health.Selector
+	failing  bool             // the last list has failed, and no watch was opened since
 }
 
 // These are the values of Health.Selector.
@@ -53,8 +58,18 @@ const (
 	selectorIgnored = "ignored"
 )
 
+// errNotDivided is the error of each request of a reader that is no informer. It would get the objects of all
+// replicas, or keep those of buckets that this one has lost.
+var errNotDivided = errors.New("a source of Set.Source can only be read by an informer of informer.NewFrom, and must not be wrapped")
+
+// List fails.
+func (*source) List(metav1.ListOptions) (runtime.Object, error) { return nil, errNotDivided }
+
+// Watch fails.
+func (*source) Watch(metav1.ListOptions) (watch.Interface, error) { return nil, errNotDivided }
+
 // Part begins the part for the buckets that the replica has now. The informer calls it.
-func (s *source) Part() informer.Part {
+func (s *source) Part() parts.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &part{source: s, buckets: maps.Clone(s.wanted), begun: time.Now(), changed: make(chan struct{})}
@@ -69,7 +84,7 @@ func (s *source) Part() informer.Part {
 	if p.ranges = s.ranges.Load(); len(p.buckets) > 0 {
 		p.selector = p.ranges.Selector(p.buckets)
 	}
-	return informer.Part{Source: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
+	return parts.Part{Lister: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
 }
 
 // arrived notes that the informer has the objects of a part.
@@ -115,7 +130,7 @@ func (s *source) await(ctx context.Context, bucket int) error {
 }
 
 // want sets the buckets that the replica has.
-func (s *source) want(buckets Buckets) {
+func (s *source) want(buckets sharding.Buckets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = buckets

@@ -17,6 +17,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -143,12 +144,12 @@ func TestABucketThatComesBackSoonDoesNotWaitForAnEvent(t *testing.T) {
 			w.settled(time.Minute)
 			before := map[int]bool{}
 			for bucket := range 8 {
-				before[bucket] = a.set.Has(bucket)
+				before[bucket] = sharding.Of(a.set).Has(bucket)
 			}
 			c := w.start("c", selects, eight)
 			w.settled(2 * time.Second)
 			for n := range 100 {
-				if bucket := w.bucket(name(n)); c.set.Has(bucket) && !before[bucket] {
+				if bucket := w.bucket(name(n)); sharding.Of(c.set).Has(bucket) && !before[bucket] {
 					w.write(n, "2")
 					break
 				}
@@ -157,7 +158,7 @@ func TestABucketThatComesBackSoonDoesNotWaitForAnEvent(t *testing.T) {
 			c.stop()
 			time.Sleep(2 * time.Second)
 			for bucket := range 8 {
-				if !a.set.Has(bucket) && !b.set.Has(bucket) {
+				if !sharding.Of(a.set).Has(bucket) && !sharding.Of(b.set).Has(bucket) {
 					t.Errorf("bucket %d waits", bucket)
 				}
 			}
@@ -258,7 +259,7 @@ func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
 		}
 		var group informer.Group
 		for _, name := range []string{"one", "two"} {
-			inf, err := informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{Name: name})
+			inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{Name: name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +296,7 @@ func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inf, err := informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{})
+		inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,5 +340,5 @@ func (r *replica) newCache(opts informer.Options[*corev1.ConfigMap]) (*informer.
 			return nil, err
 		}
 	}
-	return informer.NewDivided(own, opts)
+	return informer.NewFrom(own, opts)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -125,7 +126,7 @@ func options(name string) shards.Options {
 // start starts a replica.
 func (w *world) start(name string, change ...func(*shards.Options, *replica)) *replica {
 	w.t.Helper()
-	r := &replica{world: w, name: name, link: &link{Leases: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
+	r := &replica{world: w, name: name, link: &link{LeaseInterface: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
 	opts := options(name)
 	opts.ByNamespace = w.divided
 	for _, f := range change {
@@ -282,7 +283,7 @@ func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInform
 	}
 	w.count++
 	bucket, token, ok := shards.Token(ctx)
-	if !ok || bucket != r.set.Bucket(key.String()) {
+	if !ok || bucket != sharding.Of(r.set).Bucket(key.String()) {
 		w.t.Errorf("the token of %s: %d, %d, %v", key, bucket, token, ok)
 	}
 	if token < w.tokens[bucket] {
@@ -352,7 +353,7 @@ func (w *world) apart(replicas ...*replica) {
 	for _, r := range replicas {
 		for _, obj := range r.cache.All() {
 			cached[obj.Name]++
-			if key := w.bucket(obj.Name); !r.set.Has(key) {
+			if key := w.bucket(obj.Name); !sharding.Of(r.set).Has(key) {
 				w.t.Errorf("%s caches %s, whose bucket %d it does not have", r.name, obj.Name, key)
 			}
 			if r.toldOf(obj.UID) {
@@ -384,7 +385,7 @@ func (w *world) bucket(name string) int {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.any.set.Bucket(w.key(n).String())
+	return sharding.Of(w.any.set).Bucket(w.key(n).String())
 }
 
 // ended waits until a replica has ended, in whatever way.

@@ -98,7 +98,7 @@ func (f *fleet) cache(r *replica) (*informer.CustomCacheInformer[*corev1.ConfigM
 	if err != nil {
 		return nil, err
 	}
-	return informer.NewDivided(own, informer.Options[*corev1.ConfigMap]{})
+	return informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
 }
 
 // reconcile copies a value, from one field of a ConfigMap to another.

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
 // TestReplicasDivideConfigMaps has three replicas of a controller. One leaves and comes back while objects
@@ -140,7 +142,7 @@ func (f *fleet) awaitOwners(replicas ...*replica) {
 		key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 		var owners []string
 		for _, r := range replicas {
-			if r.set.Has(r.set.Bucket(key.String())) {
+			if set := sharding.Of(r.set); set.Has(set.Bucket(key.String())) {
 				owners = append(owners, r.name)
 			}
 		}
@@ -161,8 +163,9 @@ func (f *fleet) awaitCaches(replicas ...*replica) {
 			right := true
 			for _, r := range replicas {
 				_, there, err := r.inf.Get(key)
+				set := sharding.Of(r.set)
 				f.ok(err)
-				right = right && there == (!f.divided || r.set.Has(r.set.Bucket(key.String())))
+				right = right && there == (!f.divided || set.Has(set.Bucket(key.String())))
 			}
 			return right
 		})

@@ -99,7 +99,7 @@ func (r *replica) build() error {
 	if err != nil {
 		return err
 	}
-	r.leases = &skewed{Leases: leases.Leases(leasesIn)}
+	r.leases = &skewed{LeaseInterface: leases.Leases(leasesIn)}
 	r.leases.by.Store(int64(r.Skew))
 	r.set, err = shards.New(r.leases, shards.Options{
 		Name: setName, Identity: r.Name, Buckets: buckets,
@@ -124,7 +124,7 @@ func (r *replica) build() error {
 	opts := enqueue.Options{Name: "reconcile", Workers: r.Workers, Shards: r.set, MaxDelay: time.Second}
 	sources := []enqueue.Source[types.NamespacedName]{enqueue.For(r.caches[widgets])}
 	if r.Reads {
-		opts.Reads = []enqueue.Informers{r.caches[gadgets]}
+		opts.Reads = []informer.Member{r.caches[gadgets]}
 	} else {
 		sources = append(sources, enqueue.For(r.caches[gadgets]))
 	}
@@ -144,7 +144,7 @@ func (r *replica) cache(all cache.ListerWatcher, opts informer.Options[object]) 
 	if err != nil {
 		return nil, err
 	}
-	return informer.NewDivided(own, opts)
+	return informer.NewFrom(own, opts)
 }
 
 // say writes a line to the log of the process.
@@ -308,16 +308,16 @@ func (a *attempt) work(ctx context.Context, order order) {
 
 // skewed writes times of a clock that is wrong.
 type skewed struct {
-	shards.Leases
+	coordination.LeaseInterface
 	by atomic.Int64
 }
 
 func (s *skewed) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return s.Leases.Create(ctx, s.shift(l), opts)
+	return s.LeaseInterface.Create(ctx, s.shift(l), opts)
 }
 
 func (s *skewed) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return s.Leases.Update(ctx, s.shift(l), opts)
+	return s.LeaseInterface.Update(ctx, s.shift(l), opts)
 }
 
 func (s *skewed) shift(l *coordinationv1.Lease) *coordinationv1.Lease {

@@ -39,7 +39,6 @@ func (w *world) methods(c callback) []method {
 		{"SharedIndexInformer", reflect.ValueOf(first.shared)},
 		{"ResourceEventHandlerRegistration", reflect.ValueOf(first.handle)},
 		{"Indexer", reflect.ValueOf(first.shared.GetIndexer())},
-		{"enqueue.Queue", reflect.ValueOf(onlyQueue{w.queue})},
 		{"enqueue.Controller", reflect.ValueOf(w.controllers[0])},
 		{"enqueue.Source", reflect.ValueOf(enqueue.For(first.inf))},
 		{"Registration", reflect.ValueOf(c.reg)},
@@ -52,11 +51,6 @@ func (w *world) methods(c callback) []method {
 	return all
 }
 
-// onlyQueue has the methods of enqueue's interface, and not those of client-go's queue.
-type onlyQueue struct {
-	enqueue.Queue[types.NamespacedName]
-}
-
 func ends(m method) int {
 	if strings.Contains(m.name, "Remove") {
 		return 1
@@ -64,7 +58,7 @@ func ends(m method) int {
 	return 0
 }
 
-// parts returns the type and the name of a method, from a name such as enqueue.Queue.Add.
+// parts returns the type and the name of a method, from a name such as enqueue.Source.With.
 func parts(method string) (of, name string) {
 	plain, _, _ := strings.Cut(method, "(")
 	dot := strings.LastIndex(plain, ".")

@@ -9,14 +9,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // side is an informer, with its source and its watchers.
@@ -95,16 +94,21 @@ func (s *side) watch() {
 	s.reg = plain
 	if s.ordered {
 		var follower *informer.Registration
-		follower = s.add(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{MaxBacklog: -1, OnVersion: func(ctx context.Context, _ string) {
-			s.world.in(callback{name: "WatcherOptions.OnVersion", ctx: ctx, of: s, reg: follower})
-		}})
+		follower = s.add(follows(func(ctx context.Context) {
+			s.world.in(callback{name: "version.Follower.OnVersion", ctx: ctx, of: s, reg: follower})
+		}), informer.WatcherOptions{MaxBacklog: -1})
 	}
 	s.add(informer.Select(&recorder{}, func(configMap) bool { s.in("Select(selected)"); return true }), informer.WatcherOptions{})
-	s.add(enqueue.Map(s.world.queue, func(ctx context.Context, obj configMap) ([]types.NamespacedName, error) {
-		s.world.in(callback{name: "enqueue.Map(keys)", ctx: ctx, of: s})
-		return []types.NamespacedName{keyOf(obj.Name)}, nil
-	}, func(_, _ metav1.Object) bool { s.in("enqueue.Change"); return true }), informer.WatcherOptions{})
 }
+
+// follows is a watcher that ignores events, and follows the versions.
+type follows func(ctx context.Context)
+
+func (follows) Add(context.Context, event) error    { return nil }
+func (follows) Update(context.Context, event) error { return nil }
+func (follows) Delete(context.Context, event) error { return nil }
+
+func (f follows) OnVersion(ctx context.Context, _ version.Exact) { f(ctx) }
 
 // handler uses the informer as client-go's.
 func (s *side) handler() {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -51,7 +50,6 @@ type world struct {
 	members [2]*side
 	// The callbacks of the second controller are those of the group.
 	controllers [2]*enqueue.Controller[types.NamespacedName]
-	queue       workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	stuck       bool                   // a visit does not end; only live uses it
 	visit       func(*world, callback) // called at the first call of each callback during the life
 
@@ -120,7 +118,7 @@ func (w *world) quiet() {
 // newWorld returns a program whose first informer has that kind of store. The callbacks of the
 // second informer are those of the group.
 func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world, callback)) *world {
-	w := &world{t: t, ctx: ctx, visit: visit, visited: map[string]bool{}, queue: enqueue.NewQueue[types.NamespacedName]("")}
+	w := &world{t: t, ctx: ctx, visit: visit, visited: map[string]bool{}}
 	for i := range w.members {
 		w.members[i] = &side{world: w, failed: map[string]bool{}, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
 	}
@@ -259,7 +257,6 @@ func (w *world) live() map[string]bool {
 			w.t.Errorf("Run of the group: %v", err)
 		}
 	})
-	running.Go(func() { w.reconcile(ctx) })
 	running.Go(func() { w.ask(ctx) })
 	w.quiet()
 	for _, s := range w.members {
@@ -283,23 +280,6 @@ func (w *world) live() map[string]bool {
 		w.t.Error("the program has not stopped within a day")
 	}
 	return w.visited
-}
-
-// reconcile runs enqueue's workers.
-func (w *world) reconcile(ctx context.Context) {
-	calls := 0
-	err := enqueue.Run(ctx, w.members[0].inf, w.queue, func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
-		w.in(callback{name: "enqueue.Run(reconcile)", ctx: ctx})
-		if calls++; calls == 1 {
-			return 0, errOnce
-		}
-		return 0, nil
-	}, enqueue.Options{ErrorHandler: func(ctx context.Context, _ error) {
-		w.in(callback{name: "enqueue.Options.ErrorHandler", ctx: ctx})
-	}})
-	if err != nil && !errors.Is(err, informer.ErrStopped) {
-		w.t.Errorf("enqueue.Run: %v", err)
-	}
 }
 
 // ask calls the methods and functions that call a function of the program.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -30,69 +29,22 @@ var enqueueTrials = map[string]extremes.Trial{
 	"enqueue.Options.StandbyDeletes": extremes.Field("-1 min", func() enqueue.Options {
 		return enqueue.Options{Elected: make(chan struct{})}
 	}, inBubble(keepsDeletesOnStandby)),
-	"enqueue.Run(reconcile) returns again": extremes.Number("", inBubble(func(t *testing.T, again time.Duration) error {
-		return reconcilesAgain(t, again, func(t *testing.T, f reconcile, during func(add func(key string))) error {
-			return reconciling(t, enqueue.Options{}, f, func(q queue) { during(q.Add) })
-		})
-	})),
-	"enqueue.NewController(reconcile) returns again": extremes.Number("", inBubble(func(t *testing.T, again time.Duration) error {
-		return reconcilesAgain(t, again, func(t *testing.T, f reconcile, during func(add func(key string))) error {
-			return controlling(t, enqueue.Options{}, f, func(src *source) {
-				n := 0
-				during(func(key string) { n++; src.Apply(object(key, fmt.Sprint(n))) })
-			})
-		})
-	})),
-	"enqueue.NewQueue().AddAfter(duration)": extremes.Number("", inBubble(addsAfter)),
+	"enqueue.NewController(reconcile) returns again": extremes.Number("", inBubble(reconcilesAgain)),
 }
 
-// ready stands for informers that have synced.
-type ready struct{}
-
-func (ready) WaitForSync(context.Context) error { return nil }
-
-type (
-	queue     = workqueue.TypedRateLimitingInterface[string]
-	reconcile = func(ctx context.Context, key string) (time.Duration, error)
-)
-
-// reconciling calls Run. Unless Run returns at once, it calls during, and then ends Run's ctx. It
-// returns the result of Run.
-func reconciling(t *testing.T, opts enqueue.Options, f reconcile, during func(queue)) error {
-	q := enqueue.NewQueue[string]("")
-	defer q.ShutDown()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		if panicked := panics(func() { err = enqueue.Run(ctx, ready{}, q, f, opts) }); panicked != nil {
-			t.Errorf("Run panicked: %v", panicked)
-		}
-		done <- err
-	}()
-	synctest.Wait()
-	select {
-	case err := <-done:
-		cancel()
-		return err
-	default:
-	}
-	during(q)
-	cancel()
-	return <-done
-}
+type reconcile = func(ctx context.Context, key string) (time.Duration, error)
 
 // reconcilesAtOnce checks how many keys are reconciled at once.
 func reconcilesAtOnce(t *testing.T, opts enqueue.Options) error {
 	var now, most atomic.Int32
-	return reconciling(t, opts, func(context.Context, string) (time.Duration, error) {
+	return controlling(t, opts, func(context.Context, string) (time.Duration, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		time.Sleep(time.Second)
 		return 0, nil
-	}, func(q queue) {
-		q.Add("a")
-		q.Add("b")
+	}, func(src *source) {
+		src.Apply(object("a", "1"))
+		src.Apply(object("b", "1"))
 		testkit.SleepBubble(hour)
 		if want := min(2, max(1, opts.Workers)); int(most.Load()) != want {
 			t.Errorf("%d keys were reconciled at once, want %d", most.Load(), want)
@@ -100,12 +52,11 @@ func reconcilesAtOnce(t *testing.T, opts enqueue.Options) error {
 	})
 }
 
-// drainsTheQueue checks that a stop waits for a call and for the keys in the queue, and that Run
-// leaves nothing behind if somebody else shuts the queue down.
+// drainsTheQueue checks that a stop waits for a call and for the keys in the queue.
 func drainsTheQueue(t *testing.T, opts enqueue.Options) error {
 	var calls []string
 	var stopped time.Time
-	err := reconciling(t, opts, func(ctx context.Context, key string) (time.Duration, error) {
+	err := controlling(t, opts, func(ctx context.Context, key string) (time.Duration, error) {
 		calls = append(calls, key)
 		select {
 		case <-time.After(hour):
@@ -113,9 +64,9 @@ func drainsTheQueue(t *testing.T, opts enqueue.Options) error {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
-	}, func(q queue) {
-		q.Add("slow")
-		q.Add("waits")
+	}, func(src *source) {
+		src.Apply(object("slow", "1"))
+		src.Apply(object("waits", "1"))
 		synctest.Wait()
 		stopped = time.Now()
 	})
@@ -129,22 +80,8 @@ func drainsTheQueue(t *testing.T, opts enqueue.Options) error {
 	if took := time.Since(stopped); fmt.Sprint(calls) != want || took != wantTook {
 		t.Errorf("the calls were %v, and the stop took %v, want %s and %v", calls, took, want, wantTook)
 	}
-
-	// While a context of another type has children, there is a goroutine that waits for it. So
-	// a child that is left behind ends the bubble with a deadlock.
-	q := enqueue.NewQueue[string]("")
-	q.Add("last")
-	nop := func(context.Context, string) (time.Duration, error) { q.ShutDown(); return 0, nil }
-	return enqueue.Run(otherContext{context.Background(), make(chan struct{})}, ready{}, q, nop, opts)
+	return nil
 }
-
-// otherContext is a context of a type that package context does not know.
-type otherContext struct {
-	context.Context
-	done chan struct{} // never closed
-}
-
-func (c otherContext) Done() <-chan struct{} { return c.done }
 
 // controlling runs a controller of the objects of a source that is empty at first. It calls during,
 // and then ends the controller. It returns the error with which the options are refused.
@@ -176,7 +113,7 @@ func controlling(t *testing.T, opts enqueue.Options, f reconcile, during func(*s
 func endsCalls(t *testing.T, opts enqueue.Options) error {
 	var took time.Duration
 	opts.ErrorHandler, opts.MaxAttempts = func(context.Context, error) {}, 1
-	return reconciling(t, opts, func(ctx context.Context, _ string) (time.Duration, error) {
+	return controlling(t, opts, func(ctx context.Context, _ string) (time.Duration, error) {
 		began := time.Now()
 		select {
 		case <-ctx.Done():
@@ -184,8 +121,8 @@ func endsCalls(t *testing.T, opts enqueue.Options) error {
 		}
 		took = time.Since(began)
 		return 0, ctx.Err()
-	}, func(q queue) {
-		q.Add("a")
+	}, func(src *source) {
+		src.Apply(object("a", "1"))
 		testkit.SleepBubble(2 * hour)
 		want := hour
 		if opts.CallTimeout > 0 {
@@ -232,11 +169,11 @@ func goesOnTrying(t *testing.T, opts enqueue.Options) error {
 			t.Errorf("reported after %d calls: %v", calls, err)
 		}
 	}
-	return reconciling(t, opts, func(context.Context, string) (time.Duration, error) {
+	return controlling(t, opts, func(context.Context, string) (time.Duration, error) {
 		calls++
 		return 0, errors.New("always")
-	}, func(q queue) {
-		q.Add("a")
+	}, func(src *source) {
+		src.Apply(object("a", "1"))
 		testkit.SleepBubble(hour)
 		if calls < 10 {
 			t.Errorf("%d calls within an hour, want more", calls)
@@ -302,19 +239,18 @@ func keepsDeletesOnStandby(t *testing.T, opts enqueue.Options) error {
 	})
 }
 
-// reconcilesAgain checks that a key comes again after a time, or at once if the time is past. run
-// calls f for the keys that during adds.
-func reconcilesAgain(t *testing.T, again time.Duration, run func(t *testing.T, f reconcile, during func(add func(key string))) error) error {
+// reconcilesAgain checks that a key comes again after a time, or at once if the time is past.
+func reconcilesAgain(t *testing.T, again time.Duration) error {
 	calls := map[string]int{}
-	return run(t, func(_ context.Context, key string) (time.Duration, error) {
+	return controlling(t, enqueue.Options{}, func(_ context.Context, key string) (time.Duration, error) {
 		if calls[key]++; key == "a" && calls[key] < 3 {
 			return again, nil
 		}
 		return 0, nil
-	}, func(add func(key string)) {
-		add("a")
+	}, func(src *source) {
+		src.Apply(object("a", "1"))
 		testkit.SleepBubble(time.Minute)
-		add("b")
+		src.Apply(object("b", "1"))
 		testkit.SleepBubble(time.Minute)
 		want := 1
 		if again < 0 {
@@ -323,32 +259,10 @@ func reconcilesAgain(t *testing.T, again time.Duration, run func(t *testing.T, f
 		if calls["a"] != want || calls["b"] != 1 {
 			t.Errorf("the calls were %v, want %d for a and 1 for b", calls, want)
 		}
-		add("a")
+		src.Apply(object("a", "2"))
 		testkit.SleepBubble(time.Minute)
 		if calls["a"] != want+1 {
 			t.Errorf("%d calls after an event, want %d", calls["a"], want+1)
-		}
-	})
-}
-
-// addsAfter checks that a key comes after a time, and another one meanwhile.
-func addsAfter(t *testing.T, d time.Duration) error {
-	calls := map[string]int{}
-	return reconciling(t, enqueue.Options{ErrorHandler: func(context.Context, error) {}}, func(_ context.Context, key string) (time.Duration, error) {
-		if calls[key]++; key == "b" && calls[key] == 1 {
-			return 0, errors.New("once")
-		}
-		return 0, nil
-	}, func(q queue) {
-		q.AddAfter("a", d)
-		q.Add("b")
-		testkit.SleepBubble(time.Minute)
-		want := 1
-		if d > 0 {
-			want = 0
-		}
-		if calls["a"] != want || calls["b"] != 2 {
-			t.Errorf("the calls were %v, want %d for a and 2 for b", calls, want)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -29,8 +30,6 @@ var shardsTrials = map[string]extremes.Trial{
 	"shards.Options.RenewEvery":    extremes.Field("max -1 min", nil, inBubble(dividesKeys)),
 	"shards.Options.Margin":        extremes.Field("max -1 min", nil, inBubble(dividesKeys)),
 	"shards.Options.DrainTimeout":  extremes.Field("min", nil, inBubble(dividesKeys)),
-	"shards.Set.Enter(bucket)":     extremes.Number("", inBubble(hasOnlyItsBuckets)),
-	"shards.Set.Has(bucket)":       extremes.Number("", inBubble(hasOnlyItsBuckets)),
 }
 
 // divided is a program of several replicas that divide the keys of some objects.
@@ -67,7 +66,7 @@ type member struct {
 
 // cutLeases refuses changes when they are cut off.
 type cutLeases struct {
-	shards.Leases
+	coordinationclient.LeaseInterface
 	mu  sync.Mutex
 	cut bool
 }
@@ -76,14 +75,14 @@ func (l *cutLeases) Update(ctx context.Context, lease *coordinationv1.Lease, opt
 	if err := l.refuses(ctx); err != nil {
 		return nil, err
 	}
-	return l.Leases.Update(ctx, lease, opts)
+	return l.LeaseInterface.Update(ctx, lease, opts)
 }
 
 func (l *cutLeases) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	if err := l.refuses(ctx); err != nil {
 		return nil, err
 	}
-	return l.Leases.Create(ctx, lease, opts)
+	return l.LeaseInterface.Create(ctx, lease, opts)
 }
 
 // refuses returns an error for a request that is cut off, or that comes after the end of its ctx.
@@ -99,7 +98,7 @@ func (l *cutLeases) refuses(ctx context.Context) error {
 // start starts a replica. It returns the error with which the options are refused.
 func (d *divided) start(name string, opts shards.Options) (*member, error) {
 	opts.Name, opts.Identity = "set", name
-	m := &member{leases: &cutLeases{Leases: d.client.CoordinationV1().Leases("default")}}
+	m := &member{leases: &cutLeases{LeaseInterface: d.client.CoordinationV1().Leases("default")}}
 	var err error
 	if m.set, err = shards.New(m.leases, opts); err != nil {
 		return nil, err
@@ -238,29 +237,6 @@ func dividesKeys(t *testing.T, opts shards.Options) error {
 	a.stop()
 	testkit.SleepBubble(time.Minute)
 	d.expect("b")
-	return nil
-}
-
-// hasOnlyItsBuckets checks that a set has no bucket with a number that there is not.
-func hasOnlyItsBuckets(t *testing.T, bucket int) error {
-	d := newDivided(t, 1)
-	a, err := d.start("a", shards.Options{Buckets: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.stop()
-	testkit.SleepBubble(time.Minute)
-	want := bucket == 0
-	if got := a.set.Has(bucket); got != want {
-		t.Errorf("Has returned %v", got)
-	}
-	_, done, ok := a.set.Enter(t.Context(), bucket)
-	if ok != want {
-		t.Errorf("Enter returned %v", ok)
-	}
-	if ok {
-		done()
-	}
 	return nil
 }
 

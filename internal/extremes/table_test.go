@@ -57,7 +57,6 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		api    = "a part of an API object, which the informer only passes on"
 		asks   = "the informer chooses it"
 		theirs = "the reflector is the informer's own"
-		chosen = "the set chooses it"
 	)
 	extremes.Run(t, extremes.Table{Trials: trials, Untried: map[string]string{
 		"codec.Codec.Decode(encoded)":         "bytes that Encode has returned; others are an error, see FuzzDecode of store/disk",
@@ -82,10 +81,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.WatcherStats.":              figure,
 		"informertest.Request.":               figure,
 		"share.Stats.":                        figure,
-		"shards.Buckets.":                     "a set of numbers of package sets, which the set makes",
 		"shards.Health.":                      figure,
-		"shards.Leases.":                      chosen,
-		"shards.Worker.":                      chosen,
 		"informer.AnyObject.":                 api,
 		"informer.Object.":                    api,
 		"informer.Durable.Scan(limit)":        asks,
@@ -96,6 +92,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.UntypedClient.":             asks,
 		"informer.NamespaceHealth.":           figure,
 		"informertest.Source.FailIn(times)":   "the same as Fail",
+		"shards.Set.Source().":                "each request is an error, see Set.Source",
 		"informertest.Source.List(":           "the same as ListWithContext",
 		"informertest.Source.Watch(":          "the same as WatchWithContext",
 		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // past knows the state of a source at each version: the version of each object, by name.
@@ -41,11 +42,24 @@ type exactState struct {
 	state   map[string]string
 }
 
+// versionWatcher is a watcher that is also a version.Follower.
+type versionWatcher struct {
+	informer.WatcherFunc[configMap]
+	onVersion func(version string)
+}
+
+func (w versionWatcher) OnVersion(_ context.Context, v version.Exact) { w.onVersion(string(v)) }
+
+func ignoreEvent(context.Context, event) error { return nil }
+
+// unmerged are the options that a follower needs.
+var unmerged = informer.WatcherOptions{MaxBacklog: -1}
+
 // follow adds a follower to an informer.
 func follow(t *testing.T, inf *ci) *versionFollower {
 	f := &versionFollower{t: t, state: map[string]string{}}
-	watcher := informer.WatcherFunc[configMap](func(_ context.Context, e event) error { f.take(e); return nil })
-	addWatcher(t, inf, watcher, informer.WatcherOptions{MaxBacklog: -1, OnVersion: f.onVersion})
+	take := func(_ context.Context, e event) error { f.take(e); return nil }
+	addWatcher(t, inf, versionWatcher{take, f.onVersion}, unmerged)
 	return f
 }
 
@@ -68,7 +82,7 @@ func (f *versionFollower) take(e event) {
 	}
 }
 
-func (f *versionFollower) onVersion(_ context.Context, version string) {
+func (f *versionFollower) onVersion(version string) {
 	switch {
 	case version == "":
 		f.ceased++
@@ -216,9 +230,7 @@ func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
 
 		inf := newInformer(t, src.source, options{Durable: store.Reopen()})
 		var versions []string
-		addWatcher(t, inf, informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{
-			MaxBacklog: -1, OnVersion: func(_ context.Context, v string) { versions = append(versions, v) },
-		})
+		addWatcher(t, inf, versionWatcher{ignoreEvent, func(v string) { versions = append(versions, v) }}, unmerged)
 		f := follow(t, inf)
 		start(t, inf)
 		sleepBubble(time.Minute)
@@ -280,8 +292,8 @@ func TestARefusedObjectEndsTheExactState(t *testing.T) {
 
 func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
 	src := informertest.NewSource[configMap]()
-	follows := informer.WatcherOptions{MaxBacklog: -1, OnVersion: func(context.Context, string) {}}
-	merging, workers, retry := follows, follows, follows
+	follower := versionWatcher{ignoreEvent, func(string) {}}
+	merging, workers, retry := unmerged, unmerged, unmerged
 	merging.MaxBacklog, workers.Workers = 0, 2
 	retry.Retry = informer.Backoff(time.Second, time.Second, 1)
 	ordered := options{Queue: informer.QueueRealFIFO}
@@ -289,12 +301,12 @@ func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
 		inf  *ci
 		opts informer.WatcherOptions
 	}{
-		"DeltaFIFO":  {newInformer(t, src, options{}), follows},
+		"DeltaFIFO":  {newInformer(t, src, options{}), unmerged},
 		"MaxBacklog": {newInformer(t, src, ordered), merging},
 		"Workers":    {newInformer(t, src, ordered), workers},
 		"Retry":      {newInformer(t, src, ordered), retry},
 	} {
-		if _, err := test.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, test.opts); err == nil {
+		if _, err := test.inf.AddWatcher(follower, test.opts); err == nil {
 			t.Errorf("%s: no error", name)
 		} else {
 			t.Log(err)
@@ -304,7 +316,7 @@ func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := spaces.AddWatcher(informer.WatcherFuncs[configMap]{}, follows); err == nil {
+	if _, err := spaces.AddWatcher(follower, unmerged); err == nil {
 		t.Error("several namespaces: no error")
 	}
 }
@@ -315,9 +327,7 @@ func TestAPanicOfOnVersionCanBeRecovered(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(numbered(3)...), options{Queue: informer.QueueRealFIFO, ErrorHandler: func(_ context.Context, err error) {
 			errors.As(err, &panicked)
 		}})
-		addWatcher(t, inf, informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{
-			MaxBacklog: -1, RecoverPanics: true, OnVersion: func(context.Context, string) { panic("no") },
-		})
+		addWatcher(t, inf, versionWatcher{ignoreEvent, func(string) { panic("no") }}, informer.WatcherOptions{MaxBacklog: -1, RecoverPanics: true})
 		start(t, inf)
 		sleepBubble(time.Minute)
 		if panicked == nil || panicked.Value != "no" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -300,13 +301,14 @@ func TestAnOddListThatIsRightIsBelieved(t *testing.T) {
 
 // turns is a divided source that delivers the same part each time.
 type turns struct {
+	cache.ListerWatcher
 	lw      cache.ListerWatcher
 	changed chan struct{} // of the present part
 }
 
-func (d *turns) Part() informer.Part {
+func (d *turns) Part() source.Part {
 	d.changed = make(chan struct{})
-	return informer.Part{Source: d.lw, Changed: d.changed}
+	return source.Part{Lister: d.lw, Changed: d.changed}
 }
 
 // A turn to another part forgets nothing that is known of the lists.
@@ -316,7 +318,7 @@ func TestAnAnswerThatIsNotTheListOfAPartDeletesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
 				d := &turns{lw: client(w)}
-				inf, err := informer.NewDivided(d, anyOptions{WatchList: informer.WatchListOff, ErrorHandler: ignore})
+				inf, err := informer.NewFrom(d, anyOptions{WatchList: informer.WatchListOff, ErrorHandler: ignore})
 				if err != nil {
 					t.Fatal(err)
 				}

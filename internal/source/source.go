@@ -53,10 +53,35 @@ func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 	s.calls.close()
 }
 
-// Part is a part of a resource, for RunParts.
+// Divided is a source that delivers a part of a resource, and from time to time another part, such as the
+// objects that one replica of a program is to work on. Package shards makes one. An informer calls Part
+// instead of the methods of a cache.ListerWatcher.
+type Divided interface {
+	cache.ListerWatcher
+	// Part returns the part to deliver now. The informer calls it when it starts, and each time
+	// that Changed of the last part was closed. Part must not block.
+	Part() Part
+}
+
+// Part is a part of a resource, as a [Divided] source delivers it. The informer lists it, and continues
+// with a watch until Changed is closed. Only Lister is needed.
+//
+// An object of the last part that this part does not have leaves the store, without an event: it was
+// not deleted. If it comes back with a later part, that is an add. An object of both parts that
+// the list lacks was deleted, and comes as a delete.
 type Part struct {
-	Lister  cache.ListerWatcher
-	Changed <-chan struct{} // closed when another part is to be read
+	// Lister lists and watches the objects of the part. It may deliver others, such as those that
+	// an API server was asked to leave out and has not: the informer drops them, and Health counts
+	// them as Foreign.
+	Lister cache.ListerWatcher
+	// Has reports whether an object with this key, such as "default/shop", is in the part. It must
+	// not block, and must always return the same. Nil means all keys.
+	Has func(key string) bool
+	// Changed is closed when the source has another part to deliver. Nil means never.
+	Changed <-chan struct{}
+	// Applied is called each time that a list of the part is in the store. It must not block, and
+	// may be nil.
+	Applied func()
 }
 
 // RunParts reads one part of the resource after another into sink, until ctx ends: each, which next

@@ -1,4 +1,4 @@
-// Package version compares resourceVersions without allocating memory.
+// Package version compares resourceVersions without allocating memory, and gives exact ones to a [Follower].
 package version
 
 import (

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
@@ -64,7 +63,10 @@ func ExampleNewWorkqueues() {
 	registry := prom.NewRegistry()
 	registry.MustRegister(workqueues)
 
-	queue := enqueue.NewQueue[types.NamespacedName]("configmap")
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName](),
+		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "configmap"},
+	)
 	defer queue.ShutDown()
 	queue.Add(keyOf("web"))
 	queue.Add(keyOf("db"))

@@ -112,7 +112,7 @@ func (r *replica) build(s settings) (run func(context.Context) error, err error)
 	} else if own, failed := set.Source(all); failed != nil {
 		err = failed
 	} else {
-		inf, err = informer.NewDivided(own, informer.Options[object]{Name: "widgets"})
+		inf, err = informer.NewFrom(own, informer.Options[object]{Name: "widgets"})
 	}
 	if err != nil {
 		return nil, err
@@ -179,21 +179,21 @@ func counted(source cache.ListerWatcher, decoded *atomic.Int64) cache.ListerWatc
 
 // countedLeases counts writes.
 type countedLeases struct {
-	shards.Leases
+	coordination.LeaseInterface
 	writes *atomic.Int64
 }
 
 func (c *countedLeases) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	c.writes.Add(1)
-	return c.Leases.Create(ctx, l, opts)
+	return c.LeaseInterface.Create(ctx, l, opts)
 }
 
 func (c *countedLeases) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	c.writes.Add(1)
-	return c.Leases.Update(ctx, l, opts)
+	return c.LeaseInterface.Update(ctx, l, opts)
 }
 
 func (c *countedLeases) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	c.writes.Add(1)
-	return c.Leases.Delete(ctx, name, opts)
+	return c.LeaseInterface.Delete(ctx, name, opts)
 }

@@ -82,9 +82,7 @@ func (f *Feed) Interrupt() {
 // begin starts a session. inherited says that the informer does not run yet.
 func (f *Feed) begin(inherited bool) (*session, error) {
 	s := newSession(f, inherited)
-	reg, err := f.inf.AddWatcher(informer.WatcherFunc[informer.AnyObject](s.take), informer.WatcherOptions{
-		Name: "relay", MaxBacklog: -1, OnVersion: s.reach,
-	})
+	reg, err := f.inf.AddWatcher(follower{s.take, s}, informer.WatcherOptions{Name: "relay", MaxBacklog: -1})
 	if err != nil {
 		s.stop()
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // session is one watch of the watch cache. It collects the objects that the informer tells its
@@ -79,8 +80,15 @@ func (s *session) change(ctx context.Context, e informer.Event[informer.AnyObjec
 	}
 }
 
-// reach notes that everything up to a version is told, or that the state is not exact if it is "".
-func (s *session) reach(ctx context.Context, text string) {
+// follower is the watcher of a session. It implements version.Follower.
+type follower struct {
+	informer.WatcherFunc[informer.AnyObject]
+	session *session
+}
+
+// OnVersion notes that everything up to a version is told, or that the state is not exact if it is "".
+func (f follower) OnVersion(ctx context.Context, v version.Exact) {
+	s, text := f.session, string(v)
 	if s.over {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
 // Past is what is known of the holder of a bucket before this one. It stands in the Lease of the
@@ -112,13 +114,7 @@ type Claim struct {
 }
 
 // Handled are ranges of deletes that are handled, by worker, then by source.
-type Handled map[string]map[string]Range
-
-// Range is the set of the deletes of a source whose versions come after After, up to and including To.
-type Range struct {
-	After string `json:"after"`
-	To    string `json:"to"`
-}
+type Handled map[string]map[string]sharding.Range
 
 // Claims returns the claims of a replica with buckets: ranges that are handled, and for each bucket the
 // versions that were known when the replica got it. Buckets that were taken at the same time have the same
@@ -163,7 +159,7 @@ func (c Claim) In() sets.Set[int] { return parseBuckets(c.Buckets) }
 func (h Handled) since(known Versions) Handled {
 	after := Handled{}
 	for name, ranges := range h {
-		after[name] = map[string]Range{}
+		after[name] = map[string]sharding.Range{}
 		for source, r := range ranges {
 			since := known[name][source]
 			if order, err := resourceversion.CompareResourceVersion(r.After, since); err != nil {

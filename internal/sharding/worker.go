@@ -1,4 +1,4 @@
-package shards
+package sharding
 
 import (
 	"context"
@@ -20,13 +20,12 @@ type Range struct {
 	To    string `json:"to"`
 }
 
-// Worker is a part of a program that works on keys, such as a queue and the goroutines that take
-// keys out of it. A controller of package enqueue has one. Before each call for a key, it asks the
-// set with [Set.Enter].
+// Worker is a controller as its set sees it. Before each call for a key, a worker asks the set with
+// [Set.Enter].
 //
-// Every replica whose caches have all objects is told of every delete. Nothing is left to read of a
-// deleted object, so a worker keeps the keys of deletes, also of buckets that other replicas have, until it has handled
-// them, or until the set says that another replica has.
+// Every replica whose caches have all objects gets every delete. Nothing is left to read of a deleted
+// object, so a worker keeps the keys of deletes, also of buckets that other replicas have, until it has
+// handled them, or until the set calls Forget or ForgetKeys.
 //
 // The set calls the methods from its own goroutines, several at once, and holds no lock then. Methods
 // with a ctx may block until it ends; the others do not block.
@@ -74,10 +73,4 @@ type Worker interface {
 	Forget(buckets Buckets, handled map[string]Range) (unknown []string)
 	// ForgetKeys says that another replica takes care of all deletes of these keys.
 	ForgetKeys(keys []string)
-}
-
-// worker is a Worker that has joined.
-type worker struct {
-	Worker
-	name, keys string
 }

@@ -1,0 +1,93 @@
+package enqueue
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// keyOf returns the key of obj.
+func keyOf[T informer.Object](_ context.Context, obj T) ([]types.NamespacedName, error) {
+	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
+}
+
+// Owners says which owners of an object [Owns] puts into the queue.
+type Owners struct {
+	// Kind is the kind of the owners; owners of other kinds are ignored. The version in an
+	// owner reference does not matter. Kind.Kind must be set.
+	Kind schema.GroupKind
+
+	// All says whether all owners of the kind count. Defaults to false: only the owner that is
+	// the controller counts, and an object has at most one. With All, a client that may write
+	// an object decides how many keys each of its events puts into the queue: tens of thousands of
+	// references fit into one object, and their owners need not exist. Each key is put once per
+	// event.
+	All bool
+
+	// ClusterScoped says whether the owners have no namespace; an owner reference does not
+	// tell. Defaults to false: the owners have the namespace of the object.
+	ClusterScoped bool
+}
+
+// ownersOf returns a function that returns the keys of an object's owners.
+func ownersOf[T informer.Object](owners Owners) func(context.Context, T) ([]types.NamespacedName, error) {
+	return func(_ context.Context, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
+}
+
+// of returns the keys of those owners of obj that o selects.
+func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
+	namespace := obj.GetNamespace()
+	if o.ClusterScoped {
+		namespace = ""
+	}
+	for _, ref := range obj.GetOwnerReferences() {
+		version, err := schema.ParseGroupVersion(ref.APIVersion)
+		controls := ref.Controller != nil && *ref.Controller
+		if err == nil && version.Group == o.Kind.Group && ref.Kind == o.Kind.Kind && (controls || o.All) {
+			keys = append(keys, types.NamespacedName{Namespace: namespace, Name: ref.Name})
+		}
+	}
+	return keys
+}
+
+// mapper decides which keys an event leads to.
+type mapper[T informer.Object, K comparable] struct {
+	changes []Change
+	keys    func(ctx context.Context, obj T) ([]K, error)
+}
+
+// wants reports whether an update matters. A merged event may hide a state in between, and that
+// state may have been reconciled. So it matters even if before and after are alike. A resync comes only
+// if the program has asked for it.
+func (m mapper[T, K]) wants(e informer.Event[T]) bool {
+	return e.Merged || e.Origin == informer.OriginResync || passes(m.changes, e.Old, e.New)
+}
+
+// of returns the keys of all states, or none if keys fails. It returns each key once: a key that
+// is added again while a quick worker has it would be reconciled again.
+func (m mapper[T, K]) of(ctx context.Context, states ...T) ([]K, error) {
+	var all []K
+	for _, obj := range states {
+		keys, err := m.keys(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	if len(all) < 2 {
+		return all, nil
+	}
+	seen, distinct := make(sets.Set[K], len(all)), all[:0:0]
+	for _, key := range all {
+		if !seen.Has(key) {
+			seen.Insert(key)
+			distinct = append(distinct, key)
+		}
+	}
+	return distinct, nil
+}

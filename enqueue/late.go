@@ -1,0 +1,60 @@
+package enqueue
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// lateness is what is missing of a member that a controller reads.
+type lateness struct {
+	what   string // in words such as "informer pods"; "" if nothing is missing
+	hasRun bool   // Run of the member was called
+	reason error  // why the member does not sync; nil if that is not known
+}
+
+// lateInformer returns what is missing of an informer that has not synced.
+func lateInformer(h informer.Health) lateness {
+	l := lateness{"informer " + h.Name, h.Started, nil}
+	switch {
+	case h.Stopped:
+		l.reason = fmt.Errorf("informer %s: %w", h.Name, informer.ErrStopped)
+	case !h.Started:
+		l.neverRun()
+	case h.SourceFailures == 0 && h.SourceWaiting == 0: // a first state that comes slowly is no failure
+		l.reason = h.StoreError
+	default:
+		l.reason = cmp.Or(h.StoreError, h.SourceError)
+	}
+	return l
+}
+
+// lateMember returns what is missing of a member of Options.Reads, which is called name if it is no informer.
+func lateMember(name string, of informer.MemberHealth) lateness {
+	if h, ok := of.(informer.Health); ok {
+		if h.Synced {
+			return lateness{}
+		}
+		return lateInformer(h)
+	}
+	err := of.Ready()
+	if err == nil {
+		return lateness{}
+	}
+	l := lateness{name, of.HasRun(), nil}
+	switch {
+	case !l.hasRun:
+		l.neverRun()
+	case errors.Is(err, informer.ErrStopped): // of any other error, nobody knows whether it passes
+		l.reason = err
+	}
+	return l
+}
+
+// neverRun notes that the Run of the member is missing.
+func (l *lateness) neverRun() {
+	l.reason = fmt.Errorf("%s has not started: add it to the group, or call its Run", l.what)
+	l.what = "Run of " + l.what
+}
