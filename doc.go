@@ -241,9 +241,8 @@
 // # Metrics and traces
 //
 // An [Observer] is called for everything that happens: [ListInfo] and [WatchInfo] are about the
-// source, [StoreInfo] and [ApplyInfo] about the store, [HandledInfo], [MergedInfo], [LaggingInfo]
-// and [UndeliveredInfo] about watchers. Only a program that
-// makes metrics of its own needs these types: the modules metrics/prometheus and
+// source, [StoreInfo] and [ApplyInfo] about the store, [HandledInfo] and
+// [BacklogInfo] about watchers. Only a program that makes metrics of its own needs these types: the modules metrics/prometheus and
 // tracing/opentelemetry have observers.
 //
 // # Logging

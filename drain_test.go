@@ -26,7 +26,7 @@ type undelivered struct {
 
 func (u *undelivered) observer() *informer.Observer {
 	u.told = map[string]int{}
-	return &informer.Observer{Undelivered: func(i informer.UndeliveredInfo) {
+	return &informer.Observer{Undelivered: func(i informer.BacklogInfo) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.told[i.Watcher] = i.Events

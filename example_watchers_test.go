@@ -65,7 +65,7 @@ func ExampleWatcherOptions_maxBacklog() {
 	busy, done := make(chan struct{}), make(chan struct{})
 	ready := sync.OnceFunc(func() { close(busy) })
 	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
-		Observer: &informer.Observer{Lagging: func(i informer.LaggingInfo) {
+		Observer: &informer.Observer{Lagging: func(i informer.BacklogInfo) {
 			if i.Lagging {
 				ready()
 			}

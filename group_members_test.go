@@ -282,7 +282,7 @@ func TestMembersAreRemovedOneByOneWhileTheOthersGoOn(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range n {
-			recs[i].ExpectNone(t)
+			recs[i].Expect(t)
 		}
 		mustStop(t, stop)
 	})

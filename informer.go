@@ -192,7 +192,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 			return nil, fmt.Errorf("informer %s: a watcher that follows versions %w", i.opts.Name, err)
 		}
 	}
-	opts.MaxBacklog = cmp.Or(opts.MaxBacklog, DefaultMaxBacklog)
+	opts.MaxBacklog = cmp.Or(opts.MaxBacklog, defaultMaxBacklog)
 	l, err := i.processor.add(w, opts)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)

@@ -33,7 +33,7 @@ func TestAWatcherIsToldTheStateAndThenEachChange(t *testing.T) {
 		_, _ = src.Delete(keyOf("b"))
 		r.Expect(t, "updated default/a", "added default/c", "deleted default/b")
 		synctest.Wait()
-		r.ExpectNone(t)
+		r.Expect(t)
 		checkView(t, &r, src)
 		checkStore(t, inf, src)
 		for i, e := range r.Events() {
@@ -93,7 +93,7 @@ func TestARelistTellsWhatWasMissed(t *testing.T) {
 		src.SetFaults(informertest.Faults{})
 		r.Expect(t, "updated default/changed", "added default/new", "deleted default/gone", "deleted default/again", "added default/again")
 		synctest.Wait()
-		r.ExpectNone(t)
+		r.Expect(t)
 		checkView(t, &r, src)
 		checkStore(t, inf, src)
 		for _, e := range r.Events()[4:] {

@@ -148,7 +148,7 @@ func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
 		src.Apply(object("again", "2"))
 		src.Apply(object("comes", "1"))
 		synctest.Wait()
-		late.ExpectNone(t) // only this join waits
+		late.Expect(t) // only this join waits
 		early.Expect(t, "updated default/changes", "updated default/changes", "deleted default/goes",
 			"deleted default/again", "added default/again", "added default/comes")
 
@@ -180,7 +180,7 @@ func TestAJoinThatHangsIsNotInTheWayOfRemoveAndStop(t *testing.T) {
 		reg.Remove()
 		close(store.gate)
 		<-reg.Stopped()
-		r.ExpectNone(t)
+		r.Expect(t)
 	})
 }
 
@@ -217,7 +217,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 		asked.Expect(t, "updated default/a")
 		requests := len(src.Requests())
 		sleepBubble(hour - 1)
-		asked.ExpectNone(t)
+		asked.Expect(t)
 		sleepBubble(2)
 		asked.Expect(t, "updated default/a", "updated default/b")
 		for _, e := range asked.Events()[3:] {
@@ -231,7 +231,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 		sleepBubble(2 * hour)
 		asked.Expect(t, "updated default/a", "updated default/b", "updated default/a", "updated default/b")
 		other.Expect(t, "added default/a", "added default/b", "updated default/a")
-		other.ExpectNone(t)
+		other.Expect(t)
 		for _, r := range src.Requests()[requests:] {
 			if r.Verb == "list" {
 				t.Error("a resync led to a LIST")
@@ -265,7 +265,7 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 		if e := r.Events()[3]; e.Origin != informer.OriginResync || e.New.Data["value"] != "3" {
 			t.Errorf("after the backlog came %v of %s", e.Origin, e.New.Data["value"])
 		}
-		r.ExpectNone(t) // one resync, not ten
+		r.Expect(t) // one resync, not ten
 	})
 }
 

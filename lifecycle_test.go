@@ -42,7 +42,7 @@ func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
 		}
 		<-reg.Stopped()
 		synctest.Wait()
-		r.ExpectNone(t)
+		r.Expect(t)
 		if got := src.Requests(); len(got) > 0 {
 			t.Errorf("requests: %v", got)
 		}
@@ -65,7 +65,7 @@ func TestAfterTheStopEverythingSaysSo(t *testing.T) {
 		src.Apply(object("a", "2"))
 		synctest.Wait()
 		r.Expect(t, "added default/a")
-		r.ExpectNone(t)
+		r.Expect(t)
 		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("AddWatcher: %v", err)
 		}
@@ -139,7 +139,7 @@ func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
 		<-reg.Stopped()
 		informertest.Run(t, inf)
 		synctest.Wait()
-		r.ExpectNone(t)
+		r.Expect(t)
 	})
 }
 

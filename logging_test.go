@@ -304,7 +304,7 @@ func TestAWatcherThatIsBehindIsNamedThoughTheObserverTakesItsTime(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		merges := 0
-		inf := newInformer(t, src, options{Observer: &informer.Observer{Merged: func(informer.MergedInfo) {
+		inf := newInformer(t, src, options{Observer: &informer.Observer{Merged: func(informer.BacklogInfo) {
 			if merges++; merges > 1 {
 				time.Sleep(11 * time.Second)
 			}

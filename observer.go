@@ -28,16 +28,17 @@ type Observer struct {
 	// Handled is called after each call of a watcher, except if the call returned the error of
 	// its ctx after this ctx had ended: such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when waiting events of a watcher were merged. WatcherStats.Merged
-	// counts the same events.
-	Merged func(MergedInfo)
+	// Merged is called when waiting events of a watcher were merged, with how many will not be
+	// delivered. WatcherStats.Merged counts the same events.
+	Merged func(BacklogInfo)
 	// Lagging is called when a watcher has fallen behind by more than
 	// WatcherOptions.MaxBacklog, so that events were merged, and again when the watcher has
-	// caught up. It is not called with Workers or Retry, where events are always merged.
-	Lagging func(LaggingInfo)
+	// caught up, with how many events wait. It is not called with Workers or Retry, where events are
+	// always merged.
+	Lagging func(BacklogInfo)
 	// Undelivered is called when the informer has stopped, for each watcher that did not get
-	// all events.
-	Undelivered func(UndeliveredInfo)
+	// all events, with how many it did not get.
+	Undelivered func(BacklogInfo)
 }
 
 // ListInfo describes a LIST request that has ended. A request for one object (limit=1) counts, too:
@@ -96,26 +97,12 @@ type HandledInfo struct {
 	GaveUp   bool // the event will not be tried again
 }
 
-// MergedInfo says how many waiting events of a watcher were merged into others.
-type MergedInfo struct {
+// BacklogInfo describes the events that wait for a watcher.
+type BacklogInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
-	Events   int    // events that will not be delivered, because they were merged
-}
-
-// LaggingInfo says that a watcher has fallen behind, or has caught up.
-type LaggingInfo struct {
-	Informer string // Options.Name
-	Watcher  string // WatcherOptions.Name
-	Lagging  bool
-	Pending  int // events that wait for the watcher
-}
-
-// UndeliveredInfo says how many events a watcher did not get before the informer stopped.
-type UndeliveredInfo struct {
-	Informer string // Options.Name
-	Watcher  string // WatcherOptions.Name
-	Events   int
+	Events   int    // that were merged, that wait, or that were not delivered
+	Lagging  bool   // the watcher has fallen behind; only for Observer.Lagging
 }
 
 // Tee returns an Observer that calls all of observers, in their order. Nil observers are left
@@ -127,9 +114,9 @@ func Tee(observers ...*Observer) *Observer {
 		Store:       tee(observers, func(o *Observer) func(StoreInfo) { return o.Store }),
 		Apply:       tee(observers, func(o *Observer) func(ApplyInfo) { return o.Apply }),
 		Handled:     tee(observers, func(o *Observer) func(HandledInfo) { return o.Handled }),
-		Merged:      tee(observers, func(o *Observer) func(MergedInfo) { return o.Merged }),
-		Lagging:     tee(observers, func(o *Observer) func(LaggingInfo) { return o.Lagging }),
-		Undelivered: tee(observers, func(o *Observer) func(UndeliveredInfo) { return o.Undelivered }),
+		Merged:      tee(observers, func(o *Observer) func(BacklogInfo) { return o.Merged }),
+		Lagging:     tee(observers, func(o *Observer) func(BacklogInfo) { return o.Lagging }),
+		Undelivered: tee(observers, func(o *Observer) func(BacklogInfo) { return o.Undelivered }),
 	}
 }
 

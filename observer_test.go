@@ -29,9 +29,9 @@ type journal struct {
 	stores      []informer.StoreInfo
 	applied     []informer.ApplyInfo
 	handled     []informer.HandledInfo
-	merged      []informer.MergedInfo
-	lagging     []informer.LaggingInfo
-	undelivered []informer.UndeliveredInfo
+	merged      []informer.BacklogInfo
+	lagging     []informer.BacklogInfo
+	undelivered []informer.BacklogInfo
 }
 
 func (j *journal) observer() *informer.Observer {
@@ -275,8 +275,8 @@ func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
 		expect(t, &j, &j.lagging)
 		change(3) // the three waiting events are merged into one
 		change(4)
-		expect(t, &j, &j.merged, informer.MergedInfo{Informer: "i", Watcher: "w", Events: 2})
-		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w", Lagging: true, Pending: 2})
+		expect(t, &j, &j.merged, informer.BacklogInfo{Informer: "i", Watcher: "w", Events: 2})
+		expect(t, &j, &j.lagging, informer.BacklogInfo{Informer: "i", Watcher: "w", Events: 2, Lagging: true})
 		if got := reg.Stats(); got.Merged != 2 || got.Pending != 3 || !got.Lagging {
 			t.Errorf("the figures are %+v", got)
 		}
@@ -286,7 +286,7 @@ func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
 			t.Errorf("it has caught up, and the figures are %+v", got)
 		}
 		expect(t, &j, &j.merged)
-		expect(t, &j, &j.lagging, informer.LaggingInfo{Informer: "i", Watcher: "w"})
+		expect(t, &j, &j.lagging, informer.BacklogInfo{Informer: "i", Watcher: "w"})
 	})
 }
 
@@ -314,8 +314,8 @@ func TestAnObserverSeesHowMuchWasNotDelivered(t *testing.T) {
 		expect(t, &j, &j.undelivered)
 		stop()
 		expect(t, &j, &j.undelivered,
-			informer.UndeliveredInfo{Informer: "i", Watcher: "came to an end", Events: objects + changes - len(ended.Events())},
-			informer.UndeliveredInfo{Informer: "i", Watcher: "gave up", Events: objects + changes})
+			informer.BacklogInfo{Informer: "i", Watcher: "came to an end", Events: objects + changes - len(ended.Events())},
+			informer.BacklogInfo{Informer: "i", Watcher: "gave up", Events: objects + changes})
 		for _, h := range j.handled {
 			if h.Watcher == "gave up" {
 				t.Errorf("of a call that was cut short it was told %+v", h)

@@ -220,8 +220,7 @@ type WatcherOptions struct {
 	// So at most MaxBacklog events plus two per object wait. Not counted are the rest of a
 	// state that the watcher is being given, because it has joined or a resync is due, and
 	// the events that it has taken: 256, or MaxBacklog if that is less. 0 is
-	// DefaultMaxBacklog. A negative value keeps every event, however much memory that
-	// takes.
+	// 10,000. A negative value keeps every event, however much memory that takes.
 	MaxBacklog int
 
 	// Workers is the largest number of calls of the watcher at once, each for another object.
@@ -273,8 +272,8 @@ const maxWorkers = 1 << 16
 // earlyPageSize is the PageSize with IntakeEarly. It is client-go's.
 const earlyPageSize = 500
 
-// DefaultMaxBacklog is the MaxBacklog, in events, of a watcher that does not set one.
-const DefaultMaxBacklog = 10_000
+// defaultMaxBacklog is the WatcherOptions.MaxBacklog of a watcher that does not set one.
+const defaultMaxBacklog = 10_000
 
 // withDefaults returns a copy of o with every default filled in.
 func (o Options[T]) withDefaults() Options[T] {
@@ -330,7 +329,7 @@ func (o Options[T]) store() any {
 // storedType returns the only type that the store accepts, and nil if it has not said so or if the
 // informer has objects of any type.
 func (o Options[T]) storedType() reflect.Type {
-	if store, ok := o.Durable.(Typed); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
+	if store, ok := o.Durable.(interface{ ObjectType() reflect.Type }); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
 		return store.ObjectType()
 	}
 	return nil

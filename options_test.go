@@ -205,7 +205,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				synctest.Wait()
 				src.Expire() // it also keeps it over a relist
 				sleepBubble(time.Minute)
-				r.ExpectNone(t)
+				r.Expect(t)
 				if obj, exists, _ := inf.Get(keyOf("turns")); !exists || obj.Data["value"] != "1" {
 					t.Errorf("the previous state is %v, %v", obj, exists)
 				}

@@ -95,7 +95,7 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 
 func (l *informerProcessorListener[T]) observeLag(lagging bool) {
 	if f := l.processor.observer.Lagging; f != nil {
-		f(LaggingInfo{Informer: l.processor.name, Watcher: l.opts.Name, Lagging: lagging, Pending: l.stats().Pending})
+		f(BacklogInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: l.stats().Pending, Lagging: lagging})
 	}
 }
 
@@ -127,7 +127,7 @@ func (l *informerProcessorListener[T]) countMerged(away int) {
 	}
 	l.counts.merged.Add(int64(away))
 	if f := l.processor.observer.Merged; f != nil {
-		f(MergedInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
+		f(BacklogInfo{Informer: l.processor.name, Watcher: l.opts.Name, Events: away})
 	}
 }
 

@@ -297,7 +297,7 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 		if n := l.stats().Pending; n > 0 {
 			klog.FromContext(ctx).Info("A watcher was not told everything before the informer stopped", "watcher", l.opts.Name, "events", n)
 			if p.observer.Undelivered != nil {
-				p.observer.Undelivered(UndeliveredInfo{Informer: p.name, Watcher: l.opts.Name, Events: n})
+				p.observer.Undelivered(BacklogInfo{Informer: p.name, Watcher: l.opts.Name, Events: n})
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -37,8 +36,10 @@ import (
 // has to list. If the next start watches from the older bookmark, watchers get its add and
 // its delete.
 //
-// A Durable may also be a [DurableIndexer] and a [Typed]. Package storetest checks all of this,
-// except the effect of killing the process in the middle of a call.
+// A Durable may also be a [DurableIndexer]. One that accepts objects of one type only may have a
+// method ObjectType() reflect.Type, which returns that type and does not block: [New] then refuses
+// the store for an informer of another type. Package storetest checks all of this, except the effect
+// of killing the process in the middle of a call.
 type Durable interface {
 	// Get returns the object under a key, or nil and false if there is none. It is called from any
 	// goroutine.
@@ -106,13 +107,6 @@ type DurableIndexer interface {
 	// their keys, in any order. It returns an error if there is no such index. It is called from any
 	// goroutine.
 	ByIndex(ctx context.Context, name, value string) ([]Entry, error)
-}
-
-// Typed is an optional interface of a [Durable] that accepts objects of one type only. [New] refuses
-// a store of another type than the informer's, which would refuse every object.
-type Typed interface {
-	// ObjectType returns the type of the objects, such as that of a *corev1.Pod. It does not block.
-	ObjectType() reflect.Type
 }
 
 // keyed is a Durable as package index and package tombstone read it.

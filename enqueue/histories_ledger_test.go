@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -151,10 +152,10 @@ func (l *ledger) disturb(write string) (effect bool, err error) {
 	random := l.chance(write)
 	switch {
 	case l.crashed:
-		return false, informertest.ErrCrashed
+		return false, fs.ErrClosed
 	case l.crashAt > 0 && l.writes+1 >= l.crashAt:
 		effect = random.IntN(2) == 0
-		return effect, informertest.ErrCrashed
+		return effect, fs.ErrClosed
 	case !l.calm && random.IntN(20) == 0:
 		return random.IntN(2) == 0, errInjected
 	}
@@ -181,7 +182,7 @@ func (l *ledger) Apply(ctx context.Context, changes []informer.Change, bookmark 
 			l.applied(change, before)
 		}
 	}
-	if errors.Is(failed, informertest.ErrCrashed) {
+	if errors.Is(failed, fs.ErrClosed) {
 		l.crashLocked()
 	}
 	return failed
@@ -251,7 +252,7 @@ func (l *ledger) Forget(ctx context.Context, tombstones map[string][]types.UID) 
 			}
 		}
 	}
-	if errors.Is(failed, informertest.ErrCrashed) {
+	if errors.Is(failed, fs.ErrClosed) {
 		l.crashLocked()
 	}
 	return failed

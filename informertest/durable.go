@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// ErrCrashed is wrapped by the errors of all operations of a [Durable] that has crashed.
-var ErrCrashed = errors.New("the process that owned the store has crashed")
+// errCrashed is the error of all operations of a [Durable] that has crashed.
+var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", fs.ErrClosed)
 
 // Durable is an [informer.Durable] in memory, to test how an informer goes on after a stop or
 // a crash. One Durable is the store as one process sees it: Crash ends that process, and
@@ -58,7 +59,45 @@ var ErrCrashed = errors.New("the process that owned the store has crashed")
 // testing/synctest bubble, make or reopen it there. A Durable is made by [NewDurable] or
 // Reopen and must not be copied.
 type Durable struct {
-	storeFaults
+	informer.Durable // its operations
+	*StoreFaults
+
+	memory *durable
+}
+
+// NewDurable returns a store that holds nothing and has no bookmark. To fill it before an
+// informer starts, use Apply.
+func NewDurable() *Durable {
+	return of(&durable{now: contents{objects: map[string]informer.AnyObject{}, tombstones: map[identity]informer.AnyObject{}}})
+}
+
+func of(d *durable) *Durable { return &Durable{d, &d.StoreFaults, d} }
+
+// Crash ends the process that owns the store. From now on every operation fails, with an
+// error that wraps [fs.ErrClosed]; operations that wait fail too, without effect. Writes that took effect stay, except those that LoseOnCrash
+// drops. Crash ends the effects of Fail, FailAfter, Hang and Delay; the functions passed to Fail and
+// FailAfter may call it. It does not block.
+func (d *Durable) Crash() { d.memory.crash() }
+
+// LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
+// that commits several writes at once: the next process finds the state before them. A write
+// is an Apply or Forget that took effect. n is 0 by default. See informer.Durable for the events
+// that an informer misses then. Writes before the call are safe: to model a process that ends well,
+// call it with 0 before Reopen. If n is not 0, each write copies a map of all stored objects, and
+// takes as long as that. It does not block.
+func (d *Durable) LoseOnCrash(n int) { d.memory.loseOnCrash(n) }
+
+// Reopen calls Crash and returns the store as the next process finds it. The objects in it are
+// copies, and it has none of the faults of this store. Each call returns a store of its own.
+// It does not block.
+func (d *Durable) Reopen() *Durable {
+	d.Crash()
+	return of(d.memory.reopen())
+}
+
+// durable is the memory of a [Durable].
+type durable struct {
+	StoreFaults
 
 	state   sync.Mutex // protects the fields below; held only as long as an effect takes
 	crashed bool
@@ -68,19 +107,7 @@ type Durable struct {
 	failed  *attempt   // an Apply that failed and must be repeated; nil if there is none
 }
 
-var _ informer.Durable = (*Durable)(nil)
-
-// NewDurable returns a store that holds nothing and has no bookmark. To fill it before an
-// informer starts, use Apply.
-func NewDurable() *Durable {
-	return &Durable{now: contents{objects: map[string]informer.AnyObject{}, tombstones: map[identity]informer.AnyObject{}}}
-}
-
-// Crash ends the process that owns the store. From now on every operation fails; operations
-// that wait fail too, without effect. Writes that took effect stay, except those that LoseOnCrash drops. Crash ends the effects of
-// Fail, FailAfter, Hang and Delay; the functions passed to Fail and FailAfter may call it. It
-// does not block.
-func (d *Durable) Crash() {
+func (d *durable) crash() {
 	d.state.Lock()
 	defer d.state.Unlock()
 	if !d.crashed && len(d.past) > 0 {
@@ -90,31 +117,22 @@ func (d *Durable) Crash() {
 	d.Heal()
 }
 
-// LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
-// that commits several writes at once: the next process finds the state before them. A write
-// is an Apply or Forget that took effect. n is 0 by default. See informer.Durable for the events
-// that an informer misses then. Writes before the call are safe: to model a process that ends well, call it with 0 before Reopen. If n is not 0, each
-// write copies a map of all stored objects, and takes as long as that. It does not block.
-func (d *Durable) LoseOnCrash(n int) {
+func (d *durable) loseOnCrash(n int) {
 	d.state.Lock()
 	defer d.state.Unlock()
 	d.lose, d.past = n, nil
 }
 
-// Reopen calls Crash and returns the store as the next process finds it. The objects in it are
-// copies, and it has none of the faults of this store. Each call returns a store of its own.
-// It does not block.
-func (d *Durable) Reopen() *Durable {
-	d.Crash()
+func (d *durable) reopen() *durable {
 	d.state.Lock()
 	defer d.state.Unlock()
-	next := &Durable{now: d.now.copied()}
+	next := &durable{now: d.now.copied()}
 	next.misuse = d.Err()
 	return next
 }
 
 // Get returns the object stored under key.
-func (d *Durable) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
+func (d *durable) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
 	err = d.operate(ctx, "get", key, func() error {
 		obj, exists = d.now.objects[key]
 		return nil
@@ -126,7 +144,7 @@ func (d *Durable) Get(ctx context.Context, key string) (obj informer.AnyObject, 
 }
 
 // Scan returns objects in the order of their keys.
-func (d *Durable) Scan(ctx context.Context, after string, limit int) (entries []informer.Entry, err error) {
+func (d *durable) Scan(ctx context.Context, after string, limit int) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "scan", after, func() error {
 		if limit < 1 {
 			return d.refuse("scan", after, fmt.Errorf("the limit is %d, less than 1", limit))
@@ -141,7 +159,7 @@ func (d *Durable) Scan(ctx context.Context, after string, limit int) (entries []
 }
 
 // Resume returns the bookmark.
-func (d *Durable) Resume(ctx context.Context) (bookmark string, err error) {
+func (d *durable) Resume(ctx context.Context) (bookmark string, err error) {
 	err = d.operate(ctx, "resume", "", func() error {
 		bookmark, d.failed = d.now.bookmark, nil
 		return nil
@@ -153,7 +171,7 @@ func (d *Durable) Resume(ctx context.Context) (bookmark string, err error) {
 }
 
 // Apply makes changes and sets the bookmark.
-func (d *Durable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
+func (d *durable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	key := ""
 	if len(changes) > 0 {
 		key = changes[0].Key
@@ -176,7 +194,7 @@ func (d *Durable) Apply(ctx context.Context, changes []informer.Change, bookmark
 }
 
 // Tombstones returns all tombstones.
-func (d *Durable) Tombstones(ctx context.Context) (entries []informer.Entry, err error) {
+func (d *durable) Tombstones(ctx context.Context) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "tombstones", "", func() error {
 		for id, obj := range d.now.tombstones {
 			entries = append(entries, informer.Entry{Key: id.key, Object: obj})
@@ -190,7 +208,7 @@ func (d *Durable) Tombstones(ctx context.Context) (entries []informer.Entry, err
 }
 
 // Forget removes tombstones.
-func (d *Durable) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
+func (d *durable) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	return d.alone(ctx, "forget", "", func() error {
 		d.keepPast()
 		for key, uids := range tombstones {
@@ -203,25 +221,25 @@ func (d *Durable) Forget(ctx context.Context, tombstones map[string][]types.UID)
 }
 
 // operate runs an operation that can fail. It calls effect with state locked.
-func (d *Durable) operate(ctx context.Context, op, key string, effect func() error) error {
+func (d *durable) operate(ctx context.Context, op, key string, effect func() error) error {
 	err := d.do(ctx, op, key, func() error {
 		d.state.Lock()
 		defer d.state.Unlock()
 		if d.crashed {
-			return ErrCrashed
+			return errCrashed
 		}
 		return effect()
 	})
 	d.state.Lock()
 	defer d.state.Unlock()
 	if d.crashed {
-		return fmt.Errorf("informertest: %s of %q: %w", op, key, ErrCrashed)
+		return fmt.Errorf("informertest: %s of %q: %w", op, key, errCrashed)
 	}
 	return err
 }
 
 // alone runs an operation that must not overlap with another operation run by alone.
-func (d *Durable) alone(ctx context.Context, op, key string, effect func() error) error {
+func (d *durable) alone(ctx context.Context, op, key string, effect func() error) error {
 	const what = "apply or forget"
 	free := d.claim(what)
 	if free {
@@ -236,7 +254,7 @@ func (d *Durable) alone(ctx context.Context, op, key string, effect func() error
 }
 
 // keepPast keeps the contents before a write, for LoseOnCrash. It is called with state locked.
-func (d *Durable) keepPast() {
+func (d *durable) keepPast() {
 	if d.lose <= 0 {
 		return
 	}
@@ -247,7 +265,7 @@ func (d *Durable) keepPast() {
 }
 
 // noteApply notes whether an Apply must be repeated.
-func (d *Durable) noteApply(asked *attempt, err error) {
+func (d *durable) noteApply(asked *attempt, err error) {
 	d.state.Lock()
 	defer d.state.Unlock()
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +104,7 @@ func TestADurableThatHasCrashedDoesNothing(t *testing.T) {
 			d.Crash()
 			d.Crash()
 			err := o.do(t.Context(), d)
-			if !errors.Is(err, informertest.ErrCrashed) || !strings.Contains(err.Error(), o.op) || !strings.Contains(err.Error(), o.key) {
+			if !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), o.op) || !strings.Contains(err.Error(), o.key) {
 				t.Errorf("it returned %v", err)
 			}
 			wantHeld(t, d.Reopen(), asMade)
@@ -132,7 +133,7 @@ func TestADurableMayCrashBeforeOrAfterAnyEffect(t *testing.T) {
 				before.Fail(crash(before))
 				after.FailAfter(crash(after))
 				for _, d := range []*informertest.Durable{before, after} {
-					if err := o.do(t.Context(), d); !errors.Is(err, informertest.ErrCrashed) {
+					if err := o.do(t.Context(), d); !errors.Is(err, fs.ErrClosed) {
 						t.Errorf("it returned %v", err)
 					}
 				}
@@ -205,7 +206,7 @@ func TestTheNextProcessFindsCopiesAndNothingWrong(t *testing.T) {
 	} else {
 		wantHeld(t, third, "20: a=1 b=1 c=1, gone: uid-gone") // LoseOnCrash ends with its process
 	}
-	if _, err := next.Resume(t.Context()); !errors.Is(err, informertest.ErrCrashed) {
+	if _, err := next.Resume(t.Context()); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("the one that was reopened returned %v", err)
 	}
 	wantHeld(t, d.Reopen(), asMade) // changes of the first reopened store do not show here
@@ -290,7 +291,7 @@ func TestACrashEndsWhatHangs(t *testing.T) {
 				time.Sleep(time.Hour) // time passes only if it is durably blocked
 				begin := time.Now()
 				d.Crash()
-				if err := <-done; time.Since(begin) > 0 || !errors.Is(err, informertest.ErrCrashed) {
+				if err := <-done; time.Since(begin) > 0 || !errors.Is(err, fs.ErrClosed) {
 					t.Errorf("it returned %v after %v", err, time.Since(begin))
 				}
 				wantHeld(t, d.Reopen(), asMade)

@@ -109,7 +109,7 @@ func ExampleSource_fieldSelector() {
 			t.Fatal(err)
 		}
 		seen.Expect(t, "deleted default/here")
-		seen.ExpectNone(t)
+		seen.Expect(t)
 	}
 	goTest(test)
 	// Output: PASS

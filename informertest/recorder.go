@@ -184,12 +184,21 @@ func (r *Recorder[T]) Err() error {
 // promises. Expect also fails the test if the events contradict each other, see Err, or do not
 // come within two minutes, which takes no time in a synctest bubble. The next Expect begins after
 // these events.
+//
+// Without want, Expect does not wait, and fails the test if there is a further event. Call
+// synctest.Wait before it, or expect an event that must come later.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
 	for _, event := range want {
 		if verb, _, _ := strings.Cut(event, " "); verb != "added" && verb != "updated" && verb != "deleted" {
 			t.Fatalf("Expect: %q does not begin with added, updated or deleted", event)
 		}
+	}
+	if len(want) == 0 {
+		for _, e := range r.further() {
+			t.Errorf("unexpected event: %s %s", e.Type, e.Key())
+		}
+		return
 	}
 	got, err := r.take(t.Context(), len(want))
 	byKey := func(a, b string) int {
@@ -210,6 +219,13 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	if err := r.Err(); err != nil {
 		t.Fatalf("the events contradict each other: %v", err)
 	}
+}
+
+// further returns the events that no Expect has consumed.
+func (r *Recorder[T]) further() []informer.Event[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events[r.expected:])
 }
 
 // take waits for n events that were not taken before and returns them in the notation of
@@ -239,16 +255,5 @@ func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
 		case <-ctx.Done():
 			return taken, fmt.Errorf("after %d of %d: %w", len(taken), n, ctx.Err())
 		}
-	}
-}
-
-// ExpectNone fails the test if there is an event that no Expect has consumed. It does not
-// wait: call synctest.Wait before it, or expect an event that must come later.
-func (r *Recorder[T]) ExpectNone(t testing.TB) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events[r.expected:] {
-		t.Errorf("unexpected event: %s %s", e.Type, e.Key())
 	}
 }

@@ -18,13 +18,6 @@ func (s *Source[T]) SetFaults(f Faults) {
 	s.faults.set(f)
 }
 
-// Faults returns those of the last call of SetFaults. It does not block.
-func (s *Source[T]) Faults() Faults {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faults.Faults
-}
-
 // Heal ends the faults that a server in use does not have: all except RejectWatchList, IgnoreWatchList
 // and RefuseExpired. It also ends those of Fail and FailIn. It does not block.
 func (s *Source[T]) Heal() {

@@ -19,25 +19,20 @@ import (
 // write of it is under way. Err returns the first of these errors, which a retry may have
 // hidden.
 //
-// Fail, FailAfter and Calls use these names of operations: "get" (Get and GetByKey), "add",
-// "update", "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
-// (LastStoreSyncResourceVersion).
-//
-// Fail, FailAfter, FailRandomly, Hang and Delay make something go wrong, and each lasts until
-// it is changed or Heal is called. They and all other methods may be called from any goroutine
-// at any time. Only the operations block, because of Hang and Delay. Nothing is locked while
-// they wait, nor while a function of the test is called.
+// Its operations have these names in [StoreFaults]: "get" (Get and GetByKey), "add", "update",
+// "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
+// (LastStoreSyncResourceVersion). They may be called from any goroutine at any time, and block only
+// because of Hang and Delay. Nothing is locked while they wait, nor while a function of the test is
+// called.
 //
 // It returns the same objects that were stored, not copies, unless the inner store does
 // otherwise. It is no [cache.Indexer], even if the inner store is one. It takes time only from
 // package time; to use it in a testing/synctest bubble, create it there. A Store is made by
-// [NewStore] and must not be copied.
+// [NewStore].
 type Store struct {
-	storeFaults
-	inner cache.Store
+	cache.Store
+	*StoreFaults
 }
-
-var _ cache.Store = (*Store)(nil)
 
 // NewStore returns a store that keeps its objects in inner. inner must compute keys like
 // cache.MetaNamespaceKeyFunc, and may hold objects already. If inner is nil, client-go's store
@@ -46,61 +41,56 @@ func NewStore(inner cache.Store) *Store {
 	if inner == nil {
 		inner = cache.NewStore(object.CacheKey)
 	}
-	return &Store{inner: inner}
+	s := &store{inner: inner}
+	return &Store{s, &s.StoreFaults}
 }
 
-// Add stores an object that must not exist.
-func (s *Store) Add(obj any) error { return s.write("add", obj, false, s.inner.Add) }
+// store has the operations of a [Store].
+type store struct {
+	StoreFaults
+	inner cache.Store
+}
 
-// Update replaces an object that must exist.
-func (s *Store) Update(obj any) error { return s.write("update", obj, true, s.inner.Update) }
+func (s *store) Add(obj any) error { return s.write("add", obj, false, s.inner.Add) }
 
-// Delete removes an object that must exist.
-func (s *Store) Delete(obj any) error { return s.write("delete", obj, true, s.inner.Delete) }
+func (s *store) Update(obj any) error { return s.write("update", obj, true, s.inner.Update) }
 
-// Get returns the object stored under the key of obj.
-func (s *Store) Get(obj any) (item any, exists bool, err error) {
+func (s *store) Delete(obj any) error { return s.write("delete", obj, true, s.inner.Delete) }
+
+func (s *store) Get(obj any) (item any, exists bool, err error) {
 	key, wrong := keyOfAny(obj)
 	return s.get(key, wrong)
 }
 
-// GetByKey returns the object stored under key.
-func (s *Store) GetByKey(key string) (item any, exists bool, err error) { return s.get(key, nil) }
+func (s *store) GetByKey(key string) (item any, exists bool, err error) { return s.get(key, nil) }
 
-// List returns all objects.
-func (s *Store) List() []any {
+func (s *store) List() []any {
 	_ = s.begin(context.Background(), "list")
 	return s.inner.List()
 }
 
-// ListKeys returns the keys of all objects.
-func (s *Store) ListKeys() []string {
+func (s *store) ListKeys() []string {
 	_ = s.begin(context.Background(), "list keys")
 	return s.inner.ListKeys()
 }
 
-// Replace stores the objects of a list in place of all others.
-func (s *Store) Replace(objs []any, rv string) error {
+func (s *store) Replace(objs []any, rv string) error {
 	return s.do(context.Background(), "replace", "", func() error { return s.inner.Replace(objs, rv) })
 }
 
-// Resync calls Resync of the inner store.
-func (s *Store) Resync() error { return s.do(context.Background(), "resync", "", s.inner.Resync) }
+func (s *store) Resync() error { return s.do(context.Background(), "resync", "", s.inner.Resync) }
 
-// Bookmark passes a resourceVersion to the inner store.
-func (s *Store) Bookmark(rv string) {
+func (s *store) Bookmark(rv string) {
 	_ = s.begin(context.Background(), "bookmark")
 	s.inner.Bookmark(rv)
 }
 
-// LastStoreSyncResourceVersion returns the resourceVersion that the inner store has noted.
-// client-go's own stores return "" unless its feature AtomicFIFO is on.
-func (s *Store) LastStoreSyncResourceVersion() string {
+func (s *store) LastStoreSyncResourceVersion() string {
 	_ = s.begin(context.Background(), "last version")
 	return s.inner.LastStoreSyncResourceVersion()
 }
 
-func (s *Store) get(key string, wrong error) (item any, exists bool, err error) {
+func (s *store) get(key string, wrong error) (item any, exists bool, err error) {
 	err = s.do(context.Background(), "get", key, func() (err error) {
 		if wrong != nil {
 			return s.refuse("get", key, wrong)
@@ -115,7 +105,7 @@ func (s *Store) get(key string, wrong error) (item any, exists bool, err error) 
 }
 
 // write runs a write of an object that must exist, or must not.
-func (s *Store) write(op string, obj any, mustExist bool, effect func(any) error) error {
+func (s *store) write(op string, obj any, mustExist bool, effect func(any) error) error {
 	key, wrong := keyOfAny(obj)
 	if wrong == nil {
 		if s.claim(key) {

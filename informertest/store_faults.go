@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// storeFaults makes a [Store] or a [Durable] fail, hang or be slow, and records how it is
-// used.
-type storeFaults struct {
+// StoreFaults makes a [Store] or a [Durable] fail, hang or be slow, and records how it
+// is used. Its methods may be called from any goroutine at any time, and do not block. It must not
+// be copied.
+type StoreFaults struct {
 	delays  delays
 	writing sync.Map // claimed by the writes under way
 
@@ -27,17 +28,17 @@ type storeFaults struct {
 // the operation is not about one object. fail may be called by several goroutines at once; it
 // may block, and may call the store, but must not write the object that the operation writes.
 // With nil, the default, no operation fails. Fail does not block.
-func (f *storeFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
+func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
 // FailAfter is like Fail, but calls fail after the operation has taken effect, and the effect
 // stays. fail is not called for an operation that has failed. FailAfter does not block.
-func (f *storeFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
+func (f *StoreFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
 
 // FailRandomly makes operations fail with that probability, from 0 to 1: half of them before
 // their effect and half after it. It replaces the functions set by Fail and FailAfter. The
 // same seed makes the same operations fail, if they come in the same order. It does not block.
 // It panics if probability is not from 0 to 1.
-func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
+func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 	if !(probability >= 0 && probability <= 1) { // so that NaN panics, too
 		panic(fmt.Sprintf("informertest: FailRandomly: the probability is %v, not from 0 to 1", probability))
 	}
@@ -60,17 +61,17 @@ func (f *storeFaults) FailRandomly(seed uint64, probability float64) {
 // called more than once. If there are several hangs, it waits until all are released. An
 // informer that is stopped waits for its store: call release before that. Neither Hang nor
 // release blocks.
-func (f *storeFaults) Hang() (release func()) {
+func (f *StoreFaults) Hang() (release func()) {
 	return f.delays.hold()
 }
 
 // Delay makes each operation that begins from now on take d, or no time if d is 0, the
 // default. It does not block.
-func (f *storeFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
+func (f *StoreFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
 
 // Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
 // already waits for a Delay still waits for the rest of it. Heal does not block.
-func (f *storeFaults) Heal() {
+func (f *StoreFaults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail, f.after = nil, nil
@@ -79,7 +80,7 @@ func (f *storeFaults) Heal() {
 
 // Calls returns how many operations of that name have begun, including those that wait and
 // those that failed. It does not block.
-func (f *storeFaults) Calls(op string) int {
+func (f *StoreFaults) Calls(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
@@ -87,7 +88,7 @@ func (f *storeFaults) Calls(op string) int {
 
 // Err returns the first error of an operation that was refused as wrong use; the operation
 // returned that error too. Err returns nil if there was none. It does not block.
-func (f *storeFaults) Err() error {
+func (f *StoreFaults) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.misuse
@@ -95,7 +96,7 @@ func (f *storeFaults) Err() error {
 
 // begin counts an operation and waits as long as Hang and Delay ask for, but at most until ctx
 // ends, whose error it then returns.
-func (f *storeFaults) begin(ctx context.Context, op string) error {
+func (f *StoreFaults) begin(ctx context.Context, op string) error {
 	f.mu.Lock()
 	if f.calls == nil {
 		f.calls = map[string]int{}
@@ -106,7 +107,7 @@ func (f *storeFaults) begin(ctx context.Context, op string) error {
 }
 
 // do runs an operation that can fail.
-func (f *storeFaults) do(ctx context.Context, op, key string, effect func() error) error {
+func (f *StoreFaults) do(ctx context.Context, op, key string, effect func() error) error {
 	if err := f.begin(ctx, op); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (f *storeFaults) do(ctx context.Context, op, key string, effect func() erro
 }
 
 // ask calls f.fail or f.after.
-func (f *storeFaults) ask(which *func(op, key string) error, op, key string) error {
+func (f *StoreFaults) ask(which *func(op, key string) error, op, key string) error {
 	f.mu.Lock()
 	ask := *which
 	f.mu.Unlock()
@@ -132,12 +133,12 @@ func (f *storeFaults) ask(which *func(op, key string) error, op, key string) err
 
 // claim returns false if another operation has claimed what. Without claims two writers could
 // find the same state and both write.
-func (f *storeFaults) claim(what string) bool {
+func (f *StoreFaults) claim(what string) bool {
 	_, claimed := f.writing.LoadOrStore(what, true)
 	return !claimed
 }
 
-func (f *storeFaults) unclaim(what string) { f.writing.Delete(what) }
+func (f *StoreFaults) unclaim(what string) { f.writing.Delete(what) }
 
 // misuse is the error of an operation that was used wrongly.
 type misuse struct{ error }
@@ -145,7 +146,7 @@ type misuse struct{ error }
 func (m misuse) Unwrap() error { return m.error }
 
 // refuse returns the error of an operation that was used wrongly, and records the first.
-func (f *storeFaults) refuse(op, key string, why error) error {
+func (f *StoreFaults) refuse(op, key string, why error) error {
 	err := misuse{fmt.Errorf("informertest: %s of %q: %w", op, key, why)}
 	f.mu.Lock()
 	defer f.mu.Unlock()

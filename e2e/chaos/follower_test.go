@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 )
 
 // follower is an informer with its watchers, in all its lives.
@@ -175,7 +175,7 @@ func (f *following[T]) reported(_ context.Context, err error) {
 			f.fail(err)
 		}
 	case errors.As(err, &store):
-		if !errors.Is(err, informertest.ErrCrashed) {
+		if !errors.Is(err, fs.ErrClosed) {
 			f.fail(err)
 		}
 	default:

@@ -36,7 +36,7 @@ var sourceTrials = map[string]extremes.Trial{
 }
 
 var storeTrials = map[string]extremes.Trial{
-	"informertest.Store.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
+	"informertest.StoreFaults.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
 		s := informertest.NewStore(nil)
 		s.Delay(d)
 		begun := time.Now()
@@ -58,7 +58,7 @@ var storeTrials = map[string]extremes.Trial{
 		}
 		return err
 	})),
-	"informertest.Store.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
+	"informertest.StoreFaults.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
 		s := informertest.NewStore(nil)
 		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
 			return err
@@ -72,7 +72,7 @@ var storeTrials = map[string]extremes.Trial{
 		}
 		return put(t, s, object("a", "1"))
 	})),
-	"informertest.Store.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
+	"informertest.StoreFaults.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
 		return repeats(t, seed, func() (faulty, func() error) {
 			s := informertest.NewStore(nil)
 			return s, s.Resync

@@ -115,7 +115,7 @@ func isNotResynced(t *testing.T, opts informer.WatcherOptions) error {
 	r.Expect(t, "added default/a", "added default/b")
 	for n := range 3 {
 		testkit.SleepBubble(hour)
-		r.ExpectNone(t)
+		r.Expect(t)
 		src.Apply(object("a", fmt.Sprint("v", n)))
 		r.Expect(t, "updated default/a")
 	}

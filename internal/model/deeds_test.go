@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // deeds are the possible operations. A higher weight makes an operation more frequent. The
@@ -102,7 +102,7 @@ func (w *torture) recreate(d deed) {
 func (w *torture) relist(d deed) {
 	w.say("410, and %d changes are missed from %s", d.a%5, nameOf(int(d.b)))
 	w.troubled.Store(true)
-	testkit.Mute(w.src, true)
+	w.mute(true)
 	for i := range int(d.a % 5) {
 		which := int(d.b) + i
 		switch (int(d.b)/8 + i) % 3 {
@@ -116,7 +116,14 @@ func (w *torture) relist(d deed) {
 		}
 	}
 	w.src.Expire()
-	testkit.Mute(w.src, false)
+	w.mute(false)
+}
+
+// mute mutes the source, or not. Its other faults are those of the setting.
+func (w *torture) mute(on bool) {
+	w.src.SetFaults(informertest.Faults{
+		RejectWatchList: w.source == rejecting, IgnoreWatchList: w.source == silent, RefuseExpired: w.refuses, Mute: on,
+	})
 }
 
 func (w *torture) disconnect(deed) {
@@ -128,7 +135,7 @@ func (w *torture) disconnect(deed) {
 func (w *torture) silence(d deed) {
 	w.say("silence %v", d.a%3 > 0)
 	w.troubled.Store(true)
-	testkit.Mute(w.src, d.a%3 > 0)
+	w.mute(d.a%3 > 0)
 }
 
 func (w *torture) outage(d deed) {

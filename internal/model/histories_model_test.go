@@ -28,13 +28,14 @@ var errInjected = errors.New("on purpose")
 
 // history is one play of TestHistories.
 type history struct {
-	seed   uint64
-	src    *source
-	server *restarting
-	mode   informer.WatchListMode
-	intake informer.IntakeMode
-	shared bool   // equal parts of objects are one memory
-	kinds  []kind // the watchers that each process has from its start
+	seed    uint64
+	src     *source
+	server  *restarting
+	mode    informer.WatchListMode
+	intake  informer.IntakeMode
+	shared  bool   // equal parts of objects are one memory
+	refuses bool   // the source refuses a watch at a version that it no longer knows
+	kinds   []kind // the watchers that each process has from its start
 
 	states map[string]string   // states of the source, by version
 	undone []map[string]string // for each Restore, the states that it undid
@@ -64,7 +65,8 @@ func newHistory(seed uint64) *history {
 	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
 	h.shared = rand.New(rand.NewPCG(seed, 9)).IntN(2) == 0
 	h.server = &restarting{source: h.src}
-	h.src.SetFaults(informertest.Faults{RefuseExpired: r.IntN(2) == 0})
+	h.refuses = r.IntN(2) == 0
+	h.src.SetFaults(informertest.Faults{RefuseExpired: h.refuses})
 	for _, i := range r.Perm(len(kinds))[:1+r.IntN(3)] {
 		h.kinds = append(h.kinds, kinds[i])
 	}

@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 )
 
 // The processes of TestHistories, and their checks.
@@ -182,7 +182,7 @@ func (h *history) checkError(l *life, err error) {
 	var werr *informer.WatchError
 	switch {
 	case strings.Contains(err.Error(), errInjected.Error()), errors.As(err, &werr):
-	case l.crashed.Load() && errors.Is(err, informertest.ErrCrashed):
+	case l.crashed.Load() && errors.Is(err, fs.ErrClosed):
 	default:
 		h.problem("reported: %v", err)
 	}

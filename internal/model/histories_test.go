@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // TestHistories plays random histories of a source and of the processes that follow it with
@@ -216,7 +216,7 @@ func (h *history) disconnect(*rand.Rand) {
 func (h *history) mute(r *rand.Rand) {
 	on := r.IntN(3) > 0
 	h.say("mute %v", on)
-	testkit.Mute(h.src, on)
+	h.src.SetFaults(informertest.Faults{RefuseExpired: h.refuses, Mute: on})
 }
 
 func (h *history) bookmark(*rand.Rand) {
@@ -228,10 +228,10 @@ func (h *history) bookmark(*rand.Rand) {
 func (h *history) expire(r *rand.Rand) {
 	calm, before := h.calm && h.life != nil, len(h.src.Requests())
 	if !calm && r.IntN(2) == 0 {
-		testkit.Mute(h.src, true)
+		h.src.SetFaults(informertest.Faults{RefuseExpired: h.refuses, Mute: true})
 		h.change(r)
 		h.change(r)
-		defer testkit.Mute(h.src, false)
+		defer h.src.SetFaults(informertest.Faults{RefuseExpired: h.refuses})
 	}
 	if !h.mayMove(1) {
 		return

@@ -209,8 +209,8 @@ func (l *incarnation) observer() *informer.Observer {
 			defer l.mu.Unlock()
 			l.applied++
 		},
-		Merged: func(i informer.MergedInfo) { l.note(i.Watcher, func(f *figures) { f.merged += i.Events }) },
-		Undelivered: func(i informer.UndeliveredInfo) {
+		Merged: func(i informer.BacklogInfo) { l.note(i.Watcher, func(f *figures) { f.merged += i.Events }) },
+		Undelivered: func(i informer.BacklogInfo) {
 			l.note(i.Watcher, func(f *figures) { f.undelivered += i.Events })
 		},
 		Handled: func(i informer.HandledInfo) {
@@ -223,7 +223,7 @@ func (l *incarnation) observer() *informer.Observer {
 				}
 			})
 		},
-		Lagging: func(i informer.LaggingInfo) {
+		Lagging: func(i informer.BacklogInfo) {
 			l.note(i.Watcher, func(f *figures) {
 				if f.lagging == i.Lagging {
 					l.t.problem("%s: Lagging was called twice with %v", i.Watcher, i.Lagging)

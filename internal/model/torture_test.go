@@ -128,9 +128,7 @@ func newTorture(s setting) *torture {
 		facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
 	}
 	w.shelf = newShelf(w)
-	w.src.SetFaults(informertest.Faults{
-		RejectWatchList: s.source == rejecting, IgnoreWatchList: s.source == silent, RefuseExpired: s.refuses,
-	})
+	w.mute(false)
 	w.say("%v, %d objects", s, s.objects)
 	for i := range s.objects {
 		w.write(i, false)

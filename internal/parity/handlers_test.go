@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -198,10 +197,11 @@ func hearAllStates(t *testing.T, s shared) {
 	inf := s.new(src, 0)
 	g := newGate()
 	h := heard{hook: g.wait}
-	g.entered = make(chan struct{}, 2*informer.DefaultMaxBacklog)
+	const maxBacklog = 10_000 // of a watcher, by default
+	g.entered = make(chan struct{}, 2*maxBacklog)
 	handle(t, inf, &h)
 	runShared(t, inf)
-	const n = informer.DefaultMaxBacklog + 100
+	const n = maxBacklog + 100
 	want := []string{"add a@1 initial"}
 	for i := range n {
 		src.Apply(object("a", fmt.Sprint(i+2)))

@@ -185,7 +185,7 @@ func (tr *trial) expect(want ...string) {
 		want[i] = kind + " default/" + name
 	}
 	tr.first.Expect(tr.t, want...)
-	tr.first.ExpectNone(tr.t)
+	tr.first.Expect(tr.t)
 }
 
 // last returns the n-th event from the end.

@@ -224,7 +224,7 @@ func TestWhatTheStoreHoldsBeforeRunIsTheInitialState(t *testing.T) {
 		r.Expect(t, "added default/same", "added default/changed", "added default/gone",
 			"updated default/changed", "deleted default/gone", "added default/new")
 		synctest.Wait()
-		r.ExpectNone(t)
+		r.Expect(t)
 		checkView(t, &r, src)
 		checkStore(t, inf, src)
 		for _, e := range r.Events() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 		store.Crash()
 		close(block)
 		stop()
-		if got := errs.Take(); len(got) != 1 || !errors.Is(got[0], informertest.ErrCrashed) {
+		if got := errs.Take(); len(got) != 1 || !errors.Is(got[0], fs.ErrClosed) {
 			t.Errorf("reported: %v", got)
 		}
 

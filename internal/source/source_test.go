@@ -129,7 +129,7 @@ func TestWhatIsNoObjectOfTheTypeIsReportedAndNotFatal(t *testing.T) {
 				sleepBubble(time.Minute)
 				src.Apply(object("a", "2"))
 				r.Expect(t, "added default/a", "updated default/a")
-				r.ExpectNone(t)
+				r.Expect(t)
 				got := errs.Take()
 				if len(got) != 1 || !strings.Contains(got[0].Error(), tc.says) {
 					t.Errorf("reported %v", got)
@@ -367,7 +367,7 @@ func throughFake(t *testing.T, queue informer.QueueKind, lw cache.ListerWatcher,
 		want = append(want, fmt.Sprint("added default/o", n))
 	}
 	r.Expect(t, want...)
-	r.ExpectNone(t)
+	r.Expect(t)
 }
 
 func TestAFakeControllerSourceIsFollowedWithoutAReport(t *testing.T) {

@@ -31,13 +31,6 @@ func Unreachable(src *Source) {
 	src.Disconnect()
 }
 
-// Mute mutes the watches of src, and keeps its other faults.
-func Mute(src *Source, on bool) {
-	faults := src.Faults()
-	faults.Mute = on
-	src.SetFaults(faults)
-}
-
 // Asked returns the requests to src after the first n as text: "probe", "list", "stream", or
 // "watch from" and the version. A failed request has "gone" at its end.
 func Asked(src *Source, n int) string {

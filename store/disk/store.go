@@ -10,10 +10,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-var (
-	_ informer.DurableIndexer = (*Store)(nil)
-	_ informer.Typed          = (*Store)(nil)
-)
+var _ informer.DurableIndexer = (*Store)(nil)
 
 // Store keeps objects of one type in a file, with their indexes, and is an
 // informer.DurableIndexer. It is made by [Open] and must not be copied. All

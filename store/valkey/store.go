@@ -17,10 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
-var (
-	_ informer.Durable = (*Store)(nil)
-	_ informer.Typed   = (*Store)(nil)
-)
+var _ informer.Durable = (*Store)(nil)
 
 // Store keeps objects of one type on a Valkey or Redis server, and is an informer.Durable. It is
 // made by [Open] and must not be copied. All methods may be called from any goroutine. It has no
