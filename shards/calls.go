@@ -37,7 +37,7 @@ func (s door) Join(name string, w sharding.Worker) error {
 	return nil
 }
 
-// Enter begins a call. Its ctx ends with errSessionLost or [ErrDrained] as its cause when this replica may no
+// Enter begins a call. Its ctx ends with errSessionLost or errDrained as its cause when this replica may no
 // longer work on the bucket. [Token] returns the fencing token of the ctx.
 func (s door) Enter(ctx context.Context, bucket int) (call context.Context, done func(), ok bool) {
 	n := s.current()

@@ -12,9 +12,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// ErrDrained is the cause (context.Cause) of the end of a call's ctx if the bucket moves to another replica,
+// errDrained is the cause (context.Cause) of the end of a call's ctx if the bucket moves to another replica,
 // and the call has lasted longer than Options.DrainTimeout since then.
-var ErrDrained = errors.New("shards: the bucket moves to another replica")
+var errDrained = errors.New("shards: the bucket moves to another replica")
 
 // errSessionLost is the cause if the replica could not renew its session in time, so that another replica may
 // have its buckets.

@@ -20,7 +20,7 @@ func (s *Set) dropLocked(h *holding) {
 
 // release waits until no call for a key of the bucket is under way, and lets go of the bucket.
 func (s *Set) release(h *holding) {
-	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(ErrDrained) })
+	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(errDrained) })
 	defer late.Stop()
 	select {
 	case <-h.idle: // however long it takes

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/customcacheinformer/informer/shards"
 )
 
 func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
@@ -51,7 +50,7 @@ func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
 	drained := 0
 	w.recorder.mu.Lock()
 	for _, c := range w.recorder.calls {
-		if c.Stubborn && strings.Contains(c.Cause, shards.ErrDrained.Error()) {
+		if c.Stubborn && strings.Contains(c.Cause, "the bucket moves to another replica") {
 			drained++
 		}
 	}
