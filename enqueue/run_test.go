@@ -96,17 +96,23 @@ func (r *running) run(ctx context.Context) *running {
 	synctest.Wait()
 	go func() {
 		defer close(r.done)
-		r.done <- r.Controller.Run(ctx)
+		r.done <- r.Run(ctx)
 	}()
 	synctest.Wait()
 	r.t.Cleanup(func() {
 		stop()
-		if err := <-r.done; err != nil {
-			r.t.Errorf("Run returned %v", err)
-		}
+		r.wait()
 		feed()
 	})
 	return r
+}
+
+// wait waits until the controller has stopped.
+func (r *running) wait() {
+	r.t.Helper()
+	if err := <-r.done; err != nil {
+		r.t.Errorf("Run returned %v", err)
+	}
 }
 
 func start(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Context, key string) (time.Duration, error)) *running {

@@ -384,7 +384,7 @@ func TestAControllerWhoseCtxEndsWithItsElectionMakesNoCall(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			r.run(ctx)
-			<-r.done
+			r.wait()
 			r.expect()
 		})
 	}

@@ -105,7 +105,7 @@ func TestErrorsAtAStop(t *testing.T) {
 		r.add("alive", "ends")
 		synctest.Wait()
 		r.stop()
-		<-r.done
+		r.wait()
 		if got := strings.Join(values, ", "); got != "alive value, ErrorHandler value, ends value, ErrorHandler value" {
 			t.Errorf("values of ctx: %s", got)
 		}
@@ -143,7 +143,7 @@ func TestACallThatDoesNotReturnIsNamed(t *testing.T) {
 		default:
 		}
 		close(release)
-		<-r.done
+		r.wait()
 		for _, want := range []string{
 			`In reconcile queue="website" key="stuck"`,
 			`The workers cannot stop until calls return queue="website" keys=["stuck"]`,

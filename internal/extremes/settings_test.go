@@ -58,7 +58,7 @@ func TestAnErrorMustNameTheSetting(t *testing.T) {
 	for setting, want := range map[string]string{
 		"informer.Options.Backoff.Cap":            "Options.Backoff.Cap",
 		"informer.Backoff(base)":                  "base",
-		"informertest.StoreFaults.Delay(d)":             "d",
+		"informertest.StoreFaults.Delay(d)":       "d",
 		"informer.NewFrom(opts).Backoff.Duration": "opts",
 	} {
 		if got := shortName(setting); got != want {
