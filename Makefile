@@ -191,6 +191,10 @@ HISTORIES ?= 50
 shards-histories: ## play HISTORIES (default: 50) random histories of a sharded controller; takes about half an hour
 	cd e2e && go test -race -count=1 -timeout 0 -run Histories -v ./shards -shards-histories $(HISTORIES)
 
+.PHONY: lines
+lines: ## count the lines that a person must read, for each package
+	@$(TOOL) ./lines -root ..
+
 .PHONY: licences
 licences: ## list the licences of all modules in the build of a module's users
 	@$(TOOL) ./licences -root .. $(PUBLISHED)

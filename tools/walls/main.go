@@ -4,7 +4,7 @@
 //	walls -root ..
 //
 // The product is all packages that users can import or run, and the packages that those import,
-// in the modules of go.work. Folders named bench, e2e, examples, measure and tools are left out.
+// see package product.
 //
 // File a refers to file b if an identifier in a resolves to a function, type, method, field,
 // constant or variable that b declares. Two files that refer to each other are a two-way
