@@ -138,3 +138,15 @@ func TestAStoreIsNotSuspectedForItsFailures(t *testing.T) {
 		tr.relist()
 	})
 }
+
+func TestARelistFindsTheDeleteOfAnObjectThatTheStoreHasLost(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, object("a", "1"), object("b", "1"))
+		informertest.Run(t, tr.ci)
+		tr.expect("added a", "added b")
+		_ = tr.store.Delete(tr.src.Objects()[0])
+		tr.missed(func() { tr.delete("a") })
+		sleepBubble(time.Minute) // a watcher that joins before the relist does not know the object
+		tr.expect("deleted a")
+	})
+}

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +25,10 @@ func TestEveryFaultFitsTheLibrary(t *testing.T) {
 	if len(faults) < 20 {
 		t.Errorf("there are %d faults", len(faults))
 	}
+	tests, err := testNames("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range faults {
 		text, err := os.ReadFile(filepath.Join("../..", f.File))
 		if err != nil {
@@ -32,6 +38,12 @@ func TestEveryFaultFitsTheLibrary(t *testing.T) {
 		if _, err := f.plant(string(text)); err != nil {
 			t.Errorf("%s: %v", f.What, err)
 		}
+		for name := range strings.SplitSeq(f.Tests, "|") {
+			name, _, _ = strings.Cut(name, "/")
+			if !slices.ContainsFunc(tests, regexp.MustCompile(name).MatchString) {
+				t.Errorf("%s: no test matches %q", f.What, name)
+			}
+		}
 		if row := fmt.Sprintf("| %s | `%s` |", f.What, f.File); !bytes.Contains(page, []byte(row)) {
 			t.Errorf("docs/reliability.md has no row %s", row)
 		}
@@ -39,6 +51,22 @@ func TestEveryFaultFitsTheLibrary(t *testing.T) {
 	if n := len(faults); !bytes.Contains(page, fmt.Appendf(nil, "%d faults, all noticed", n)) {
 		t.Errorf("docs/reliability.md does not speak of %d faults", n)
 	}
+}
+
+// testNames returns the names of all tests in the repository.
+func testNames(root string) (names []string, err error) {
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	err = filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	})
+	return names, err
 }
 
 func TestAFaultIsNoticedOrNot(t *testing.T) {
