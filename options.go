@@ -258,9 +258,9 @@ type WatcherOptions struct {
 	// OnSynced is called once, in the watcher's goroutine, right after the last call for
 	// the initial state. Without Workers and Retry it comes before any later event.
 	//
-	// It never comes before the informer has synced. So if a reader then lacks an object,
-	// the object does not exist, or is not one of those that the informer selects, unless the store
-	// refused it or a Transform failed for it, which was reported to ErrorHandler. OnSynced is not
+	// It never comes before the informer has synced. An object that a reader then lacks does not
+	// exist, or the informer does not select it. The exceptions were reported to ErrorHandler: the
+	// store refused the object, or a Transform failed for it. OnSynced is not
 	// called a second time: an action in it that may fail must be retried inside it, until its ctx
 	// ends. Synced closes when OnSynced has returned. Defaults to none.
 	OnSynced func(ctx context.Context)

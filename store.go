@@ -28,7 +28,10 @@ import (
 // So Run returns an error if another informer of the process runs over the same value. The
 // informer changes the store by Apply and Forget alone, from one goroutine. All methods may be
 // called while others are under way. A Scan may see a part of an Apply. After an error, the call may
-// or may not have taken effect: the informer makes the same call again until it succeeds.
+// or may not have taken effect: the informer makes the same call again until it succeeds. A method whose ctx
+// ends returns the error of the ctx, or its whole result, never a shorter one.
+//
+// The informer does not close the store. Close it when Run has returned.
 //
 // A crash may lose the last calls. Then objects, bookmark and tombstones must all be those of
 // one moment, after some earlier call. This has a limit: an object that only the lost calls

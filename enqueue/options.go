@@ -16,7 +16,7 @@ const maxWorkers = 1 << 16
 
 // Options are the options of [NewController].
 type Options struct {
-	// Name is the one name of controller and queue, such as "website": in each log line, as
+	// Name names both the controller and its queue, such as "website": in each log line, as
 	// "queue", in each [*Error], in Health and in all metrics, also client-go's of workqueues. It must
 	// be set.
 	Name string

@@ -17,7 +17,7 @@ type Faults struct {
 	// Down takes the server away. All open watches end at once, as by Disconnect. A LIST, a WATCH, and
 	// each request through a clientset that the source serves, fail with the error that client-go
 	// returns when nothing listens: it wraps [syscall.ECONNREFUSED]. Requests still returns them. They
-	// use up no failures of Fail. A LIST that is slow or held meanwhile fails only if the server is
+	// do not count against Fail. A LIST that is slow or held meanwhile fails only if the server is
 	// still down at the end of that time.
 	//
 	// Create, Update, Apply, Delete and the other methods of the source itself work as before. So a

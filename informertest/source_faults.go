@@ -84,7 +84,7 @@ func (s *Source[T]) Compact() {
 }
 
 // Expire does the same as Compact, and ends all open watches at once with a 410 Expired in the
-// stream. They lose the events that have not been taken from their channels. So Mute, then
+// stream. They lose the events that have not been taken from their channels. So Faults.Mute, then
 // changes, then Expire make a reader miss the changes. When it returns, no watch is open, as
 // Watches counts them. It does not block.
 func (s *Source[T]) Expire() {

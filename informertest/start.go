@@ -31,8 +31,8 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 
 // Run runs an informer that the test has made, or an *informer.Group with all of its members, and
 // waits until all of it has synced, watchers included. It returns a function that stops it and
-// waits for the end, for tests of the time after the stop; the end of the test calls that function
-// too. Run fails the test if the sync takes more than two minutes, which take no time in a synctest
+// waits for the end, so that a test can look at what follows; it is also called when the test ends.
+// A controller of a group has synced before it has reconciled: call synctest.Wait after Run. Run fails the test if the sync takes more than two minutes, which take no time in a synctest
 // bubble.
 func Run(t testing.TB, inf interface {
 	Run(ctx context.Context) error

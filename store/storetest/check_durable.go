@@ -272,8 +272,8 @@ func appliesAllOrNothing(c *checker) {
 		case err == nil:
 			c.Fatalf("Apply with a ctx that ends returned no error, but: %s", after.difference(state))
 		case !m.same(state):
-			c.Fatalf("Apply with a ctx that ends, when it is asked the %d. time, has applied a part of the changes: compared with the state before, %s; compared with the state after, %s",
-				n+1, m.difference(state), after.difference(state))
+			c.Fatalf("Apply with a ctx that ends after %d looks at it has applied a part of the changes: compared with the state before, %s; compared with the state after, %s",
+				n, m.difference(state), after.difference(state))
 		}
 	}
 	c.apply(after, "14", changes...)

@@ -20,7 +20,7 @@ func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 		func() {
 			defer func() {
 				if c.Failed() {
-					c.Logf("this is the history of seed %d; set Options.Seed = %d to run it first", seed, seed)
+					c.Logf("this is the history of seed %d; set the option Seed to %d to run it first", seed, seed)
 				}
 			}()
 			run(one, rand.New(rand.NewPCG(seed, 0)))

@@ -40,8 +40,8 @@ func Run(t *testing.T, newStore func(t *testing.T) cache.Store, opts Options) {
 	s.group(t, "Indexer", notIndexer, indexerChecks)
 }
 
-// RunDurable checks the stores that newStore returns, as [Run] does. Options.Reopen must be set, and
-// Options.Crash should be:
+// RunDurable checks the stores that newStore returns, as [Run] does. opts.Reopen must be set, and
+// opts.Crash should be:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.RunDurable(t, func(t *testing.T) informer.Durable { return mystore.New(t.TempDir()) }, storetest.DurableOptions{
@@ -75,7 +75,7 @@ func orMetadata(t *testing.T, object func(namespace, name string) informer.AnyOb
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log("Options.Object is nil: if the store takes only objects of one type, set it")
+			t.Log("The option Object is nil: if the store takes only objects of one type, set it")
 		}
 	})
 	return func(namespace, name string) informer.AnyObject {
