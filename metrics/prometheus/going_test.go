@@ -16,34 +16,6 @@ import (
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
-func TestSeriesOfWatchersGoWhenTheyDo(t *testing.T) {
-	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		inf := r.add(src, options{})
-		stays := r.join(inf, "stays", ignore, watchOpts{})
-		<-stays.Synced()
-		for n := range 1000 {
-			reg := r.join(inf, fmt.Sprint("comes and goes ", n), ignore, watchOpts{})
-			<-reg.Synced()
-			if n%100 == 0 { // these watchers get a scrape during their life
-				name := fmt.Sprintf("informer_watcher_handling_seconds_count{informer=%q,watcher=%q}", "i", fmt.Sprint("comes and goes ", n))
-				if all := scrape(r.t, r.registry); all[name] != 1 || len(having(all, "watcher_handling_seconds_count{")) != 2 {
-					r.t.Errorf("of the watchers there are %v", having(all, "watcher_handling"))
-				}
-			}
-			reg.Remove()
-			<-reg.Stopped()
-		}
-		r.expect("informer_watcher_delivered_total", values{`{informer="i",watcher="stays"}`: 1})
-		r.expect("informer_watcher_handling_seconds_count", values{`{informer="i",watcher="stays"}`: 1})
-		stays.Remove()
-		<-stays.Stopped()
-		if left := having(scrape(r.t, r.registry), "watcher"); len(left) > 0 {
-			r.t.Errorf("when all have gone, there are %v", left)
-		}
-		r.of(values{"synced": 1, "event_lag_seconds_count": 1}) // the series of the informer stay
-	})
-}
-
 func TestWithoutAScrapeTheNumberOfSeriesStaysBounded(t *testing.T) {
 	const there, spare = 70, 100
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
@@ -116,35 +88,6 @@ func TestSweepsGetRarerWithTheNumberOfWatchers(t *testing.T) {
 	if asked > 8 || m.Kept() != 10_001 {
 		t.Errorf("to get %d watchers, Health was asked %d times", m.Kept(), asked)
 	}
-}
-
-func TestNothingIsLeftOfAnInformerThatWasRemoved(t *testing.T) {
-	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
-		leaves := r.add(src, options{Name: "leaves", Durable: informertest.NewDurable()})
-		stays := r.add(src, options{Name: "stays"})
-		r.join(leaves, "w", ignore, watchOpts{})
-		r.join(stays, "w", ignore, watchOpts{})
-		settle(time.Minute)
-		src.Expire()
-		settle(time.Minute)
-		before := scrape(r.t, r.registry)
-		if len(having(before, `"leaves"`)) < 60 {
-			r.t.Errorf("there are only %v", having(before, `"leaves"`))
-		}
-		if err := r.group.Remove(leaves); err != nil {
-			r.t.Fatal(err)
-		}
-		after := scrape(r.t, r.registry)
-		if left := having(after, `"leaves"`); len(left) > 0 {
-			r.t.Errorf("there are still %v", left)
-		}
-		if was, is := len(having(before, `"stays"`)), len(having(after, `"stays"`)); was != is {
-			r.t.Errorf("of the informer that stays there are %d, and were %d", is, was)
-		}
-		if n := r.metrics.KeptInVectors(); n != r.metrics.KeptSeries() {
-			r.t.Errorf("%d series are kept in vectors, and %d are known", n, r.metrics.KeptSeries())
-		}
-	})
 }
 
 func TestWhoComesWhileHealthIsAskedIsNotSwept(t *testing.T) {
@@ -276,7 +219,7 @@ func TestScrapesWhileInformersAndWatchersComeAndGo(t *testing.T) {
 	all.Wait()
 	cancel()
 	scrapes.Wait()
-	r.expect("", values{})
+	of(t, scrape(t, r.registry), "", values{})
 	if n := r.metrics.KeptInVectors(); n != 0 || r.metrics.Kept() != 0 {
 		t.Errorf("%d series are kept in vectors, of %d entries", n, r.metrics.Kept())
 	}

@@ -39,19 +39,31 @@ func full() []prom.Collector {
 	return []prom.Collector{m, w}
 }
 
-func TestTheReadmeNamesEachMetricAsItIs(t *testing.T) {
+// Each metric is described to the registry, in one sentence, and in README.md, and its buckets reach far enough.
+func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 	families, err := registered(full()...).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var have []string
+	described, has := map[string]int{}, map[string]int{}
+	buckets := map[string]string{}
 	for _, f := range families {
+		has[f.GetName()]++
+		help := f.GetHelp()
+		if !strings.HasSuffix(help, ".") || strings.Contains(help, ". ") || strings.ToUpper(help[:1]) != help[:1] {
+			t.Errorf("the help of %s is not one sentence: %s", f.GetName(), help)
+		}
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, l.GetName())
 		}
-		have = append(have, fmt.Sprintf("| `%s` | %s | %s | %s |",
-			f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp()))
+		have = append(have, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), help))
+		if h := f.GetMetric()[0].GetHistogram(); h != nil {
+			all := h.GetBucket()
+			last := len(all) - 1
+			buckets[f.GetName()] = fmt.Sprintf("%v…%.6g/%d", all[0].GetUpperBound(), all[last].GetUpperBound(), len(all))
+		}
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -63,11 +75,7 @@ func TestTheReadmeNamesEachMetricAsItIs(t *testing.T) {
 	if diff := cmp.Diff(have, documented); diff != "" {
 		t.Errorf("README.md (-existing +documented):\n%s", diff)
 	}
-}
-
-func TestAllMetricsAreDescribed(t *testing.T) {
 	name := regexp.MustCompile(`fqName: "([^"]*)"`)
-	described, gathered := map[string]int{}, map[string]int{}
 	for _, c := range full() {
 		descs := make(chan *prom.Desc, 100)
 		c.Describe(descs)
@@ -76,54 +84,15 @@ func TestAllMetricsAreDescribed(t *testing.T) {
 			described[name.FindStringSubmatch(d.String())[1]]++
 		}
 	}
-	families, err := registered(full()...).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		gathered[f.GetName()]++
-	}
-	if diff := cmp.Diff(described, gathered); diff != "" || len(described) != 35+17+19+2+7 {
+	if diff := cmp.Diff(described, has); diff != "" || len(described) != 35+17+19+2+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
-}
-
-func TestHelpIsOneSentence(t *testing.T) {
-	families, err := registered(full()...).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		help := f.GetHelp()
-		if !strings.HasSuffix(help, ".") || strings.Contains(help, ". ") || strings.ToUpper(help[:1]) != help[:1] {
-			t.Errorf("%s: %s", f.GetName(), help)
-		}
-	}
-}
-
-func TestBucketsReachFarEnough(t *testing.T) {
-	families, err := registered(full()...).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	short, want := "0.0001…26.2144/10", map[string]string{}
-	for _, name := range []string{"informer_event_lag_seconds", "informer_store_duration_seconds", "informer_watcher_handling_seconds"} {
-		want[name] = short
-	}
-	want["informer_list_duration_seconds"] = "0.01…81.92/14"
-	want["informer_watch_duration_seconds"] = "1…1024/11"
-	want["informer_reconcile_duration_seconds"] = "0.0001…419.43/12"
-	want["workqueue_queue_duration_seconds"] = "0.0001…419.43/12"
-	want["workqueue_work_duration_seconds"] = "0.0001…419.43/12"
-	got := map[string]string{}
-	for _, f := range families {
-		if h := f.GetMetric()[0].GetHistogram(); h != nil {
-			buckets := h.GetBucket()
-			last := len(buckets) - 1
-			got[f.GetName()] = fmt.Sprintf("%v…%.6g/%d", buckets[0].GetUpperBound(), buckets[last].GetUpperBound(), len(buckets))
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	const short, long = "0.0001…26.2144/10", "0.0001…419.43/12"
+	if diff := cmp.Diff(map[string]string{
+		"informer_event_lag_seconds": short, "informer_store_duration_seconds": short, "informer_watcher_handling_seconds": short,
+		"informer_list_duration_seconds": "0.01…81.92/14", "informer_watch_duration_seconds": "1…1024/11",
+		"informer_reconcile_duration_seconds": long, "workqueue_queue_duration_seconds": long, "workqueue_work_duration_seconds": long,
+	}, buckets); diff != "" {
+		t.Errorf("buckets (-want +got):\n%s", diff)
 	}
 }

@@ -4,8 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +36,8 @@ type (
 	watcher   = informer.WatcherFunc[configMap]
 )
 
+type values = map[string]float64
+
 // ignore is a watcher that does nothing.
 var ignore = watcher(func(context.Context, event) error { return nil })
 
@@ -45,6 +52,7 @@ func keyOf(name string) types.NamespacedName {
 // rig is a group of informers with metrics.
 type rig struct {
 	t        *testing.T
+	mu       sync.Mutex // protects what calls of reconcile count
 	group    *informer.Group
 	metrics  *prometheus.Metrics
 	registry *prom.Registry
@@ -109,13 +117,13 @@ func settle(d time.Duration) {
 }
 
 // scrape returns the values of all series that g gathers.
-func scrape(t *testing.T, g prom.Gatherer) map[string]float64 {
+func scrape(t *testing.T, g prom.Gatherer) values {
 	t.Helper()
 	families, err := g.Gather()
 	if err != nil {
 		t.Errorf("a scrape fails: %v", err)
 	}
-	all := map[string]float64{}
+	all := values{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			var labels []string
@@ -139,25 +147,39 @@ func scrape(t *testing.T, g prom.Gatherer) map[string]float64 {
 	return all
 }
 
-// expect fails the test unless want are the series of r whose names begin with prefix. Names
-// in want are without the prefix. Counters of outcomes and events that are 0 are ignored.
-func (r *rig) expect(prefix string, want map[string]float64) {
-	r.t.Helper()
-	got := map[string]float64{}
-	for name, value := range scrape(r.t, r.registry) {
-		rest, ok := strings.CutPrefix(name, prefix)
-		fixed := strings.Contains(rest, "outcome=") || strings.Contains(rest, "origin=")
-		if ok && (value != 0 || !fixed) {
-			got[rest] = value
+// golden fails the test unless all is what the file testdata/name has: the number of series, and those that are
+// not 0 in lines as of a scrape. Series that without matches are left out.
+func golden(t *testing.T, all values, name string, without *regexp.Regexp) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{fmt.Sprintf("# %d series, of which these are not 0:", len(all))}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !without.MatchString(name) && all[name] != 0 {
+			got = append(got, fmt.Sprint(name, " ", strconv.FormatFloat(all[name], 'f', -1, 64)))
 		}
 	}
+	if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(text)), "\n"), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// of expects these values of all metrics whose names and labels contain part.
+func of(t *testing.T, all values, part string, want values) {
+	t.Helper()
+	got := values{}
+	for _, name := range having(all, part) {
+		got[name] = all[name]
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		r.t.Errorf("%s (-want +got):\n%s", prefix, diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // having returns the names of series that contain part.
-func having(all map[string]float64, part string) []string {
+func having(all values, part string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !strings.Contains(name, part) })
 }
 

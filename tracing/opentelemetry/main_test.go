@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -65,24 +64,25 @@ func (s *spans) next() []sdktrace.ReadOnlySpan {
 	return all[s.seen:]
 }
 
-// expect fails the test unless want are the spans that have ended since the last call of next.
-// It first waits until every goroutine of the bubble is blocked.
+// expect fails the test unless want are the spans that have ended since the last call of next, in any order.
+// In a bubble, wait until every goroutine is blocked.
 func (s *spans) expect(t *testing.T, want ...string) {
 	t.Helper()
-	synctest.Wait()
 	var got []string
 	for _, span := range s.next() {
 		got = append(got, s.line(span))
 	}
+	slices.Sort(got) // goroutines make spans at the same time
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the spans are\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-// line returns everything about a span as text: its start and end, its name and attributes,
+// line returns everything about a span as text: the seconds at its start and end, its name and attributes,
 // and its status and events.
 func (s *spans) line(span sdktrace.ReadOnlySpan) string {
-	line := fmt.Sprintf("%v-%v %s", span.StartTime().Sub(s.begun), span.EndTime().Sub(s.begun), span.Name())
+	line := fmt.Sprintf("%v-%v %s", s.at(span.StartTime()), s.at(span.EndTime()), span.Name())
 	for _, a := range span.Attributes() {
 		line += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
 	}
@@ -93,7 +93,7 @@ func (s *spans) line(span sdktrace.ReadOnlySpan) string {
 		line += fmt.Sprintf(" %s: %s", status.Code, status.Description)
 	}
 	for _, e := range span.Events() {
-		line += fmt.Sprintf(" (%s at %v", e.Name, e.Time.Sub(s.begun))
+		line += fmt.Sprintf(" (%s at %v", e.Name, s.at(e.Time))
 		for _, a := range e.Attributes {
 			line += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
 		}
@@ -101,6 +101,9 @@ func (s *spans) line(span sdktrace.ReadOnlySpan) string {
 	}
 	return line
 }
+
+// at returns how many whole seconds after the begin t is. The pause before a retry is random, but shorter.
+func (s *spans) at(t time.Time) time.Duration { return t.Sub(s.begun).Truncate(time.Second) }
 
 // failed returns the end of a line for an error.
 func failed(at time.Duration, kind, message string) string {

@@ -20,120 +20,40 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/tracing/opentelemetry"
 )
 
-// observe runs an informer named "i" whose Observer has only the given function. s gets the
-// spans that this function makes.
-func observe(t *testing.T, s *spans, function string, src *informertest.Source[configMap], opts informer.Options[configMap]) (stop func()) {
-	t.Helper()
-	opts.Name, opts.Observer, opts.ErrorHandler = "i", &informer.Observer{}, func(context.Context, error) {}
-	field := func(o *informer.Observer) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(function) }
-	field(opts.Observer).Set(field(opentelemetry.Observer(s)))
-	inf, err := informer.NewFrom(src, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return informertest.Run(t, inf)
-}
+const refused = "connection refused"
 
-// connectionRefused returns the end of the line of a span that failed with this error.
-func connectionRefused(at time.Duration) string {
-	return failed(at, "syscall.Errno", "connection refused")
-}
-
-func TestEachPageOfAListIsASpanOfTheTimeItTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		src.SetFaults(informertest.Faults{ListDelay: time.Second})
-		time.Sleep(time.Minute)
-		observe(t, s, "List", src, informer.Options[configMap]{WatchList: informer.WatchListOff, PageSize: 2})
-		s.expect(t,
-			"1m0s-1m1s informer.list informer.name=i informer.list.objects=2",
-			"1m1s-1m2s informer.list informer.name=i informer.list.objects=1")
-	})
-}
-
-func TestEachWatchIsASpanFromTheRequestToItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		stop := observe(t, s, "Watch", src, informer.Options[configMap]{})
-		time.Sleep(time.Minute)
-		src.Apply(object("a", "2"))
-		s.expect(t)
-		src.Fail("watch", syscall.ECONNREFUSED, 1)
-		src.Disconnect()
-		s.expect(t,
-			"0s-1m0s informer.watch informer.name=i informer.watch.streaming=true informer.watch.events=4",
-			"1m0s-1m0s informer.watch informer.name=i informer.watch.streaming=false informer.watch.events=0"+connectionRefused(time.Minute))
-
-		time.Sleep(time.Minute) // longer than the pause before the next watch
-		stop()
-		all := s.next()
-		if len(all) != 1 || all[0].EndTime().Sub(s.begun) != 2*time.Minute || len(all[0].Events()) > 0 {
-			t.Errorf("after the stop the new spans are %v", all)
-		}
-	})
-}
-
-func TestEachAttemptOnTheStoreIsASpan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
-		observe(t, s, "Store", src, informer.Options[configMap]{Store: store})
-		s.expect(t,
-			"0s-0s informer.store.get informer.name=i informer.store.operation=get informer.store.failures=0 informer.object.key=default/a",
-			"0s-0s informer.store.add informer.name=i informer.store.operation=add informer.store.failures=0 informer.object.key=default/a")
-
-		store.Delay(time.Second)
-		full := 2
-		store.Fail(func(op, _ string) error {
-			if op == "update" && full > 0 {
-				full--
-				return syscall.ENOSPC
-			}
-			return nil
+func TestEachOperationIsASpan(t *testing.T) {
+	for _, test := range []struct {
+		call func(o *informer.Observer)
+		want string
+	}{
+		{func(o *informer.Observer) { o.List(informer.ListInfo{Informer: "i", Objects: 2, Took: time.Second}) },
+			"-1s-0s informer.list informer.name=i informer.list.objects=2"},
+		{func(o *informer.Observer) { o.List(informer.ListInfo{Informer: "i", Err: syscall.ECONNREFUSED}) },
+			"0s-0s informer.list informer.name=i informer.list.objects=0" + failed(0, "syscall.Errno", refused)},
+		{func(o *informer.Observer) {
+			o.Watch(informer.WatchInfo{Informer: "i", Streaming: true, Events: 4, Took: time.Minute})
+		},
+			"-1m0s-0s informer.watch informer.name=i informer.watch.streaming=true informer.watch.events=4"},
+		{func(o *informer.Observer) { o.Watch(informer.WatchInfo{Informer: "i", Err: syscall.ECONNREFUSED}) },
+			"0s-0s informer.watch informer.name=i informer.watch.streaming=false informer.watch.events=0" + failed(0, "syscall.Errno", refused)},
+		{func(o *informer.Observer) {
+			o.Store(informer.StoreInfo{Informer: "i", Op: "get", Key: "n/a", Took: time.Second})
+		},
+			"-1s-0s informer.store.get informer.name=i informer.store.operation=get informer.store.failures=0 informer.object.key=n/a"},
+		{func(o *informer.Observer) {
+			o.Store(informer.StoreInfo{Informer: "i", Op: "scan", Failures: 1, Err: errors.New("locked")})
+		}, "0s-0s informer.store.scan informer.name=i informer.store.operation=scan informer.store.failures=1" + failed(0, "*errors.errorString", "locked")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := record()
+			test.call(opentelemetry.Observer(s))
+			s.expect(t, test.want)
 		})
-		src.Apply(object("a", "2"))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		var took []time.Duration
-		var rest []string
-		for _, span := range s.next() {
-			took = append(took, span.EndTime().Sub(span.StartTime()))
-			_, line, _ := strings.Cut(s.line(span), " ")
-			line, _, _ = strings.Cut(line, " (") // after a failure the start time is random
-			rest = append(rest, line)
-			for _, e := range span.Events() {
-				if !e.Time.Equal(span.EndTime()) {
-					t.Errorf("the error of %s is at %v, its end at %v", line, e.Time, span.EndTime())
-				}
-			}
-		}
-		const attributes = " informer.name=i informer.store.operation="
-		if want := []string{
-			"informer.store.get" + attributes + "get informer.store.failures=0 informer.object.key=default/a",
-			"informer.store.update" + attributes + "update informer.store.failures=1 informer.object.key=default/a Error: no space left on device",
-			"informer.store.update" + attributes + "update informer.store.failures=2 informer.object.key=default/a Error: no space left on device",
-			"informer.store.update" + attributes + "update informer.store.failures=0 informer.object.key=default/a",
-		}; !slices.Equal(rest, want) {
-			t.Errorf("the spans are\n\t%s\nwant\n\t%s", strings.Join(rest, "\n\t"), strings.Join(want, "\n\t"))
-		}
-		if want := []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(took, want) { // a repeated update first reads the object
-			t.Errorf("they took %v, want %v", took, want)
-		}
-	})
-}
-
-func TestAnAttemptThatIsAboutNoObjectHasNoKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		opentelemetry.Observer(s).Store(informer.StoreInfo{Informer: "i", Op: "scan", Failures: 1, Err: errors.New("locked")})
-		s.expect(t, "0s-0s informer.store.scan informer.name=i informer.store.operation=scan informer.store.failures=1"+failed(0, "*errors.errorString", "locked"))
-	})
+	}
 }
 
 func TestOtherThingsAreNotObserved(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,16 +27,22 @@ import (
 // run runs an informer with one watcher, and returns a channel of the errors that it reports.
 func run(t *testing.T, src *informertest.Source[configMap], w watcher, opts informer.WatcherOptions) (errs chan error) {
 	t.Helper()
+	errs, _ = runWith(t, src, w, opts, informer.Options[configMap]{})
+	return errs
+}
+
+func runWith(t *testing.T, src *informertest.Source[configMap], w watcher, opts informer.WatcherOptions, of informer.Options[configMap]) (errs chan error, stop func()) {
+	t.Helper()
 	errs = make(chan error, 100)
-	inf, err := informer.NewFrom(src, informer.Options[configMap]{ErrorHandler: func(_ context.Context, err error) { errs <- err }})
+	of.ErrorHandler = func(_ context.Context, err error) { errs <- err }
+	inf, err := informer.NewFrom(src, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inf.AddWatcher(w, opts); err != nil {
 		t.Fatal(err)
 	}
-	informertest.Run(t, inf)
-	return errs
+	return errs, informertest.Run(t, inf)
 }
 
 // taking returns a watcher whose calls take one second longer than f.
@@ -48,49 +55,61 @@ func taking(f func(context.Context, event) error) watcher {
 
 func nothing(context.Context, event) error { return nil }
 
-func TestEachCallOfAWatcherIsASpanOfTheTimeItTook(t *testing.T) {
+// Every span of an informer: of a list with two pages, of a watch that breaks and one that fails, of a store that is
+// full for two writes, and of a watcher that fails twice and is then called for a merged event.
+func TestEachStepOfAnInformerIsASpanOfTheTimeItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src := informertest.NewSource(object("a", "1"))
-		run(t, src, opentelemetry.Watcher(s, "w", taking(nothing)), informer.WatcherOptions{})
-		s.expect(t, "0s-1s informer.handle.added informer.object.key=default/a informer.event.type=added informer.event.origin=initial informer.event.merged=false informer.watcher.name=w")
-		src.Apply(object("a", "2"))
-		time.Sleep(time.Minute)
-		s.expect(t, "1s-2s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=watch informer.event.merged=false informer.watcher.name=w")
-		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		s.expect(t, "1m1s-1m2s informer.handle.deleted informer.object.key=default/a informer.event.type=deleted informer.event.origin=watch informer.event.merged=false informer.watcher.name=w")
-	})
-}
-
-func TestAnEventThatStandsForSeveralSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := record()
-		src := informertest.NewSource(object("a", "1"))
-		run(t, src, opentelemetry.Watcher(s, "", taking(nothing)), informer.WatcherOptions{Workers: 2})
-		s.next()
+		s, src, store := record(), informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1")), informertest.NewStore(nil)
+		src.SetFaults(informertest.Faults{ListDelay: time.Second})
+		busy, left := errors.New("the mail server is busy"), 2
+		errs, stop := runWith(t, src, opentelemetry.Watcher(s, "w", taking(func(_ context.Context, e event) error {
+			if e.Key().Name == "a" && left > 0 {
+				left--
+				return busy
+			}
+			return nil
+		})), informer.WatcherOptions{Workers: 3, Retry: func(int, error) (time.Duration, bool) { return time.Minute, true }},
+			informer.Options[configMap]{Name: "i", Observer: opentelemetry.Observer(s), Store: store, WatchList: informer.WatchListOff, PageSize: 2})
+		until := func(at time.Duration) { time.Sleep(at - time.Since(s.begun)); synctest.Wait() }
+		until(3 * time.Minute)
 		for n := range 3 { // one event is being handled, two wait
 			src.Apply(object("a", fmt.Sprint(n)))
 			synctest.Wait()
 		}
-		time.Sleep(time.Minute)
-		s.expect(t,
-			"1s-2s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=watch informer.event.merged=false",
-			"2s-3s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=watch informer.event.merged=true")
-	})
-}
+		until(4 * time.Minute)
+		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		until(4*time.Minute + 30*time.Second + 200*time.Millisecond) // the pause before the next list ends within a second
+		src.Fail("watch", syscall.ECONNREFUSED, 1)
+		src.Disconnect()
+		until(5 * time.Minute)
+		store.Delay(time.Second)
+		full := 2
+		store.Fail(func(op, _ string) error {
+			if op == "update" && full > 0 {
+				full--
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		src.Apply(object("c", "2"))
+		until(6 * time.Minute)
 
-func TestTheKeyOfAClusterScopedObjectIsItsName(t *testing.T) {
-	s := record()
-	w := opentelemetry.Watcher(s, "", informer.WatcherFuncs[*corev1.Node]{AddFunc: func(context.Context, informer.Event[*corev1.Node]) error { return nil }})
-	if err := w.Add(t.Context(), informer.Event[*corev1.Node]{Type: informer.EventAdded, New: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}); err != nil {
-		t.Error(err)
-	}
-	if got := s.line(s.next()[0]); !strings.Contains(got, " informer.object.key=n ") {
-		t.Error(got)
-	}
+		text, err := os.ReadFile("testdata/spans.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.expect(t, strings.Split(strings.TrimSpace(string(text)), "\n")...)
+		var reported *informer.EventError
+		if err := <-errs; !errors.As(err, &reported) || reported.Err != busy { //nolint:errorlint // the very same
+			t.Errorf("the informer reports %v", err)
+		}
+		stop()
+		if all := s.next(); len(all) != 1 || s.at(all[0].EndTime()) != 6*time.Minute || len(all[0].Events()) > 0 {
+			t.Errorf("after the stop the new spans are %v", all)
+		}
+	})
 }
 
 func TestWhatACallDoesIsInItsTrace(t *testing.T) {
@@ -161,57 +180,51 @@ func TestTheSpanOfRunIsLinkedTo(t *testing.T) {
 	})
 }
 
-func TestAnErrorIsRecordedAndReturnedAsItIs(t *testing.T) {
-	failing := errors.New("the mail server is busy")
-	t.Run("by all methods", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := record()
-			w := opentelemetry.Watcher(s, "", taking(func(context.Context, event) error { return failing }))
-			for n, call := range []func(context.Context, event) error{w.Add, w.Update, w.Delete} {
-				typ := informer.EventType(n + 1)
-				if err := call(t.Context(), event{Type: typ, Old: object("a", "1"), New: object("a", "2")}); err != failing { //nolint:errorlint // the very same
-					t.Errorf("%s returned %v", typ, err)
-				}
-				from := time.Duration(n) * time.Second
-				s.expect(t, fmt.Sprintf("%v-%v informer.handle.%s informer.object.key=default/a informer.event.type=%[3]s informer.event.origin=watch informer.event.merged=false%s",
-					from, from+time.Second, typ, failed(from+time.Second, "*errors.errorString", "the mail server is busy")))
-			}
-		})
+func TestTheErrorOfACallIsRecordedAndReturnedAsItIs(t *testing.T) {
+	busy, none := errors.New("the mail server is busy"), (*os.PathError)(nil) // the text of none cannot be read
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	pass := informer.WatcherFunc[informer.AnyObject](func(ctx context.Context, e informer.Event[informer.AnyObject]) error {
+		switch e.Origin {
+		case informer.OriginRelist:
+			return busy
+		case informer.OriginResync:
+			return none
+		case informer.OriginInitial:
+			runtime.Goexit()
+		}
+		return nil
 	})
-	t.Run("at each attempt", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := record()
-			left := 2
-			errs := run(t, informertest.NewSource(object("a", "1")), opentelemetry.Watcher(s, "", taking(func(context.Context, event) error {
-				if left--; left >= 0 {
-					return failing
-				}
-				return nil
-			})), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Minute, true }})
-			time.Sleep(time.Hour)
-			const span = " informer.handle.added informer.object.key=default/a informer.event.type=added informer.event.origin=initial informer.event.merged=false"
-			s.expect(t,
-				"0s-1s"+span+failed(time.Second, "*errors.errorString", "the mail server is busy"),
-				"1m1s-1m2s"+span+failed(time.Minute+2*time.Second, "*errors.errorString", "the mail server is busy"),
-				"2m2s-2m3s"+span)
-			var reported *informer.EventError
-			if err := <-errs; !errors.As(err, &reported) || reported.Err != failing { //nolint:errorlint // the very same
-				t.Errorf("the informer reports %v", err)
+	const key = " informer.object.key="
+	for _, test := range []struct {
+		event informer.Event[informer.AnyObject]
+		err   error
+		want  string
+	}{
+		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, New: node, Merged: true}, nil,
+			"0s-0s informer.handle.added informer.object.key=n informer.event.type=added informer.event.origin=watch informer.event.merged=true"},
+		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, Origin: informer.OriginRelist, New: node}, busy,
+			"0s-0s informer.handle.added informer.object.key=n informer.event.type=added informer.event.origin=relist informer.event.merged=false" + failed(0, "*errors.errorString", "the mail server is busy")},
+		{informer.Event[informer.AnyObject]{Type: informer.EventUpdated, Origin: informer.OriginRelist, Old: object("a", "1"), New: object("a", "2")}, busy,
+			"0s-0s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=relist informer.event.merged=false" + failed(0, "*errors.errorString", "the mail server is busy")},
+		{informer.Event[informer.AnyObject]{Type: informer.EventDeleted, Origin: informer.OriginRelist, Old: node}, busy,
+			"0s-0s informer.handle.deleted informer.object.key=n informer.event.type=deleted informer.event.origin=relist informer.event.merged=false" + failed(0, "*errors.errorString", "the mail server is busy")},
+		{informer.Event[informer.AnyObject]{Type: informer.EventUpdated, Origin: informer.OriginResync, Old: node, New: node}, none,
+			"0s-0s informer.handle.updated informer.object.key=n informer.event.type=updated informer.event.origin=resync informer.event.merged=false" + failed(0, "*fs.PathError", "<nil>")},
+		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, Origin: informer.OriginInitial, New: node}, nil, // ends its goroutine
+			"0s-0s informer.handle.added informer.object.key=n informer.event.type=added informer.event.origin=initial informer.event.merged=false"},
+	} {
+		s := record()
+		w := opentelemetry.Watcher(s, "", informer.ResourceWatcher[informer.AnyObject](pass))
+		call := map[informer.EventType]func(context.Context, informer.Event[informer.AnyObject]) error{informer.EventAdded: w.Add, informer.EventUpdated: w.Update, informer.EventDeleted: w.Delete}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := call[test.event.Type](t.Context(), test.event); err != test.err { //nolint:errorlint // the very same
+				t.Errorf("%s: the error is %v", test.want, err)
 			}
-		})
-	})
-}
-
-func TestAnErrorThatCannotBeReadDoesNoHarm(t *testing.T) {
-	s := record()
-	var none *os.PathError
-	w := opentelemetry.Watcher(s, "", informer.WatcherFunc[configMap](func(context.Context, event) error { return none }))
-	if err := w.Add(t.Context(), event{Type: informer.EventAdded, New: object("a", "1")}); err != error(none) { //nolint:errorlint // the very same
-		t.Error("the error is another")
-	}
-	all := s.next()
-	if got := s.line(all[0]); !strings.Contains(got, "Error: <nil> (") || !strings.Contains(got, "exception.type=*fs.PathError") {
-		t.Error(got)
+		}()
+		<-done
+		s.expect(t, test.want)
 	}
 }
 
@@ -237,20 +250,6 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 }
 
 func panics(v any) { panic(v) }
-
-func TestACallThatEndsItsGoroutineEndsTheSpan(t *testing.T) {
-	s := record()
-	w := opentelemetry.Watcher(s, "", informer.WatcherFunc[configMap](func(context.Context, event) error { runtime.Goexit(); return nil }))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = w.Add(context.Background(), event{Type: informer.EventAdded, New: object("a", "1")})
-	}()
-	<-done
-	if got := len(s.next()); got != 1 {
-		t.Errorf("%d spans have ended, want 1", got)
-	}
-}
 
 func TestAWatcherThatIsNilCannotBeAdded(t *testing.T) {
 	inf, err := informer.NewFrom(informertest.NewSource[configMap](), informer.Options[configMap]{})
@@ -278,6 +277,7 @@ func TestFunctionsThatAWatcherDoesNotHaveMakeNoSpans(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		run(t, src, opentelemetry.Watcher(s, "", informer.WatcherFuncs[configMap]{UpdateFunc: nothing}), informer.WatcherOptions{})
 		src.Apply(object("a", "2"))
+		synctest.Wait()
 		s.expect(t, "0s-0s informer.handle.updated informer.object.key=default/a informer.event.type=updated informer.event.origin=watch informer.event.merged=false")
 	})
 }
