@@ -29,7 +29,7 @@ type Table struct {
 // Trial tries one number with each of its extreme values. [Number] and [Field] make one.
 type Trial struct {
 	refused string
-	values  func(setting string) map[string]reflect.Value // by the name of the extreme
+	make    func(setting string) (value, number reflect.Value) // a new value, and the number in it
 	try     func(t *testing.T, value reflect.Value) error
 }
 
@@ -38,72 +38,48 @@ type Trial struct {
 // fails the test if something does not work then. refused has the names of the extremes that
 // must be refused: "max", "0", "-1" and "min", and for floats also "inf", "-inf" and "nan".
 func Number[N any](refused string, try func(t *testing.T, n N) error) Trial {
-	return Trial{refused, func(string) map[string]reflect.Value {
-		values := map[string]reflect.Value{}
-		for name, set := range extremesOf(reflect.TypeFor[N]()) {
-			n := reflect.New(reflect.TypeFor[N]()).Elem()
-			set(n)
-			values[name] = n
-		}
-		return values
+	return Trial{refused, func(string) (value, number reflect.Value) {
+		n := reflect.New(reflect.TypeFor[N]()).Elem()
+		return n, n
 	}, func(t *testing.T, value reflect.Value) error { return try(t, value.Interface().(N)) }}
 }
 
 // Field returns a trial of a field of the struct S, or of a struct inside it. try is like that of
-// [Number], but gets the result of base with an extreme value in the field. A nil base stands for
-// the zero S.
+// [Number], but gets base with an extreme value in the field.
 func Field[S any](refused string, base func() S, try func(t *testing.T, s S) error) Trial {
-	return Trial{refused, func(setting string) map[string]reflect.Value {
-		values := map[string]reflect.Value{}
-		path := strings.Split(setting, ".")[2:] // without the package and the type
-		of := func() (s, field reflect.Value) {
-			s = reflect.New(reflect.TypeFor[S]()).Elem()
-			if base != nil {
-				s.Set(reflect.ValueOf(base()))
-			}
-			field = s
-			for _, name := range path {
-				if field.Kind() == reflect.Pointer && field.IsNil() {
-					field.Set(reflect.New(field.Type().Elem()))
-				}
-				field = reflect.Indirect(field).FieldByName(name)
-			}
-			return s, field
+	return Trial{refused, func(setting string) (value, number reflect.Value) {
+		s := reflect.New(reflect.TypeFor[S]()).Elem()
+		if base != nil {
+			s.Set(reflect.ValueOf(base()))
 		}
-		_, field := of()
-		for name, set := range extremesOf(field.Type()) {
-			s, field := of()
-			set(field)
-			values[name] = s
+		field := s
+		for _, name := range strings.Split(setting, ".")[2:] { // without the package and the type
+			field = reflect.Indirect(field).FieldByName(name)
 		}
-		return values
+		return s, field
 	}, func(t *testing.T, value reflect.Value) error { return try(t, value.Interface().(S)) }}
 }
 
-// extremesOf returns functions that set a number of type t to an extreme value.
-func extremesOf(t reflect.Type) map[string]func(reflect.Value) {
-	bits := t.Bits()
-	switch {
+// extremesOf returns the extreme values of a type of numbers, by name.
+func extremesOf(t reflect.Type) map[string]reflect.Value {
+	var all map[string]any
+	switch shift := 64 - t.Bits(); {
 	case reflect.Zero(t).CanInt():
-		all := map[string]func(reflect.Value){}
-		for name, n := range map[string]int64{"max": math.MaxInt64 >> (64 - bits), "0": 0, "-1": -1, "min": math.MinInt64 >> (64 - bits)} {
-			all[name] = func(v reflect.Value) { v.SetInt(n) }
-		}
-		return all
+		all = map[string]any{"max": int64(math.MaxInt64) >> shift, "0": 0, "-1": -1, "min": int64(math.MinInt64) >> shift}
 	case reflect.Zero(t).CanUint():
-		return map[string]func(reflect.Value){
-			"max": func(v reflect.Value) { v.SetUint(math.MaxUint64 >> (64 - bits)) },
-			"0":   func(v reflect.Value) { v.SetUint(0) },
+		all = map[string]any{"max": uint64(math.MaxUint64) >> shift, "0": 0}
+	default:
+		most := math.MaxFloat64
+		if shift > 0 {
+			most = math.MaxFloat32
 		}
+		all = map[string]any{"max": most, "0": 0, "-1": -1, "min": -most, "inf": math.Inf(1), "-inf": math.Inf(-1), "nan": math.NaN()}
 	}
-	all, most := map[string]func(reflect.Value){}, math.MaxFloat64
-	if bits == 32 {
-		most = math.MaxFloat32
+	values := map[string]reflect.Value{}
+	for name, v := range all {
+		values[name] = reflect.ValueOf(v).Convert(t)
 	}
-	for name, x := range map[string]float64{"max": most, "0": 0, "-1": -1, "min": -most, "inf": math.Inf(1), "-inf": math.Inf(-1), "nan": math.NaN()} {
-		all[name] = func(v reflect.Value) { v.SetFloat(x) }
-	}
-	return all
+	return values
 }
 
 // Run finds the numbers that a user of the packages can set, and makes the trial of each. It fails
@@ -126,10 +102,10 @@ func Run(t *testing.T, table Table, patterns ...string) {
 }
 
 func (trial Trial) run(t *testing.T, setting string) {
-	refused := strings.Fields(trial.refused)
-	values := trial.values(setting)
+	_, number := trial.make(setting)
+	values, refused := extremesOf(number.Type()), strings.Fields(trial.refused)
 	for _, name := range refused {
-		if _, ok := values[name]; !ok {
+		if !values[name].IsValid() {
 			t.Errorf("the table says that %s is refused, which is no extreme of this type", name)
 		}
 	}
@@ -144,7 +120,9 @@ func (trial Trial) run(t *testing.T, setting string) {
 					t.Errorf("panic: %v\n%s", v, debug.Stack())
 				}
 			}()
-			err := trial.try(t, values[name])
+			value, number := trial.make(setting)
+			number.Set(values[name])
+			err := trial.try(t, value)
 			switch want := slices.Contains(refused, name); {
 			case err != nil && !want:
 				t.Errorf("it is refused: %v", err)
@@ -172,28 +150,22 @@ func shortName(setting string) string {
 func (table Table) faults(found []string) (faults []string) {
 	used := map[string]bool{}
 	for _, setting := range found {
-		untried := false
+		_, known := table.Trials[setting]
 		for prefix, reason := range table.Untried {
 			if strings.HasPrefix(setting, prefix) && reason != "" {
-				untried, used[prefix] = true, true
+				if used[prefix] = true; known {
+					faults = append(faults, fmt.Sprintf("%s is tried, and has a reason why it is not", setting))
+				}
+				known = true
 			}
 		}
-		_, tried := table.Trials[setting]
-		switch used[setting] = true; {
-		case !tried && !untried:
+		if used[setting] = true; !known {
 			faults = append(faults, fmt.Sprintf("%s is not in the table: a user can set this number, so try its extreme values", setting))
-		case tried && untried:
-			faults = append(faults, fmt.Sprintf("%s is tried, and has a reason why it is not", setting))
 		}
 	}
-	for _, row := range slices.Sorted(maps.Keys(table.Trials)) {
+	for _, row := range slices.Concat(slices.Sorted(maps.Keys(table.Trials)), slices.Sorted(maps.Keys(table.Untried))) {
 		if !used[row] {
 			faults = append(faults, fmt.Sprintf("%s is in the table, but there is no such number", row))
-		}
-	}
-	for _, row := range slices.Sorted(maps.Keys(table.Untried)) {
-		if !used[row] {
-			faults = append(faults, fmt.Sprintf("%s has a reason why it is not tried, but there is no such number", row))
 		}
 	}
 	return faults

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,76 +17,46 @@ import (
 )
 
 var sourceTrials = map[string]extremes.Trial{
-	"informertest.Source.Fail(times)":       extremes.Number("", inBubble(failsSoOften)),
-	"informertest.Faults.ListDelay":         extremes.Field("", nil, inBubble(listsSlowly)),
-	"informertest.Source.WaitForWatches(n)": extremes.Number("", inBubble(waitsForWatches)),
-	"informertest.Source.ListWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
-		return answers(t, metav1.ListOptions{Limit: n})
+	"informertest.Source.Fail(times)": number(func(t *testing.T, times int) error {
+		return serves(t, metav1.ListOptions{}, func(src *source) { src.Fail("list", errors.New("no"), times) })
+	}),
+	"informertest.Faults.ListDelay": extremes.Field("", nil, inBubble(func(t *testing.T, faults informertest.Faults) error {
+		return serves(t, metav1.ListOptions{}, func(src *source) { src.SetFaults(faults) })
 	})),
-	"informertest.Source.ListWithContext(options).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
-		return answers(t, metav1.ListOptions{TimeoutSeconds: &n})
-	})),
-	"informertest.Source.WatchWithContext(options).Limit": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
-		return streams(t, metav1.ListOptions{Limit: n})
-	})),
-	"informertest.Source.WatchWithContext(options).TimeoutSeconds": extremes.Number("", inBubble(func(t *testing.T, n int64) error {
-		return streams(t, metav1.ListOptions{TimeoutSeconds: &n})
-	})),
-}
-
-var storeTrials = map[string]extremes.Trial{
-	"informertest.StoreFaults.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
-		s := informertest.NewStore(nil)
-		s.Delay(d)
-		begun := time.Now()
-		_, _, err := s.GetByKey("a")
-		if took := time.Since(begun); took > 0 != (d > 0) || took < min(hour, d) { // a bubble's time ends before d is over
-			t.Errorf("an operation took %v, want %v", took, max(0, d))
-		}
-		return err
-	})),
-	"informertest.Durable.Delay(d)": extremes.Number("", inBubble(func(t *testing.T, d time.Duration) error {
-		s := informertest.NewDurable()
-		s.Delay(d)
-		_, err := s.Resume(testkit.Within(t, hour))
-		if d > 0 && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an operation that takes %v returns %v after an hour", d, err)
-		}
-		if d > 0 {
+	"informertest.Source.WaitForWatches(n)": number(func(t *testing.T, n int) error {
+		err := informertest.NewSource(object("a", "1")).WaitForWatches(testkit.Within(t, hour), n)
+		if n != 0 && errors.Is(err, context.DeadlineExceeded) {
 			return nil
 		}
 		return err
-	})),
+	}),
+	"informertest.Source.ListWithContext(options).Limit":           number(limited),
+	"informertest.Source.ListWithContext(options).TimeoutSeconds":  number(timed),
+	"informertest.Source.WatchWithContext(options).Limit":          number(limited),
+	"informertest.Source.WatchWithContext(options).TimeoutSeconds": number(timed),
+
+	"informertest.StoreFaults.Delay(d)": number(func(t *testing.T, d time.Duration) error { return plain(t, func(s *informertest.Store) { s.Delay(d) }) }),
+	"informertest.Durable.Delay(d)": number(func(t *testing.T, d time.Duration) error {
+		return durable(t, func(s *informertest.Durable) { s.Delay(d) })
+	}),
 	"informertest.StoreFaults.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
-		s := informertest.NewStore(nil)
-		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
-			return err
-		}
-		return s.Add(object("a", "1"))
+		return plain(t, func(s *informertest.Store) { s.FailRandomly(1, p) })
 	})),
 	"informertest.Durable.FailRandomly(probability)": extremes.Number("max -1 min inf -inf nan", inBubble(func(t *testing.T, p float64) error {
-		s := informertest.NewDurable()
-		if err := panics(func() { s.FailRandomly(1, p) }); err != nil {
-			return err
-		}
-		return put(t, s, object("a", "1"))
+		return durable(t, func(s *informertest.Durable) { s.FailRandomly(1, p) })
 	})),
-	"informertest.StoreFaults.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
-		return repeats(t, seed, func() (faulty, func() error) {
-			s := informertest.NewStore(nil)
-			return s, s.Resync
-		})
-	})),
-	"informertest.Durable.FailRandomly(seed)": extremes.Number("", inBubble(func(t *testing.T, seed uint64) error {
-		return repeats(t, seed, func() (faulty, func() error) {
-			s := informertest.NewDurable()
-			return s, func() error { _, err := s.Resume(t.Context()); return err }
-		})
-	})),
-	"informertest.Durable.LoseOnCrash(n)": extremes.Number("", inBubble(losesOnCrash)),
+	"informertest.StoreFaults.FailRandomly(seed)": number(func(t *testing.T, seed uint64) error {
+		return plain(t, func(s *informertest.Store) { s.FailRandomly(seed, 0.5) })
+	}),
+	"informertest.Durable.FailRandomly(seed)": number(func(t *testing.T, seed uint64) error {
+		return durable(t, func(s *informertest.Durable) { s.FailRandomly(seed, 0.5) })
+	}),
+	"informertest.Durable.LoseOnCrash(n)": number(func(t *testing.T, n int) error {
+		return durable(t, func(s *informertest.Durable) { s.LoseOnCrash(n) })
+	}),
 	"informertest.Durable.Scan(limit)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, limit int) error {
 		s := informertest.NewDurable()
-		if err := put(t, s, object("a", "1"), object("b", "1")); err != nil {
+		if err := s.Apply(t.Context(), []informer.Change{testkit.Storing(object("a", "1")), testkit.Storing(object("b", "1"))}, ""); err != nil {
 			t.Fatal(err)
 		}
 		objs, err := s.Scan(t.Context(), "", limit)
@@ -98,60 +67,35 @@ var storeTrials = map[string]extremes.Trial{
 	})),
 }
 
-// failsSoOften checks how many of 100 requests fail.
-func failsSoOften(t *testing.T, times int) error {
-	src := informertest.NewSource(object("a", "1"))
-	src.Fail("list", errors.New("no"), times)
-	failed := 0
-	for range 100 {
-		if _, err := src.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-			failed++
-		}
-	}
-	if want := min(100, uint(times)); uint(failed) != want {
-		t.Errorf("%d of 100 requests have failed, want %d", failed, want)
+// number returns a trial of a number that is never refused.
+func number[N any](try func(t *testing.T, n N) error) extremes.Trial {
+	return extremes.Number("", inBubble(try))
+}
+
+func limited(t *testing.T, n int64) error {
+	return serves(t, metav1.ListOptions{Limit: n}, func(*source) {})
+}
+
+func timed(t *testing.T, n int64) error {
+	return serves(t, metav1.ListOptions{TimeoutSeconds: &n}, func(*source) {})
+}
+
+// serves checks that requests to a source fail, or take an hour, as long as it has faults. Then a list has all
+// objects, and a watch is open for a minute at least, and delivers a change after that.
+func serves(t *testing.T, opts metav1.ListOptions, spoil func(*source)) error {
+	src := informertest.NewSource(object("a", "1"), object("b", "1"))
+	spoil(src)
+	if _, err := src.ListWithContext(testkit.Within(t, hour), opts); err != nil && err.Error() != "no" && !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	src.Heal()
-	_, err := src.ListWithContext(t.Context(), metav1.ListOptions{})
-	return err
-}
-
-// listsSlowly checks that a LIST takes no time, or an hour at least.
-func listsSlowly(t *testing.T, faults informertest.Faults) error {
-	d := faults.ListDelay
-	src := informertest.NewSource(object("a", "1"))
-	src.SetFaults(faults)
-	begun := time.Now()
-	_, err := src.ListWithContext(testkit.Within(t, hour), metav1.ListOptions{})
-	if took := time.Since(begun); took != min(hour, max(0, d)) {
-		t.Errorf("a LIST took %v", took)
+	list, err := src.ListWithContext(t.Context(), opts)
+	if err != nil {
+		return err
 	}
-	if d > hour && errors.Is(err, context.DeadlineExceeded) {
-		return nil
+	if n := len(list.(*metav1.List).Items); n != 2 {
+		t.Errorf("the list has %d of 2 objects", n)
 	}
-	return err
-}
-
-func waitsForWatches(t *testing.T, n int) error {
-	err := informertest.NewSource(object("a", "1")).WaitForWatches(testkit.Within(t, hour), n)
-	if n != 0 && errors.Is(err, context.DeadlineExceeded) {
-		return nil
-	}
-	return err
-}
-
-// answers checks that a LIST has all objects.
-func answers(t *testing.T, opts metav1.ListOptions) error {
-	list, err := informertest.NewSource(object("a", "1"), object("b", "1")).ListWithContext(t.Context(), opts)
-	if err == nil && len(list.(*metav1.List).Items) != 2 {
-		t.Errorf("the list has %d of 2 objects", len(list.(*metav1.List).Items))
-	}
-	return err
-}
-
-// streams checks that a watch is open for a minute at least, and delivers a change after that.
-func streams(t *testing.T, opts metav1.ListOptions) error {
-	src := informertest.NewSource(object("a", "1"))
 	opts.ResourceVersion = src.ResourceVersion()
 	w, err := src.WatchWithContext(t.Context(), opts)
 	if err != nil {
@@ -166,51 +110,46 @@ func streams(t *testing.T, opts metav1.ListOptions) error {
 	return nil
 }
 
-// faulty is a store that fails randomly.
-type faulty interface {
-	FailRandomly(seed uint64, probability float64)
-}
-
-// put stores objects.
-func put(t *testing.T, s *informertest.Durable, objs ...configMap) error {
-	var changes []informer.Change
-	for _, obj := range objs {
-		changes = append(changes, testkit.Storing(obj))
+// plain checks that operations of a store fail at most as long as it has faults. It returns the panic of spoil as an
+// error.
+func plain(t *testing.T, spoil func(*informertest.Store)) error {
+	s := informertest.NewStore(nil)
+	if err := panics(func() { spoil(s) }); err != nil {
+		return err
 	}
-	return s.Apply(t.Context(), changes, "")
-}
-
-// repeats checks that a seed makes the same of 100 operations fail each time, and not all.
-func repeats(t *testing.T, seed uint64, newStore func() (s faulty, operate func() error)) error {
-	var runs [2][]bool
-	for n := range runs {
-		s, operate := newStore()
-		s.FailRandomly(seed, 0.5)
-		for range 100 {
-			runs[n] = append(runs[n], operate() != nil)
+	began := time.Now()
+	for n := range 100 {
+		if err := s.Add(object(fmt.Sprint(n), "1")); err == nil && len(s.ListKeys()) == 0 {
+			t.Error("an add has failed without an error")
+		}
+		if time.Since(began) > hour {
+			break
 		}
 	}
-	if !slices.Equal(runs[0], runs[1]) || !slices.Contains(runs[0], true) || !slices.Contains(runs[0], false) {
-		t.Errorf("the operations that failed are %v, and then %v", runs[0], runs[1])
+	s.Heal()
+	if err := s.Add(object("a", "1")); err != nil {
+		return err
+	}
+	if _, exists, err := s.GetByKey("default/a"); !exists || err != nil {
+		t.Errorf("a healed store has the object: %t, %v", exists, err)
 	}
 	return nil
 }
 
-// losesOnCrash checks that a crash undoes all writes or none.
-func losesOnCrash(t *testing.T, n int) error {
+// durable does the same for a durable store, and checks that a crash undoes all writes or none.
+func durable(t *testing.T, spoil func(*informertest.Durable)) error {
 	s := informertest.NewDurable()
-	s.LoseOnCrash(n)
-	for i := range 10 {
-		if err := put(t, s, object(fmt.Sprint("o", i), "")); err != nil {
-			return err
+	if err := panics(func() { spoil(s) }); err != nil {
+		return err
+	}
+	ctx, stored := testkit.Within(t, hour), 0
+	for n := range 100 {
+		if err := s.Apply(ctx, []informer.Change{testkit.Storing(object(fmt.Sprint(n), "1"))}, ""); err == nil {
+			stored++
 		}
 	}
-	want := 10
-	if n > 0 {
-		want = 0
-	}
-	if got := len(testkit.Stored(s.Reopen())); got != want {
-		t.Errorf("after a crash %d objects are left, want %d", got, want)
+	if left := len(testkit.Stored(s.Reopen())); stored == 100 && left != 100 && left != 0 {
+		t.Errorf("after a crash %d objects are left, want 100 or none", left)
 	}
 	return nil
 }

@@ -55,89 +55,70 @@ func find(packages []*types.Package) []string {
 func (f *finder) exported(name string, obj types.Object) {
 	switch obj.(type) {
 	case *types.Func:
-		f.given(name, obj.Type())
+		f.parts(name, obj.Type(), false)
 	case *types.TypeName:
-		switch t := obj.Type().Underlying().(type) {
-		case *types.Struct:
-			f.fields(name, t)
-		case *types.Signature: // a user writes such a function, and calls one that the library returns
-			f.taken(name, t)
-			f.given(name, t)
+		f.parts(name, obj.Type().Underlying(), true)
+		receiver := obj.Type()
+		if _, ok := receiver.Underlying().(*types.Signature); ok { // a user also calls one that the library returns
+			f.parts(name, receiver.Underlying(), false)
 		}
-		methods := types.NewMethodSet(types.NewPointer(obj.Type()))
-		if types.IsInterface(obj.Type()) {
-			methods = types.NewMethodSet(obj.Type())
+		if !types.IsInterface(receiver) {
+			receiver = types.NewPointer(receiver)
 		}
-		for m := range methods.Methods() {
+		for m := range types.NewMethodSet(receiver).Methods() {
 			if m.Obj().Exported() {
-				f.given(name+"."+m.Obj().Name(), m.Type())
+				f.parts(name+"."+m.Obj().Name(), m.Type(), false)
 			}
 		}
 	}
 }
 
-// taken walks the type of something that a user makes and the library takes: the user sets its
-// numbers. Of a function that a user writes, these are the results, and the numbers behind
-// pointers that the function is called with.
-func (f *finder) taken(name string, t types.Type) {
-	if isNumber(t) {
+// walk notes a number that a user sets. Otherwise it walks the parts of a type, unless it is inside of it already.
+// ours says that a user makes the value and the library takes it.
+func (f *finder) walk(name string, t types.Type, ours bool) {
+	if isNumber(t) && ours {
 		f.settings[name] = true
-		return
+	} else if !f.within[t] && !isElsewhere(t) {
+		f.within[t] = true
+		f.parts(name, t.Underlying(), ours)
+		delete(f.within, t)
 	}
-	if f.within[t] || isElsewhere(t) {
-		return
-	}
-	f.within[t] = true
-	defer delete(f.within, t)
-	switch t := t.Underlying().(type) {
-	case *types.Struct:
-		f.fields(name, t)
+}
+
+// parts walks the parts of a type. Of a function that a user writes, a user sets the results, and the numbers
+// behind pointers that the function is called with. Of one of the library, a user sets the arguments.
+func (f *finder) parts(name string, t types.Type, ours bool) {
+	switch t := t.(type) {
 	case *types.Signature:
 		for v := range t.Params().Variables() {
-			if _, ok := v.Type().(*types.Pointer); ok {
-				f.taken(name+"("+nameOf(v)+")", v.Type())
+			if _, pointer := v.Type().(*types.Pointer); pointer || !ours {
+				f.walk(name+"("+nameOf(v)+")", v.Type(), true)
 			}
 		}
 		for v := range t.Results().Variables() {
-			f.taken(name+" returns "+nameOf(v), v.Type())
-		}
-	case *types.Map:
-		f.taken(name, t.Key())
-		f.taken(name, t.Elem())
-	case interface{ Elem() types.Type }: // a pointer, slice, array or channel
-		f.taken(name, t.Elem())
-	}
-}
-
-func (f *finder) fields(name string, s *types.Struct) {
-	for field := range s.Fields() {
-		if field.Embedded() {
-			f.taken(name, field.Type())
-		} else if field.Exported() {
-			f.taken(name+"."+field.Name(), field.Type())
-		}
-	}
-}
-
-// given walks the type of something that the library makes and a user calls: the user sets the
-// arguments of its functions.
-func (f *finder) given(name string, t types.Type) {
-	if f.within[t] || isElsewhere(t) {
-		return
-	}
-	f.within[t] = true
-	defer delete(f.within, t)
-	switch t := t.Underlying().(type) {
-	case *types.Signature:
-		for v := range t.Params().Variables() {
-			f.taken(name+"("+nameOf(v)+")", v.Type())
-		}
-		for v := range t.Results().Variables() {
-			f.given(name+"()", v.Type())
+			if ours {
+				f.walk(name+" returns "+nameOf(v), v.Type(), true)
+			} else {
+				f.walk(name+"()", v.Type(), false)
+			}
 		}
 	case *types.Interface:
 		for m := range t.Methods() {
-			f.given(name+"."+m.Name(), m.Type())
+			if !ours {
+				f.walk(name+"."+m.Name(), m.Type(), false)
+			}
+		}
+	case *types.Struct:
+		for field := range t.Fields() {
+			if ours && field.Embedded() {
+				f.walk(name, field.Type(), true)
+			} else if ours && field.Exported() {
+				f.walk(name+"."+field.Name(), field.Type(), true)
+			}
+		}
+	case interface{ Elem() types.Type }: // a pointer, map, slice, array or channel
+		if ours {
+			f.walk(name, t.Elem(), true)
 		}
 	}
 }
