@@ -25,7 +25,6 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/controllerruntime"
-	"github.com/customcacheinformer/informer/internal/migrating"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -84,16 +83,6 @@ func controllerAfter(mgr manager.Manager, c client.WithWatch, makeReconciler fun
 	return builder.ControllerManagedBy(mgr).Named("pods").
 		WatchesRawSource(controllerruntime.Synced(src, pods)).
 		Complete(makeReconciler(pods))
-}
-
-func TestTheCodeInTheGuidesIsTested(t *testing.T) {
-	section := func(heading string) bool { return heading == migrating.Manager }
-	for guide, want := range map[string]int{"migrating-from-client-go.md": 7, "operator.md": 1} {
-		blocks := migrating.Check(t, "../docs/"+guide, section, "example_migrating_test.go", "example_test.go")
-		if diff := cmp.Diff(map[string]int{"go": want}, blocks); diff != "" {
-			t.Errorf("blocks of code in %s (-want +got):\n%s", guide, diff)
-		}
-	}
 }
 
 func TestManagersAreMadeBeforeAndAfter(t *testing.T) {

@@ -9,44 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/customcacheinformer/informer/internal/migrating"
 )
 
 // atRoot begins a test in the root of the repository, where the paths of these tests begin. A TestMain cannot do
 // it: the go command does not see the change, and would take results from its cache though a page has changed.
 func atRoot(t *testing.T) { t.Chdir("../..") }
-
-// TestTheCodeInTheDocumentationIsTested compares each Go block of the README and of the guides
-// with the examples, which run as tests. Code that needs another module is compared in that
-// module.
-func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
-	atRoot(t)
-	for document, examples := range map[string][]string{
-		"README.md":          {"example_test.go"},
-		"docs/start.md":      {"example_test.go"},
-		"docs/stores.md":     {"example_store_test.go"},
-		"docs/operator.md":   {"enqueue/example_test.go", "enqueue/example_child_test.go"},
-		"docs/sharding.md":   {"shards/example_test.go"},
-		"docs/operations.md": {"examples/elected/main.go", "metrics/prometheus/member_test.go"},
-	} {
-		blocks := migrating.Check(t, document, func(heading string) bool {
-			return heading != "On disk" && heading != "On a Valkey or Redis server" && heading != migrating.Manager
-		}, examples...)
-		if blocks["go"] < 1 {
-			t.Fatalf("%s has %d blocks of Go", document, blocks["go"])
-		}
-	}
-}
-
-// TestTheWholeProgramIsTheExample compares the program in the documentation with the file of the example.
-func TestTheWholeProgramIsTheExample(t *testing.T) {
-	atRoot(t)
-	_, program, _ := strings.Cut(read(t, "examples/elected/main.go"), "package main\n")
-	if !strings.Contains(read(t, "docs/program.md"), "```go\npackage main\n"+program+"```\n") {
-		t.Error("docs/program.md does not have examples/elected/main.go")
-	}
-}
 
 // TestTheElectionOfTheWholeProgramIsTheTestedOne compares runElected of the example with that of package
 // enqueue, whose tests play lost Leases and handovers with it.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,141 +182,55 @@ func TestReconcilersOfAKindAreAddedAndRemovedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(pod("web", "web"))
 		pods, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
-		if err := group.Add(pods); err != nil {
+		if err := errors.Join(err, group.Add(pods)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = group.Run(ctx) })
-
-		calls := map[string][]bool{} // what each reconciler saw: whether the Pod exists
-		var mu sync.Mutex
-		reconciler := func(name string, result func(call int) (time.Duration, error)) (remove func() error) {
+		stop := background(t, group.Run)
+		calls := make(chan string, 100)
+		removes := map[string]func() error{}
+		for _, name := range []string{"removed", "stays", "fails", "twice"} {
+			seen := 0
 			remove, err := addReconciler(&group, pods, name, func(_ context.Context, _ types.NamespacedName, _ *corev1.Pod, exists bool) (time.Duration, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				calls[name] = append(calls[name], exists)
-				return result(len(calls[name]))
+				seen++
+				calls <- fmt.Sprint(name, " ", exists)
+				switch {
+				case name == "fails":
+					return 0, errors.New("no")
+				case name == "twice" && seen == 1:
+					return time.Minute, nil
+				}
+				return 0, nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return remove
+			removes[name] = remove
 		}
-		done := func(int) (time.Duration, error) { return 0, nil }
-		removed := reconciler("removed", done)
-		reconciler("stays", done)
-		reconciler("fails", func(int) (time.Duration, error) { return 0, errors.New("no") })
-		reconciler("twice", func(call int) (time.Duration, error) {
-			if call == 1 {
-				return time.Minute, nil
-			}
-			return 0, nil
-		})
-		if _, err := addReconciler(&group, pods, "stays", func(context.Context, types.NamespacedName, *corev1.Pod, bool) (time.Duration, error) {
-			t.Error("a reconciler that was refused is called")
-			return 0, nil
-		}); err == nil {
+		if _, err := addReconciler[*corev1.Pod](&group, pods, "stays", nil); err == nil {
 			t.Error("two reconcilers have one name")
 		}
+		made := func() map[string]int {
+			count := map[string]int{}
+			for len(calls) > 0 {
+				count[<-calls]++
+			}
+			return count
+		}
 		time.Sleep(time.Hour)
-		check := func(want map[string][]bool) {
-			t.Helper()
-			mu.Lock()
-			defer mu.Unlock()
-			if diff := cmp.Diff(want, calls); diff != "" {
-				t.Errorf("calls (-want +got):\n%s", diff)
-			}
-			clear(calls)
+		if diff := cmp.Diff(map[string]int{"removed true": 1, "stays true": 1, "twice true": 2, "fails true": 7}, made()); diff != "" { // MaxAttempts
+			t.Errorf("calls (-want +got):\n%s", diff)
 		}
-		check(map[string][]bool{
-			"removed": {true}, "stays": {true}, "twice": {true, true},
-			"fails": {true, true, true, true, true, true, true}, // MaxAttempts
-		})
-		if err := removed(); err != nil {
-			t.Error(err)
+		err = errors.Join(removes["fails"](), removes["removed"]())
+		if _, gone := src.Delete(web); err != nil || gone != nil {
+			t.Errorf("%v, %v", err, gone)
 		}
-		if _, err := src.Delete(web); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Second / 1000)
-		mu.Lock()
-		delete(calls, "fails")
-		delete(calls, "twice")
-		mu.Unlock()
-		check(map[string][]bool{"stays": {false}})
-		stop()
-		running.Wait()
-		time.Sleep(time.Hour) // let the timers of client-go's workqueue end
-	})
-}
-
-func TestAnEventInThePauseBeforeARetryWaitsForAWatcherAndNotForAReconciler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(pod("web", "web"))
-		pods, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
-		var mu sync.Mutex
-		var watched, reconciled []string // the app label of each call
-		refuse := func(calls *[]string, pod *corev1.Pod) error {
-			mu.Lock()
-			defer mu.Unlock()
-			*calls = append(*calls, pod.Labels["app"])
-			if len(*calls) < 8 && pod.Labels["app"] == "web" {
-				return errors.New("no")
-			}
-			return nil
-		}
-		watcher := informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
-			return refuse(&watched, e.New)
-		})
-		if _, err := pods.AddWatcher(watcher, informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := group.Add(pods); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := addReconciler(&group, pods, "app", func(_ context.Context, _ types.NamespacedName, pod *corev1.Pod, _ bool) (time.Duration, error) {
-			return 0, refuse(&reconciled, pod)
-		}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = group.Run(ctx) })
-		time.Sleep(100 * time.Millisecond) // the next attempt of the reconciler is due after 155 ms
-		made := func() (byWatcher, byReconciler []string) {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(watched), slices.Clone(reconciled)
-		}
-		_, before := made()
-		src.Apply(pod("web", "shop"))
-		time.Sleep(time.Millisecond)
-		byWatcher, byReconciler := made()
-		if diff := cmp.Diff([]string{"shop"}, byReconciler[len(before):]); diff != "" {
-			t.Errorf("reconciled at once (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"web"}, byWatcher); diff != "" {
-			t.Errorf("the watcher's calls before the end of the pause (-want +got):\n%s", diff)
-		}
-		time.Sleep(2 * time.Hour)
-		byWatcher, byReconciler = made()
-		if diff := cmp.Diff([]string{"web", "shop"}, byWatcher); diff != "" {
-			t.Errorf("the watcher's calls (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"shop"}, byReconciler[len(before):]); diff != "" {
-			t.Errorf("reconciled in the end (-want +got):\n%s", diff)
+		time.Sleep(time.Second)
+		got := made()
+		if got["stays false"] != 1 || got["twice false"] != 1 || got["removed false"] > 0 {
+			t.Errorf("calls after the delete: %v", got)
 		}
 		stop()
-		running.Wait()
 		time.Sleep(time.Hour) // let the timers of client-go's workqueue end
 	})
 }

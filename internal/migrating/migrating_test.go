@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,28 +25,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/internal/migrating"
 )
-
-const guides = "../../docs/migrating-from-"
-
-// The module controllerruntime checks the section about controller-runtime.
-func TestTheCodeInTheGuideFromClientGoIsTested(t *testing.T) {
-	notManager := func(heading string) bool { return heading != migrating.Manager }
-	blocks := migrating.Check(t, guides+"client-go.md", notManager,
-		"factory_test.go", "handlers_test.go", "dynamic_test.go", "store_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 21}, blocks); diff != "" {
-		t.Errorf("blocks of code (-want +got):\n%s", diff)
-	}
-}
-
-// Some blocks need app-sdk, which this library does not require.
-func TestTheCodeInTheGuideFromGrafanaAppSDKIsTested(t *testing.T) {
-	blocks := migrating.Check(t, guides+"grafana-app-sdk.md", nil, "appsdk_test.go")
-	if diff := cmp.Diff(map[string]int{"go": 4, "go app-sdk": 3}, blocks); diff != "" {
-		t.Errorf("blocks of code (-want +got):\n%s", diff)
-	}
-}
 
 var web = types.NamespacedName{Namespace: "shop", Name: "web"}
 
@@ -82,23 +60,37 @@ func TestBeforeAndAfterFindTheSamePods(t *testing.T) {
 	}
 }
 
-func TestAFactoryTakesTheDropIn(t *testing.T) {
-	factory := newFactory(fake.NewClientset(pod("web-1", "web"), pod("db", "db")), "")
-	lister := factory.Core().V1().Pods().Lister()
-	if _, is := factory.InformerFor(&corev1.Pod{}, nil).(interface{ Health() informer.Health }); !is {
-		t.Error("the factory has an informer of client-go's")
+// background runs run in a goroutine. stop ends its ctx, and returns when run has.
+func background(t *testing.T, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer factory.Shutdown()
-	defer stop()
-	factory.StartWithContext(ctx)
-	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
-		t.Fatal(err)
-	}
-	pods, err := lister.Pods("shop").List(labels.Everything())
-	if diff := cmp.Diff([]string{"db", "web-1"}, names(pods)); diff != "" || err != nil {
-		t.Errorf("%v, pods (-want +got):\n%s", err, diff)
-	}
+}
+
+func TestAnInformerReadsSeveralNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := pod("other", "web")
+		other.Namespace = "other"
+		pods, err := podsOf(fake.NewClientset(pod("web", "web"), other), []string{"shop", "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := background(t, pods.Run)
+		time.Sleep(time.Minute)
+		found, err := podLister(pods).List(labels.Everything())
+		if diff := cmp.Diff([]string{"web"}, names(found)); diff != "" || err != nil {
+			t.Errorf("%v, pods (-want +got):\n%s", err, diff)
+		}
+		stop()
+	})
 }
 
 func TestGeneratedListersReadANativeInformer(t *testing.T) {
@@ -117,27 +109,21 @@ func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(pod("web", "web"))
 				var calls []string
-				ctx, stop := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() {
-					err := run(ctx, client, func(_ context.Context, key types.NamespacedName, pod *corev1.Pod) error {
+				stop := background(t, func(ctx context.Context) error {
+					return run(ctx, client, func(_ context.Context, key types.NamespacedName, pod *corev1.Pod) error {
 						calls = append(calls, fmt.Sprint(key.Name, " is there: ", pod != nil))
 						if len(calls) < 3 {
 							return errors.New("not yet")
 						}
 						return nil
 					})
-					if err != nil {
-						t.Error(err)
-					}
 				})
 				time.Sleep(10 * time.Second) // enough for more than two retries
-				if err := client.CoreV1().Pods("shop").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+				if err := client.CoreV1().Pods("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
 				stop()
-				running.Wait()
 				there := "web is there: true"
 				if diff := cmp.Diff([]string{there, there, there, "web is there: false"}, calls); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
@@ -158,12 +144,9 @@ func TestBothConstructorsTellHandlersTheSame(t *testing.T) {
 			if _, err := inf.AddEventHandler(recordIn(&told)); err != nil {
 				t.Fatal(err)
 			}
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { inf.RunWithContext(ctx) })
+			stop := background(t, func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })
 			time.Sleep(11 * time.Minute) // one resync
 			stop()
-			running.Wait()
 			if diff := cmp.Diff([]string{"add web, initial: true", "update web"}, told); diff != "" {
 				t.Errorf("%s: the handler was told (-want +got):\n%s", name, diff)
 			}
@@ -208,12 +191,8 @@ func TestBeforeAndAfterReadTheSameOfAnUnknownType(t *testing.T) {
 
 func TestADynamicListerReadsTheDropIn(t *testing.T) {
 	inf, lister := dynamicInformer(dynamicClient(), widgets)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { inf.RunWithContext(ctx) })
-	defer running.Wait()
-	defer stop()
-	if !cache.WaitFor(ctx, "", inf.HasSyncedChecker()) {
+	defer background(t, func(ctx context.Context) error { inf.RunWithContext(ctx); return nil })()
+	if !cache.WaitFor(t.Context(), "", inf.HasSyncedChecker()) {
 		t.Fatal("it does not sync")
 	}
 	if obj, err := lister.Namespace(web.Namespace).Get(web.Name); err != nil || obj.GetName() != web.Name {
@@ -233,59 +212,47 @@ func TestAResourceHasOneInformer(t *testing.T) {
 }
 
 func TestBeforeAndAfterFillTheSameStore(t *testing.T) {
-	for name, run := range map[string]func(*testing.T, context.Context, cache.ListerWatcher, cache.Store, *[]string){
-		"before": func(_ *testing.T, ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) {
+	for name, run := range map[string]func(context.Context, cache.ListerWatcher, cache.Store, *[]string) error{
+		"before": func(ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) error {
 			storeBefore(ctx, lw, store, recordIn(told))
+			return nil
 		},
-		"drop-in": func(t *testing.T, ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) {
-			if err := storeDropIn(ctx, lw, store, recordIn(told)); err != nil {
-				t.Error(err)
-			}
+		"drop-in": func(ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) error {
+			return storeDropIn(ctx, lw, store, recordIn(told))
 		},
-		"after": func(t *testing.T, ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) {
-			err := storeAfter(ctx, lw, store, informer.WatcherFuncs[*corev1.Pod]{
-				AddFunc: func(_ context.Context, e informer.Event[*corev1.Pod]) error {
+		"after": func(ctx context.Context, lw cache.ListerWatcher, store cache.Store, told *[]string) error {
+			return storeAfter(ctx, lw, store, informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
+				switch e.Type {
+				case informer.EventAdded:
 					recordIn(told).OnAdd(e.New, e.Origin == informer.OriginInitial)
-					return nil
-				},
-				UpdateFunc: func(_ context.Context, e informer.Event[*corev1.Pod]) error {
+				case informer.EventUpdated:
 					recordIn(told).OnUpdate(e.Old, e.New)
-					return nil
-				},
-				DeleteFunc: func(_ context.Context, e informer.Event[*corev1.Pod]) error {
+				case informer.EventDeleted:
 					recordIn(told).OnDelete(e.Old)
-					return nil
-				},
-			})
-			if err != nil {
-				t.Error(err)
-			}
+				}
+				return nil
+			}))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src, store := informertest.NewSource(pod("web", "web")), cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
-				var told []string
-				ctx, stop := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { run(t, ctx, src, store, &told) })
-				time.Sleep(time.Second)
-				src.Apply(pod("web", "shop"))
-				src.Apply(pod("db", "db"))
-				time.Sleep(time.Second)
-				if _, err := src.Delete(web); err != nil {
-					t.Error(err)
-				}
-				time.Sleep(time.Second)
-				stop()
-				running.Wait()
-				if diff := cmp.Diff([]string{"shop/db"}, store.ListKeys()); diff != "" {
-					t.Errorf("the store has (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff([]string{"add web, initial: true", "update web", "add db, initial: false", "delete web"}, told); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			src, store := informertest.NewSource(pod("web", "web")), cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
+			var told []string
+			stop := background(t, func(ctx context.Context) error { return run(ctx, src, store, &told) })
+			time.Sleep(time.Second)
+			src.Apply(pod("web", "shop"))
+			src.Apply(pod("db", "db"))
+			time.Sleep(time.Second)
+			if _, err := src.Delete(web); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			stop()
+			if diff := cmp.Diff([]string{"shop/db"}, store.ListKeys()); diff != "" {
+				t.Errorf("%s: the store has (-want +got):\n%s", name, diff)
+			}
+			if diff := cmp.Diff([]string{"add web, initial: true", "update web", "add db, initial: false", "delete web"}, told); diff != "" {
+				t.Errorf("%s: told (-want +got):\n%s", name, diff)
+			}
 		})
 	}
 }
@@ -301,13 +268,7 @@ func TestAReflectorAndAProjectionFillTheSameStore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := informertest.NewSource(pod("web", "web"), pod("db", "db"))
 			metrics := cache.NewStore(func(obj any) (string, error) { return string(obj.(*corev1.Pod).UID), nil })
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() {
-				if err := run(ctx, src, metrics); err != nil {
-					t.Error(err)
-				}
-			})
+			stop := background(t, func(ctx context.Context) error { return run(ctx, src, metrics) })
 			time.Sleep(time.Second)
 			changed := src.Apply(pod("web", "changed"))
 			src.Expire() // so that a relist finds the delete
@@ -316,7 +277,6 @@ func TestAReflectorAndAProjectionFillTheSameStore(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			stop()
-			running.Wait()
 			if diff := cmp.Diff([]any{changed}, metrics.List()); diff != "" {
 				t.Errorf("%s: it has (-want +got):\n%s", name, diff)
 			}
