@@ -52,7 +52,7 @@ test-386: ## run the quick tests of the root module and of store/disk with 32-bi
 
 # Measures the root package and the internal packages that users' programs contain, also with
 # the tests of other packages. Packages that only tests use are not measured.
-COVERED = go list . ./internal/... | grep -vE '/internal/(bulk|callbacks|docs|extremes|migrating|mix|model|parity|restart|sample|scrape|testkit)$$' | paste -sd, -
+COVERED = go list . ./internal/... | grep -vE '/internal/(callbacks|docs|extremes|lab|migrating|mix|model|parity|restart|sample|scrape|testkit)$$' | paste -sd, -
 .PHONY: cover
 cover: ## print the statement coverage of the root and internal packages; TESTFLAGS=-short takes less time
 	@mkdir -p bin; go test -timeout=20m $(TESTFLAGS) -coverpkg="$$($(COVERED))" -coverprofile=bin/cover.out ./... \

@@ -17,7 +17,7 @@ import (
 const module = "github.com/customcacheinformer/informer"
 
 // testPackages are the packages under internal that only tests and examples use.
-var testPackages = []string{"model", "parity", "testkit", "demo", "migrating", "restart", "extremes", "callbacks", "mix", "sample", "bulk"}
+var testPackages = []string{"model", "parity", "testkit", "demo", "migrating", "restart", "extremes", "callbacks", "mix", "sample", "lab"}
 
 func isTestPackage(dir string) bool {
 	name, internal := strings.CutPrefix(filepath.ToSlash(dir), "internal/")

@@ -6,22 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/bulk"
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
@@ -33,15 +27,10 @@ const during = 2 * time.Second
 
 // measure does the work of a child: it runs an informer with one watcher, and then uses the
 // store directly.
-func measure(ctx context.Context, s setup) (got figures, err error) {
-	got = figures{}
-	start, when := time.Now(), "cold start: "
-	if s.Warm {
-		when = "warm start: "
-	}
-	peak := bulk.WatchMemory()
+func measure(s setup) (got figures, err error) {
+	launch, got := lab.NewLaunch(), figures{}
 	if s.ClientGo {
-		return s.measureClientGo(ctx, start, peak)
+		return got, s.measureClientGo(launch, got)
 	}
 	store, err := openStore(s)
 	if err != nil {
@@ -51,76 +40,53 @@ func measure(ctx context.Context, s setup) (got figures, err error) {
 		defer func() { err = errors.Join(err, store.disk.Close()) }()
 	}
 	if s.Warm {
-		got[when+"open"] = bulk.Seconds(time.Since(start))
-	}
-	mode := informer.WatchListOn
-	if s.List {
-		mode = informer.WatchListOff
+		got["warm start: open"] = lab.Seconds(launch.Since())
 	}
 	opts := informer.Options[pod]{
-		WatchList: mode, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
+		WatchList: informer.WatchListOn, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
 		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
+	}
+	if s.List {
+		opts.WatchList = informer.WatchListOff
 	}
 	if store.disk != nil {
 		opts.Durable = store.disk
 	} else {
 		opts.Store = store.memory
 	}
-	inf, err := informer.NewFrom(s.source().ListWatch(), opts)
-	if err != nil {
-		return nil, err
-	}
-	var told atomic.Int64
-	reg, err := inf.AddWatcher(informer.WatcherFunc[pod](func(context.Context, informer.Event[pod]) error {
-		told.Add(1)
-		return nil
-	}), informer.WatcherOptions{})
-	if err != nil {
-		return nil, err
-	}
-	running, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer stop()
-	all.Go(func() {
-		if err := inf.Run(running); err != nil {
-			log.Fatal(err)
-		}
-	})
-	<-inf.Synced()
-	got[when+"until Synced"] = bulk.Seconds(time.Since(start))
-	<-reg.Synced()
-	got[when+"until the watcher has all"] = bulk.Seconds(time.Since(start))
-	want := s.Objects
+	events := s.Objects
 	if s.Relist {
-		want += s.source().Deleted()
+		events += s.source().Deleted()
 	}
-	if n := told.Load(); n != int64(want) {
-		return nil, fmt.Errorf("the watcher was told %d events, want %d", n, want)
+	inf, stop, err := launch.Run(context.Background(), s.source().ListWatch(), opts, events)
+	if err != nil {
+		return nil, err
 	}
-	got[when+"peak of anonymous memory"] = bulk.Mebibytes(peak())
-	got[when+"CPU"] = bulk.Seconds(bulk.CPU())
-	got.addMemory(s)
+	defer func() { err = errors.Join(err, stop()) }()
+	got.add(s, launch)
 	if !s.Short {
 		err = use(inf, store, s, got)
 	}
 	return got, err
 }
 
-// addMemory adds the memory that the informer takes after its start.
-func (f figures) addMemory(s setup) {
-	// The runtime would return this memory within some minutes. A sync.Pool, such as that of bbolt's
-	// pages, gives its memory up only at the second collection.
-	runtime.GC()
-	debug.FreeOSMemory()
+// add adds the figures of the start, and the memory that the informer takes afterwards.
+func (f figures) add(s setup, launch *lab.Launch) {
+	when := "cold start: "
 	if s.Warm {
-		f["warm start: anonymous memory afterwards"] = bulk.Mebibytes(bulk.Anonymous())
+		when = "warm start: "
+	}
+	f[when+"until Synced"] = lab.Seconds(launch.Synced)
+	f[when+"until the watcher has all"] = lab.Seconds(launch.All)
+	f[when+"peak of anonymous memory"] = lab.Mebibytes(launch.Peak)
+	f[when+"CPU"] = lab.Seconds(launch.CPU)
+	memory := lab.Mebibytes(lab.Returned())
+	if s.Warm {
+		f["warm start: anonymous memory afterwards"] = memory
 		return
 	}
-	f["steady state: anonymous memory"] = bulk.Mebibytes(bulk.Anonymous())
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	f["steady state: of which heap"] = bulk.Mebibytes(int64(stats.HeapAlloc))
+	f["steady state: anonymous memory"] = memory
+	f["steady state: of which heap"] = lab.Mebibytes(lab.Bytes(lab.HeapObjects))
 }
 
 // kept is the store that is measured. One of its fields is nil.
@@ -158,28 +124,29 @@ func use(inf *informer.CustomCacheInformer[pod], store kept, s setup, got figure
 		if err := syscall.Stat(s.Path, &stat); err != nil {
 			return err
 		}
-		got["file"] = bulk.Mebibytes(stat.Blocks * 512)
+		got["file"] = lab.Mebibytes(float64(stat.Blocks * 512))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	anyPod := func() pod { return bulk.New(random.IntN(s.Objects), s.Size) }
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
-	got["gets per second"] = bulk.PerSecond(during, 1, func() {
-		exists, e := store.has(bulk.Key(random.IntN(s.Objects)))
+	got["gets per second"] = lab.PerSecond(during, 1, func() {
+		exists, e := store.has(lab.Key(random.IntN(s.Objects)))
 		if !exists {
 			note(errors.New("an object is not there"))
 		}
 		note(e)
 	})
-	got["lists of 100 by index per second"] = bulk.PerSecond(during, 1, func() {
-		found, e := inf.ByIndex(nodeIndex, bulk.NodeOf(random.IntN(s.Objects)))
-		if len(found) != min(bulk.PerNode, s.Objects) {
+	got["lists of 100 by index per second"] = lab.PerSecond(during, 1, func() {
+		found, e := inf.ByIndex(nodeIndex, lab.NodeOf(random.IntN(s.Objects)))
+		if len(found) != min(lab.PerNode, s.Objects) {
 			note(fmt.Errorf("%d objects are found", len(found)))
 		}
 		note(e)
 	})
 	for _, n := range []int{1, 100, 1000} {
-		got["writes per second, "+strconv.Itoa(n)+" at a time"] = bulk.PerSecond(during, n, func() { note(write(store, n, anyPod)) })
+		got["writes per second, "+strconv.Itoa(n)+" at a time"] = lab.PerSecond(during, n, func() {
+			note(write(store, n, func() pod { return lab.NewPod(random.IntN(s.Objects)) }))
+		})
 	}
 	return err
 }
@@ -193,7 +160,7 @@ func write(store kept, n int, next func() pod) error {
 		changes[i].Entry = informer.Entry{Key: p.Namespace + "/" + p.Name, Object: p}
 	}
 	if store.disk != nil {
-		return store.disk.Apply(context.Background(), changes, strconv.Itoa(bulk.LastVersion))
+		return store.disk.Apply(context.Background(), changes, strconv.Itoa(lab.LastVersion))
 	}
 	for _, c := range changes {
 		if err := store.memory.Update(c.Object); err != nil {
@@ -202,3 +169,48 @@ func write(store kept, n int, next func() pod) error {
 	}
 	return nil
 }
+
+// transform returns a Transform that keeps the metadata without the annotations, or nil.
+func (s setup) transform() func(pod) (pod, error) {
+	if !s.Reduce {
+		return nil
+	}
+	return func(p pod) (pod, error) {
+		small := &corev1.Pod{ObjectMeta: p.ObjectMeta}
+		small.Annotations, small.Spec.NodeName, small.Status.Phase = nil, p.Spec.NodeName, p.Status.Phase
+		return small, nil
+	}
+}
+
+// measureClientGo measures a first list with client-go's informer and one handler.
+func (s setup) measureClientGo(launch *lab.Launch, got figures) error {
+	source := s.source().ListWatch()
+	var lw cache.ListerWatcher = source
+	if s.List {
+		lw = cache.ToListWatcherWithWatchListSemantics(source, noStream{})
+	}
+	inf := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{
+		nodeIndex: func(obj any) ([]string, error) { return []string{obj.(pod).Spec.NodeName}, nil },
+	})
+	reduce := s.transform()
+	if err := inf.SetTransform(func(obj any) (any, error) { return reduce(obj.(pod)) }); err != nil {
+		return err
+	}
+	reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go inf.RunWithContext(ctx)
+	<-reg.HasSyncedChecker().Done()
+	launch.Done()
+	got.add(s, launch)
+	return nil
+}
+
+// noStream is a client that cannot stream a first state.
+type noStream struct{}
+
+// IsWatchListSemanticsUnSupported makes client-go list.
+func (noStream) IsWatchListSemanticsUnSupported() bool { return true }

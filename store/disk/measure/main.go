@@ -6,40 +6,38 @@
 //
 //	go run ./measure -objects 1000000
 //
-// Each figure comes from a process of its own. The objects are Pods of a given size as
-// protobuf, from a source inside the process, so that no API server is needed; the source
-// takes the same memory and time for both. RESULTS.md is such a report.
+// Each figure comes from a process of its own. The objects are Pods of 2 KiB as protobuf, from a source
+// inside the process, so that no API server is needed; the source takes the same memory and time for
+// both. RESULTS.md is such a report.
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/bulk"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // setup holds the parameters of a child.
 type setup struct {
-	Objects, Size int
-	Disk          bool
-	Path          string // of the store's file
-	Process       bool   // Durability is SurviveProcess
-	Warm          bool   // the file exists already
-	Short         bool   // measure only the start
-	List          bool   // list the first state instead of streaming it
+	Objects int
+	Disk    bool
+	Path    string // of the store's file
+	Process bool   // Durability is SurviveProcess
+	Warm    bool   // the file exists already
+	Short   bool   // measure only the start
+	List    bool   // list the first state instead of streaming it
 
 	Intake   informer.IntakeMode
 	Reduce   bool // a Transform keeps the metadata
@@ -47,17 +45,12 @@ type setup struct {
 	Relist   bool // the server no longer has the version of the file, and some objects are deleted
 }
 
-type pod = bulk.Pod
+type pod = lab.Pod
 
-func (s setup) source() bulk.Source {
-	return bulk.Source{Objects: s.Objects, Size: s.Size, Relist: s.Relist}
-}
+func (s setup) source() lab.Source { return lab.Source{Objects: s.Objects, Relist: s.Relist} }
 
 // figures are the results of a child, by name.
 type figures map[string]string
-
-// childVariable is the environment variable with the setup of a child.
-const childVariable = "MEASURE_CHILD"
 
 // rows are the names of figures, in the order of the table.
 var rows = []string{
@@ -70,71 +63,32 @@ var rows = []string{
 }
 
 func main() {
-	log.SetFlags(0)
-	if text := os.Getenv(childVariable); text != "" {
-		var s setup
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			log.Fatal(err)
-		}
-		got, err := measure(context.Background(), s)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	objects := flag.Int("objects", 100_000, "how many objects there are")
-	size := flag.Int("size", 2048, "the size of an object as protobuf, in bytes")
-	dir := flag.String("dir", "", "where the files are; a new temporary directory by default")
-	list := flag.Bool("list", false, "list the first state, in the order of keys, instead of streaming it, which leaves it in any order")
-	without := flag.Bool("without-indexer", false, "leave client-go's indexer out, which takes several KiB of memory per object")
-	only := flag.String("only", "", `"stores" or "lists": print only that table`)
-	file := flag.String("write", "", "also write the report to this file")
-	flag.Parse()
-	var report strings.Builder
-	s := setup{Objects: *objects, Size: *size, List: *list}
-	if err := measureAll(s, *dir, *without, *only, io.MultiWriter(os.Stdout, &report)); err != nil {
-		log.Fatal(err)
-	}
-	if *file != "" {
-		if err := os.WriteFile(*file, []byte(report.String()), 0o644); err != nil {
-			log.Fatal(err)
-		}
-	}
-}
-
-// measureAll writes the report.
-func measureAll(common setup, parent string, without bool, only string, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp(parent, "measure-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	load, err := bulk.Load()
-	if err != nil {
-		return err
-	}
-	sync, err := syncTime(dir)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, `# Many objects in memory and in a file
-
-Pods of %d bytes as protobuf, with two indexes and one watcher. Each figure comes from a process of its own, on a machine with %d
-processors, whose load was %s at the beginning. It took %v to write 4 KiB to the disk and to wait until they are there. Anonymous
-memory is without the pages of the file, which are the kernel's cache.
-`, common.Size, runtime.NumCPU(), load, sync)
-	if only != "lists" {
-		if err := compare(common, dir, without, out); err != nil {
+	lab.Main(lab.Roles{"store": lab.Once(measure)}, func(ctx context.Context, out io.Writer) (err error) {
+		if err := lab.Positive("objects"); err != nil {
 			return err
 		}
-	}
-	if only != "stores" {
-		return compareLists(common.Objects, common.Size, dir, out)
-	}
-	return nil
+		dir, err := os.MkdirTemp("", "measure-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		load := lab.Load()
+		sync, err := syncTime(dir)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, `# Many objects in memory and in a file
+
+Pods of 2048 bytes as protobuf, with two indexes and one watcher. Each figure comes from a process of its own, on a machine with %d
+processors, whose load was %s at the beginning. It took %v to write 4 KiB to the disk and to wait until they are there. Anonymous
+memory is without the pages of the file, which are the kernel's cache.
+`, runtime.NumCPU(), load, sync)
+		if err := compare(ctx, *objects, dir, out); err != nil {
+			return err
+		}
+		return compareLists(ctx, *objects, dir, out)
+	})
 }
 
 // syncTime returns the median time of a write with fdatasync.
@@ -143,87 +97,90 @@ func syncTime(dir string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	var times []time.Duration
+	var times []float64
 	for range 101 {
 		begun := time.Now()
-		if _, err = file.Write(make([]byte, 4096)); err == nil {
-			err = syscall.Fdatasync(int(file.Fd()))
-		}
-		if err != nil {
-			break
-		}
-		times = append(times, time.Since(begun))
+		_, err1 := file.WriteAt(make([]byte, 4096), 0)
+		err = errors.Join(err, err1, syscall.Fdatasync(int(file.Fd())))
+		times = append(times, float64(time.Since(begun)))
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return 0, err
-	}
-	slices.Sort(times)
-	return times[len(times)/2].Round(10 * time.Microsecond), nil
+	return time.Duration(lab.Median(times)).Round(10 * time.Microsecond), errors.Join(err, file.Close())
 }
 
-func compare(common setup, dir string, without bool, out io.Writer) error {
-	var columns []string
-	all := map[string]figures{}
-	for _, side := range []struct {
-		name string
-		setup
-	}{
-		{"client-go's indexer", setup{}},
-		{"disk", setup{Disk: true, Path: filepath.Join(dir, "a.db")}},
-		{"disk, SurviveProcess", setup{Disk: true, Process: true, Path: filepath.Join(dir, "b.db")}},
-	} {
-		if without && !side.Disk {
-			continue
-		}
-		side.Objects, side.Size, side.List = common.Objects, common.Size, common.List
-		got := figures{}
-		if side.Disk {
-			side.Short = true
-			if err := run(side.setup, got); err != nil {
-				return fmt.Errorf("%s: %w", side.name, err)
+// compare writes the table of the stores.
+func compare(ctx context.Context, objects int, dir string, out io.Writer) error {
+	sides := []setup{{}, {Disk: true, Path: filepath.Join(dir, "a.db")}, {Disk: true, Process: true, Path: filepath.Join(dir, "b.db")}}
+	titles := []string{"", "client-go's indexer", "disk", "disk, SurviveProcess"}
+	all := make([]figures, len(sides))
+	for i, s := range sides {
+		s.Objects, all[i] = objects, figures{}
+		lab.Progress("%s", titles[i+1])
+		if s.Disk {
+			s.Short = true
+			if err := lab.Measure(ctx, "store", s, &all[i]); err != nil {
+				return fmt.Errorf("%s: %w", titles[i+1], err)
 			}
-			side.Short, side.Warm = false, true
+			s.Short, s.Warm = false, true
 		}
-		if err := run(side.setup, got); err != nil {
-			return fmt.Errorf("%s: %w", side.name, err)
+		if err := lab.Measure(ctx, "store", s, &all[i]); err != nil {
+			return fmt.Errorf("%s: %w", titles[i+1], err)
 		}
-		if side.Disk { // the lists need the room
-			if err := os.Remove(side.Path); err != nil {
-				return err
-			}
-		}
-		columns, all[side.name] = append(columns, side.name), got
+		_ = os.Remove(s.Path) // the lists need the room
 	}
-	printTable(common, columns, all, out)
+	fmt.Fprintf(out, "\n## A store: %s objects, streamed\n\n", lab.Thousands(objects))
+	lab.Header(out, 1, titles...)
+	for _, row := range rows {
+		cells := []string{row}
+		for _, got := range all {
+			cells = append(cells, cmp.Or(got[row], "–"))
+		}
+		lab.Cells(out, cells...)
+	}
 	return nil
 }
 
-// run starts a child, and adds its figures to got.
-func run(s setup, got figures) error { return bulk.Run(childVariable, s, &got) }
+// pageSize is the size of the pages of a list.
+const pageSize = 500
 
-func printTable(common setup, columns []string, all map[string]figures, out io.Writer) {
-	how := "streamed"
-	if common.List {
-		how = "listed"
-	}
-	fmt.Fprintf(out, "\n## A store: %s objects, %s\n\n|", bulk.Thousands(common.Objects), how)
-	for _, c := range columns {
-		fmt.Fprintf(out, " | %s", c)
-	}
-	fmt.Fprintf(out, " |\n|---|")
-	for range columns {
-		fmt.Fprintf(out, "---:|")
-	}
-	fmt.Fprintln(out)
-	for _, row := range rows {
-		fmt.Fprintf(out, "| %s", row)
-		for _, c := range columns {
-			value := all[c][row]
-			if value == "" {
-				value = "–"
+// compareLists writes a table of what first lists need. Its largest list has most objects.
+func compareLists(ctx context.Context, most int, dir string, out io.Writer) error {
+	const whole, early = informer.IntakeWhole, informer.IntakeEarly
+	fmt.Fprintf(out, "\n## First lists\n\n")
+	lab.Header(out, 3, "", "objects", "", "peak of anonymous memory", "afterwards", "CPU", "until the watcher has all")
+	for i, row := range []struct {
+		name  string
+		share int // most is divided by it
+		setup
+	}{
+		{"disk, a whole list", 5, setup{Disk: true, Intake: whole}},
+		{"disk, as it comes in", 5, setup{Disk: true, Intake: early}},
+		{"disk, as it comes in", 10, setup{Disk: true, Intake: early}},
+		{"disk, as it comes in", 1, setup{Disk: true, Intake: early}},
+		{"disk, a relist after 410", 1, setup{Disk: true, Intake: early, Relist: true}},
+		{"in memory, metadata: client-go's informer", 5, setup{Reduce: true, ClientGo: true}},
+		{"in memory, metadata: a whole list", 5, setup{Reduce: true, Intake: whole}},
+		{"in memory, metadata: as it comes in", 5, setup{Reduce: true, Intake: early}},
+	} {
+		for _, list := range []bool{true, false} {
+			s := row.setup
+			s.Objects, s.List, s.Short, s.Process = max(1, most/row.share), list, true, true
+			s.Path = filepath.Join(dir, fmt.Sprint(i, list))
+			when, how, afterwards := "cold start: ", "stream", "steady state: anonymous memory"
+			if list {
+				how = "pages of " + strconv.Itoa(pageSize)
 			}
-			fmt.Fprintf(out, " | %s", value)
+			if s.Relist { // of what the row before has stored
+				s.Path, s.Warm = filepath.Join(dir, fmt.Sprint(i-1, list)), true
+				when, afterwards = "warm start: ", "warm start: anonymous memory afterwards"
+			}
+			got := figures{}
+			lab.Progress("%s, %s", row.name, how)
+			if err := lab.Measure(ctx, "store", s, &got); err != nil {
+				return fmt.Errorf("%s, %s: %w", row.name, how, err)
+			}
+			lab.Cells(out, row.name, lab.Thousands(s.Objects), how, got[when+"peak of anonymous memory"], got[afterwards],
+				got[when+"CPU"], got[when+"until the watcher has all"])
 		}
-		fmt.Fprintln(out, " |")
 	}
+	return nil
 }

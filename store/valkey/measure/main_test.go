@@ -12,23 +12,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(childVariable); text != "" {
-		child(text)
-		return
-	}
+	roles.Play()
 	os.Exit(m.Run())
 }
 
-func TestTheReportHasEachStartAndEachWayToReadAndWrite(t *testing.T) {
+func TestTheReportHasEachStep(t *testing.T) {
 	server.Path(t) // or the test is skipped
 	var out strings.Builder
-	s := setup{Objects: 1000, Size: 200, During: 10 * time.Millisecond}
-	if err := compare(t.Context(), s, allRoles, t.TempDir(), &out); err != nil {
+	if err := (setup{Objects: 1000, During: 10 * time.Millisecond}).report(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range allRoles {
-		if !strings.Contains(out.String(), "| "+role+": ") {
-			t.Errorf("there is no row for %s", role)
+	for _, step := range steps {
+		if !strings.Contains(out.String(), "| "+step+": ") {
+			t.Errorf("there is no row for %s", step)
 		}
 	}
 	t.Log("\n" + out.String())

@@ -1,5 +1,4 @@
-// Package bulk has what the programs share that measure stores of many objects.
-package bulk
+package lab
 
 import (
 	"context"
@@ -19,6 +18,9 @@ import (
 // Pod is the type of the objects.
 type Pod = *corev1.Pod
 
+// podSize is the size of a Pod as protobuf, in bytes.
+const podSize = 2048
+
 // How many Pods share a namespace or a node.
 const (
 	perNamespace = 1000
@@ -30,8 +32,8 @@ const LastVersion = 1_000_000_000
 
 // Source says which Pods a source has.
 type Source struct {
-	Objects, Size int
-	Relist        bool // the source no longer has LastVersion, and some objects are deleted
+	Objects int
+	Relist  bool // the source no longer has LastVersion, and some objects are deleted
 }
 
 // Key returns the key of the i-th Pod.
@@ -42,8 +44,8 @@ func Key(i int) string {
 // NodeOf returns the node of the i-th Pod.
 func NodeOf(i int) string { return fmt.Sprintf("node-%05d", i/PerNode) }
 
-// New returns the i-th Pod, in the order of keys. It shares no memory with others.
-func New(i, size int) Pod {
+// NewPod returns the i-th Pod, in the order of keys. It shares no memory with others.
+func NewPod(i int) Pod {
 	text := func(format string, args ...any) string { return strings.Clone(fmt.Sprintf(format, args...)) }
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -62,7 +64,7 @@ func New(i, size int) Pod {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: text("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)},
 	}
 	pad := text("%x", i)
-	p.Annotations["example.com/state"] = strings.Repeat(pad, 1+max(0, size-p.Size()-24)/len(pad))
+	p.Annotations["example.com/state"] = strings.Repeat(pad, 1+max(0, podSize-p.Size()-24)/len(pad))
 	return p
 }
 
@@ -75,58 +77,72 @@ func (s Source) Deleted() int { return (s.Objects + oneIn - 1) / oneIn }
 // ListWatch returns a source that lists or streams the Pods, and then accepts a watch from its
 // version. It keeps none of the Pods in memory.
 func (s Source) ListWatch() *cache.ListWatch {
-	n, size, version := s.Objects, s.Size, LastVersion
+	version := strconv.Itoa(LastVersion)
 	if s.Relist {
-		version++
+		version = strconv.Itoa(LastVersion + 1)
 	}
-	exists := func(i int) bool { return !s.Relist || i%oneIn > 0 }
+	pod := func(i int) Pod {
+		if s.Relist && i%oneIn == 0 {
+			return nil
+		}
+		return NewPod(i)
+	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			list, end := &corev1.PodList{}, n
+			list, end := &corev1.PodList{}, s.Objects
 			from, _ := strconv.Atoi(opts.Continue) // 0 for "", the first page
-			if opts.Limit > 0 && from+int(opts.Limit) < n {
+			if opts.Limit > 0 && from+int(opts.Limit) < end {
 				end = from + int(opts.Limit)
 				list.Continue = strconv.Itoa(end)
 			}
 			for i := from; i < end; i++ {
-				if exists(i) {
-					list.Items = append(list.Items, *New(i, size))
+				if p := pod(i); p != nil {
+					list.Items = append(list.Items, *p)
 				}
 			}
-			list.ResourceVersion = strconv.Itoa(version)
+			list.ResourceVersion = version
 			return list, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			events := make(chan watch.Event, 100)
-			w := watch.NewProxyWatcher(events)
-			switch {
-			case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
-				go s.stream(events, w.StopChan(), exists, version)
-			case opts.ResourceVersion != strconv.Itoa(version):
+			if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+				return Stream(s.Objects, version, &corev1.Pod{}, pod), nil
+			}
+			if opts.ResourceVersion != version {
 				return nil, apierrors.NewResourceExpired("too old")
 			}
-			return w, nil // no further event ever comes
+			return watch.NewProxyWatcher(make(chan watch.Event)), nil
 		},
 	}
 }
 
-// stream sends the Pods that exist, and then the bookmark that marks their end.
-func (s Source) stream(events chan<- watch.Event, stopped <-chan struct{}, exists func(i int) bool, version int) {
-	send := func(e watch.Event) bool {
-		select {
-		case events <- e:
-			return true
-		case <-stopped:
-			return false
+// Stream returns a watch that streams n objects, without those that are nil, and then the bookmark that ends
+// the first state, and nothing more. It makes each object when its turn comes, and keeps none of them.
+func Stream[T interface {
+	comparable
+	runtime.Object
+	metav1.Object
+}](n int, version string, bookmark T, object func(i int) T) watch.Interface {
+	bookmark.SetResourceVersion(version)
+	bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	events := make(chan watch.Event, 100) // as many as the decoder of a real watch has
+	w := watch.NewProxyWatcher(events)
+	go func() {
+		var none T
+		for i := range n + 1 {
+			e := watch.Event{Type: watch.Bookmark, Object: bookmark}
+			if i < n {
+				obj := object(i)
+				if obj == none {
+					continue
+				}
+				e = watch.Event{Type: watch.Added, Object: obj}
+			}
+			select {
+			case events <- e:
+			case <-w.StopChan():
+				return
+			}
 		}
-	}
-	for i := range s.Objects {
-		if exists(i) && !send(watch.Event{Type: watch.Added, Object: New(i, s.Size)}) {
-			return
-		}
-	}
-	end := &corev1.Pod{}
-	end.ResourceVersion = strconv.Itoa(version)
-	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	send(watch.Event{Type: watch.Bookmark, Object: end})
+	}()
+	return w
 }

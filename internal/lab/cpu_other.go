@@ -1,0 +1,8 @@
+//go:build !unix
+
+package lab
+
+import "time"
+
+// CPU returns 0: the CPU time of this process is not known.
+func CPU() time.Duration { return 0 }

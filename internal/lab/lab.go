@@ -1,0 +1,123 @@
+// Package lab is what the programs share that measure: their main function, child processes, rounds,
+// medians, tables, memory and CPU time, and a source of many Pods.
+//
+// Such a program calls Main with the function that measures and writes a report in Markdown. What must
+// have a heap and CPU time of its own is a role of the program, which StartChild starts in a child process.
+// Rounds has the subjects take turns, and MedianOf is what the report shows of the rounds.
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Main is the main function of a program that measures. It defines the flag -write, parses all flags, and
+// calls run, which writes the report. It does not return.
+func Main(roles Roles, run func(ctx context.Context, report io.Writer) error) {
+	roles.Play()
+	file := flag.String("write", "", "also write the report to this `file`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	var report strings.Builder
+	err := run(ctx, io.MultiWriter(os.Stdout, &report))
+	stop()
+	if *file != "" && report.Len() > 0 {
+		err = errors.Join(err, os.WriteFile(*file, []byte(report.String()), 0o644))
+	}
+	exit(err)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Positive returns an error if one of the flags is not more than 0.
+func Positive(flags ...string) error {
+	for _, name := range flags {
+		if text := flag.Lookup(name).Value.String(); text == "0" || text == "0s" || text[0] == '-' {
+			return fmt.Errorf("-%s is %s, which is not more than 0", name, text)
+		}
+	}
+	return nil
+}
+
+// Rounds measures each subject in each of n rounds. Each round begins with another subject, so that being
+// first is an advantage for none, nor is a machine that becomes slower.
+func Rounds[S any](n int, subjects []S, measure func(round int, s S) error) error {
+	defer Progress("")
+	for round := range n {
+		for i := range subjects {
+			s := subjects[(i+round)%len(subjects)]
+			Progress("round %d of %d: %v", round+1, n, s)
+			if err := measure(round, s); err != nil {
+				return fmt.Errorf("%v: %w", s, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Progress shows on standard error what the program does.
+func Progress(format string, parts ...any) {
+	fmt.Fprintf(os.Stderr, "\r%-78s\r", fmt.Sprintf(format, parts...))
+}
+
+// Divide calls do for 0 to n-1 from several goroutines, and returns their errors.
+func Divide(n, goroutines int, do func(i int) error) error {
+	errs := make([]error, goroutines)
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := g; i < n && errs[g] == nil; i += goroutines {
+				errs[g] = do(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Pace calls do n times a second.
+func Pace(ctx context.Context, n int, during time.Duration, do func() error) error {
+	ticker := time.NewTicker(time.Second / time.Duration(n))
+	defer ticker.Stop()
+	for range int(during.Seconds() * float64(n)) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Poll waits until done returns true or an error.
+func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("that takes more than five minutes"))
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

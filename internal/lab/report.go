@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Row is a row of a table that compares: a figure of what each round has measured.
+type Row[F any] struct {
+	Name, Unit string
+	Of         func(F) float64
+}
+
+// Median returns the middle of values, or the mean of the two in the middle.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	v := slices.Sorted(slices.Values(values))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// MedianOf returns the median of a figure.
+func MedianOf[F any](all []F, of func(F) float64) float64 {
+	var values []float64
+	for _, f := range all {
+		values = append(values, of(f))
+	}
+	return Median(values)
+}
+
+// Quantile returns the smallest of the sorted values such that at least the part q of them does not exceed it.
+func Quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	return sorted[min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// Number returns a figure with three significant digits, or with all digits before the decimal point if
+// there are more, and a dash for a figure that does not exist.
+func Number(v float64) string {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case math.Abs(v) >= 100:
+		return Thousands(int(math.Round(v)))
+	}
+	s := strconv.FormatFloat(v, 'g', 3, 64)
+	if strings.Contains(s, "e") {
+		s = strconv.FormatFloat(v, 'f', 4, 64)
+	}
+	return s
+}
+
+// Thousands returns a number with commas.
+func Thousands(n int) string {
+	if n < 0 {
+		return "-" + Thousands(-n)
+	}
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// MiB is a mebibyte.
+const MiB = 1 << 20
+
+// Mebibytes returns a number of bytes as text.
+func Mebibytes(bytes float64) string { return Thousands(int(bytes/MiB)) + " MiB" }
+
+// Seconds returns a duration as text.
+func Seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// PerSecond calls f, which does n operations, for some time.
+func PerSecond(during time.Duration, n int, f func()) string {
+	start, done := time.Now(), 0
+	for time.Since(start) < during {
+		f()
+		done += n
+	}
+	return Thousands(int(float64(done) / time.Since(start).Seconds()))
+}
+
+// Header begins a table, of which the first columns have texts and the others figures.
+func Header(out io.Writer, texts int, titles ...string) {
+	Cells(out, titles...)
+	fmt.Fprintf(out, "|%s%s\n", strings.Repeat("---|", texts), strings.Repeat("---:|", len(titles)-texts))
+}
+
+// Cells writes a line of a table.
+func Cells(out io.Writer, cells ...string) {
+	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// Machine describes the machine and the versions of some modules in a program, which is this one if its file
+// is "".
+func Machine(program string, modules ...string) string {
+	if program == "" {
+		program, _ = os.Executable()
+	}
+	text := fmt.Sprintf("%s, %d cores (%s/%s), GOMAXPROCS=%d; %s", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		runtime.GOMAXPROCS(0), runtime.Version())
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return text
+	}
+	for _, m := range info.Deps {
+		if slices.Contains(modules, m.Path) {
+			text += fmt.Sprintf("; %s %s", m.Path[strings.LastIndex(m.Path, "/")+1:], m.Version)
+		}
+	}
+	return text
+}
+
+// processor returns the system's name for its processor, or the architecture if there is none.
+func processor() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
