@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// Row is a row of a table that compares: a figure of what each round has measured.
-type Row[F any] struct {
-	Name, Unit string
-	Of         func(F) float64
-}
-
 // Median returns the middle of values, or the mean of the two in the middle.
 func Median(values []float64) float64 {
 	if len(values) == 0 {

@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/signal"
 	"runtime"
 	"time"
 
@@ -24,6 +19,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // side is one of the informers that are compared.
@@ -38,75 +34,96 @@ var sides = []side{
 	{"this library", informer.ClientGo{}.NewSharedIndexInformer},
 }
 
-// beChild runs the manager's process. The first line of its input is its task, and each
-// further line is a request. It ends when its input ends.
-func beChild(in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // the terminal interrupts this process as well as the parent
-	log.SetLogger(logr.Discard())
-	requests, replies := json.NewDecoder(in), json.NewEncoder(out)
-	var t task
-	if err := requests.Decode(&t); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	m := &measured{task: t, progress: newProgress(t.work)}
-	for {
-		var r request
-		if err := requests.Decode(&r); errors.Is(err, io.EOF) {
-			cancel()
-			return <-m.ended
-		} else if err != nil {
-			return err
-		}
-		var answer reply
-		if err := m.serve(ctx, r); err != nil {
-			answer.Error = err.Error()
-		}
-		answer.Phase = m.since(m.begun)
-		if err := replies.Encode(answer); err != nil {
-			return err
-		}
-	}
+// task is the argument of a child. It says which manager to run.
+type task struct {
+	work
+	subject
+	Host, Token string
+	CA          []byte
 }
 
-// measured is a manager, with the usage at the beginning of the current phase.
+// These are the operations of requests.
+const (
+	opStart = "start" // run, and answer when everything has been reconciled once
+	opBegin = "begin" // begin a new measurement
+	opReach = "reach" // answer when everything is at Generations
+	opIdle  = "idle"  // collect garbage, do nothing for a while, then answer
+)
+
+// request is a question to a child, which answers with a phase.
+type request struct {
+	Op          string
+	Generations map[int]int64
+	Idle        time.Duration
+}
+
+// phase holds the measurements of a manager since the phase began, and its state at the end.
+// Times are in seconds, memory is in bytes.
+type phase struct {
+	Wall, CPU, Caught float64
+	Calls             int64
+	Heap, Peak        float64
+	Goroutines        int
+}
+
+// measured is a manager, with its consumption at the beginning of the current phase.
 type measured struct {
 	task
 	*progress
-	begun  usage
+	at     time.Time
+	cpu    time.Duration
+	before int64         // calls
 	caught time.Duration // time it took to catch up at the end
-	heap   uint64
+	heap   float64
 	ended  chan error
 }
 
-func (m *measured) serve(ctx context.Context, r request) error {
+// serve runs a manager until the input ends.
+func serve(t task) error {
+	log.SetLogger(logr.Discard())
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &measured{task: t, progress: newProgress(t.work), ended: make(chan error, 1)}
+	err := lab.Answer(func(r request) (p phase, err error) {
+		err = m.do(ctx, r)
+		return phase{
+			Wall: time.Since(m.at).Seconds(), CPU: (lab.CPU() - m.cpu).Seconds(), Caught: m.caught.Seconds(),
+			Calls: m.calls.Load() - m.before, Heap: m.heap, Peak: lab.Memory(lab.Peak), Goroutines: runtime.NumGoroutine(),
+		}, err
+	})
+	cancel()
+	if err != nil || m.at.IsZero() {
+		return err
+	}
+	return <-m.ended
+}
+
+func (m *measured) begin() { m.at, m.cpu, m.before = time.Now(), lab.CPU(), m.calls.Load() }
+
+func (m *measured) do(ctx context.Context, r request) error {
 	switch r.Op {
 	case opStart:
 		mgr, err := m.manager()
 		if err != nil {
 			return err
 		}
-		m.begun = m.usage()
-		m.ended = make(chan error, 1)
+		m.begin()
 		go func() { m.ended <- mgr.Start(ctx) }()
 		select {
 		case <-m.complete:
-			return nil
 		case err := <-m.ended:
 			return fmt.Errorf("the manager has stopped: %w", err)
 		}
 	case opBegin:
-		m.begun = m.usage()
+		m.begin()
 	case opReach:
 		asked := time.Now()
-		for !m.at(r.Generations) {
+		for !m.reachedAll(r.Generations) {
 			time.Sleep(time.Millisecond)
 		}
 		m.caught = time.Since(asked)
 	case opIdle:
-		m.heap = liveHeap()
-		m.begun = m.usage()
+		m.heap, _ = lab.Settled()
+		m.begin()
 		time.Sleep(r.Idle)
 	}
 	return nil
@@ -139,14 +156,4 @@ func (m *measured) manager() (manager.Manager, error) {
 		}
 	}
 	return mgr, nil
-}
-
-// liveHeap returns the size of the heap without garbage.
-func liveHeap() uint64 {
-	for range 3 { // one collection leaves objects in pools and objects with finalizers
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -10,9 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isChild(os.Args) {
-		exit(beChild(os.Stdin, os.Stdout))
-	}
+	roles.Play()
 	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
@@ -32,22 +30,13 @@ func TestASmallRunHasEveryFigure(t *testing.T) {
 			t.Errorf("%s: %+v", s, f)
 		}
 	}
-	report := found.report(c)
+	var out strings.Builder
+	found.report(&out, c)
+	report := out.String()
 	if lines := strings.Count(report, "\n| "); lines != 2*(1+len(rows)) {
 		t.Errorf("%d lines of tables, want %d", lines, 2*(1+len(rows)))
 	}
 	if strings.Contains(report, "NaN") || !regexp.MustCompile(`start: reconciles \|  \| 60 \| 60 \| 1 \|`).MatchString(report) {
 		t.Errorf("the report:\n%s", report)
-	}
-}
-
-func TestWhatIsNoFigureIsADash(t *testing.T) {
-	if got := (results{}).report(config{rounds: 1}); strings.Contains(got, "NaN") {
-		t.Errorf("the report of nothing:\n%s", got)
-	}
-	for value, want := range map[float64]string{0: "0", 0.3333333: "0.333", 12.345: "12.3", 1234567: "1,234,567", 0.0000123: "0.0000"} {
-		if got := number(value); got != want {
-			t.Errorf("%v: got %s, want %s", value, got, want)
-		}
 	}
 }

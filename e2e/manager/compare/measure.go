@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // These are the numbers of goroutines that write at once.
@@ -42,8 +41,7 @@ type subject struct {
 // results holds the figures of each round.
 type results map[subject][]figures
 
-// measureAll starts an API server, fills it, and measures every subject in each round. The
-// order changes from round to round.
+// measureAll starts an API server, fills it, and measures every subject in each round.
 func measureAll(ctx context.Context, c config) (results, error) {
 	server, err := apiserver.Start(ctx)
 	if err != nil {
@@ -58,7 +56,7 @@ func measureAll(ctx context.Context, c config) (results, error) {
 		return nil, err
 	}
 	w := &world{config: c, server: server, client: direct}
-	tell("creating %d objects", c.Objects)
+	lab.Progress("creating %d objects", c.Objects)
 	if err := w.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -70,19 +68,11 @@ func measureAll(ctx context.Context, c config) (results, error) {
 		}
 	}
 	found := results{}
-	for round := range c.rounds {
-		for _, s := range subjects {
-			tell("round %d of %d: %s", round+1, c.rounds, s)
-			f, err := w.measure(ctx, s)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s, err)
-			}
-			found[s] = append(found[s], f)
-		}
-		slices.Reverse(subjects) // being first may be an advantage, or a disadvantage
-	}
-	tell("")
-	return found, nil
+	return found, lab.Rounds(c.rounds, subjects, func(_ int, s subject) error {
+		f, err := w.measure(ctx, s)
+		found[s] = append(found[s], f)
+		return err
+	})
 }
 
 func (s subject) String() string {
@@ -90,11 +80,6 @@ func (s subject) String() string {
 		return s.Side + ", handlers only"
 	}
 	return s.Side
-}
-
-// tell shows progress on standard error.
-func tell(format string, parts ...any) {
-	fmt.Fprintf(os.Stderr, "\r%-60s\r", fmt.Sprintf(format, parts...))
 }
 
 // world is the API server with the client that writes to it.
@@ -107,7 +92,7 @@ type world struct {
 
 // fill creates the objects, of about 1 KiB each.
 func (w *world) fill(ctx context.Context) error {
-	return share(w.Objects, creators, func(i int) error {
+	return lab.Divide(w.Objects, creators, func(i int) error {
 		return w.client.Create(ctx, &api.Widget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i), Labels: map[string]string{"app": name(i)}},
 			Spec:       api.Spec{Color: "none", Notes: strings.Repeat("x", 600)},
@@ -120,7 +105,7 @@ func (w *world) fill(ctx context.Context) error {
 func (w *world) update(ctx context.Context) (map[int]int64, error) {
 	var mu sync.Mutex // protects generations
 	generations := map[int]int64{}
-	err := share(w.Updates, writers, func(i int) error {
+	err := lab.Divide(w.Updates, writers, func(i int) error {
 		obj := &api.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i % w.Objects)}}
 		patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, w.size.Add(1))
 		if err := w.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -136,16 +121,16 @@ func (w *world) update(ctx context.Context) (map[int]int64, error) {
 
 // measure measures one manager at start, during updates and while idle.
 func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
-	c, err := startChild(ctx, task{work: w.work, subject: s, Host: w.server.Config().Host,
-		Token: w.server.Config().BearerToken, CA: w.server.Config().CAData})
+	config := w.server.Config()
+	c, err := lab.StartChild(ctx, "manager", task{w.work, s, config.Host, config.BearerToken, config.CAData})
 	if err != nil {
 		return f, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if f.Start, err = c.ask(ctx, request{Op: opStart}); err != nil {
+	defer func() { err = errors.Join(err, c.End()) }()
+	if err := c.Ask(request{Op: opStart}, &f.Start); err != nil {
 		return f, err
 	}
-	if _, err := c.ask(ctx, request{Op: opBegin}); err != nil {
+	if err := c.Ask(request{Op: opBegin}, &f.Update); err != nil {
 		return f, err
 	}
 	begun := time.Now()
@@ -154,26 +139,10 @@ func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
 		return f, err
 	}
 	f.Writing = time.Since(begun).Seconds()
-	if f.Update, err = c.ask(ctx, request{Op: opReach, Generations: generations}); err != nil {
+	if err := c.Ask(request{Op: opReach, Generations: generations}, &f.Update); err != nil {
 		return f, err
 	}
-	f.Idle, err = c.ask(ctx, request{Op: opIdle, Idle: w.idle})
-	return f, err
-}
-
-// share calls do for 0 to n-1 from several goroutines, and returns their errors.
-func share(n, goroutines int, do func(i int) error) error {
-	errs := make([]error, goroutines)
-	var all sync.WaitGroup
-	for g := range goroutines {
-		all.Go(func() {
-			for i := g; i < n && errs[g] == nil; i += goroutines {
-				errs[g] = do(i)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return f, c.Ask(request{Op: opIdle, Idle: w.idle}, &f.Idle)
 }
 
 // The name of an object is its number after namePrefix.

@@ -45,8 +45,8 @@ func (p *progress) note(controller int, obj *api.Widget) {
 	}
 }
 
-// at reports whether every controller has reached these generations.
-func (p *progress) at(generations map[int]int64) bool {
+// reachedAll reports whether every controller has reached these generations.
+func (p *progress) reachedAll(generations map[int]int64) bool {
 	for c := range p.reached {
 		for object, generation := range generations {
 			if p.reached[c][object].Load() < generation {

@@ -17,16 +17,17 @@ type side struct {
 	name  string
 	build func(ctx context.Context, dir string) (file string, err error)
 	flags []string
+	file  string // that build has made
 }
 
-// ours is the side that the others are compared with.
-var ours = side{name: "this library", build: buildExample}
+func (s side) String() string { return s.name }
 
-// peers are the other sides. By default, controller-runtime handles the objects that exist at
-// the start after everything that changes. This library has both in one queue.
-var peers = []side{
+// sides are compared with the last one, which is ours. By default, controller-runtime handles the objects
+// that exist at the start after everything that changes. This library has both in one queue.
+var sides = []side{
 	{name: "controller-runtime", build: buildPeer},
 	{name: "without its priority queue", build: buildPeer, flags: []string{"-priority-queue=false"}},
+	{name: "this library", build: buildExample},
 }
 
 func buildPeer(ctx context.Context, dir string) (string, error) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	netv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,57 +16,51 @@ import (
 	"github.com/customcacheinformer/informer/e2e/operator/compare/probe"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
 	"github.com/customcacheinformer/informer/examples/operator/website"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// results holds the figures of each round by the name of the side, and the versions of the
+// figures holds the measurements of one operator in one round.
+type figures struct{ Create, Restart, Move, Idle phase }
+
+// results holds the figures of each round by the name of the side, and the machine with the versions of the
 // modules in the program of the first side.
 type results struct {
-	rounds   map[string][]figures
-	versions map[string]string
+	rounds  map[string][]figures
+	machine string
 }
 
 // measureAll measures all sides in each round and checks that they reach the same end state.
-// The order changes from round to round.
 func measureAll(ctx context.Context, c config) (found results, err error) {
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
 		return found, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	programs := map[string]string{}
-	sides := append(slices.Clone(peers), ours)
-	for i, s := range sides {
+	built := slices.Clone(sides)
+	for i := range built {
 		to := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.Mkdir(to, 0o700); err != nil {
 			return found, err
 		}
-		if programs[s.name], err = s.build(ctx, to); err != nil {
+		if built[i].file, err = built[i].build(ctx, to); err != nil {
 			return found, err
 		}
 	}
-
-	found = results{map[string][]figures{}, versionsOf(programs[peers[0].name])}
-	order, want := slices.Clone(sides), ""
-	for round := range c.rounds {
-		for _, s := range order {
-			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s\r", round+1, c.rounds, s.name)
-			f, end, err := measure(ctx, c, subjectProgram{programs[s.name], s.flags})
-			if err != nil {
-				return found, fmt.Errorf("%s: %w", s.name, err)
-			}
-			if want = cmp.Or(want, end); end != want {
-				return found, fmt.Errorf("%s reached another end state:\n%s\n\nwant\n%s", s.name, end, want)
-			}
-			found.rounds[s.name] = append(found.rounds[s.name], f)
+	found = results{map[string][]figures{}, lab.Machine(built[0].file, "k8s.io/client-go", "sigs.k8s.io/controller-runtime")}
+	want := ""
+	return found, lab.Rounds(c.rounds, built, func(_ int, s side) error {
+		f, end, err := measure(ctx, c, s)
+		if want = cmp.Or(want, end); err == nil && end != want {
+			return fmt.Errorf("it reached another end state:\n%s\n\nwant\n%s", end, want)
 		}
-		slices.Reverse(order) // being first may be an advantage, or a disadvantage
-	}
-	return found, nil
+		found.rounds[s.name] = append(found.rounds[s.name], f)
+		return err
+	})
 }
 
 // measure takes one operator through all parts of the work, on an API server of its own. end
 // describes all Websites and Ingresses at the end.
-func measure(ctx context.Context, c config, program subjectProgram) (f figures, end string, err error) {
+func measure(ctx context.Context, c config, of side) (f figures, end string, err error) {
 	world, err := cluster.Start(ctx)
 	if err != nil {
 		return f, "", err
@@ -80,14 +73,14 @@ func measure(ctx context.Context, c config, program subjectProgram) (f figures, 
 	if err := world.CreateSites(ctx, keys); err != nil {
 		return f, "", err
 	}
-	if f.Create, err = create(ctx, c, world, program, keys); err != nil {
+	if f.Create, err = create(ctx, c, world, of, keys); err != nil {
 		return f, "", err
 	}
 	made, err := endState(world)
 	if err != nil {
 		return f, "", err
 	}
-	if f.Restart, f.Move, f.Idle, err = restart(ctx, c, world, program, keys); err != nil {
+	if f.Restart, f.Move, f.Idle, err = restart(ctx, c, world, of, keys); err != nil {
 		return f, "", err
 	}
 	moved, err := endState(world)
@@ -95,26 +88,26 @@ func measure(ctx context.Context, c config, program subjectProgram) (f figures, 
 }
 
 // create measures how a new operator does all the work.
-func create(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (p phase, err error) {
-	s, err := startSubject(ctx, world, program, c.workers)
+func create(ctx context.Context, c config, world *cluster.Cluster, of side, keys []types.NamespacedName) (p phase, err error) {
+	s, err := startSubject(ctx, world, of, c.workers)
 	if err != nil {
 		return p, err
 	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	defer func() { err = errors.Join(err, s.stop()) }()
 	if err := settled(ctx, world, keys, cluster.Host); err != nil {
-		return p, fmt.Errorf("%w\n%s", err, s.process.Log)
+		return p, err
 	}
 	return s.end(ctx)
 }
 
 // restart measures how an operator finds out that all work is done, then how it moves all
 // Websites to other hosts, and then what it does while nothing happens.
-func restart(ctx context.Context, c config, world *cluster.Cluster, program subjectProgram, keys []types.NamespacedName) (start, move, idle phase, err error) {
-	s, err := startSubject(ctx, world, program, c.workers)
+func restart(ctx context.Context, c config, world *cluster.Cluster, of side, keys []types.NamespacedName) (start, move, idle phase, err error) {
+	s, err := startSubject(ctx, world, of, c.workers)
 	if err != nil {
 		return start, move, idle, err
 	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	defer func() { err = errors.Join(err, s.stop()) }()
 	if _, err := s.ask(probe.Request{Keys: len(keys)}); err != nil {
 		return start, move, idle, err
 	}
@@ -126,7 +119,7 @@ func restart(ctx context.Context, c config, world *cluster.Cluster, program subj
 	}
 	host := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
 	if err := errors.Join(world.MoveSites(ctx, keys, host), settled(ctx, world, keys, host)); err != nil {
-		return start, move, idle, fmt.Errorf("%w\n%s", err, s.process.Log)
+		return start, move, idle, err
 	}
 	if move, err = s.end(ctx); err != nil {
 		return start, move, idle, err
@@ -136,16 +129,6 @@ func restart(ctx context.Context, c config, world *cluster.Cluster, program subj
 	}
 	idle, err = s.end(ctx)
 	return start, move, idle, err
-}
-
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // settled waits until all Websites have the given hosts, an Ingress and a status.

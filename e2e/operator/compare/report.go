@@ -1,89 +1,66 @@
 package main
 
 import (
-	"debug/buildinfo"
 	"fmt"
-	"math"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
+	"io"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// report renders everything as Markdown.
-func (r results) report(c config) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# An operator, with this library and with controller-runtime\n\n"+
+// parts are the parts of the table.
+var parts = []struct {
+	title string
+	of    func(figures) phase
+}{
+	{"start: all must be created", func(f figures) phase { return f.Create }},
+	{"restart: all is done already", func(f figures) phase { return f.Restart }},
+	{"then all Websites get another host", func(f figures) phase { return f.Move }},
+	{"then nothing happens", func(f figures) phase { return f.Idle }},
+}
+
+// rows are the rows of each part.
+var rows = []struct {
+	name, unit string
+	of         func(phase) float64
+}{
+	{"until all is done", "s", func(p phase) float64 { return p.Wall }},
+	{"CPU time", "s", func(p phase) float64 { return p.CPU }},
+	{"most memory ever resident", "MiB", func(p phase) float64 { return p.Peak / lab.MiB }},
+	{"anonymous memory at the end", "MiB", func(p phase) float64 { return p.Anon / lab.MiB }},
+	{"live heap afterwards", "MiB", func(p phase) float64 { return p.Heap / lab.MiB }},
+	{"reconciles", "", func(p phase) float64 { return float64(p.Reconciles) }},
+	{"write requests", "", func(p phase) float64 { return float64(p.Writes) }},
+	{"of these refused", "", func(p phase) float64 { return float64(p.Refused) }},
+}
+
+// report writes everything as Markdown.
+func (r results) report(out io.Writer, c config) {
+	fmt.Fprintf(out, "# An operator, with this library and with controller-runtime\n\n"+
 		"%s Websites, %d workers; the operator is the one in examples/operator, and the same written with controller-runtime,\n"+
 		"with its defaults except for metrics, which are off, and once more without its priority queue. Each has a process and an API server of its own; medians of %d\n"+
 		"rounds. The API server is on the same machine and competes for its processors, so times say less than CPU time.\n"+
 		"All operators reached the same Ingresses and statuses in every round. The most memory includes the start of the process\n"+
 		"and the pages of the program's file. The example's file is larger, because it serves a page, and html/template keeps the\n"+
 		"linker from leaving out methods. Anonymous memory is without the file.\n",
-		thousands(float64(c.sites)), c.workers, c.rounds)
+		lab.Thousands(c.sites), c.workers, c.rounds)
+	ours, peers := sides[len(sides)-1], sides[:len(sides)-1]
 	for _, part := range parts {
-		fmt.Fprintf(&b, "\n| %s | unit |", part.title)
+		titles := []string{part.title, "unit"}
 		for _, peer := range peers {
-			fmt.Fprintf(&b, " %s | ratio |", peer.name)
+			titles = append(titles, peer.name, "ratio")
 		}
-		fmt.Fprintf(&b, " %s |\n|---|---|%s---:|\n", ours.name, strings.Repeat("---:|---:|", len(peers)))
+		fmt.Fprintln(out)
+		lab.Header(out, 2, append(titles, ours.name)...)
 		for _, row := range rows {
-			of := func(f figures) float64 { return row.of(part.of(f)) }
-			own := median(r.rounds[ours.name], of)
-			fmt.Fprintf(&b, "| %s | %s |", row.name, row.unit)
-			for _, peer := range peers {
-				theirs := median(r.rounds[peer.name], of)
-				fmt.Fprintf(&b, " %s | %s |", number(theirs), number(theirs/own))
+			median := func(s side) float64 {
+				return lab.MedianOf(r.rounds[s.name], func(f figures) float64 { return row.of(part.of(f)) })
 			}
-			fmt.Fprintf(&b, " %s |\n", number(own))
+			cells := []string{row.name, row.unit}
+			for _, peer := range peers {
+				cells = append(cells, lab.Number(median(peer)), lab.Number(median(peer)/median(ours)))
+			}
+			lab.Cells(out, append(cells, lab.Number(median(ours)))...)
 		}
 	}
-	fmt.Fprintf(&b, "\nMeasured on %d cores (%s/%s), %s, client-go %s, controller-runtime %s.\n", runtime.NumCPU(), runtime.GOOS,
-		runtime.GOARCH, runtime.Version(), r.versions["k8s.io/client-go"], r.versions["sigs.k8s.io/controller-runtime"])
-	return b.String()
-}
-
-// versionsOf returns the versions of the modules in a program.
-func versionsOf(program string) map[string]string {
-	versions := map[string]string{}
-	if info, err := buildinfo.ReadFile(program); err == nil {
-		for _, m := range info.Deps {
-			versions[m.Path] = m.Version
-		}
-	}
-	return versions
-}
-
-// median returns the median of a figure over all rounds. With an even number of rounds it is
-// the mean of the middle two.
-func median(rounds []figures, of func(figures) float64) float64 {
-	var values []float64
-	for _, f := range rounds {
-		values = append(values, of(f))
-	}
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-}
-
-// number formats a figure with three significant digits, or with all digits before the decimal
-// point if there are more.
-func number(v float64) string {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "–"
-	case math.Abs(v) >= 100:
-		return thousands(v)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-func thousands(v float64) string {
-	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	fmt.Fprintf(out, "\nMeasured on %s.\n", r.machine)
 }

@@ -2,70 +2,53 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"time"
 
-	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/compare/probe"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
+
+// phase holds the measurements of an operator for one part of the work. Times are in seconds.
+// Memory is in bytes, measured at the end of the part.
+type phase struct {
+	Wall, CPU, Peak, Anon, Heap float64
+	Reconciles, Writes, Refused int
+}
 
 // subject is an operator under measurement: a process with a probe, and its figures from the
 // beginning of the current phase.
 type subject struct {
-	process *process.Process
+	process *lab.Child
 	front   *cluster.Front
-	in      io.Writer
-	out     *json.Decoder
 
 	began time.Time
 	calls cluster.Calls
 	probe.Reading
 }
 
-// subjectProgram is the program of an operator and the flags to start it with.
-type subjectProgram struct {
-	file  string
-	flags []string
-}
-
 // startSubject starts an operator and begins the first phase.
-func startSubject(ctx context.Context, c *cluster.Cluster, program subjectProgram, workers int) (s *subject, err error) {
+func startSubject(ctx context.Context, c *cluster.Cluster, of side, workers int) (s *subject, err error) {
 	s = &subject{}
 	if s.front, err = c.Front(nil); err != nil {
 		return nil, err
 	}
-	flags := append([]string{"-kubeconfig", s.front.Kubeconfig, "-workers", strconv.Itoa(workers)}, program.flags...)
-	cmd := exec.CommandContext(ctx, program.file, flags...)
+	flags := append([]string{"-kubeconfig", s.front.Kubeconfig, "-workers", strconv.Itoa(workers)}, of.flags...)
+	cmd := exec.CommandContext(ctx, of.file, flags...)
 	cmd.Env = append(os.Environ(), "GOGC=100", "GOMAXPROCS="+strconv.Itoa(runtime.NumCPU()))
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		return nil, fmt.Errorf("pipes: %w, %w", err1, err2)
-	}
-	s.in, s.out = in, json.NewDecoder(out)
 	s.began = time.Now()
-	if s.process, err = process.Start(cmd); err != nil {
+	if s.process, err = lab.StartCommand(cmd); err != nil {
 		s.front.Close()
 	}
 	return s, err
 }
 
-// ask sends the probe a request and returns its answer.
 func (s *subject) ask(r probe.Request) (reading probe.Reading, err error) {
-	if err = json.NewEncoder(s.in).Encode(r); err == nil {
-		err = s.out.Decode(&reading)
-	}
-	if err != nil {
-		err = fmt.Errorf("asking the operator: %w\n%s", err, s.process.Log)
-	}
-	return reading, err
+	return reading, s.process.Ask(r, &reading)
 }
 
 // begin begins the next phase.
@@ -98,25 +81,28 @@ func (s *subject) end(ctx context.Context) (phase, error) {
 func (s *subject) quiet(ctx context.Context) error {
 	const still = 500 * time.Millisecond
 	last, since := [2]int{-1}, time.Now()
-	for time.Since(since) < still {
+	return lab.Poll(ctx, still/10, func() (bool, error) {
 		r, err := s.ask(probe.Request{})
-		if err != nil {
-			return err
-		}
 		if now := [2]int{r.Reconciles, s.front.Calls().Writes()}; now != last {
 			last, since = now, time.Now()
 		}
-		if err := wait(ctx, still/10); err != nil {
-			return err
-		}
-	}
-	return nil
+		return time.Since(since) >= still, err
+	})
 }
 
 // stop stops the operator. It returns an error unless the operator exits without one.
-func (s *subject) stop(ctx context.Context) error {
-	defer s.front.Close()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return s.process.Stop(ctx)
+func (s *subject) stop() error {
+	err := s.process.End()
+	s.front.Close()
+	return err
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // lists is how many lists the agents make to tell what one costs.
@@ -38,11 +39,7 @@ type agents struct {
 }
 
 // watchPods is watchers of Pods until the standard input ends.
-func watchPods(text string) error {
-	var at address
-	if err := json.Unmarshal([]byte(text), &at); err != nil {
-		return err
-	}
+func watchPods(at address) error {
 	a := &agents{}
 	for range max(1, min(at.Connections, at.Watchers)) {
 		client, err := typedcore.NewForConfig(at.config(&a.received))
@@ -66,7 +63,7 @@ func watchPods(text string) error {
 			}
 		})
 	}
-	return answer(func(question string) (got, error) {
+	return lab.Answer(func(question string) (got, error) {
 		if question == "list" {
 			for range lists {
 				if _, err := a.pods[0].List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
@@ -133,7 +130,7 @@ func (a *agents) got() (got, error) {
 	g := got{Watching: a.watching, Events: len(a.latencies), Received: a.received.Load()}
 	if g.Events > 0 {
 		sorted := slices.Sorted(slices.Values(a.latencies))
-		g.P50, g.P99 = sorted[g.Events/2], sorted[g.Events*99/100]
+		g.P50, g.P99 = lab.Quantile(sorted, 0.5), lab.Quantile(sorted, 0.99)
 	}
 	return g, a.failed
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -15,21 +14,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 {
-		if run := roles[os.Args[1]]; run != nil {
-			exit(run(os.Args[2]))
-		}
-	}
+	roles.Play()
 	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
 func TestTheTableHasEachRowAndAllEventsAreDelivered(t *testing.T) {
 	var out strings.Builder
-	p := plan{objects: 50, connections: 4, watchers: []int{0, 20}, writes: 20, during: time.Second, repeat: 1}
+	p := plan{objects: 50, connections: 4, watchers: []int{0, 20}, writes: 20, during: time.Second, rounds: 1}
 	if !testing.Short() {
-		p.objects, p.repeat = 400, 3
+		p.objects, p.rounds = 400, 3
 	}
-	if err := p.run(t.Context(), &out, io.Discard); err != nil {
+	if err := p.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -44,12 +39,11 @@ func TestTheTableHasEachRowAndAllEventsAreDelivered(t *testing.T) {
 }
 
 func TestMoreBytesForMoreWatchersOfARelayAreAnError(t *testing.T) {
-	few, many := samples{{upstream: 1000}}, samples{{upstream: 2000}}
-	if err := upstreamIsConstant([]int{1, 2}, []samples{few, many}); err == nil {
-		t.Error("twice as many bytes are no error")
-	}
-	if err := upstreamIsConstant([]int{1, 2}, []samples{few, few}); err != nil {
-		t.Errorf("as many bytes: %v", err)
+	for many, wrong := range map[float64]bool{1000: false, 2000: true} {
+		found := results{{1, relayed}: {{upstream: 1000}}, {2, relayed}: {{upstream: many}}}
+		if err := found.upstreamIsConstant([]int{1, 2}); (err != nil) != wrong {
+			t.Errorf("%.0f bytes: %v", many, err)
+		}
 	}
 }
 

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
+
+// often is the time between two looks at something that will come.
+const often = 200 * time.Millisecond
 
 // costs is one measurement.
 type costs struct {
@@ -14,7 +19,6 @@ type costs struct {
 	events, wanted int
 	p50, p99       float64 // seconds
 	list           figures // CPU and bytes of one list; without watchers alone
-	load           float64 // of the machine
 }
 
 // server is what a server has and uses.
@@ -27,13 +31,13 @@ type server struct {
 
 // measure measures watchers on the API server, or on a relay that it starts.
 func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c costs, err error) {
-	servers, at := []*child{w.api}, w.at
+	servers, at := []*lab.Child{w.api}, w.at
 	if relayed {
-		relay, its, err := startServer("relay", w.at.String())
+		relay, its, err := startServer(ctx, "relay", w.at)
 		if err != nil {
 			return c, err
 		}
-		defer func() { err = errors.Join(err, relay.end()) }()
+		defer func() { err = errors.Join(err, relay.End()) }()
 		servers, at = append(servers, relay), its
 	}
 	empty, err := askAll(servers, "heap")
@@ -42,7 +46,7 @@ func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c cost
 	}
 	agents, err := w.startAgents(ctx, at, watchers)
 	if agents != nil {
-		defer func() { err = errors.Join(err, agents.end()) }()
+		defer func() { err = errors.Join(err, agents.End()) }()
 	}
 	if err != nil {
 		return c, err
@@ -60,9 +64,6 @@ func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c cost
 	for i, s := range []*server{&c.api, &c.relay}[:len(servers)] {
 		s.memory, s.grown, s.watches = full[i].Memory, full[i].Memory-empty[i].Memory, full[i].Watches
 	}
-	if c.load, err = load(); err != nil {
-		return c, err
-	}
 	if watchers == 0 {
 		c.list, err = listCosts(servers[len(servers)-1], agents)
 	}
@@ -70,36 +71,36 @@ func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c cost
 }
 
 // startAgents starts a process of watchers, and waits until all watch.
-func (w *world) startAgents(ctx context.Context, at address, watchers int) (*child, error) {
+func (w *world) startAgents(ctx context.Context, at address, watchers int) (*lab.Child, error) {
 	at.Watchers, at.Connections, at.After = watchers, w.connections, w.changes
-	agents, err := startChild("agents", at.String())
+	agents, err := lab.StartChild(ctx, "agents", at)
 	if err != nil {
 		return nil, err
 	}
-	return agents, poll(ctx, func() (bool, error) {
-		got, err := ask[got](agents, "state")
-		return err == nil && got.Watching == watchers, err
+	var now got
+	return agents, lab.Poll(ctx, often, func() (bool, error) {
+		err := agents.Ask("state", &now)
+		return err == nil && now.Watching == watchers, err
 	})
 }
 
 // whileChanging changes Pods, and measures until every watcher has every change.
-func (w *world) whileChanging(ctx context.Context, c *costs, servers []*child, agents *child, watchers int) error {
+func (w *world) whileChanging(ctx context.Context, c *costs, servers []*lab.Child, agents *lab.Child, watchers int) error {
 	before, err := askAll(servers, "state")
 	if err != nil {
 		return err
 	}
-	start, err := ask[got](agents, "state")
-	if err != nil {
+	var start, end got
+	if err := agents.Ask("state", &start); err != nil {
 		return err
 	}
 	begun, changes := time.Now(), w.changes
-	if err := w.change(ctx); err != nil {
+	if err := lab.Pace(ctx, w.writes, w.during, func() error { return w.change(ctx) }); err != nil {
 		return err
 	}
 	c.wanted = (w.changes - changes) * watchers
-	var end got
-	err = poll(ctx, func() (bool, error) {
-		end, err = ask[got](agents, "state")
+	err = lab.Poll(ctx, often, func() (bool, error) {
+		err := agents.Ask("state", &end)
 		return err == nil && end.Events >= c.wanted, err
 	})
 	if err != nil {
@@ -123,30 +124,28 @@ func (w *world) whileChanging(ctx context.Context, c *costs, servers []*child, a
 }
 
 // listCosts has the agents list, and returns what one list costs.
-func listCosts(server, agents *child) (f figures, err error) {
-	before, err := ask[figures](server, "state")
-	if err != nil {
-		return f, err
+func listCosts(server, agents *lab.Child) (f figures, err error) {
+	var before, after figures
+	var start, end got
+	for _, step := range []func() error{
+		func() error { return server.Ask("state", &before) },
+		func() error { return agents.Ask("state", &start) },
+		func() error { return agents.Ask("list", &end) },
+		func() error { return server.Ask("state", &after) },
+	} {
+		if err := step(); err != nil {
+			return f, err
+		}
 	}
-	start, err := ask[got](agents, "state")
-	if err != nil {
-		return f, err
-	}
-	end, err := ask[got](agents, "list")
-	if err != nil {
-		return f, err
-	}
-	after, err := ask[figures](server, "state")
-	return figures{CPU: (after.CPU - before.CPU) / lists, Received: (end.Received - start.Received) / lists}, err
+	return figures{CPU: (after.CPU - before.CPU) / lists, Received: (end.Received - start.Received) / lists}, nil
 }
 
-func askAll(all []*child, question string) (answers []figures, err error) {
-	for _, c := range all {
-		f, err := ask[figures](c, question)
-		if err != nil {
+func askAll(all []*lab.Child, question string) ([]figures, error) {
+	answers := make([]figures, len(all))
+	for i, c := range all {
+		if err := c.Ask(question, &answers[i]); err != nil {
 			return nil, err
 		}
-		answers = append(answers, f)
 	}
 	return answers, nil
 }

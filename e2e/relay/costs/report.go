@@ -1,25 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"slices"
+	"runtime"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
-
-// samples are the measurements of one row.
-type samples []costs
-
-// median returns the median of a figure.
-func (s samples) median(of func(costs) float64) float64 {
-	var all []float64
-	for _, c := range s {
-		all = append(all, of(c))
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
-}
 
 const heading = `# Watchers of an API server, and of a relay
 
@@ -27,7 +14,7 @@ const heading = `# Watchers of an API server, and of a relay
 protobuf, and decodes every event. All watchers are in one process, and share %d connections. The API server with its
 etcd, and the relay with its file, are processes of their own, on the same machine. The relay ran without
 authentication and authorization. Each figure is the median of %d measurements.
-Other programs ran on the machine, which has %d processors: its load was from %.1f to %.1f.
+Other programs ran on the machine, which has %d processors: its load was %s at the end.
 
 The program fails unless every watcher gets every change in the order of the writes, the API server has one watch with a relay, and
 the bytes that it sends to the relay stay the same, however many watchers there are.
@@ -35,106 +22,82 @@ the bytes that it sends to the relay stay the same, however many watchers there 
 "Latency" is from the moment before the write until the watcher has the event decoded. "Memory" is the live heap and the
 stacks after a collection, and "resident" is the memory that the process has of the system.
 
-| watchers | on the | watches at the API server | sent by the API server | events delivered | latency p50 | p99 | API server: memory | resident | CPU time | relay: memory | resident | CPU time |
-|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 `
 
 // report writes the tables.
-func report(out io.Writer, w *world, direct, relayed []samples) {
-	fmt.Fprintf(out, heading, w.objects, w.size, w.writes, w.during, w.connections, w.repeat, processors,
-		slices.Min(loads(direct, relayed)), slices.Max(loads(direct, relayed)))
-	for i, n := range w.watchers {
-		row(out, n, "API server", direct[i])
-		row(out, n, "relay", relayed[i])
-	}
-	for i, n := range w.watchers {
-		if n > 0 {
-			added := func(of func(costs) float64) float64 { return (relayed[i].median(of) - direct[i].median(of)) * 1e3 }
-			fmt.Fprintf(out, "\nWith %d watchers, the relay adds %.1f ms to the p50, and %.1f ms to the p99.\n", n,
-				added(func(c costs) float64 { return c.p50 }), added(func(c costs) float64 { return c.p99 }))
+func (r results) report(out io.Writer, w *world) {
+	fmt.Fprintf(out, heading, w.objects, w.size, w.writes, w.during, w.connections, w.rounds, runtime.NumCPU(), lab.Load())
+	lab.Header(out, 2, "watchers", "on the", "watches at the API server", "sent by the API server", "events delivered", "latency p50", "p99",
+		"API server: memory", "resident", "CPU time", "relay: memory", "resident", "CPU time")
+	for _, n := range w.watchers {
+		for _, on := range []string{direct, relayed} {
+			r.row(out, way{n, on})
 		}
 	}
-	last := len(w.watchers) - 1
-	if n := w.watchers[last]; w.watchers[0] == 0 && n > 0 {
-		fmt.Fprintf(out, perWatcher, n, w.writes)
-		for _, s := range []struct {
-			name  string
-			of    func(costs) server
-			idle  samples
-			fully samples
-		}{
-			{"API server", func(c costs) server { return c.api }, direct[0], direct[last]},
-			{"relay", func(c costs) server { return c.relay }, relayed[0], relayed[last]},
-		} {
-			cpu := func(c costs) float64 { return s.of(c).cpu }
-			memory := s.fully.median(func(c costs) float64 { return s.of(c).grown })
-			used := (s.fully.median(cpu) - s.idle.median(cpu)) / float64(n)
-			fmt.Fprintf(out, "| %s | %.1f kB | %.3f ms/s | %.0f µs | %.1f ms | %.2f MB |\n", s.name,
-				memory/float64(n)/1e3, used*1e3, used*1e6/float64(w.writes),
-				s.idle.median(func(c costs) float64 { return c.list.CPU })*1e3,
-				s.idle.median(func(c costs) float64 { return float64(c.list.Received) })/1e6)
+	for _, n := range w.watchers[1:] {
+		added := func(of func(costs) float64) float64 {
+			return (r.median(way{n, relayed}, of) - r.median(way{n, direct}, of)) * 1e3
 		}
+		fmt.Fprintf(out, "\nWith %d watchers, the relay adds %.1f ms to the p50, and %.1f ms to the p99.\n", n,
+			added(func(c costs) float64 { return c.p50 }), added(func(c costs) float64 { return c.p99 }))
 	}
-}
-
-const perWatcher = `
+	n := w.watchers[len(w.watchers)-1]
+	fmt.Fprintf(out, `
 This is what one watcher costs the server that it watches, from the rows with %d watchers and with none, and what one list of all
 Pods costs. There are %d events a second for each watcher.
 
-| | memory | CPU time | CPU time of an event | CPU time of a list | bytes of a list |
-|---|---:|---:|---:|---:|---:|
-`
-
-func row(out io.Writer, watchers int, on string, s samples) {
-	delivered, p50, p99 := "-", "-", "-"
-	if watchers > 0 {
-		delivered = fmt.Sprintf("%.0f of %.0f", s.median(func(c costs) float64 { return float64(c.events) }),
-			s.median(func(c costs) float64 { return float64(c.wanted) }))
-		p50 = fmt.Sprintf("%.1f ms", s.median(func(c costs) float64 { return c.p50 })*1e3)
-		p99 = fmt.Sprintf("%.1f ms", s.median(func(c costs) float64 { return c.p99 })*1e3)
+`, n, w.writes)
+	lab.Header(out, 1, "", "memory", "CPU time", "CPU time of an event", "CPU time of a list", "bytes of a list")
+	for on, of := range []func(costs) server{func(c costs) server { return c.api }, func(c costs) server { return c.relay }} {
+		name := []string{direct, relayed}[on]
+		idle, fully := way{0, name}, way{n, name}
+		cpu := func(c costs) float64 { return of(c).cpu }
+		memory := r.median(fully, func(c costs) float64 { return of(c).grown })
+		used := (r.median(fully, cpu) - r.median(idle, cpu)) / float64(n)
+		lab.Cells(out, name, fmt.Sprintf("%.1f kB | %.3f ms/s | %.0f µs | %.1f ms | %.2f MB",
+			memory/float64(n)/1e3, used*1e3, used*1e6/float64(w.writes),
+			r.median(idle, func(c costs) float64 { return c.list.CPU })*1e3,
+			r.median(idle, func(c costs) float64 { return float64(c.list.Received) })/1e6))
 	}
-	fmt.Fprintf(out, "| %d | %s | %.0f | %.1f kB/s | %s | %s | %s | %s | %s |\n", watchers, on,
-		s.median(func(c costs) float64 { return float64(c.api.watches) }),
-		s.median(func(c costs) float64 { return c.upstream })/1e3, delivered, p50, p99,
-		serverCells(s, func(c costs) server { return c.api }), serverCells(s, func(c costs) server { return c.relay }))
 }
 
-// serverCells returns the cells of a server, which are empty if there is none.
-func serverCells(s samples, of func(costs) server) string {
-	memory := s.median(func(c costs) float64 { return of(c).memory })
-	if memory == 0 {
-		return "- | - | -"
+func (r results) median(of way, figure func(costs) float64) float64 {
+	return lab.MedianOf(r[of], figure)
+}
+
+func (r results) row(out io.Writer, of way) {
+	median := func(format string, figure func(costs) float64) string {
+		return fmt.Sprintf(format, r.median(of, figure))
 	}
-	return fmt.Sprintf("%.1f MB | %.0f MB | %.1f ms/s", memory/1e6,
-		s.median(func(c costs) float64 { return of(c).resident })/1e6, s.median(func(c costs) float64 { return of(c).cpu })*1e3)
+	cells := []string{
+		fmt.Sprint(of.watchers), of.on, median("%.0f", func(c costs) float64 { return float64(c.api.watches) }),
+		median("%.1f kB/s", func(c costs) float64 { return c.upstream / 1e3 }), "-", "-", "-",
+	}
+	if of.watchers > 0 {
+		cells = append(cells[:4], median("%.0f", func(c costs) float64 { return float64(c.events) })+" of "+
+			median("%.0f", func(c costs) float64 { return float64(c.wanted) }),
+			median("%.1f ms", func(c costs) float64 { return c.p50 * 1e3 }), median("%.1f ms", func(c costs) float64 { return c.p99 * 1e3 }))
+	}
+	for i, of := range []func(costs) server{func(c costs) server { return c.api }, func(c costs) server { return c.relay }} {
+		if i == 1 && cells[1] == direct {
+			cells = append(cells, "-", "-", "-")
+			continue
+		}
+		cells = append(cells, median("%.1f MB", func(c costs) float64 { return of(c).memory / 1e6 }),
+			median("%.0f MB", func(c costs) float64 { return of(c).resident / 1e6 }),
+			median("%.1f ms/s", func(c costs) float64 { return of(c).cpu * 1e3 }))
+	}
+	lab.Cells(out, cells...)
 }
 
 // upstreamIsConstant returns an error if the API server sends more when the relay has more watchers.
-func upstreamIsConstant(watchers []int, relayed []samples) error {
-	upstream := func(c costs) float64 { return c.upstream }
-	few, many := relayed[0].median(upstream), relayed[len(relayed)-1].median(upstream)
+func (r results) upstreamIsConstant(watchers []int) error {
+	upstream := func(n int) float64 { return r.median(way{n, relayed}, func(c costs) float64 { return c.upstream }) }
+	few, many := upstream(watchers[0]), upstream(watchers[len(watchers)-1])
 	const noise = 1.5 // a bookmark more or less, and a write that was late
 	if many > few*noise {
 		return fmt.Errorf("the API server sends %.0f bytes/s to a relay with %d watchers, and %.0f with %d",
 			few, watchers[0], many, watchers[len(watchers)-1])
 	}
 	return nil
-}
-
-// loads returns the load of the machine at the end of each measurement.
-func loads(ways ...[]samples) (all []float64) {
-	for _, c := range slices.Concat(slices.Concat(ways...)...) {
-		all = append(all, c.load)
-	}
-	return all
-}
-
-// load returns the load average of the last minute.
-func load() (average float64, err error) {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0, err
-	}
-	_, err = fmt.Fscan(bytes.NewReader(text), &average)
-	return average, err
 }

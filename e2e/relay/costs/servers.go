@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/metrics"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -20,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/relay"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -33,34 +29,22 @@ type figures struct {
 	Received         int64   // bytes, from the API server
 }
 
-func (a address) String() string {
-	text, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // it has only strings and numbers
-	}
-	return string(text)
-}
-
 // serveAPI is an API server until the standard input ends.
-func serveAPI(string) error {
+func serveAPI(struct{}) error {
 	server, err := apiserver.StartWithPods(context.Background())
 	if err != nil {
 		return err
 	}
 	defer server.Stop()
 	config := server.Config()
-	if err := json.NewEncoder(os.Stdout).Encode(address{Host: config.Host, Token: config.BearerToken, CA: config.CAData}); err != nil {
+	if err := lab.Tell(address{Host: config.Host, Token: config.BearerToken, CA: config.CAData}); err != nil {
 		return err
 	}
-	return answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
+	return lab.Answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
 }
 
 // serveRelay is a relay of Pods, with a file, until the standard input ends. Everybody may read.
-func serveRelay(upstream string) (err error) {
-	var from address
-	if err := json.Unmarshal([]byte(upstream), &from); err != nil {
-		return err
-	}
+func serveRelay(from address) (err error) {
 	dir, err := os.MkdirTemp("", "relay-")
 	if err != nil {
 		return err
@@ -90,13 +74,13 @@ func serveRelay(upstream string) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	if err := poll(ctx, func() (bool, error) { return r.Ready() == nil, nil }); err != nil {
+	if err := lab.Poll(ctx, often, func() (bool, error) { return r.Ready() == nil, nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, r.Ready())
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(at); err != nil {
+	if err := lab.Tell(at); err != nil {
 		return err
 	}
-	return answer(func(question string) (figures, error) {
+	return lab.Answer(func(question string) (figures, error) {
 		f, err := figuresOf(question == "heap")
 		f.Received = received.Load()
 		return f, err
@@ -124,38 +108,13 @@ func servingOptions() (*genericoptions.SecureServingOptionsWithLoopback, address
 
 // figuresOf returns the figures of this process. Those of the heap need collections.
 func figuresOf(heap bool) (f figures, err error) {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return f, err
+	f.CPU, f.Resident = lab.CPU().Seconds(), lab.Memory(lab.Resident)
+	if heap {
+		live, stacks := lab.Settled()
+		f.Memory = live + stacks
 	}
-	f.CPU = float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
-	if f.Resident, err = resident(); err != nil {
-		return f, err
-	}
-	if f.Watches, err = watches(); err != nil || !heap {
-		return f, err
-	}
-	runtime.GC()
-	runtime.GC() // what pools held at the first
-	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
-	metrics.Read(samples)
-	for _, s := range samples {
-		f.Memory += float64(s.Value.Uint64())
-	}
-	return f, nil
-}
-
-// resident returns the memory that the process has of the system, in bytes.
-func resident() (float64, error) {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, err
-	}
-	var total, pages int
-	if _, err := fmt.Fscan(bytes.NewReader(text), &total, &pages); err != nil {
-		return 0, err
-	}
-	return float64(pages * os.Getpagesize()), nil
+	f.Watches, err = watches()
+	return f, err
 }
 
 // watches returns how many watches of Pods clients have open at the server of this process.

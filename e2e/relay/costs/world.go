@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
+	"net"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,16 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 const (
-	// patience is when a wait is given up.
-	patience   = 5 * time.Minute
 	namespace  = "default"
 	annotation = "tick" // the number and the time of a write
 )
-
-var processors = runtime.NumCPU()
 
 // address is how to reach a server, and for watchers how many they are.
 type address struct {
@@ -47,10 +45,37 @@ func (a address) config(received *count) *rest.Config {
 	}
 }
 
+// count counts the bytes that connections receive.
+type count struct{ atomic.Int64 }
+
+func (c *count) dial(ctx context.Context, network, to string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
+	return &countedConn{conn, c}, err
+}
+
+type countedConn struct {
+	net.Conn
+	received *count
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// startServer starts a child that first tells at which address it serves.
+func startServer(ctx context.Context, role string, argument any) (c *lab.Child, at address, err error) {
+	if c, err = lab.StartChild(ctx, role, argument); err == nil {
+		err = c.Hear(&at)
+	}
+	return c, at, err
+}
+
 // world is the API server and the Pods.
 type world struct {
 	plan
-	api     *child
+	api     *lab.Child
 	at      address
 	pods    typedcore.PodInterface
 	size    int // of a Pod, in protobuf
@@ -59,81 +84,41 @@ type world struct {
 
 func newWorld(ctx context.Context, p plan) (w *world, err error) {
 	w = &world{plan: p}
-	if w.api, w.at, err = startServer("apiserver", "-"); err != nil {
+	if w.api, w.at, err = startServer(ctx, "apiserver", struct{}{}); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.close())
-		}
-	}()
 	client, err := typedcore.NewForConfig(w.at.config(&count{}))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		w.pods = client.Pods(namespace)
+		err = lab.Divide(w.objects, 8, func(n int) error { return w.create(ctx, n) })
 	}
-	w.pods = client.Pods(namespace)
-	return w, w.fill(ctx)
+	if err != nil {
+		return nil, errors.Join(err, w.api.End())
+	}
+	return w, nil
 }
 
-func (w *world) close() error { return w.api.end() }
-
-// fill makes the Pods.
-func (w *world) fill(ctx context.Context) error {
-	for n := range w.objects {
-		text := make([]byte, 250) // random, because lists are compressed
-		_, _ = rand.Read(text)
-		pod, err := w.pods.Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", n), Labels: map[string]string{"app": fmt.Sprint("app-", n%50)}},
-			Spec: corev1.PodSpec{
-				NodeName:   fmt.Sprint("node-", n%100),
-				Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/app", Args: []string{hex.EncodeToString(text)}}},
-			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
+// create creates a Pod.
+func (w *world) create(ctx context.Context, n int) error {
+	text := make([]byte, 250) // random, because lists are compressed
+	_, _ = rand.Read(text)
+	pod, err := w.pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", n), Labels: map[string]string{"app": fmt.Sprint("app-", n%50)}},
+		Spec: corev1.PodSpec{
+			NodeName:   fmt.Sprint("node-", n%100),
+			Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/app", Args: []string{hex.EncodeToString(text)}}},
+		},
+	}, metav1.CreateOptions{})
+	if n == 0 {
 		w.size = pod.Size()
 	}
-	return nil
+	return err
 }
 
-// change changes Pods at the speed of the plan.
+// change changes the next Pod.
 func (w *world) change(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second / time.Duration(w.writes))
-	defer ticker.Stop()
-	for range int(w.during.Seconds() * float64(w.writes)) {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		w.changes++
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			annotation: fmt.Sprint(w.changes, " ", time.Now().UnixNano()),
-		}}})
-		if err != nil {
-			return err
-		}
-		name := fmt.Sprint("pod-", w.changes%w.objects)
-		if _, err := w.pods.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// poll waits until there returns true.
-func poll(ctx context.Context, there func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("that takes too long"))
-	defer cancel()
-	for {
-		if ok, err := there(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	w.changes++
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d %d"}}}`, annotation, w.changes, time.Now().UnixNano())
+	_, err := w.pods.Patch(ctx, fmt.Sprint("pod-", w.changes%w.objects), types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,11 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 {
-		if run := roles[os.Args[1]]; run != nil {
-			exit(run(os.Args[2]))
-		}
-	}
+	roles.Play()
 	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
@@ -25,7 +20,7 @@ func TestTheTableHasEachWayToShareTheWork(t *testing.T) {
 	}
 	var out strings.Builder
 	p := plan{objects: 400, spaces: 50, replicas: []int{1, 2}, writes: 50, during: 2 * time.Second}
-	if err := p.run(t.Context(), &out, io.Discard); err != nil {
+	if err := p.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	rows := map[mode]int{clientGo: 1, whole: 2, ignored: 2, served: 2}
@@ -39,17 +34,17 @@ func TestTheTableHasEachWayToShareTheWork(t *testing.T) {
 
 func TestAReplicaThatIsYetToListDoesNotHaveItsPart(t *testing.T) {
 	w := &world{plan: plan{objects: 400}}
-	half := buckets / 2
+	const half = buckets / 2
 	for _, c := range []struct {
 		name    string
-		objects [2]int
+		objects [2]float64
 		want    bool
 	}{
-		{"both have listed", [2]int{190, 210}, true},
-		{"one still has all, the other none", [2]int{400, 0}, false},
-		{"objects are missing", [2]int{190, 200}, false},
+		{"both have listed", [2]float64{190, 210}, true},
+		{"one still has all, the other none", [2]float64{400, 0}, false},
+		{"objects are missing", [2]float64{190, 200}, false},
 	} {
-		all := []figures{{Objects: c.objects[0], Owned: half}, {Objects: c.objects[1], Owned: half}}
+		all := []figures{{objects: c.objects[0], owned: half}, {objects: c.objects[1], owned: half}}
 		if got := w.shared(ignored, all); got != c.want {
 			t.Errorf("%s: shared is %t, want %t", c.name, got, c.want)
 		}

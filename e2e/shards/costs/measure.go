@@ -2,14 +2,45 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
+
+// The figures of a replica. All begin with its process.
+const (
+	received = iota // bytes
+	decoded
+	leaseWrites
+	cpu     // in seconds
+	heap    // live
+	objects // in its cache
+	owned   // buckets
+	kinds
+)
+
+type figures [kinds]float64
+
+func mean(all []figures) (sum figures) {
+	for _, f := range all {
+		for i := range f {
+			sum[i] += f[i] / float64(len(all))
+		}
+	}
+	return sum
+}
+
+func (f figures) minus(other figures) figures {
+	for i := range f {
+		f[i] -= other[i]
+	}
+	return f
+}
 
 // costs are the means over the replicas.
 type costs struct {
@@ -18,8 +49,17 @@ type costs struct {
 	most           float64 // objects that one replica has
 }
 
+// replica is a process, and the proxy between it and the API server.
+type replica struct {
+	*lab.Child
+	proxy *apiserver.Proxy
+}
+
 // replicas are processes that share the work.
-type replicas []*child
+type replicas []replica
+
+// often is the time between two looks at something that will come.
+const often = 50 * time.Millisecond
 
 // measure starts replicas, and measures them.
 func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error) {
@@ -44,28 +84,28 @@ func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error)
 		return c, err
 	}
 	for _, f := range now {
-		c.most = max(c.most, float64(f.Objects))
+		c.most = max(c.most, f[objects])
 	}
-	c.heap = mean(now).Heap
+	c.heap = mean(now)[heap]
 	before, err := all.ask("state")
 	if err != nil {
 		return c, err
 	}
 	changes := w.changes
-	if err := w.change(ctx); err != nil {
+	if err := lab.Pace(ctx, w.writes, w.during, func() error { return w.change(ctx) }); err != nil {
 		return c, err
 	}
-	told := float64(w.changes - changes)
+	want := float64(w.changes - changes)
 	if m == served {
-		told /= float64(n) // each change goes to one replica
+		want /= float64(n) // each change goes to one replica
 	}
-	err = poll(ctx, func() (bool, error) {
+	err = lab.Poll(ctx, often, func() (bool, error) {
 		now, err = all.ask("state")
-		c.writing = less(mean(now), mean(before))
-		return err == nil && c.writing.Decoded >= told, err
+		c.writing = mean(now).minus(mean(before))
+		return err == nil && c.writing[decoded] >= want, err
 	})
 	if err != nil {
-		return c, errors.Join(err, fmt.Errorf("%.0f of %.0f changes came", c.writing.Decoded, told))
+		return c, errors.Join(err, fmt.Errorf("%.0f of %.0f changes came", c.writing[decoded], want))
 	}
 	return c, nil
 }
@@ -74,13 +114,22 @@ func (w *world) measure(ctx context.Context, m mode, n int) (c costs, err error)
 // their figures.
 func (w *world) share(ctx context.Context, m mode, n int) (all replicas, now []figures, err error) {
 	for i := range n {
-		r, err := w.start(m, i)
+		config := w.server.Config()
+		if m == ignored {
+			config = w.other
+		}
+		proxy, err := apiserver.NewProxy(config)
 		if err != nil {
 			return all, nil, err
 		}
-		all = append(all, r)
+		r, err := lab.StartChild(ctx, "replica", settings{fmt.Sprint("replica-", i), m, addressOf(proxy.Config()), w.widget})
+		if err != nil {
+			proxy.Close()
+			return all, nil, err
+		}
+		all = append(all, replica{r, proxy})
 	}
-	err = poll(ctx, func() (bool, error) {
+	err = lab.Poll(ctx, often, func() (bool, error) {
 		now, err = all.ask("state")
 		return err == nil && w.shared(m, now), err
 	})
@@ -90,79 +139,41 @@ func (w *world) share(ctx context.Context, m mode, n int) (all replicas, now []f
 	return all, now, err
 }
 
-// start starts a replica.
-func (w *world) start(m mode, n int) (*child, error) {
-	config := w.server.Config()
-	if m == ignored {
-		config = w.other
-	}
-	proxy, err := apiserver.NewProxy(config)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(settings{Name: fmt.Sprint("replica-", n), Mode: m, Server: addressOf(proxy.Config()), Widget: w.widget})
-	if err != nil {
-		return nil, err
-	}
-	r, err := startChild("replica", string(text))
-	if err != nil {
-		proxy.Close()
-		return nil, err
-	}
-	r.proxy = proxy
-	return r, nil
-}
-
 // shared reports whether each replica has its part of the buckets, and the objects that it needs. A replica
 // whose informer is yet to list the new part has more objects, or none, and the sum may be right anyway.
 func (w *world) shared(m mode, all []figures) bool {
-	objects := 0
+	sum, each := 0, w.objects
 	for _, f := range all {
-		objects += f.Objects
-		if divided := m == ignored || m == served; divided && f.Objects*len(all) > w.objects*3/2 {
+		has, owns := int(f[objects]), int(f[owned])
+		sum += has
+		if divided := m == ignored || m == served; divided && has*len(all) > w.objects*3/2 {
 			return false
 		}
-		if m != clientGo && (f.Owned < buckets/len(all) || f.Owned > (buckets+len(all)-1)/len(all)) {
+		if m != clientGo && (owns < buckets/len(all) || owns > (buckets+len(all)-1)/len(all)) {
 			return false
 		}
 	}
 	if m == clientGo || m == whole {
-		objects /= len(all)
+		each *= len(all)
 	}
-	return objects == w.objects
+	return sum == each
 }
 
-func (all replicas) ask(question string) (answers []figures, err error) {
-	for _, r := range all {
-		f, err := r.ask(question)
-		if err != nil {
+func (all replicas) ask(question string) ([]figures, error) {
+	answers := make([]figures, len(all))
+	for i, r := range all {
+		if err := r.Ask(question, &answers[i]); err != nil {
 			return nil, err
 		}
-		answers = append(answers, f)
+		answers[i][received] = float64(r.proxy.Sent())
 	}
 	return answers, nil
 }
 
 func (all replicas) end() (err error) {
 	for _, r := range all {
-		err = errors.Join(err, r.end())
+		err = errors.Join(err, r.End())
+		r.proxy.Close()
 	}
 	return err
-}
-
-func mean(all []figures) (sum figures) {
-	for _, f := range all {
-		sum.Received += f.Received
-		sum.Decoded += f.Decoded
-		sum.LeaseWrites += f.LeaseWrites
-		sum.CPU += f.CPU
-		sum.Heap += f.Heap
-	}
-	n := float64(len(all))
-	return figures{Received: sum.Received / n, Decoded: sum.Decoded / n, LeaseWrites: sum.LeaseWrites / n, CPU: sum.CPU / n, Heap: sum.Heap / n}
-}
-
-// less returns a-b of figures that rise.
-func less(a, b figures) figures {
-	return figures{Received: a.Received - b.Received, Decoded: a.Decoded - b.Decoded, LeaseWrites: a.LeaseWrites - b.LeaseWrites, CPU: a.CPU - b.CPU}
 }

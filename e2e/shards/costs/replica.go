@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/metrics"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,6 +21,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -45,28 +41,15 @@ type settings struct {
 	Widget schema.GroupVersionResource
 }
 
-// figures are what a replica says of itself. All begin with its process.
-type figures struct {
-	Received, Decoded, LeaseWrites float64
-	CPU                            float64 // in seconds
-	Heap                           float64 // live
-	Objects, Owned                 int
-}
-
-// replica is what a process has that is one.
-type replica struct {
+// running is a replica in its own process.
+type running struct {
 	decoded, leaseWrites atomic.Int64
 	objects, owned       func() int
 }
 
-// replicate is a replica until the standard input ends. For each line of it, the replica writes its
-// figures to the standard output.
-func replicate(text string) error {
-	var s settings
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return err
-	}
-	r := &replica{owned: func() int { return buckets }}
+// replicate is a replica until the standard input ends.
+func replicate(s settings) error {
+	r := &running{owned: func() int { return buckets }}
 	run, err := r.build(s)
 	if err != nil {
 		return err
@@ -74,17 +57,20 @@ func replicate(text string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := json.NewEncoder(os.Stdout).Encode(r.figures(lines.Text() == "heap")); err != nil {
-			break // the parent has gone
+	err = lab.Answer(func(question string) (figures, error) {
+		f := figures{decoded: float64(r.decoded.Load()), leaseWrites: float64(r.leaseWrites.Load()), cpu: lab.CPU().Seconds(),
+			objects: float64(r.objects()), owned: float64(r.owned())}
+		if question == "heap" {
+			f[heap], _ = lab.Settled()
 		}
-	}
+		return f, nil
+	})
 	stop()
-	return <-ended
+	return errors.Join(err, <-ended)
 }
 
 // build returns what the replica runs.
-func (r *replica) build(s settings) (run func(context.Context) error, err error) {
+func (r *running) build(s settings) (run func(context.Context) error, err error) {
 	client, err := dynamic.NewForConfig(s.Server.config())
 	if err != nil {
 		return nil, err
@@ -129,26 +115,6 @@ func (r *replica) build(s settings) (run func(context.Context) error, err error)
 	r.owned = func() int { return set.Health().Owned }
 	group := &informer.Group{ErrorHandler: func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, err) }}
 	return group.Run, errors.Join(group.Add(inf), group.Add(set), group.Add(controller))
-}
-
-// figures returns the figures of this process, with those of the heap if they are asked for, because
-// they need collections.
-func (r *replica) figures(heap bool) figures {
-	f := figures{
-		Decoded: float64(r.decoded.Load()), LeaseWrites: float64(r.leaseWrites.Load()), Objects: r.objects(), Owned: r.owned(),
-	}
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil {
-		f.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
-	}
-	if heap {
-		runtime.GC()
-		runtime.GC() // what pools held at the first
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		f.Heap = float64(live[0].Value.Uint64())
-	}
-	return f
 }
 
 // counted returns a source that adds the objects that it decodes to a count.

@@ -1,18 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	random "math/rand/v2"
-	"os"
-	"os/exec"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,11 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
-	"github.com/customcacheinformer/informer/e2e/internal/process"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
-
-// patience is when a wait is given up.
-const patience = 2 * time.Minute
 
 var (
 	widgetKind = schema.GroupVersionKind{Group: "shards.example.com", Version: "v1", Kind: "Widget"}
@@ -56,7 +47,7 @@ func addressOf(config *rest.Config) address {
 type world struct {
 	plan
 	server  *apiserver.Server
-	beside  *child       // the API server that does not select
+	beside  *lab.Child   // the API server that does not select
 	other   *rest.Config // of it
 	widgets dynamic.NamespaceableResourceInterface
 	leases  dynamic.ResourceInterface
@@ -92,7 +83,7 @@ func newWorld(ctx context.Context, p plan) (w *world, err error) {
 		return nil, err
 	}
 	w.widgets, w.leases = client.Resource(w.widget), client.Resource(lease).Namespace(leasesIn)
-	if err := w.fill(ctx); err != nil {
+	if err := lab.Divide(p.objects, 16, func(n int) error { return w.create(ctx, n) }); err != nil {
 		return nil, err
 	}
 	return w, w.startBeside(ctx)
@@ -100,7 +91,7 @@ func newWorld(ctx context.Context, p plan) (w *world, err error) {
 
 func (w *world) close() (err error) {
 	if w.beside != nil {
-		err = w.beside.end()
+		err = w.beside.End()
 	}
 	if w.server != nil {
 		w.server.Stop()
@@ -113,134 +104,45 @@ func (w *world) name(n int) (namespace, name string) {
 	return fmt.Sprint("team-", n%w.spaces), fmt.Sprint("widget-", n)
 }
 
-// fill makes the objects.
-func (w *world) fill(ctx context.Context) error {
-	numbers, errs := make(chan int), make(chan error)
-	const clients = 16
-	for range clients {
-		go func() {
-			var failed error
-			for n := range numbers {
-				namespace, name := w.name(n)
-				text := make([]byte, 350) // random, because lists are compressed
-				_, _ = rand.Read(text)
-				obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"text": hex.EncodeToString(text)}}}
-				obj.SetGroupVersionKind(widgetKind)
-				obj.SetName(name)
-				made, err := w.widgets.Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{})
-				failed = errors.Join(failed, err)
-				if n == 0 && err == nil {
-					text, _ := made.MarshalJSON()
-					w.size = len(text)
-				}
-			}
-			errs <- failed
-		}()
-	}
-	for n := range w.objects {
-		numbers <- n
-	}
-	close(numbers)
-	var err error
-	for range clients {
-		err = errors.Join(err, <-errs)
+// create makes an object.
+func (w *world) create(ctx context.Context, n int) error {
+	namespace, name := w.name(n)
+	text := make([]byte, 350) // random, because lists are compressed
+	_, _ = rand.Read(text)
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"text": hex.EncodeToString(text)}}}
+	obj.SetGroupVersionKind(widgetKind)
+	obj.SetName(name)
+	made, err := w.widgets.Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{})
+	if n == 0 && err == nil {
+		text, _ := made.MarshalJSON()
+		w.size = len(text)
 	}
 	return err
 }
 
-// change changes objects at the speed of the plan.
+// change changes an object.
 func (w *world) change(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second / time.Duration(w.writes))
-	defer ticker.Stop()
-	for range int(w.during.Seconds() * float64(w.writes)) {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		w.changes++ // a patch that says the same again would change nothing
-		namespace, name := w.name(w.random.IntN(w.objects))
-		if _, err := w.widgets.Namespace(namespace).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, w.changes), metav1.PatchOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// child is this program in another role, in a process of its own.
-type child struct {
-	*process.Process
-	in      io.WriteCloser
-	answers *json.Decoder
-	proxy   *apiserver.Proxy // nil for an API server
-}
-
-func startChild(role, argument string) (*child, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(program, role, argument)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	started, err := process.Start(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return &child{Process: started, in: in, answers: json.NewDecoder(bufio.NewReader(out))}, nil
-}
-
-// ask sends a line and reads the answer.
-func (c *child) ask(question string) (f figures, err error) {
-	if _, err := fmt.Fprintln(c.in, question); err != nil {
-		return f, fmt.Errorf("%w\n%s", err, c.Log)
-	}
-	if err := c.answers.Decode(&f); err != nil {
-		return f, fmt.Errorf("%w\n%s", err, c.Log)
-	}
-	if c.proxy != nil {
-		f.Received = float64(c.proxy.Sent())
-	}
-	return f, nil
-}
-
-// end has the process end by itself.
-func (c *child) end() error {
-	_ = c.in.Close()
-	var err error
-	select {
-	case <-c.Ended():
-	case <-time.After(patience):
-		err = fmt.Errorf("a process does not end:\n%s", c.Log)
-		c.Kill()
-	}
-	if c.proxy != nil {
-		c.proxy.Close()
-	}
+	w.changes++ // the same patch again would change nothing
+	namespace, name := w.name(w.random.IntN(w.objects))
+	_, err := w.widgets.Namespace(namespace).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"tick":%d}`, w.changes), metav1.PatchOptions{})
 	return err
 }
 
 // startBeside starts the API server that does not select.
 func (w *world) startBeside(ctx context.Context) (err error) {
-	if w.beside, err = startChild("apiserver", w.server.Storage()); err != nil {
+	if w.beside, err = lab.StartChild(ctx, "apiserver", w.server.Storage()); err != nil {
 		return err
 	}
 	var at address
-	if err := w.beside.answers.Decode(&at); err != nil {
-		return fmt.Errorf("%w\n%s", err, w.beside.Log)
+	if err := w.beside.Hear(&at); err != nil {
+		return err
 	}
 	w.other = at.config()
 	client, err := dynamic.NewForConfig(w.other)
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() (bool, error) {
+	return lab.Poll(ctx, often, func() (bool, error) {
 		for _, kind := range []schema.GroupVersionResource{w.widget, leaseKind.GroupVersion().WithResource("leases")} {
 			_, err := client.Resource(kind).List(ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"})
 			if err != nil {
@@ -258,25 +160,8 @@ func serveBeside(storage string) error {
 		return err
 	}
 	defer server.Stop()
-	if err := json.NewEncoder(os.Stdout).Encode(addressOf(server.Config())); err != nil {
+	if err := lab.Tell(addressOf(server.Config())); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-// poll waits until there returns true.
-func poll(ctx context.Context, there func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("that takes too long"))
-	defer cancel()
-	for {
-		if ok, err := there(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return lab.Answer(func(string) (string, error) { return "", nil })
 }

@@ -1,19 +1,18 @@
 // Package probe is built into both operators of the comparison. It counts their reconciles,
-// and answers requests for their figures on standard input and output.
+// answers requests for their figures on standard input and output, and stops them when the input ends.
 package probe
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"io"
+	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// Request is a line sent to an operator. The operator answers each Request with a Reading.
+// Request is a question to an operator, which answers with a Reading.
 type Request struct {
 	Keys int  // answer once this many different keys have been reconciled
 	Heap bool // collect garbage first, and report the live heap
@@ -33,7 +32,7 @@ type Reading struct {
 // starts to answer requests. Call it once.
 func Count[K comparable, R any](reconcile func(context.Context, K) (R, error)) func(context.Context, K) (R, error) {
 	p := &probe[K]{keys: map[K]bool{}}
-	go p.answer(os.Stdin, os.Stdout)
+	go p.answer()
 	return func(ctx context.Context, key K) (R, error) {
 		defer p.count(key)
 		return reconcile(ctx, key)
@@ -59,34 +58,23 @@ func (p *probe[K]) counted() (calls, keys int) {
 	return p.calls, len(p.keys)
 }
 
-func (p *probe[K]) answer(in io.Reader, out io.Writer) {
-	lines, replies := bufio.NewScanner(in), json.NewEncoder(out)
-	for lines.Scan() {
-		var r Request
-		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			return
-		}
+func (p *probe[K]) answer() {
+	err := lab.Answer(func(r Request) (Reading, error) {
 		calls, keys := p.counted()
 		for ; keys < r.Keys; calls, keys = p.counted() {
 			time.Sleep(time.Millisecond)
 		}
-		reading := Reading{Reconciles: calls, CPU: cpuTime().Seconds()}
-		reading.Peak, reading.Anon = memory()
+		reading := Reading{Reconciles: calls, CPU: lab.CPU().Seconds(), Peak: lab.Memory(lab.Peak), Anon: lab.Memory(lab.Anonymous)}
 		if r.Heap {
-			reading.Heap = liveHeap()
+			reading.Heap, _ = lab.Settled()
 		}
-		if replies.Encode(reading) != nil {
-			return
-		}
+		return reading, nil
+	})
+	if self, failed := os.FindProcess(os.Getpid()); err == nil && failed == nil {
+		err = self.Signal(os.Interrupt) // the operator ends as if it was stopped
 	}
-}
-
-// liveHeap returns the size of the heap without garbage.
-func liveHeap() float64 {
-	for range 3 { // one collection leaves objects in pools and objects with finalizers
-		runtime.GC()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
 }
