@@ -109,8 +109,8 @@ diagrams: ## draw the SVG files of docs/diagrams from the texts beside them
 	@set -e; for f in docs/diagrams/*.d2; do go run oss.terrastruct.com/d2@v0.7.2 --theme 0 --dark-theme 200 --pad 20 $$f $${f%.d2}.svg; done
 
 .PHONY: bench
-bench: ## compare with client-go; writes bench/RESULTS.md and its plot; takes about 20 minutes
-	cd bench && go run . -write .
+bench: ## compare with client-go; writes bench/RESULTS.md; takes about 20 minutes
+	cd bench && go run . -write RESULTS.md
 
 .PHONY: bench-quick
 bench-quick: ## compare with client-go in two minutes, with smaller sizes; only prints

@@ -1,45 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
-const (
-	distributionName = "distribution"
-	rootModule       = "github.com/customcacheinformer/informer"
-	// distributionBenchmark is in the root module, because it needs its internals.
-	distributionBenchmark = "BenchmarkDistribution"
-)
+// distributionBenchmark is in the root module, because it needs its internals.
+const distributionBenchmark = "BenchmarkDistribution"
 
-// These are the units of the benchmark's figures.
-const (
-	perWatcher   = "ns/event/watcher"
-	distributing = "distributing-ns/event"
-	allocations  = "allocs/event"
-)
+// perWatcher is the unit of the benchmark's first figure.
+const perWatcher = "ns/event/watcher"
 
-// errNoBenchmark reports that the benchmark is missing.
-var errNoBenchmark = errors.New(distributionBenchmark + " of the root module has printed nothing")
-
-var distributionWatchers = []int{1, 10, 100, 1000}
-
-var distributionFloors = map[int]floor{
-	100:  {deltaFIFO: 80, realFIFO: 80, below: 5},
-	1000: both(100),
-}
-
-// benchmark runs the distribution's benchmark for a side and returns its output. The side has
-// the name that the benchmark gives it.
-type benchmark func(ctx context.Context, side, benchtime string) (output string, err error)
-
-func distributionSection(sz sizes, run benchmark) section {
+func distributionSection(sz sizes) section {
 	s := section{
-		name:     distributionName,
+		name:     "distribution",
 		title:    "Distribution alone",
 		oneQueue: true,
 		about: "One goroutine hands out ready-made events, without source, queue and store, to watchers that only count their calls. The time ends when" +
@@ -48,65 +26,52 @@ func distributionSection(sz sizes, run benchmark) section {
 			"everything behind this goroutine waits for it. It is " + distributionBenchmark + " of the root module, run once per round for each side; client-go's side is its shared " +
 			"informer's own distribution. The queue plays no part, so both our columns show one figure.",
 	}
+	floors := map[string]floor{"100 " + perWatcher: {deltaFIFO: 80, realFIFO: 80, below: 5}, "1000 " + perWatcher: both(100)}
 	var rows []row
-	for _, metric := range []string{perWatcher, distributing, allocations} {
-		for _, n := range distributionWatchers {
-			r := row{name: "distribution, " + plural(n, "watcher"), unit: metric}
-			if metric == perWatcher {
-				r.floor = distributionFloors[n]
-			}
-			rows = append(rows, r)
+	var columns []string
+	for _, unit := range []string{perWatcher, "distributing-ns/event", "allocs/event"} {
+		for _, n := range []int{1, 10, 100, 1000} {
+			column := fmt.Sprint(n, " ", unit)
+			columns = append(columns, column)
+			rows = append(rows, row{name: "distribution, " + plural(n, "watcher"), unit: unit, floor: floors[column]})
 		}
 	}
-	s.cases = []measurement{{rows: rows, measure: func(ctx context.Context, side side) ([]float64, error) {
+	s.cases = []measurement{{rows: rows, measure: func(ctx context.Context, side side) (values []float64, err error) {
 		name := "informer"
 		if side == clientGo {
 			name = "client-go"
 		}
-		output, err := run(ctx, name, sz.benchtime)
-		if err != nil {
-			return nil, err
+		got, err := benchmark(ctx, name, sz.benchtime)
+		for _, column := range columns {
+			values = append(values, got[column])
+			if _, ok := got[column]; !ok && err == nil {
+				err = fmt.Errorf("%s/%s has printed no %s", distributionBenchmark, name, column)
+			}
 		}
-		return pick(parseBenchmarks(output), name)
+		return values, err
 	}}}
 	return s
 }
 
-// pick returns the figures of a side, in the order of the rows.
-func pick(parsed map[string]map[string]float64, side string) (values []float64, err error) {
-	if len(parsed) == 0 {
-		return nil, errNoBenchmark
+var printed = regexp.MustCompile(`(?m)^Benchmark\w+/[^/\s]+/(\d+)\S*\s+\d+\s+(.+)$`)
+
+// benchmark runs the benchmark of the root module for a side, and returns its figures by the number of
+// watchers and the unit.
+func benchmark(ctx context.Context, side, benchtime string) (map[string]float64, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-run", "^$",
+		"-bench", "^"+distributionBenchmark+"$/^"+side+"$", "-benchtime", benchtime, "github.com/customcacheinformer/informer")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	for _, metric := range []string{perWatcher, distributing, allocations} {
-		for _, n := range distributionWatchers {
-			name := fmt.Sprintf("%s/%s/%d", distributionBenchmark, side, n)
-			v, ok := parsed[name][metric]
-			if !ok {
-				return nil, fmt.Errorf("%s has printed no %s", name, metric)
+	figures := map[string]float64{}
+	for _, line := range printed.FindAllStringSubmatch(string(out), -1) {
+		fields := strings.Fields(line[2])
+		for i := 0; i+1 < len(fields); i += 2 {
+			if figures[line[1]+" "+fields[i+1]], err = strconv.ParseFloat(fields[i], 64); err != nil {
+				return nil, err
 			}
-			values = append(values, v)
 		}
 	}
-	return values, nil
-}
-
-// goTest runs the benchmark of the root module, and finds the directory of the module.
-func goTest(ctx context.Context, side, benchtime string) (string, error) {
-	dir, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", rootModule)
-	if err != nil {
-		return "", fmt.Errorf("looking for the root module: %w", err)
-	}
-	return command(ctx, strings.TrimSpace(dir), "go", "test", "-vet=off", "-run", "^$",
-		"-bench", "^"+distributionBenchmark+"$/^"+side+"$", "-benchtime", benchtime, ".")
-}
-
-// command runs a command and returns its standard output.
-func command(ctx context.Context, dir, name string, args ...string) (string, error) {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdout.String(), stderr.String())
-	}
-	return stdout.String(), nil
+	return figures, nil
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // afterwards is the time after a join in which delays caused by the join may still show.
@@ -46,8 +47,8 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 	if err != nil {
 		return nil, err
 	}
-	other := &trickle{}
-	synced, err := addAll(inf, 1, everyEvent, func(int) func(pod) { return other.handle })
+	other := newTrickle(1, 1, unlimited)
+	synced, err := addAll(inf, 1, everyEvent, other.handler)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,12 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 		return nil, err
 	}
 	restart()
-	stop := other.start(ctx, src, objects)
+	until, cancel := context.WithCancel(ctx)
+	sent := make(chan error, 1)
+	go func() {
+		sent <- other.send(ctx, until, src, func(place int) watch.Event { return update(objects, place) })
+	}()
+	stop := func() error { cancel(); return errors.Join(<-sent, other.wait(ctx)) }
 	var joined, quiet []span
 	var took []float64
 	for range joins {
@@ -75,7 +81,7 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 	if err := stop(); err != nil {
 		return nil, err
 	}
-	return []float64{other.longest(joined), other.longest(quiet), median(took)}, nil
+	return []float64{other.longest(joined), other.longest(quiet), lab.Median(took)}, nil
 }
 
 // join adds a watcher, and removes it once the watcher has everything.
@@ -92,59 +98,12 @@ func join(ctx context.Context, inf subject[pod], objects int) (span, error) {
 	return span{from, time.Now()}, reg.remove()
 }
 
-// trickle sends one event a period. It is also the watcher that measures when each event
-// arrives.
-type trickle struct {
-	begun   time.Time
-	took    []time.Duration // by place; only the watcher writes it
-	sent    int
-	handled atomic.Int64
-	all     chan struct{} // gets a token with every handled event
-}
-
-func (t *trickle) handle(p pod) {
-	if p.Generation < 0 {
-		return
-	}
-	for len(t.took) <= int(p.Generation) {
-		t.took = append(t.took, 0)
-	}
-	t.took[p.Generation] = time.Since(due(t.begun, int(p.Generation)))
-	t.handled.Add(1)
-	select {
-	case t.all <- struct{}{}:
-	default:
-	}
-}
-
-// start sends events until stop is called. stop waits until they are handled.
-func (t *trickle) start(ctx context.Context, src *source, objects int) (stop func() error) {
-	t.all = make(chan struct{}, 1)
-	pacing, cancel := context.WithCancel(ctx)
-	var sending sync.WaitGroup
-	var failed error
-	sending.Go(func() {
-		failed = pace(pacing, func(begun time.Time) { t.begun = begun }, func(tick int) error {
-			t.sent = tick + 1
-			return src.send(ctx, update(objects, tick))
-		})
-	})
-	return func() error {
-		cancel()
-		sending.Wait()
-		for failed == nil && int(t.handled.Load()) < t.sent {
-			failed = await(ctx, t.all, "the trickle is not handled")
-		}
-		return failed
-	}
-}
-
 // longest returns the longest wait, in milliseconds, for an event that was due in one of the
 // spans.
 func (t *trickle) longest(spans []span) float64 {
 	var most time.Duration
-	for tick, took := range t.took {
-		at := due(t.begun, tick)
+	for place, took := range t.watchers[0].took {
+		at := t.due(place)
 		for _, s := range spans {
 			if !at.Before(s.from) && at.Before(s.to) {
 				most = max(most, took)

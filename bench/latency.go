@@ -3,31 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// load is a stream of events at a fixed rate, whether or not a side keeps up with it.
-type load struct {
-	name     string
-	watchers int
-	ticks    int // number of milliseconds
-	each     int // events in each millisecond
-}
-
-// latencyObjects is the number of objects that the events update in turn.
-const latencyObjects = 1000
-
 func latencySection(sz sizes) section {
-	loads := []load{
-		{"1 event a ms to 3 watchers", 3, sz.trickle, 1},
-		{"20 events a ms to 10 watchers", 10, sz.load, 20},
-	}
 	s := section{
 		name:  "latency",
 		title: "Latency",
@@ -36,9 +23,12 @@ func latencySection(sz sizes) section {
 			"entrance of a side as well as delays inside. The blocked watcher is an additional watcher that never returns from its first call, with " +
 			"the defaults of each side; its own waiting does not count.",
 	}
-	for _, l := range loads {
+	for _, load := range []struct {
+		name           string
+		watchers, each int // events in each millisecond
+	}{{"1 event a ms to 3 watchers", 3, 1}, {"20 events a ms to 10 watchers", 10, 20}} {
 		for _, blocked := range []bool{false, true} {
-			name := "latency, " + l.name
+			name := "latency, " + load.name
 			if blocked {
 				name += ", one more is blocked"
 			}
@@ -48,8 +38,7 @@ func latencySection(sz sizes) section {
 					{name: name + ", p99", unit: "µs", common: true, floor: both(1)},
 				},
 				measure: func(ctx context.Context, side side) ([]float64, error) {
-					p50, p99, err := latency(ctx, side, l, blocked)
-					return []float64{p50, p99}, err
+					return latency(ctx, side, newTrickle(load.watchers, load.each, sz.ticks), blocked)
 				},
 			})
 		}
@@ -59,36 +48,41 @@ func latencySection(sz sizes) section {
 
 // latency returns quantiles of the time from when an event is due until it is handled, in
 // microseconds.
-func latency(ctx context.Context, s side, l load, blocked bool) (p50, p99 float64, err error) {
-	src := newSource(latencyObjects)
+func latency(ctx context.Context, s side, t *trickle, blocked bool) (values []float64, err error) {
+	src := newSource(streamed)
 	inf, err := open[pod](s, src.listWatch())
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	clock := newClock(l)
-	synced, err := addAll(inf, l.watchers, everyEvent, clock.handler)
+	synced, err := addAll(inf, len(t.watchers), everyEvent, t.handler)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	release := func() error { return nil }
 	if blocked {
 		if release, err = addBlocked(inf); err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 	}
 	running := start(inf.run)
 	defer running.stop(&err)
 	defer func() { err = errors.Join(err, release()) }() // Run would otherwise wait forever
 	if err := synced(ctx); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	events := updates(latencyObjects, l.ticks*l.each)
+	events := updates(streamed, t.ticks*t.each)
 	restart()
-	if err := clock.run(ctx, src, events); err != nil {
-		return 0, 0, err
+	if err := errors.Join(t.send(ctx, ctx, src, func(place int) watch.Event { return events[place] }), t.wait(ctx)); err != nil {
+		return nil, err
 	}
-	all := clock.sorted()
-	return quantile(all, 0.5), quantile(all, 0.99), nil
+	var all []float64
+	for i := range t.watchers {
+		for _, d := range t.watchers[i].took {
+			all = append(all, microseconds(d))
+		}
+	}
+	slices.Sort(all)
+	return []float64{lab.Quantile(all, 0.5), lab.Quantile(all, 0.99)}, nil
 }
 
 // addBlocked registers a handler whose first call blocks until release is called. release also
@@ -102,73 +96,81 @@ func addBlocked(inf subject[pod]) (release func() error, err error) {
 	return func() error { close(released); return reg.remove() }, nil
 }
 
-// clock measures the latency of every event at every watcher.
-type clock struct {
-	load    load
-	begun   time.Time
-	took    [][]time.Duration // by watcher and place; only the watcher writes it
-	handled *tally
+// trickle sends events at a fixed rate, whether or not a side keeps up with it, and measures when each
+// arrives at each watcher.
+type trickle struct {
+	each, ticks int // events in a period, and periods
+	begun       time.Time
+	sent        int
+	watchers    []arrivals
 }
 
-func newClock(l load) *clock {
-	c := &clock{load: l, took: make([][]time.Duration, l.watchers), handled: newTally(l.watchers)}
-	for i := range c.took {
-		c.took[i] = make([]time.Duration, l.ticks*l.each)
+// arrivals are the events that a watcher got. It is as large as two cache lines, like a counter.
+type arrivals struct {
+	took    []time.Duration // by place; only the watcher writes it
+	handled atomic.Int64
+	_       [96]byte
+}
+
+// unlimited is the number of periods of a trickle that ends with its ctx.
+const unlimited = math.MaxInt
+
+func newTrickle(watchers, each, ticks int) *trickle {
+	t := &trickle{each: each, ticks: ticks, watchers: make([]arrivals, watchers)}
+	for i := range t.watchers {
+		if ticks != unlimited {
+			t.watchers[i].took = make([]time.Duration, 0, ticks*each)
+		}
 	}
-	return c
+	return t
 }
 
 // handler returns the i-th watcher's handler. It ignores the events of the first state, which
 // are not part of the stream.
-func (c *clock) handler(i int) func(pod) {
-	took, left := c.took[i], len(c.took[i])
+func (t *trickle) handler(i int) func(pod) {
+	a := &t.watchers[i]
 	return func(p pod) {
-		if p.Generation < 0 {
+		place := int(p.Generation)
+		if place < 0 {
 			return
 		}
-		took[p.Generation] = time.Since(due(c.begun, int(p.Generation)/c.load.each))
-		if left--; left == 0 {
-			c.handled.one()
+		for len(a.took) <= place {
+			a.took = append(a.took, 0)
 		}
+		a.took[place] = time.Since(t.due(place))
+		a.handled.Add(1)
 	}
 }
 
-// run sends each event when it is due, and returns when all events are handled.
-func (c *clock) run(ctx context.Context, src *source, events []watch.Event) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	pacing, stop := context.WithCancel(ctx)
-	var sending sync.WaitGroup
-	defer sending.Wait()
+func (t *trickle) due(place int) time.Time { return due(t.begun, place/t.each) }
+
+// send sends each event when it is due, until all are sent or until has ended.
+func (t *trickle) send(ctx, until context.Context, src *source, event func(place int) watch.Event) error {
+	pacing, stop := context.WithCancel(until)
 	defer stop()
-	sending.Go(func() {
-		err := pace(pacing, func(begun time.Time) { c.begun = begun }, func(tick int) error {
-			if tick >= c.load.ticks {
-				stop()
-				return nil
-			}
-			for _, e := range events[tick*c.load.each : (tick+1)*c.load.each] {
-				if err := src.send(ctx, e); err != nil {
-					return err
-				}
-			}
+	return pace(pacing, func(begun time.Time) { t.begun = begun }, func(tick int) error {
+		if tick >= t.ticks {
+			stop()
 			return nil
-		})
-		if err != nil {
-			fail(err)
 		}
+		for range t.each {
+			if err := src.send(ctx, event(t.sent)); err != nil {
+				return err
+			}
+			t.sent++
+		}
+		return nil
 	})
-	return c.handled.wait(ctx)
 }
 
-// sorted returns every latency, in microseconds.
-func (c *clock) sorted() []float64 {
-	var all []float64
-	for _, took := range c.took {
-		for _, d := range took {
-			all = append(all, microseconds(d))
+// wait waits until all events that were sent are handled.
+func (t *trickle) wait(ctx context.Context) error {
+	return lab.Poll(ctx, time.Millisecond, func() (bool, error) {
+		for i := range t.watchers {
+			if int(t.watchers[i].handled.Load()) < t.sent {
+				return false, nil
+			}
 		}
-	}
-	slices.Sort(all)
-	return all
+		return true, nil
+	})
 }

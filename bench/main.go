@@ -7,82 +7,33 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
+	"io"
 	"regexp"
-	"runtime/pprof"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// config holds the values of the flags.
-type config struct {
-	quick      bool
-	rounds     int
-	only       string
-	write      string
-	cpuprofile string
-}
+var roles = lab.Roles{"sharing": lab.Once(sharing.measure)}
 
 func main() {
-	if isChild(os.Args) {
-		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
-	}
-	if isSharing(os.Args) {
-		exit(beSharing(os.Stdout, os.Args[2]))
-	}
-	var c config
-	flag.BoolVar(&c.quick, "quick", false, "smaller sizes and fewer rounds")
-	flag.IntVar(&c.rounds, "rounds", 0, "how often each figure is measured (default: 5, or 2 if -quick)")
-	flag.StringVar(&c.only, "run", "", "only the sections whose name matches this regular expression")
-	flag.StringVar(&c.write, "write", "", "write RESULTS.md and results.svg to this directory (default: only print)")
-	flag.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile to this file")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, c)
-	stop()
-	exit(err)
-}
-
-// exit ends the process. It prints err, if there is one.
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func run(ctx context.Context, c config) (err error) {
-	sz := fullSizes
-	if c.quick {
-		sz = quickSizes
-	}
-	if c.rounds < 0 {
-		return fmt.Errorf("-rounds is %d, less than 0", c.rounds)
-	}
-	if c.rounds > 0 {
-		sz.rounds = c.rounds
-	}
-	chosen, err := choose(sections(sz, goTest), c.only)
-	if err != nil {
-		return err
-	}
-	if c.cpuprofile != "" {
-		stop, err := profile(c.cpuprofile)
-		if err != nil {
-			return fmt.Errorf("-cpuprofile: %w", err)
+	quick := flag.Bool("quick", false, "smaller sizes and fewer rounds")
+	only := flag.String("run", "", "only the sections whose name matches this regular expression")
+	lab.Main(roles, func(ctx context.Context, out io.Writer) error {
+		sz := fullSizes
+		if *quick {
+			sz = quickSizes
 		}
-		defer func() { err = errors.Join(err, stop()) }()
-	}
-	results, failed := measureAll(ctx, chosen, sz.rounds)
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	fmt.Print(text(results))
-	if c.write != "" {
-		failed = errors.Join(failed, writeReport(c.write, results, currentSetting(sz.rounds)))
-	}
-	return failed
+		chosen, err := choose(sections(sz), *only)
+		if err != nil {
+			return err
+		}
+		results, failed := measureAll(ctx, chosen, sz.rounds)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		report(out, results, sz.rounds)
+		return failed
+	})
 }
 
 // choose returns the sections whose names match pattern.
@@ -105,29 +56,46 @@ func choose(all []section, pattern string) (chosen []section, err error) {
 // measureAll runs every section. If a section fails, the others still run.
 func measureAll(ctx context.Context, chosen []section, rounds int) (results []result, failed error) {
 	for _, s := range chosen {
-		if ctx.Err() != nil {
-			return results, ctx.Err()
-		}
-		r := runSection(ctx, s, rounds, func(round int) {
-			fmt.Fprintf(os.Stderr, "\r%-14s round %d of %d ", s.name, round, rounds)
-		})
-		if r.err != nil && !errors.Is(r.err, errNoBenchmark) {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, r.err))
-		}
+		r := s.run(ctx, rounds)
+		failed = errors.Join(failed, r.err)
 		results = append(results, r)
 	}
-	fmt.Fprintf(os.Stderr, "\r%40s\r", "")
 	return results, failed
 }
 
-// profile writes a CPU profile to a file until stop is called.
-func profile(file string) (stop func() error, err error) {
-	f, err := os.Create(file)
-	if err != nil {
-		return nil, err
+// sizes say how much work each section does.
+type sizes struct {
+	rounds    int
+	events    int // of the sections that measure the time per event
+	ticks     int // milliseconds of the section about latency
+	cached    int // objects in the sections about the first list, joining and memory
+	pods      int // of a large cluster
+	idle      int // idle watchers
+	joins     int // in each round
+	joiners   int // of the storm
+	benchtime string
+}
+
+var (
+	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, "0.5s"}
+	// quickSizes take less than two minutes in all.
+	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, "0.1s"}
+)
+
+// sections returns all sections, in the order of the table.
+func sections(sz sizes) []section {
+	return []section{
+		wholeWaySection(sz),
+		latencySection(sz),
+		memorySection(sz),
+		podsSection(sz),
+		shareSection(sz),
+		firstListSection(sz),
+		namespacesSection(sz),
+		joiningSection(sz),
+		stormSection(sz),
+		distributionSection(sz),
+		workersSection(sz),
+		observerSection(sz),
 	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }

@@ -10,12 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isChild(os.Args) { // the API server's section starts this program again
-		exit(beChild(os.Stdin, os.Stdout, os.Args[2]))
-	}
-	if isSharing(os.Args) { // and so does the section about sharing
-		exit(beSharing(os.Stdout, os.Args[2]))
-	}
+	roles.Play() // the section about sharing starts this program again
 	klog.SetLogger(klog.Logger{})
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // idleObjects is the number of objects in the informer that gets idle watchers.
 const idleObjects = 10
-
-const mib = 1 << 20
 
 func memorySection(sz sizes) section {
 	objects := fmt.Sprintf("%d objects", sz.cached)
@@ -32,8 +32,8 @@ func memorySection(sz sizes) section {
 				},
 				measure: func(ctx context.Context, s side) ([]float64, error) { return heapPerObject(ctx, s, sz.cached) },
 			},
-			peak("first list of "+objects+", peak of the heap", heapObjects, 100, sz.cached),
-			peak("first list of "+objects+", peak of what is live", heapLive, 5, sz.cached),
+			peak("first list of "+objects+", peak of the heap", lab.HeapObjects, 100, sz.cached),
+			peak("first list of "+objects+", peak of what is live", lab.HeapLive, 5, sz.cached),
 			{
 				rows: []row{
 					{name: "heap per idle watcher", unit: "B", common: true, floor: both(10)},
@@ -46,36 +46,61 @@ func memorySection(sz sizes) section {
 	}
 }
 
+func firstListSection(sz sizes) section {
+	s := section{
+		name:  "firstlist",
+		title: "The first list",
+		about: fmt.Sprintf("Time from the start of an informer until every one of its watchers has been called for each of %d objects. ", sz.cached) +
+			"A new list is made before each measurement, and is handed over without a copy. Both sides list, because the source does not stream. " +
+			"Handlers only count their calls. Watchers have the defaults of each side.",
+	}
+	for i, watchers := range []int{1, 10, 100} {
+		s.cases = append(s.cases, measurement{
+			rows: []row{{
+				name: fmt.Sprintf("first list of %d objects, %s", sz.cached, plural(watchers, "watcher")), unit: "ms",
+				floor: []floor{{}, {}, both(10)}[i],
+			}},
+			measure: func(ctx context.Context, side side) (values []float64, err error) {
+				src := newSource(sz.cached)
+				begin := restart()
+				running, err := firstSync(ctx, side, src, watchers, sz.cached)
+				took := time.Since(begin)
+				running.stop(&err)
+				return []float64{milliseconds(took)}, err
+			},
+		})
+	}
+	return s
+}
+
 // peak returns a measurement of the highest value of a figure during a first list, with the
 // garbage collector set to gogc.
 func peak(name, metric string, gogc, objects int) measurement {
 	return measurement{
 		rows: []row{{name: name, unit: "MiB", common: true, floor: both(1)}},
 		measure: func(ctx context.Context, s side) (values []float64, err error) {
-			before, _ := settled()
+			before, _ := lab.Settled()
 			defer debug.SetGCPercent(debug.SetGCPercent(gogc))
 			src := newSource(objects)
 			runtime.GC()
-			highest := watchPeak(metric)
-			running, err := firstSync(ctx, s, src, objects)
+			highest := lab.WatchPeak(200*time.Microsecond, func() float64 { return lab.Bytes(metric) })
+			running, err := firstSync(ctx, s, src, 1, objects)
 			most := highest()
-			if running != nil {
-				running.stop(&err)
-			}
-			return []float64{(most - before) / mib}, err
+			running.stop(&err)
+			return []float64{(most - before) / lab.MiB}, err
 		},
 	}
 }
 
-// firstSync runs a new informer with one watcher, and returns when the watcher has had all
-// objects.
-func firstSync(ctx context.Context, s side, src *source, objects int) (*running, error) {
+// firstSync runs a new informer, and returns when its watchers have had all objects. The informer must be
+// stopped, even after an error.
+func firstSync(ctx context.Context, s side, src *source, watchers, objects int) (*running, error) {
 	inf, err := open[pod](s, src.listWatch())
 	if err != nil {
 		return nil, err
 	}
-	handled := newTally(1)
-	if _, err := inf.add(count[pod](handled, objects), informer.WatcherOptions{}); err != nil {
+	handled := newTally(watchers)
+	if _, err := addAll(inf, watchers, informer.WatcherOptions{}, func(int) func(pod) { return count[pod](handled, objects) }); err != nil {
 		return nil, err
 	}
 	running := start(inf.run)
@@ -83,19 +108,14 @@ func firstSync(ctx context.Context, s side, src *source, objects int) (*running,
 }
 
 func heapPerObject(ctx context.Context, s side, objects int) (values []float64, err error) {
-	before, _ := settled()
+	before, _ := lab.Settled()
 	src := newSource(objects)
-	listed, _ := settled()
-	running, err := firstSync(ctx, s, src, objects)
-	if running != nil {
-		defer running.stop(&err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	cached, _ := settled()
+	listed, _ := lab.Settled()
+	running, err := firstSync(ctx, s, src, 1, objects)
+	defer func() { running.stop(&err) }()
+	cached, _ := lab.Settled()
 	n := float64(objects)
-	return []float64{(cached - before) / n, (cached - listed) / n}, nil
+	return []float64{(cached - before) / n, (cached - listed) / n}, err
 }
 
 func idleWatchers(ctx context.Context, s side, count int) (values []float64, err error) {
@@ -104,15 +124,15 @@ func idleWatchers(ctx context.Context, s side, count int) (values []float64, err
 		return nil, err
 	}
 	running := start(inf.run)
-	defer running.stop(&err)
+	defer func() { running.stop(&err) }()
 	if err := addIdle(ctx, inf, 1); err != nil {
 		return nil, err
 	}
-	heapBefore, stacksBefore := settled()
+	heapBefore, stacksBefore := lab.Settled()
 	if err := addIdle(ctx, inf, count); err != nil {
 		return nil, err
 	}
-	heap, stacks := settled()
+	heap, stacks := lab.Settled()
 	n := float64(count)
 	heap, stacks = (heap-heapBefore)/n, (stacks-stacksBefore)/n
 	return []float64{heap, stacks, heap + stacks}, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // namespaceWatchers is the number of watchers that are told of all namespaces.
@@ -105,7 +106,7 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 		}
 		tallies = append(tallies, handled)
 	}
-	heapBefore, stacksBefore := settled()
+	heapBefore, stacksBefore := lab.Settled()
 	begin := time.Now()
 	for _, inf := range informers {
 		running := start(inf.run)
@@ -117,6 +118,6 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 		}
 	}
 	took := time.Since(begin)
-	heap, stacks := settled()
-	return []float64{milliseconds(took), float64(requests.Load()), (heap - heapBefore + stacks - stacksBefore) / mib}, nil
+	heap, stacks := lab.Settled()
+	return []float64{milliseconds(took), float64(requests.Load()), (heap - heapBefore + stacks - stacksBefore) / lab.MiB}, nil
 }

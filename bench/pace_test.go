@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 )
@@ -42,13 +41,5 @@ func TestAPaceMakesUpForWhatHeldItUp(t *testing.T) {
 	}
 	if took := time.Since(begun); took < 30*period {
 		t.Errorf("31 ticks took %v, want at least %v", took, 30*period)
-	}
-}
-
-func TestAPaceEndsWithTheErrorOfWhatItCalls(t *testing.T) {
-	broken := errors.New("broken")
-	err := pace(t.Context(), func(time.Time) {}, func(int) error { return broken })
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -1,128 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
-	"runtime/debug"
+	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
-
-// setting describes the machine and the run of the measurements.
-type setting struct {
-	date, cpu, goVersion, clientGo string
-	cores, procs, rounds           int
-}
-
-func currentSetting(rounds int) setting {
-	return setting{
-		date: time.Now().Format(time.DateOnly), cpu: cpuModel(), goVersion: runtime.Version(), clientGo: version("k8s.io/client-go"),
-		cores: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0), rounds: rounds,
-	}
-}
-
-// cpuModel returns the system's name for its processor, or the architecture if there is no
-// name.
-func cpuModel() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(info)); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// version returns the version of a module in this program.
-func version(module string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == module {
-				return m.Version
-			}
-		}
-	}
-	return "of unknown version"
-}
-
-// markdown renders the report.
-func markdown(results []result, s setting, plotFile string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# This library beside client-go\n\n")
-	fmt.Fprintf(&b, "Written by `make bench` on %s: %s, %s, GOMAXPROCS=%d; %s; client-go %s.\n\n",
-		s.date, s.cpu, plural(s.cores, "core"), s.procs, s.goVersion, s.clientGo)
-	fmt.Fprintf(&b, "Both run in one process on the same work. Each figure is the median of %s, after a warm-up round that does not count. Within a round ", plural(s.rounds, "round"))
-	b.WriteString("the sides take turns, and each round begins with a different side. This library has two queues: DeltaFIFO, the default, and RealFIFO. " +
-		"**A ratio above 1 says that this library is better.** Times depend on the machine, ratios much less. A floor is the figure that this " +
-		"library must still reach after any change; two floors are for the two queues.\n\n")
-	var lines [][]string
-	for _, g := range groups(results) {
-		lines = append(lines, []string{"**" + g.title + "**"})
-		for _, f := range g.rows {
-			lines = append(lines, f.cells())
-		}
-		if g.failed != nil {
-			lines = append(lines, []string{"no result, see below"})
-		}
-	}
-	writeTable(&b, header(), lines)
-	if plotFile != "" {
-		fmt.Fprintf(&b, "![ns per event against the number of watchers](%s)\n\n", plotFile)
-	}
-	b.WriteString(remarks + "\n")
-	b.WriteString("## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest value of all rounds.\n\n")
-	for _, r := range results {
-		r.write(&b)
-	}
-	return strings.TrimSpace(b.String()) + "\n"
-}
-
-// write renders the section: its explanation, and the spread of its figures.
-func (r result) write(b *strings.Builder) {
-	fmt.Fprintf(b, "### %s\n\n%s\n\n", r.section.title, r.section.about)
-	if r.err != nil {
-		fmt.Fprintf(b, "There is no result: %v.\n\n", r.err)
-		return
-	}
-	columns := []string{"", "unit"}
-	for _, s := range sides {
-		columns = append(columns, s.name)
-	}
-	var lines [][]string
-	for _, f := range r.rows {
-		lines = append(lines, f.spread())
-	}
-	writeTable(b, columns, lines)
-}
-
-// spread returns a row with the median, the least and the greatest of each figure.
-func (f figures) spread() []string {
-	c := []string{f.name, f.unit}
-	for _, v := range f.samples {
-		c = append(c, fmt.Sprintf("%s (%s–%s)", number(median(v)), number(slices.Min(v)), number(slices.Max(v))))
-	}
-	return c
-}
-
-// writeTable renders lines. A line may have fewer cells than there are columns.
-func writeTable(b *strings.Builder, columns []string, lines [][]string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(columns, " | "))
-	fmt.Fprintf(b, "|---|---|%s\n", strings.Repeat("---:|", len(columns)-2))
-	for _, cells := range lines {
-		cells = append(slices.Clip(cells), make([]string, len(columns)-len(cells))...)
-		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-	}
-	b.WriteString("\n")
-}
 
 // remarks are the author's answers to questions that a reader may have about the figures. They
 // belong to the present results: check them when you change the results.
@@ -130,21 +17,94 @@ func writeTable(b *strings.Builder, columns []string, lines [][]string) {
 //go:embed remarks.md
 var remarks string
 
-// These are the file names of a report.
-const reportFile, plotFile = "RESULTS.md", "results.svg"
-
-// writeReport writes the report and the plot to a directory.
-func writeReport(dir string, results []result, s setting) error {
-	plotted := ""
-	if all := panels(results); len(all) > 0 {
-		var svg bytes.Buffer
-		if err := writePlot(&svg, all); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, plotFile), svg.Bytes(), 0o644); err != nil {
-			return err
-		}
-		plotted = plotFile
+// report writes the table, and then the explanation of each section and the spread of its figures.
+func report(out io.Writer, results []result, rounds int) {
+	fmt.Fprintf(out, "# This library beside client-go\n\n")
+	fmt.Fprintf(out, "Written by `make bench` on %s: %s.\n\n", time.Now().Format(time.DateOnly), lab.Machine("", "k8s.io/client-go"))
+	fmt.Fprintf(out, "Both run in one process on the same work. Each figure is the median of %s, after a warm-up round that does not count. Within a round "+
+		"the sides take turns, and each round begins with a different side. This library has two queues: DeltaFIFO, the default, and RealFIFO. "+
+		"**A ratio above 1 says that this library is better.** Times depend on the machine, ratios much less. A floor is the figure that this "+
+		"library must still reach after any change, in a full run on a machine that does nothing else; two floors are for the two queues.\n\n", plural(rounds, "round"))
+	titles := []string{"", "unit", sides[0].name}
+	for _, s := range sides[1:] {
+		titles = append(titles, s.name, "ratio")
 	}
-	return os.WriteFile(filepath.Join(dir, reportFile), []byte(markdown(results, s, plotted)), 0o644)
+	lab.Header(out, 2, append(titles, "floor", "met")...)
+	group := func(title string, of []figures) {
+		if len(of) > 0 {
+			lab.Cells(out, append([]string{"**" + title + "**"}, make([]string, len(titles)+1)...)...)
+		}
+		for _, f := range of {
+			lab.Cells(out, f.cells()...)
+		}
+	}
+	var common []figures
+	rest := make([][]figures, len(results))
+	for i, r := range results {
+		for _, f := range r.rows {
+			switch {
+			case r.err != nil:
+			case f.common:
+				common = append(common, f)
+			default:
+				rest[i] = append(rest[i], f)
+			}
+		}
+	}
+	group("The usual workloads", common)
+	for i, r := range results {
+		group(r.section.title, rest[i])
+	}
+	fmt.Fprintf(out, "\n%s\n", remarks)
+	fmt.Fprintf(out, "## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest value of all rounds.\n")
+	for _, r := range results {
+		r.write(out)
+	}
+}
+
+// write writes the section: its explanation, and the spread of its figures.
+func (r result) write(out io.Writer) {
+	fmt.Fprintf(out, "\n### %s\n\n%s\n\n", r.section.title, r.section.about)
+	if r.err != nil {
+		fmt.Fprintf(out, "There is no result: %v.\n", r.err)
+		return
+	}
+	lab.Header(out, 2, "", "unit", sides[0].name, sides[1].name, sides[2].name)
+	for _, f := range r.rows {
+		cells := []string{f.name, f.unit}
+		for _, v := range f.samples {
+			cells = append(cells, fmt.Sprintf("%s (%s–%s)", lab.Number(lab.Median(v)), lab.Number(slices.Min(v)), lab.Number(slices.Max(v))))
+		}
+		lab.Cells(out, cells...)
+	}
+}
+
+// cells returns the cells of a row of the table.
+func (f figures) cells() []string {
+	cells := []string{f.name, f.unit, lab.Number(lab.Median(f.samples[0]))}
+	for i := 1; i < len(sides); i++ {
+		cells = append(cells, lab.Number(lab.Median(f.samples[i])), lab.Number(f.ratio(i)))
+	}
+	floors, met := f.floors()
+	return append(cells, floors, met)
+}
+
+// floors returns the floors of our sides, and whether each is met, as text.
+func (f figures) floors() (floors, met string) {
+	if f.floor == (floor{}) {
+		return "", ""
+	}
+	var least, reached []string
+	for i := 1; i < len(sides); i++ {
+		parts := []string{}
+		if l := f.least(i); l > 0 {
+			parts = append(parts, "≥ "+lab.Number(l))
+		}
+		if f.floor.below > 0 {
+			parts = append(parts, "< "+lab.Number(f.floor.below))
+		}
+		least = append(least, strings.Join(parts, ", "))
+		reached = append(reached, map[bool]string{true: "yes", false: "no"}[f.met(i)])
+	}
+	return strings.Join(slices.Compact(least), " / "), strings.Join(slices.Compact(reached), " / ")
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // measuring is the time after which one measurement of one side counts as stuck. The longest
@@ -18,14 +21,12 @@ type section struct {
 	title string
 	about string // explains the rows, and why the comparison is fair
 	cases []measurement
-	// open makes the things that all rounds share. closer undoes that. open may be nil.
-	open func(context.Context) (closer func() error, err error)
 	// oneQueue is for figures that do not depend on the queue. Only DeltaFIFO is then
 	// measured, and its figures stand in both of our columns.
 	oneQueue bool
-	// still is for figures that hardly vary and take long. Only one round is then measured,
+	// once is for figures that hardly vary and take long. Only one round is then measured,
 	// without a warm-up round.
-	still bool
+	once bool
 }
 
 // measurement measures one side once and returns a value for each of its rows.
@@ -51,10 +52,13 @@ type floor struct{ deltaFIFO, realFIFO, below float64 }
 // both returns a floor that is the same for both queues.
 func both(ratio float64) floor { return floor{deltaFIFO: ratio, realFIFO: ratio} }
 
+// atMost returns the floor of a row of which our side may take this much of client-go's figure.
+func atMost(part float64) floor { return both(1 / part) }
+
 // result holds the figures of a section, or its error.
 type result struct {
 	section section
-	rows    []figures // of all cases of the section; without samples if err is set
+	rows    []figures // of all cases of the section
 	err     error
 }
 
@@ -64,93 +68,100 @@ type figures struct {
 	samples [][]float64
 }
 
-// runSection measures every case of a section in the given number of rounds. A round before
-// these is for warming up, and does not count. Within a round the sides take turns, and each
-// round begins with a different side. So neither the drift of the machine nor the leftovers of
-// one side always fall on the same side. A section with still set has only one round.
-func runSection(ctx context.Context, s section, rounds int, progress func(round int)) (res result) {
-	res = result{section: s, rows: s.figures()}
-	if s.open != nil {
-		closer, err := s.open(ctx)
-		if err != nil {
-			res.err = err
-			return res
+// run measures every case in the given number of rounds, in which the sides take turns. A round before
+// these is for warming up, and does not count.
+func (s section) run(ctx context.Context, rounds int) (res result) {
+	res.section = s
+	warmUp := 1
+	if s.once {
+		rounds, warmUp = 1, 0
+	}
+	all := sides
+	if s.oneQueue {
+		all = sides[:2]
+	}
+	for _, c := range s.cases {
+		first := len(res.rows)
+		for _, r := range c.rows {
+			res.rows = append(res.rows, figures{r, make([][]float64, len(sides))})
 		}
-		defer func() {
-			if err := closer(); err != nil && res.err == nil {
-				res.err = err
-			}
-		}()
-	}
-	first := 0
-	if s.still {
-		first, rounds = 1, 1
-	}
-	for round := first; round <= rounds; round++ {
-		progress(round)
-		at := 0
-		for _, c := range s.cases {
-			for i := range sides {
-				i = (i + round) % len(sides)
-				if err := res.sample(ctx, c, at, i, round > 0); err != nil {
-					res.err = fmt.Errorf("%s, %s: %w", c.rows[0].name, sides[i].name, err)
-					return res
+		err := lab.Rounds(rounds+warmUp, all, func(round int, side side) error {
+			values, err := c.once(ctx, side)
+			i := slices.Index(sides, side)
+			for k := range values {
+				if samples := res.rows[first+k].samples; round >= warmUp {
+					samples[i] = append(samples[i], values[k])
 				}
 			}
-			at += len(c.rows)
+			return err
+		})
+		if err != nil {
+			res.err = fmt.Errorf("%s: %w", s.title, err)
+			return res
+		}
+		for _, f := range res.rows[first:] {
+			if s.oneQueue {
+				f.samples[2] = f.samples[1]
+			}
 		}
 	}
 	return res
 }
 
-// figures returns the section's rows without samples.
-func (s section) figures() []figures {
-	var all []figures
-	for _, c := range s.cases {
-		for _, r := range c.rows {
-			all = append(all, figures{r, make([][]float64, len(sides))})
-		}
-	}
-	return all
-}
-
-// sample measures a side once, for a case whose first row has index at. It keeps the values if
-// counts is set.
-func (r *result) sample(ctx context.Context, c measurement, at, i int, counts bool) error {
-	if r.section.oneQueue && sides[i] == realFIFO {
-		return nil
-	}
+func (c measurement) once(ctx context.Context, s side) ([]float64, error) {
+	lab.Progress("%s: %v", c.rows[0].name, s)
 	runtime.GC()
 	ctx, cancel := context.WithTimeoutCause(ctx, measuring, fmt.Errorf("not done after %v", measuring))
 	defer cancel()
-	values, err := c.measure(ctx, sides[i])
+	values, err := c.measure(ctx, s)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", c.rows[0].name, err)
 	}
 	if len(values) != len(c.rows) {
-		return fmt.Errorf("%d figures for %d rows", len(values), len(c.rows))
+		return nil, fmt.Errorf("%d figures for %d rows", len(values), len(c.rows))
 	}
-	if !counts {
-		return nil
-	}
-	for k, v := range values {
-		f := &r.rows[at+k]
-		f.samples[i] = append(f.samples[i], v)
-		if r.section.oneQueue && sides[i] == deltaFIFO {
-			same := slices.Index(sides, realFIFO)
-			f.samples[same] = append(f.samples[same], v)
-		}
-	}
-	return nil
+	return values, nil
 }
 
-// await waits until closed is closed. If ctx ends first, it returns an error that begins with
-// what.
-func await(ctx context.Context, closed <-chan struct{}, what string) error {
-	select {
-	case <-closed:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+// ratio returns how much better a side is than client-go: twice as good is 2. It is NaN if the
+// row has no ratio or no figures.
+func (f figures) ratio(side int) float64 {
+	peer, ours := lab.Median(f.samples[0]), lab.Median(f.samples[side])
+	switch {
+	case f.plain:
+		return math.NaN()
+	case f.higher:
+		return ours / peer
 	}
+	return peer / ours
+}
+
+// least returns the least ratio that the row's floor asks of a side.
+func (f figures) least(side int) float64 {
+	return []float64{0, f.floor.deltaFIFO, f.floor.realFIFO}[side]
+}
+
+// met reports whether a side reaches the row's floor.
+func (f figures) met(side int) bool {
+	least := f.least(side)
+	return (least == 0 || f.ratio(side) >= least) && (f.floor.below == 0 || lab.Median(f.samples[side]) < f.floor.below)
+}
+
+// restart collects the garbage of the preparations, and returns the start time of the
+// measurement.
+func restart() time.Time {
+	runtime.GC()
+	return time.Now()
+}
+
+func nanoseconds(d time.Duration) float64  { return float64(d.Nanoseconds()) }
+func microseconds(d time.Duration) float64 { return nanoseconds(d) / 1e3 }
+func milliseconds(d time.Duration) float64 { return nanoseconds(d) / 1e6 }
+
+// plural returns a number of things in words.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -1,125 +1,285 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"runtime"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/internal/mix"
+	"github.com/customcacheinformer/informer/share"
 )
 
-// sharingSizes are the numbers of objects of the section about sharing.
-type sharingSizes struct {
-	pods, updated, unstructured, slices, configMaps, nodes, strangers int
+// turns is how often each Pod is updated, and collections how often the collection of the live heap is
+// measured.
+const turns, collections = 3, 5
+
+// compared is a row with a figure of objects as they are, and one of shared ones, by the names of costs. If
+// asIs is empty, it is the same figure. Otherwise both are of the process with shared objects.
+type compared struct {
+	row
+	shared, asIs string
 }
 
-// turns is how often each Pod is updated.
-const turns = 3
-
 func shareSection(sz sizes) section {
-	n := sz.sharing
-	cluster := mix.New(mixSeed, n.pods)
-	about := fmt.Sprintf("The objects are those of a cluster that does not exist (package internal/mix): %d Pods of %d owners on %d nodes. ", n.pods, cluster.Owners(), cluster.Nodes()) +
-		"16 % of the Pods are of 8 DaemonSets; the others are of Deployments with 1 to 400 replicas, half of which have less than 5, of StatefulSets, and of runs of CronJobs. About 40 % of all have a sidecar and an init container. " +
-		"All that differs between real Pods of one owner differs here: name, UID, version, node, addresses, container IDs, all times, restarts, the suffix of the volume with the access to the API, and " +
-		"UIDs and addresses in the managed fields. Unstructured Pods are the same Pods, decoded from JSON. A tenth of the ConfigMaps is the kube-root-ca.crt of a namespace; the others have data of their own. " +
-		"A stranger is a Pod in which every string, number and time is random, so nothing can be shared.\n\n" +
-		"The first column has objects as a client decodes them. Our columns have the same objects after a share.Table has made equal parts of them one piece of memory. This needs no informer, so there is " +
-		"one figure for both queues. The two are measured in processes of their own. There each object is encoded when its turn comes, and decoded alone, so nothing is shared before. " +
-		"Where a row compares CPU with decoding, the first column is the CPU time of the thread that decodes an object, and ours is the time to share it afterwards. Both are of one process, by turns; a ratio of 2 says that sharing takes " +
-		"half the time of decoding. The CPU of a collection is the median of 5 calls of runtime.GC while all objects live. An update restarts a container: version, container ID, restarts and times change. " +
-		"The figure after all objects are dropped includes 8 B each for the slice that had them. The last row is of whole informers; only ours has Options.Share. " +
-		"The figures hardly vary, so only one round is measured, without a warm-up round. For the same Pods in the cache of controller-runtime, run go test -v -run CacheTakes ./controllerruntime."
-	runs := &sharingRuns{done: map[sharing]costs{}}
-	pods := sharing{Objects: "Pods", Count: n.pods}
-	stripped := pods
-	stripped.Stripped = true
-	updated := sharing{Objects: "Pods", Count: n.updated, Updates: turns}
+	cluster := mix.New(mixSeed, sz.pods)
 	s := section{
-		name:     "share",
-		title:    fmt.Sprintf("Sharing equal parts of %d Pods, and of others", n.pods),
-		about:    about,
-		still:    true,
+		name:  "share",
+		title: fmt.Sprintf("Sharing equal parts of %d Pods, and of others", sz.pods),
+		about: fmt.Sprintf("The objects are those of a cluster that does not exist (package internal/mix): %d Pods of %d owners on %d nodes. ", sz.pods, cluster.Owners(), cluster.Nodes()) +
+			"16 % of the Pods are of 8 DaemonSets; the others are of Deployments with 1 to 400 replicas, half of which have less than 5, of StatefulSets, and of runs of CronJobs. About 40 % of all have a sidecar and an init container. " +
+			"All that differs between real Pods of one owner differs here: name, UID, version, node, addresses, container IDs, all times, restarts, the suffix of the volume with the access to the API, and " +
+			"UIDs and addresses in the managed fields. Unstructured Pods are the same Pods, decoded from JSON. A tenth of the ConfigMaps is the kube-root-ca.crt of a namespace; the others have data of their own. " +
+			"A stranger is a Pod in which every string, number and time is random, so nothing can be shared.\n\n" +
+			"The first column has objects as a client decodes them. Our columns have the same objects after a share.Table has made equal parts of them one piece of memory. This needs no informer, so there is " +
+			"one figure for both queues. The two are measured in processes of their own. There each object is encoded when its turn comes, and decoded alone, so nothing is shared before. " +
+			"Where a row compares CPU with decoding, the first column is the CPU time of the thread that decodes an object, and ours is the time to share it afterwards. Both are of one process, by turns; a ratio of 2 says that sharing takes " +
+			"half the time of decoding. The CPU of a collection is the median of 5 calls of runtime.GC while all objects live. An update restarts a container: version, container ID, restarts and times change. " +
+			"The figure after all objects are dropped includes 8 B each for the slice that had them. The last row is of whole informers; only ours has Options.Share. " +
+			"The figures hardly vary, so only one round is measured, without a warm-up round. For the same Pods in the cache of controller-runtime, run go test -v -run CacheTakes ./controllerruntime.",
+		once:     true,
 		oneQueue: true,
-		cases: []measurement{
-			runs.compare(pods, pods,
-				compared{row{name: "a Pod of the mix as protobuf", unit: "B", plain: true}, costs.wire, costs.wire},
-				compared{row{name: "heap per Pod", unit: "B", floor: atMost(0.38)}, costs.heap, costs.heap},
-				compared{row{name: "CPU to decode a Pod, and to share it", unit: "µs", floor: atMost(1.5)}, nil, costs.sharing},
-				compared{row{name: "CPU of a collection of the live heap", unit: "ms", floor: atMost(0.7)}, costs.collection, costs.collection},
-				compared{row{name: "left per Pod after all are dropped", unit: "B", plain: true, floor: floor{below: 100}}, costs.left, costs.left}),
-			runs.compare(pods, stripped,
-				compared{row{name: "heap per Pod, shared without managed fields", unit: "B", floor: atMost(0.30)}, costs.heap, costs.heap}),
-			runs.compare(stripped, stripped,
-				compared{row{name: "heap per Pod, both without managed fields", unit: "B"}, costs.heap, costs.heap}),
-			runs.compare(updated, updated,
-				compared{row{name: fmt.Sprintf("heap per Pod after %d updates of each", turns), unit: "B"}, costs.updatedHeap, costs.updatedHeap},
-				compared{row{name: "the same, in percent of before", unit: "%", plain: true, floor: floor{below: 110}}, costs.growth, costs.growth},
-				compared{row{name: "CPU to decode an update, and to share it", unit: "µs", floor: atMost(0.7)}, nil, costs.sharingUpdate}),
-		},
 	}
+	runs := sharingRuns{}
+	add := func(asIs, ours sharing, rows ...compared) { s.cases = append(s.cases, runs.compare(asIs, ours, rows)) }
+	pods := sharing{Objects: "Pods", Count: sz.pods}
+	stripped, updated := pods, pods
+	stripped.Stripped, updated.Count, updated.Updates = true, sz.pods*3/10, turns
+	add(pods, pods,
+		compared{row{name: "a Pod of the mix as protobuf", unit: "B", plain: true}, "wire", ""},
+		compared{row{name: "heap per Pod", unit: "B", floor: atMost(0.38)}, "heap", ""},
+		compared{row{name: "CPU to decode a Pod, and to share it", unit: "µs", floor: atMost(1.5)}, "sharing", "decoding"},
+		compared{row{name: "CPU of a collection of the live heap", unit: "ms", floor: atMost(0.7)}, "collection", ""},
+		compared{row{name: "left per Pod after all are dropped", unit: "B", plain: true, floor: floor{below: 100}}, "left", ""})
+	add(pods, stripped,
+		compared{row{name: "heap per Pod, shared without managed fields", unit: "B", floor: atMost(0.30)}, "heap", ""})
+	add(stripped, stripped,
+		compared{row{name: "heap per Pod, both without managed fields", unit: "B"}, "heap", ""})
+	add(updated, updated,
+		compared{row{name: fmt.Sprintf("heap per Pod after %d updates of each", turns), unit: "B"}, "heap after updates", ""},
+		compared{row{name: "the same, in percent of before", unit: "%", plain: true, floor: floor{below: 110}}, "growth", ""},
+		compared{row{name: "CPU to decode an update, and to share it", unit: "µs", floor: atMost(0.7)}, "sharing of updates", "decoding of updates"})
 	for _, of := range []struct {
-		sharing
+		objects   string
+		count     int
 		heap, cpu floor
 	}{
-		{sharing{Objects: "unstructured Pods", Count: n.unstructured}, atMost(0.25), floor{}},
-		{sharing{Objects: "EndpointSlices", Count: n.slices}, atMost(0.9), floor{}},
-		{sharing{Objects: "ConfigMaps", Count: n.configMaps}, atMost(0.9), floor{}},
-		{sharing{Objects: "Nodes", Count: n.nodes}, floor{}, floor{}},
-		{sharing{Objects: "strangers", Count: n.strangers}, atMost(1.03), atMost(2)},
+		{"unstructured Pods", sz.pods / 20, atMost(0.25), floor{}},
+		{"EndpointSlices", sz.pods / 10, atMost(0.9), floor{}},
+		{"ConfigMaps", sz.pods / 5, atMost(0.9), floor{}},
+		{"Nodes", sz.pods / 50, floor{}, floor{}},
+		{"strangers", sz.pods / 20, atMost(1.03), atMost(2)},
 	} {
-		objects := fmt.Sprintf("%d %s", of.Count, of.Objects)
-		s.cases = append(s.cases, runs.compare(of.sharing, of.sharing,
-			compared{row{name: objects + ", heap of each", unit: "B", floor: of.heap}, costs.heap, costs.heap},
-			compared{row{name: objects + ", CPU to decode one, and to share it", unit: "µs", floor: of.cpu}, nil, costs.sharing}))
+		both := sharing{Objects: of.objects, Count: of.count}
+		objects := fmt.Sprintf("%d %s", of.count, of.objects)
+		add(both, both,
+			compared{row{name: objects + ", heap of each", unit: "B", floor: of.heap}, "heap", ""},
+			compared{row{name: objects + ", CPU to decode one, and to share it", unit: "µs", floor: of.cpu}, "sharing", "decoding"})
 	}
-	watched := mix.New(mixSeed, n.updated)
-	s.cases = append(s.cases, measurement{
-		rows: []row{{name: fmt.Sprintf("heap per Pod in an informer of %d", n.updated), unit: "B", floor: atMost(0.38)}},
-		measure: func(ctx context.Context, side side) ([]float64, error) {
-			return heapOf(ctx, side, n.updated, func(i int) pod { return decodePod(watched.Pod(i, 0)) }, keeping[pod]{shared: true})
-		},
-	})
+	whole := podHeap(fmt.Sprintf("heap per Pod in an informer of %d", updated.Count), updated.Count, decodePod, keeping[pod]{shared: true})
+	whole.rows[0].floor = atMost(0.38)
+	s.cases = append(s.cases, whole)
 	return s
 }
 
-// atMost returns the floor of a row of which our side may take this much of client-go's figure.
-func atMost(part float64) floor { return both(1 / part) }
-
-// compared is a row, and the figures in it: of objects as they are, and of shared ones. If asIs is
-// nil, the first is the time to decode the objects that are shared.
-type compared struct {
-	row
-	asIs, shared func(costs) float64
-}
+// sharingRuns keeps results, because several rows show figures of one process.
+type sharingRuns map[sharing]costs
 
 // compare returns a measurement of objects as they are beside shared objects.
-func (r *sharingRuns) compare(asIs, ours sharing, rows ...compared) measurement {
+func (r sharingRuns) compare(asIs, ours sharing, rows []compared) (m measurement) {
 	ours.Shared = true
-	var m measurement
 	for _, c := range rows {
 		m.rows = append(m.rows, c.row)
 	}
 	m.measure = func(ctx context.Context, s side) (values []float64, err error) {
 		for _, c := range rows {
 			of, figure := ours, c.shared
-			if s == clientGo {
+			switch {
+			case s == clientGo && c.asIs != "":
 				figure = c.asIs
-				switch {
-				case figure != nil:
-					of = asIs
-				case ours.Updates > 0:
-					figure = costs.decodingUpdate
-				default:
-					figure = costs.decoding
+			case s == clientGo:
+				of = asIs
+			}
+			if r[of] == nil {
+				var result costs
+				if err := lab.Measure(ctx, "sharing", of, &result); err != nil {
+					return nil, err
 				}
+				r[of] = result
 			}
-			result, err := r.run(ctx, of)
-			if err != nil {
-				return nil, err
-			}
-			values = append(values, figure(result))
+			values = append(values, r[of][figure])
 		}
 		return values, nil
 	}
 	return m
+}
+
+// sharing says which objects a process measures.
+type sharing struct {
+	Objects  string // a key of wires
+	Count    int
+	Shared   bool
+	Stripped bool // without managed fields
+	Updates  int  // of each object
+}
+
+// costs are the figures of such a process, per object except that of the collection.
+type costs map[string]float64
+
+// object is one whose managed fields can be removed.
+type object interface {
+	SetManagedFields([]metav1.ManagedFieldsEntry)
+}
+
+// wire makes objects as a server sends them, and decodes them as a client does.
+type wire struct {
+	encode func(i, updates int) ([]byte, error)
+	decode func([]byte) (object, error)
+}
+
+// wires has the kinds of objects.
+var wires = map[string]func(*mix.Mix) wire{
+	"Pods":              func(m *mix.Mix) wire { return protobuf(m.Pod) },
+	"unstructured Pods": func(m *mix.Mix) wire { return asJSON(m.Pod) },
+	"EndpointSlices":    func(m *mix.Mix) wire { return protobuf(still(m.EndpointSlice)) },
+	"ConfigMaps":        func(m *mix.Mix) wire { return protobuf(still(m.ConfigMap)) },
+	"Nodes":             func(m *mix.Mix) wire { return protobuf(still(m.Node)) },
+	"strangers":         func(m *mix.Mix) wire { return protobuf(still(m.Stranger)) },
+}
+
+// still is for objects that are not updated.
+func still[T any](object func(i int) T) func(i, updates int) T {
+	return func(i, _ int) T { return object(i) }
+}
+
+func protobuf[T any, P interface {
+	*T
+	object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}](made func(i, updates int) P) wire {
+	return wire{
+		encode: func(i, updates int) ([]byte, error) { return made(i, updates).Marshal() },
+		decode: func(sent []byte) (object, error) {
+			p := P(new(T))
+			return p, p.Unmarshal(sent)
+		},
+	}
+}
+
+func asJSON(made func(i, updates int) *corev1.Pod) wire {
+	return wire{
+		encode: func(i, updates int) ([]byte, error) {
+			p := made(i, updates)
+			p.APIVersion, p.Kind = "v1", "Pod"
+			return json.Marshal(p)
+		},
+		decode: func(sent []byte) (object, error) {
+			u := &unstructured.Unstructured{}
+			return u, u.UnmarshalJSON(bytes.Clone(sent))
+		},
+	}
+}
+
+// measure takes objects in, updates them, and drops them.
+func (s sharing) measure() (costs, error) {
+	newWire, ok := wires[s.Objects]
+	if !ok {
+		return nil, fmt.Errorf("there are no %q", s.Objects)
+	}
+	runtime.LockOSThread() // threadTime needs it
+	defer runtime.UnlockOSThread()
+	var (
+		w       = newWire(mix.New(mixSeed, s.Count))
+		table   = share.New()
+		objects = make([]object, s.Count)
+		got     = costs{}
+		failed  error
+		n       = float64(s.Count)
+	)
+	// one makes an object and takes it in. The first error is kept.
+	one := func(i, updates int) (obj object, size int, decoding time.Duration) {
+		sent, err := w.encode(i, updates)
+		begin := threadTime()
+		if err == nil {
+			obj, err = w.decode(sent)
+		}
+		if failed == nil {
+			failed = err
+		}
+		return obj, len(sent), threadTime() - begin
+	}
+	// live returns the live heap. The cluster keeps the owner of its last object, so the last
+	// object must always be the same.
+	live := func() float64 {
+		one(0, 0)
+		heap, _ := lab.Settled()
+		return heap
+	}
+	// take takes in the next state of all objects.
+	take := func(updates int, decodingName, sharingName string) {
+		var decoding, sharing time.Duration
+		sizes := 0.0
+		for i, old := range objects {
+			obj, size, took := one(i, updates)
+			if failed != nil {
+				return
+			}
+			if s.Stripped {
+				obj.SetManagedFields(nil)
+			}
+			begin := threadTime()
+			switch {
+			case s.Shared && old == nil:
+				table.Share(obj)
+			case s.Shared:
+				table.ShareUpdate(old, obj)
+			}
+			if s.Shared {
+				sharing += threadTime() - begin
+			}
+			decoding += took
+			sizes += float64(size)
+			objects[i] = obj
+		}
+		each := n
+		if updates > 0 {
+			each *= float64(s.Updates)
+		} else {
+			got["wire"] = sizes / n
+		}
+		got[decodingName] += microseconds(decoding) / each
+		got[sharingName] += microseconds(sharing) / each
+	}
+	before := live()
+	take(0, "decoding", "sharing")
+	got["heap"] = (live() - before) / n
+	var all []float64
+	for range collections {
+		begin := lab.CPU()
+		runtime.GC()
+		all = append(all, milliseconds(lab.CPU()-begin))
+	}
+	got["collection"] = lab.Median(all)
+	for u := range s.Updates {
+		take(u+1, "decoding of updates", "sharing of updates")
+	}
+	got["heap after updates"] = (live() - before) / n
+	got["growth"] = 100 * got["heap after updates"] / got["heap"]
+	clear(objects)
+	// The table notices a while after the collection, on a goroutine of the runtime.
+	for deadline := time.Now().Add(time.Minute); table.Stats().Parts > 100 && time.Now().Before(deadline); runtime.Gosched() {
+		runtime.GC()
+	}
+	got["left"] = (live() - before) / n
+	runtime.KeepAlive(objects)
+	runtime.KeepAlive(table)
+	return got, failed
 }

@@ -19,6 +19,8 @@ type side struct {
 	queue informer.QueueKind // 0 for client-go
 }
 
+func (s side) String() string { return s.name }
+
 var (
 	clientGo  = side{name: "client-go"}
 	deltaFIFO = side{"DeltaFIFO", informer.QueueDeltaFIFO}
@@ -108,7 +110,7 @@ func (c custom[T]) add(h func(T), opts informer.WatcherOptions) (registration, e
 
 func (c custom[T]) run(ctx context.Context) error { return c.Run(ctx) }
 
-// running is a subject that runs.
+// running is a subject that runs, or nil.
 type running struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -125,6 +127,9 @@ func start(run func(context.Context) error) *running {
 
 // stop returns when everything has stopped. It joins run's error to err.
 func (r *running) stop(err *error) {
+	if r == nil {
+		return
+	}
 	r.cancel()
 	r.ended.Wait()
 	*err = errors.Join(*err, r.err)

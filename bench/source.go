@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
 )
 
 type pod = *corev1.Pod
@@ -26,6 +29,8 @@ const watchBuffer = 100
 type source struct {
 	list   chan *corev1.PodList // holds one list until it is fetched
 	events chan watch.Event
+
+	sending sync.WaitGroup
 }
 
 // newSource returns a source of n pods. Its watch brings the events that are sent to the field
@@ -86,26 +91,20 @@ func (s *source) listWatch() cache.ListerWatcher {
 	}
 }
 
-// feed sends events as fast as the informer takes them. Call stop after the informer has
-// stopped: it drops the events that are left.
-func (s *source) feed(events []watch.Event) (stop func()) {
-	var sending sync.WaitGroup
-	sent := make(chan struct{})
-	sending.Go(func() {
-		defer close(sent)
+// feed sends events as fast as the informer takes them.
+func (s *source) feed(events []watch.Event) {
+	s.sending.Go(func() {
 		for _, e := range events {
 			s.events <- e // no select here: it would be a good part of the measured time
 		}
 	})
-	return func() {
-		defer sending.Wait()
-		for {
-			select {
-			case <-s.events:
-			case <-sent:
-				return
-			}
-		}
+}
+
+// drop drops the events of feed that are left after the informer has stopped.
+func (s *source) drop() {
+	go func() { s.sending.Wait(); close(s.events) }()
+	for range s.events {
+		continue
 	}
 }
 
@@ -124,3 +123,56 @@ type watcher struct{ events chan watch.Event }
 
 func (w watcher) ResultChan() <-chan watch.Event { return w.events }
 func (w watcher) Stop()                          {}
+
+// tally knows when each of several watchers has been called often enough. It counts calls,
+// because the last event of a stream need not be the last to arrive: DeltaFIFO combines the
+// waiting events of one object.
+type tally struct {
+	left atomic.Int64
+	done chan struct{}
+}
+
+func newTally(watchers int) *tally {
+	t := &tally{done: make(chan struct{})}
+	t.left.Store(int64(watchers))
+	return t
+}
+
+// one reports that one of the watchers has had everything.
+func (t *tally) one() {
+	if t.left.Add(-1) == 0 {
+		close(t.done)
+	}
+}
+
+func (t *tally) wait(ctx context.Context) error {
+	return await(ctx, t.done, "the watchers have not been called for everything")
+}
+
+// await waits until closed is closed. If ctx ends first, it returns an error that begins with
+// what.
+func await(ctx context.Context, closed <-chan struct{}, what string) error {
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+}
+
+// count returns a handler that only counts its calls.
+func count[T informer.Object](t *tally, calls int) func(T) {
+	c := &counter{left: calls}
+	return func(T) {
+		if c.left--; c.left == 0 {
+			t.one()
+		}
+	}
+}
+
+// counter is as large as two cache lines. If it were smaller, watchers on different cores
+// would wait for each other's counters, and that would be a good part of the cost of an event.
+type counter struct {
+	left int
+	_    [120]byte
+}

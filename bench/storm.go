@@ -13,16 +13,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// storm says how many goroutines join and leave, over how many objects, while how many events
-// come.
-type storm struct{ joiners, objects, events int }
-
 func stormSection(sz sizes) section {
+	st := storm{sz.joiners, sz.cached / 10, sz.cached / 10}
 	s := section{
 		name:  "storm",
 		title: "A storm of joins",
-		about: fmt.Sprintf("%d goroutines add a handler and remove it, again and again without a pause, ", sz.storm.joiners) +
-			fmt.Sprintf("at an informer that holds %d objects, while %d updates come as fast as the side takes them. ", sz.storm.objects, sz.storm.events) +
+		about: fmt.Sprintf("%d goroutines add a handler and remove it, again and again without a pause, ", st.joiners) +
+			fmt.Sprintf("at an informer that holds %d objects, while %d updates come as fast as the side takes them. ", st.objects, st.events) +
 			"The time is that until a handler that was there before has been called for all updates. In half of the rows a handler is removed as soon as it is added. " +
 			"In the other half it is removed once it has been called for all objects. " +
 			"A plain store is one that has no indexes and is not known to the library. Only our side can use one, so client-go's figure is that of its own store.",
@@ -42,13 +39,17 @@ func stormSection(sz sizes) section {
 					{name: name + ": joins", unit: "/s", higher: true, plain: true},
 				},
 				measure: func(ctx context.Context, side side) ([]float64, error) {
-					return sz.storm.measure(ctx, side, store != "", stay)
+					return st.measure(ctx, side, store != "", stay)
 				},
 			})
 		}
 	}
 	return s
 }
+
+// storm says how many goroutines join and leave, over how many objects, while how many events
+// come.
+type storm struct{ joiners, objects, events int }
 
 // plainStore hides everything of client-go's store that a cache.Store does not have.
 type plainStore struct{ cache.Store }
@@ -78,8 +79,7 @@ func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values [
 		return nil, err
 	}
 	running := start(inf.run)
-	stopFeeding := func() {}
-	defer func() { running.stop(&err); stopFeeding() }()
+	defer func() { running.stop(&err); src.drop() }()
 	if err := synced(ctx); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values [
 			}
 		})
 	}
-	stopFeeding = src.feed(events)
+	src.feed(events)
 	err = handled.wait(ctx)
 	took := time.Since(begin)
 	calm()

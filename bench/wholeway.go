@@ -2,86 +2,62 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stream says how many events update how many objects, for how many watchers.
-type stream struct{ watchers, objects, events int }
-
-const wholeWayName = "wholeway"
+// streamed is the number of objects that a stream of events updates in turn.
+const streamed = 1000
 
 func wholeWaySection(sz sizes) section {
 	s := section{
-		name:  wholeWayName,
+		name:  "wholeway",
 		title: "The whole way",
 		about: "Time from the first event of a watch until the last watcher has been called for the last of them, divided by " +
-			"the number of events. A source in memory feeds updates of 1000 objects, made beforehand and the same for all sides, as fast as the side takes them. Reflector, queue, store, index by namespace and " +
+			"the number of events. A source in memory feeds updates of 1000 objects, made beforehand, as fast as the side takes them. Reflector, queue, store, index by namespace and " +
 			"distribution are those of the side. Every handler only counts its calls, and every side calls every handler for every event: our watchers have an unbounded backlog here, " +
 			"as client-go's always have.",
 	}
-	var events []watch.Event
-	s.open = func(context.Context) (func() error, error) {
-		for _, w := range sz.wholeWay {
-			if w.events > len(events) {
-				events = updates(w.objects, w.events)
-			}
-		}
-		return func() error { events = nil; return nil }, nil
-	}
-	for _, w := range sz.wholeWay {
+	for _, w := range []struct {
+		watchers, part int // a part of the events
+		floor          floor
+	}{{1, 1, floor{deltaFIFO: 1.1, realFIFO: 1.5}}, {3, 1, floor{}}, {10, 2, floor{deltaFIFO: 3.5, realFIFO: 4.5}}, {100, 7, floor{deltaFIFO: 20, realFIFO: 25}}} {
 		s.cases = append(s.cases, measurement{
-			rows: []row{{
-				name: "whole way, " + plural(w.watchers, "watcher"), unit: "ns/event",
-				common: w.watchers <= 3, floor: wholeWayFloors[w.watchers],
-			}},
+			rows: []row{{name: "whole way, " + plural(w.watchers, "watcher"), unit: "ns/event", common: w.watchers <= 3, floor: w.floor}},
 			measure: func(ctx context.Context, side side) ([]float64, error) {
-				took, err := wholeWay(ctx, side, w, events[:w.events], observing{})
-				return []float64{nanoseconds(took) / float64(w.events)}, err
+				return wholeWay(ctx, side, w.watchers, sz.events/w.part, observing{})
 			},
 		})
 	}
 	return s
 }
 
-var wholeWayFloors = map[int]floor{
-	1:   {deltaFIFO: 1.1, realFIFO: 1.5},
-	10:  {deltaFIFO: 3.5, realFIFO: 4.5},
-	100: {deltaFIFO: 20, realFIFO: 25},
-}
-
-// wholeWay returns the time until every watcher has had all events.
-func wholeWay(ctx context.Context, s side, w stream, events []watch.Event, by observing) (took time.Duration, err error) {
-	src := newSource(w.objects)
+// wholeWay returns the nanoseconds per event until every watcher has had all events.
+func wholeWay(ctx context.Context, s side, watchers, n int, by observing) (values []float64, err error) {
+	src, events := newSource(streamed), updates(streamed, n)
 	inf, err := openObserved[pod](s, src.listWatch(), by)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	handled := newTally(w.watchers)
-	synced, err := addAll(inf, w.watchers, everyEvent, func(int) func(pod) {
-		return count[pod](handled, w.objects+len(events))
-	})
+	handled := newTally(watchers)
+	synced, err := addAll(inf, watchers, everyEvent, func(int) func(pod) { return count[pod](handled, streamed+n) })
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	running := start(inf.run)
-	stopFeeding := func() {}
-	defer func() { running.stop(&err); stopFeeding() }()
+	defer func() { running.stop(&err); src.drop() }()
 	if err := synced(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
-	begin := restart()
-	stopFeeding = src.feed(events)
-	err = handled.wait(ctx)
-	return time.Since(begin), err
+	took, err := timeOf(ctx, src, events, handled)
+	return []float64{nanoseconds(took) / float64(n)}, err
 }
 
-// plural returns a number of things in words.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+// timeOf feeds events, and returns the time until all are handled.
+func timeOf(ctx context.Context, src *source, events []watch.Event, handled *tally) (time.Duration, error) {
+	begin := restart()
+	src.feed(events)
+	err := handled.wait(ctx)
+	return time.Since(begin), err
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // failEvery means that one in this number of calls fails, in the rows with failures.
@@ -23,16 +28,11 @@ func workersSection(sz sizes) section {
 	s := section{
 		name:  "workers",
 		title: "Workers and retries",
-		about: fmt.Sprintf("Time from the first of %d updates of %d objects until the last version of every object has been handled, per event. ", sz.workers.events, sz.workers.objects) +
+		about: fmt.Sprintf("Time from the first of %d updates of %d objects until the last version of every object has been handled, per event. ", sz.events, streamed) +
 			"On our side that is a watcher with Workers and Retry; on client-go's the loop that programs write for it: a handler that puts keys into a typed " +
 			"rate-limiting workqueue, and workers that get the key, read the object from the indexer, handle it, and then Forget and Done, or AddRateLimited and " +
 			"Done. Back-offs begin at 1 ms; the handler is the same. Both sides handle only the newest of an object's waiting events, so the calls per event are given too: fewer calls are less work, not " +
 			"better work.",
-	}
-	var events []watch.Event
-	s.open = func(context.Context) (func() error, error) {
-		events = updates(sz.workers.objects, sz.workers.events)
-		return func() error { events = nil; return nil }, nil
 	}
 	for _, every := range []int{0, failEvery} {
 		for _, workers := range []int{1, 4} {
@@ -43,7 +43,7 @@ func workersSection(sz sizes) section {
 			s.cases = append(s.cases, measurement{
 				rows: []row{{name: name, unit: "ns/event"}, {name: name + ": calls", unit: "calls/event", plain: true}},
 				measure: func(ctx context.Context, side side) ([]float64, error) {
-					return work(ctx, side, workers, newLedger(sz.workers, every), events)
+					return work(ctx, side, workers, newLedger(sz.events, every))
 				},
 			})
 		}
@@ -52,8 +52,8 @@ func workersSection(sz sizes) section {
 }
 
 // work returns the time per event and the calls per event.
-func work(ctx context.Context, s side, workers int, l *ledger, events []watch.Event) (values []float64, err error) {
-	src := newSource(l.stream.objects)
+func work(ctx context.Context, s side, workers int, l *ledger) (values []float64, err error) {
+	src, events := newSource(streamed), updates(streamed, l.events)
 	run := runCustom
 	if s == clientGo {
 		run = runShared
@@ -63,25 +63,19 @@ func work(ctx context.Context, s side, workers int, l *ledger, events []watch.Ev
 		return nil, err
 	}
 	running := start(loop)
-	stopFeeding := func() {}
-	defer func() { running.stop(&err); stopFeeding() }()
+	defer func() { running.stop(&err); src.drop() }()
 	if err := l.initial.wait(ctx); err != nil {
 		return nil, err
 	}
-	before := l.calls.Load()
-	begin := restart()
-	stopFeeding = src.feed(events)
-	if err := l.final.wait(ctx); err != nil {
-		return nil, err
-	}
-	took, n := time.Since(begin), float64(len(events))
-	return []float64{nanoseconds(took) / n, float64(l.calls.Load()-before) / n}, nil
+	before, n := l.calls.Load(), float64(len(events))
+	took, err := timeOf(ctx, src, events, l.final)
+	return []float64{nanoseconds(took) / n, float64(l.calls.Load()-before) / n}, err
 }
 
 // ledger is the handler of both sides. It records which versions of each object were handled,
 // and fails as often as it should.
 type ledger struct {
-	stream         stream
+	events         int
 	every          int64 // one in this number of calls fails; 0 for none
 	calls          atomic.Int64
 	initial, final *tally // count the objects whose first, or last, version was handled
@@ -92,10 +86,10 @@ type ledger struct {
 // one call at a time.
 type entry struct{ begun, done, failed bool }
 
-func newLedger(s stream, every int) *ledger {
+func newLedger(events, every int) *ledger {
 	return &ledger{
-		stream: s, every: int64(every), objects: make([]entry, s.objects),
-		initial: newTally(s.objects), final: newTally(s.objects),
+		events: events, every: int64(every), objects: make([]entry, streamed),
+		initial: newTally(streamed), final: newTally(streamed),
 	}
 }
 
@@ -108,15 +102,81 @@ func (l *ledger) handle(p pod) error {
 		}
 		return nil
 	}
-	e := &l.objects[place%l.stream.objects]
+	e := &l.objects[place%streamed]
 	if l.every > 0 && call%l.every == 0 && !e.failed {
 		e.failed = true
 		return errOnce
 	}
 	e.failed = false
-	if !e.done && place >= l.stream.events-l.stream.objects {
+	if !e.done && place >= l.events-streamed {
 		e.done = true
 		l.final.one()
 	}
 	return nil
 }
+
+// runCustom returns the loop of a watcher of ours with workers.
+func runCustom(s side, lw cache.ListerWatcher, workers int, handle func(pod) error) (func(context.Context) error, error) {
+	inf, err := informer.NewFrom(lw, informer.Options[pod]{
+		Queue:        s.queue,
+		ErrorHandler: func(context.Context, error) {}, // the other side does not log either
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := informer.WatcherFunc[pod](func(_ context.Context, e informer.Event[pod]) error { return handle(e.New) })
+	_, err = inf.AddWatcher(w, informer.WatcherOptions{Workers: workers, Retry: informer.Backoff(backoff, maxBackoff, 0)})
+	return inf.Run, err
+}
+
+// runShared returns the loop that a program writes around client-go's informer.
+func runShared(_ side, lw cache.ListerWatcher, workers int, handle func(pod) error) (func(context.Context) error, error) {
+	inf := newShared[pod](lw)
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](backoff, maxBackoff))
+	enqueue := func(obj any) {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			utilruntime.HandleError(err)
+			return
+		}
+		queue.Add(key)
+	}
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		var all sync.WaitGroup
+		errs := make([]error, workers)
+		for i := range workers {
+			all.Go(func() { errs[i] = workOff(queue, inf.GetIndexer(), handle) })
+		}
+		err := inf.run(ctx)
+		queue.ShutDown()
+		all.Wait()
+		return errors.Join(append(errs, err)...)
+	}, nil
+}
+
+// workOff handles the objects whose keys are in the queue, until the queue is shut down.
+func workOff(queue workqueue.TypedRateLimitingInterface[string], indexer cache.Indexer, handle func(pod) error) error {
+	for {
+		key, shutdown := queue.Get()
+		if shutdown {
+			return nil
+		}
+		obj, exists, err := indexer.GetByKey(key)
+		if err != nil || !exists {
+			return fmt.Errorf("%s is not in the indexer: %w", key, errors.Join(err, errNotThere))
+		}
+		if err := handle(obj.(pod)); err != nil {
+			queue.AddRateLimited(key)
+		} else {
+			queue.Forget(key)
+		}
+		queue.Done(key)
+	}
+}
+
+var errNotThere = errors.New("no such object")

@@ -102,7 +102,7 @@ func rounded(t *testing.T, figure string) string {
 
 func parsed(t *testing.T, figure string) float64 {
 	t.Helper()
-	n, err := strconv.ParseFloat(figure, 64)
+	n, err := strconv.ParseFloat(strings.ReplaceAll(figure, ",", ""), 64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -14,21 +15,31 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Main is the main function of a program that measures. It defines the flag -write, parses all flags, and
-// calls run, which writes the report. It does not return.
+// Main is the main function of a program that measures. It defines the flags -write and -cpuprofile, parses
+// all flags, and calls run, which writes the report. It does not return.
 func Main(roles Roles, run func(ctx context.Context, report io.Writer) error) {
 	roles.Play()
 	file := flag.String("write", "", "also write the report to this `file`")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to this `file`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	var profiled bytes.Buffer
+	if *profile != "" {
+		_ = pprof.StartCPUProfile(&profiled) // no other profile is under way
+	}
 	var report strings.Builder
 	err := run(ctx, io.MultiWriter(os.Stdout, &report))
 	stop()
+	if *profile != "" {
+		pprof.StopCPUProfile()
+		err = errors.Join(err, os.WriteFile(*profile, profiled.Bytes(), 0o644))
+	}
 	if *file != "" && report.Len() > 0 {
 		err = errors.Join(err, os.WriteFile(*file, []byte(report.String()), 0o644))
 	}

@@ -314,18 +314,18 @@ func (a *app) status(o owner) {
 
 // identify gives the Pod its owner.
 func (a *app) identify(r *rand.Rand, o owner) {
-	p, by := a.pod, metav1.OwnerReference{APIVersion: "apps/v1", Name: a.name, UID: UID(r), Controller: new(true), BlockOwnerDeletion: new(true)}
+	p, by := a.pod, metav1.OwnerReference{APIVersion: "apps/v1", Name: a.name, UID: uidOf(r), Controller: new(true), BlockOwnerDeletion: new(true)}
 	switch o.kind {
 	case daemonSet:
 		by.Kind = "DaemonSet"
-		p.Labels["controller-revision-hash"], p.Labels["pod-template-generation"] = Letters(r, 10), strconv.Itoa(1+r.IntN(9))
+		p.Labels["controller-revision-hash"], p.Labels["pod-template-generation"] = letters(r, 10), strconv.Itoa(1+r.IntN(9))
 	case replicaSet:
 		by.Kind = "ReplicaSet"
-		p.Labels["pod-template-hash"] = Letters(r, 10)
+		p.Labels["pod-template-hash"] = letters(r, 10)
 		by.Name = a.name + "-" + p.Labels["pod-template-hash"]
 	case statefulSet:
 		by.Kind = "StatefulSet"
-		p.Labels["controller-revision-hash"] = a.name + "-" + Letters(r, 10)
+		p.Labels["controller-revision-hash"] = a.name + "-" + letters(r, 10)
 	case job:
 		by.APIVersion, by.Kind = "batch/v1", "Job"
 		by.Name = fmt.Sprintf("%s-%d", a.name, 29_000_000+a.r.IntN(100_000)+60*o.run)

@@ -148,13 +148,13 @@ func (m *Mix) numbers(purpose uint64, object, turn int) *rand.Rand {
 	return rand.New(rand.NewPCG(m.seed<<8|purpose, uint64(object)<<16|uint64(turn)))
 }
 
-// UID returns a random UID.
-func UID(r *rand.Rand) types.UID {
+// uidOf returns a random UID.
+func uidOf(r *rand.Rand) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48)))
 }
 
-// Letters returns a random suffix of the kind that Kubernetes makes.
-func Letters(r *rand.Rand, n int) string {
+// letters returns a random suffix of the kind that Kubernetes makes.
+func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = "bcdfghjklmnpqrstvwxz2456789"[r.IntN(27)]

@@ -19,7 +19,7 @@ func (m *Mix) EndpointSlice(i int) *discoveryv1.EndpointSlice {
 	changed := moment(r)
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fmt.Sprintf("team-%04d", i/namespaceApps), GenerateName: name + "-", Name: name + "-" + Letters(r, 5), UID: UID(r),
+			Namespace: fmt.Sprintf("team-%04d", i/namespaceApps), GenerateName: name + "-", Name: name + "-" + letters(r, 5), UID: uidOf(r),
 			ResourceVersion: strconv.Itoa(184_000_000 + r.IntN(100_000_000)), Generation: int64(1 + r.IntN(500)), CreationTimestamp: moment(r),
 			Labels: map[string]string{
 				discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io",
@@ -27,20 +27,20 @@ func (m *Mix) EndpointSlice(i int) *discoveryv1.EndpointSlice {
 			},
 			Annotations: map[string]string{corev1.EndpointsLastChangeTriggerTime: changed.Format("2006-01-02T15:04:05Z")},
 			OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "v1", Kind: "Service", Name: name, UID: UID(r), Controller: new(true), BlockOwnerDeletion: new(true)}},
+				{APIVersion: "v1", Kind: "Service", Name: name, UID: uidOf(r), Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{
 			{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}, {Name: new("metrics"), Port: new(int32(9090)), Protocol: new(corev1.ProtocolTCP)}},
 	}
-	hash := Letters(r, 10)
+	hash := letters(r, 10)
 	for range min(100, replicas(r)) {
 		node := r.IntN(m.nodes)
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{podIP(r.IntN(2_000_000))},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 			NodeName:   new(nodeName(node)), Zone: new(zone(node)),
-			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: s.Namespace, Name: name + "-" + hash + "-" + Letters(r, 5), UID: UID(r)},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: s.Namespace, Name: name + "-" + hash + "-" + letters(r, 5), UID: uidOf(r)},
 		})
 	}
 	owners := fields{}
@@ -58,7 +58,7 @@ func (m *Mix) EndpointSlice(i int) *discoveryv1.EndpointSlice {
 func (m *Mix) ConfigMap(i int) *corev1.ConfigMap {
 	r := m.numbers(ofConfigMap, i, 0)
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fmt.Sprintf("team-%04d", i/10), UID: UID(r), ResourceVersion: strconv.Itoa(184_000_000 + r.IntN(100_000_000)), CreationTimestamp: moment(r)}}
+		Namespace: fmt.Sprintf("team-%04d", i/10), UID: uidOf(r), ResourceVersion: strconv.Itoa(184_000_000 + r.IntN(100_000_000)), CreationTimestamp: moment(r)}}
 	manager := oneOf(r, "helm", "argocd-controller", "kubectl-client-side-apply")
 	if i%10 == 0 {
 		manager, c.Name = "kube-controller-manager", "kube-root-ca.crt"
@@ -100,7 +100,7 @@ func (m *Mix) Node(i int) *corev1.Node {
 	kernel, provider := "6.1.0-28-cloud-amd64", fmt.Sprintf("aws:///%s/i-%s", zone(i), hex(r, 4))
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: UID(r), ResourceVersion: strconv.Itoa(184_000_000 + r.IntN(100_000_000)), CreationTimestamp: moment(r),
+			Name: name, UID: uidOf(r), ResourceVersion: strconv.Itoa(184_000_000 + r.IntN(100_000_000)), CreationTimestamp: moment(r),
 			Labels: map[string]string{
 				corev1.LabelHostname: name, corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
 				corev1.LabelInstanceTypeStable: fmt.Sprintf("m6i.%dxlarge", 1<<size), corev1.LabelTopologyRegion: "eu-central-1", corev1.LabelTopologyZone: zone(i),
@@ -123,7 +123,7 @@ func (m *Mix) Node(i int) *corev1.Node {
 				corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceEphemeralStorage: resource.MustParse("95551679124")},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: hex(r, 8), SystemUUID: string(UID(r)), BootID: string(UID(r)), KernelVersion: kernel, OSImage: "Debian GNU/Linux 12 (bookworm)",
+				MachineID: hex(r, 8), SystemUUID: string(uidOf(r)), BootID: string(uidOf(r)), KernelVersion: kernel, OSImage: "Debian GNU/Linux 12 (bookworm)",
 				ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.37.2", OperatingSystem: "linux", Architecture: "amd64"},
 		},
 	}

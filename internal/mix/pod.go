@@ -35,8 +35,8 @@ func containerID(r *rand.Rand) string { return "containerd://" + hex(r, 16) }
 // own gives a copy of the template everything that only the i-th Pod has.
 func (m *Mix) own(p *corev1.Pod, i int) {
 	r, o := m.numbers(ofPod, i, 0), m.made.owner
-	p.UID, p.ResourceVersion = UID(r), strconv.Itoa(184_000_000+r.IntN(100_000_000))
-	p.Name = p.GenerateName + Letters(r, 5)
+	p.UID, p.ResourceVersion = uidOf(r), strconv.Itoa(184_000_000+r.IntN(100_000_000))
+	p.Name = p.GenerateName + letters(r, 5)
 	node := r.IntN(m.nodes)
 	switch o.kind {
 	case daemonSet:
@@ -55,7 +55,7 @@ func (m *Mix) own(p *corev1.Pod, i int) {
 		p.Status.PodIP = p.Status.HostIP
 	}
 	p.Status.HostIPs, p.Status.PodIPs = []corev1.HostIP{{IP: p.Status.HostIP}}, []corev1.PodIP{{IP: p.Status.PodIP}}
-	renameAccess(p, accessVolume+Letters(r, 5))
+	renameAccess(p, accessVolume+letters(r, 5))
 	m.clock(p, r)
 }
 

@@ -32,7 +32,7 @@ func scramble(r *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.Len() > 0 {
-			v.SetString(Letters(r, v.Len()))
+			v.SetString(letters(r, v.Len()))
 		}
 	case reflect.Int32, reflect.Int64:
 		v.SetInt(r.Int64N(1 << 31))
