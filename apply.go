@@ -51,7 +51,6 @@ type applier[T Object] struct {
 	followed    atomic.Bool // a watcher is a version.Follower
 }
 
-// newApplier returns an applier over the queue that in writes to.
 func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T], store cache.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		queue:     queue,
@@ -251,7 +250,6 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 	return ctx.Err() == nil
 }
 
-// finish notes that an item is applied.
 func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
@@ -314,7 +312,6 @@ func (a *applier[T]) mark() {
 	a.done, a.justSynced = 1, true
 }
 
-// observe notes the events of an item for Observer.Apply.
 func (a *applier[T]) observe(it *item[T]) {
 	if a.observer.Apply == nil {
 		return

@@ -193,7 +193,6 @@ func (q *mergeQueue[T]) mergeEvent(e *entry[T], event Event[T]) {
 	e.events = fold(e.events, event, attempted)
 }
 
-// remove removes e from the queue.
 func (q *mergeQueue[T]) remove(e *entry[T]) {
 	q.order.Remove(e.place)
 	if q.byKey[e.key] == e {
@@ -201,7 +200,6 @@ func (q *mergeQueue[T]) remove(e *entry[T]) {
 	}
 }
 
-// oldest returns the first entry, or nil.
 func (q *mergeQueue[T]) oldest() *entry[T] {
 	if front := q.order.Front(); front != nil {
 		return front.Value.(*entry[T])

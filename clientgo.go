@@ -209,7 +209,6 @@ func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer
 	return i.view
 }
 
-// sharedIndexInformer is a CustomCacheInformer as client-go's SharedIndexInformer.
 type sharedIndexInformer[T Object] struct {
 	core      *CustomCacheInformer[T]
 	resync    time.Duration      // of handlers without a period of their own; if it is 0, no handler is resynced

@@ -197,7 +197,6 @@ type record[T Object] struct {
 // isEvent reports whether a watcher is called for r.
 func (r *record[T]) isEvent() bool { return r.kind == recordEvent && !r.unchanged }
 
-// countEvents returns how many of the records are events.
 func countEvents[T Object](records []record[T]) int {
 	n := 0
 	for i := range records {

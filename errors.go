@@ -235,7 +235,6 @@ type reports struct {
 	odd  map[string]int                // how often something unusable has come, by Op and error
 }
 
-// failure is an object that fails.
 type failure struct {
 	told bool // it was reported
 	list int  // the source's last list when it last failed; 0 for "index"

@@ -64,7 +64,6 @@ type gate[T Object] struct {
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
 
-// newGate returns a gate with a scope for each namespace.
 func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, objects *reports, opts Options[T]) *gate[T] {
 	start := &item[T]{done: true}
 	in := &gate[T]{

@@ -101,7 +101,6 @@ func (g *Group) lateLocked() error {
 	return fmt.Errorf("%s changed too late (to be set before the first member is added)", strings.Join(late, " and "))
 }
 
-// late returns the error of lateLocked.
 func (g *Group) late() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,7 +194,6 @@ func (g *Group) addMember(m Member, s *slot) error {
 	return nil
 }
 
-// checkMember returns an error if m is nil or cannot be compared with other members.
 func checkMember(m Member) error {
 	switch {
 	case m == nil:
@@ -208,7 +206,6 @@ func checkMember(m Member) error {
 	return nil
 }
 
-// isMember returns a function that reports whether a member holds m.
 func isMember(m Member) func(*member) bool {
 	return func(other *member) bool { return other.Member == m }
 }
@@ -419,7 +416,6 @@ func (g *Group) Ready() error {
 	return probe(all, MemberHealth.Ready)
 }
 
-// errEmpty returns an error that says that the group has no informer.
 func (g *Group) errEmpty() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -442,7 +438,6 @@ func probe(all map[string]MemberHealth, check func(MemberHealth) error) error {
 	return errors.Join(failed...)
 }
 
-// failure returns the error of m's Run, or nil if Run has not returned.
 func (m *member) failure() error {
 	if !channel.Closed(m.stopped) {
 		return nil

@@ -308,7 +308,6 @@ func ProbeHandler(check func() error) http.Handler {
 	})
 }
 
-// storeName returns Health.Store.
 func storeName(store any) string {
 	if store == nil {
 		return "in memory"

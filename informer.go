@@ -166,7 +166,6 @@ func (i *CustomCacheInformer[T]) set(change func()) error {
 	return nil
 }
 
-// report calls the ErrorHandler.
 func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	i.settings.Lock()
 	handler := i.opts.ErrorHandler
@@ -283,7 +282,6 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	naming.Wait()
 }
 
-// underWay names the user's calls that have not returned.
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
 	for _, s := range i.sources {

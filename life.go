@@ -35,7 +35,6 @@ type lifecycle struct{ now atomic.Int32 }
 
 func (c *lifecycle) phase() phase { return phase(c.now.Load()) }
 
-// removed reports whether the registration has ended.
 func (c *lifecycle) removed() bool { return c.now.Load() < 0 }
 
 // turn begins p, which is joining or live, unless the registration has ended.
@@ -45,7 +44,6 @@ func (c *lifecycle) turn(p phase) {
 	}
 }
 
-// endPop notes that pop has ended.
 func (c *lifecycle) endPop() {
 	switch c.phase() {
 	case phaseJoining:

@@ -169,7 +169,6 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	return l, nil
 }
 
-// startLocked starts the two goroutines of l.
 func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	p.starting += 2
 	p.alive[l] = struct{}{}

@@ -242,7 +242,6 @@ func (in *sink[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }
 
-// keysOf returns the keys of the objects in a list.
 func keysOf(list []any) *object.Keys {
 	keys := &object.Keys{}
 	for _, obj := range list {

@@ -101,7 +101,6 @@ func isFake(client any) bool {
 	return strings.HasSuffix(t.PkgPath(), "/fake")
 }
 
-// checkSource returns an error if lw cannot list and watch.
 func checkSource(lw cache.ListerWatcher) error {
 	if object.IsNil(lw) {
 		return errors.New("the source (lw) is nil")

@@ -38,7 +38,6 @@ type callView struct {
 	Attention bool          `json:"attention"`
 }
 
-// failureView is a key that fails.
 type failureView struct {
 	Key       string        `json:"key"`
 	For       time.Duration `json:"-"`
@@ -50,7 +49,6 @@ type failureView struct {
 	Attention bool          `json:"attention"`
 }
 
-// newControllerView returns the state of the controller whose Health is h.
 func newControllerView(name string, h enqueue.Health) controllerView {
 	v := controllerView{Name: name, Health: h, Error: errorOf(h.Reason), Calls: []callView{}, Failures: []failureView{}}
 	for _, c := range h.Calls {

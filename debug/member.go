@@ -26,7 +26,6 @@ type actor interface {
 	Act(ctx context.Context) error
 }
 
-// newMemberView returns the state of the member whose MemberHealth is is.
 func newMemberView(name string, is informer.MemberHealth) memberView {
 	v := memberView{Name: name, State: "ready"}
 	if text, err := json.Marshal(is); err == nil {

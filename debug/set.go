@@ -28,7 +28,6 @@ type setView struct {
 	Health    shards.Health `json:"health"`
 }
 
-// newSetView returns the state of the set whose Health is h.
 func newSetView(name string, h shards.Health) setView {
 	v := setView{Name: name, Health: h, Error: errorOf(h.SourceError)}
 	v.State, v.Attention = setState(h)

@@ -58,7 +58,6 @@ func watcherState(h informer.Health, w informer.WatcherHealth, t *trail) (state 
 // unready is the CSS class of something that gets nothing done, which is no fault so far.
 const unready = "unready"
 
-// stateClass returns the CSS class of a state.
 func stateClass(state string, attention bool) string {
 	if attention {
 		return "attention"

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// errorOf returns the text of an error, "" for nil.
 func errorOf(err error) string {
 	if err == nil {
 		return ""

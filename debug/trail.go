@@ -32,7 +32,6 @@ type sighting struct {
 	done    int // events that were handled or given up
 }
 
-// point is one point of a chart.
 type point struct {
 	SecondsAgo float64 `json:"secondsAgo"`
 	Pending    int     `json:"pending"`

@@ -6,7 +6,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// deletion is a delete that a watcher of a controller was told.
 type deletion struct {
 	from any // the watcher: two informers may have objects of the same key and UID
 	id   tombstone.ID

@@ -11,7 +11,6 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// keyOf returns the key of obj.
 func keyOf[T informer.Object](_ context.Context, obj T) ([]types.NamespacedName, error) {
 	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
@@ -34,7 +33,6 @@ type Owners struct {
 	ClusterScoped bool
 }
 
-// ownersOf returns a function that returns the keys of an object's owners.
 func ownersOf[T informer.Object](owners Owners) func(context.Context, T) ([]types.NamespacedName, error) {
 	return func(_ context.Context, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
 }

@@ -73,14 +73,12 @@ func (q *planned[K]) plan(key K, after time.Duration) {
 	})
 }
 
-// forget forgets the plan and the pauses of key.
 func (q *planned[K]) forget(key K) {
 	q.failures.Forget(key)
 	q.soon.Forget(key)
 	q.drop(key)
 }
 
-// drop forgets the plan for key.
 func (q *planned[K]) drop(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

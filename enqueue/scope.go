@@ -16,7 +16,6 @@ type scope struct {
 	reported                  atomic.Bool
 }
 
-// saw notes the namespace of an object.
 func (s *scope) saw(namespace string) {
 	seen := &s.namespaced
 	if namespace == "" {

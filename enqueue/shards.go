@@ -112,7 +112,6 @@ func text[K comparable](key K) string {
 	return string(encoded)
 }
 
-// parseKey reads a key that text has written.
 func parseKey[K comparable](text string) (key K, err error) {
 	if name, ok := any(&key).(*types.NamespacedName); ok {
 		namespace, rest, found := strings.Cut(text, "/")
@@ -126,13 +125,11 @@ func parseKey[K comparable](text string) (key K, err error) {
 	return key, err
 }
 
-// bucket returns the bucket of a key.
 func (s *sharded[K]) bucket(key K) int { return s.set.Bucket(text(key)) }
 
 // foreign reports whether no call for the key may begin in this replica now.
 func (s *sharded[K]) foreign(key K) bool { return !s.set.Has(s.bucket(key)) }
 
-// enter begins a call for a key.
 func (s *sharded[K]) enter(ctx context.Context, key K) (call context.Context, done func(), ok bool) {
 	return s.set.Enter(ctx, s.bucket(key))
 }
@@ -190,7 +187,6 @@ func shape(t reflect.Type) string {
 // WaitForSync waits until the controller could begin.
 func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controller.WaitForSync(ctx) }
 
-// Stopped is closed when the controller has stopped.
 func (s *sharded[K]) Stopped() <-chan struct{} { return s.controller.stopped }
 
 // Seen returns the versions of the last changes that reconcile may have read. A version that came
@@ -220,7 +216,6 @@ func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error 
 	return errors.Join(errs...)
 }
 
-// Missing returns the versions of the sources that are not as far as seen.
 func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) sharding.Versions {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -261,21 +256,18 @@ func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Connected reports whether all watches are open.
 func (s *sharded[K]) Connected() bool {
 	open := true
 	s.eachCache(func(_ string, _ cache, v informer.SourceVersions) { open = open && v.Watching > 0 })
 	return open
 }
 
-// Known returns the versions of the sources.
 func (s *sharded[K]) Known() sharding.Versions {
 	known := sharding.Versions{}
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { known[name] = v.ResourceVersion })
 	return known
 }
 
-// Queue queues the keys of all objects and of all deletes in buckets.
 func (s *sharded[K]) Queue(ctx context.Context, buckets sharding.Buckets) error {
 	wanted := func(key K) bool { return buckets.Has(s.bucket(key)) }
 	replays, err := s.controller.replayAll(ctx, wanted)
@@ -316,7 +308,6 @@ func (s *sharded[K]) endLocked() {
 	}
 }
 
-// deleted takes a delete of an object of a source.
 func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, obj metav1.Object, keys []K) {
 	at := span{source: s.name(source, "")}
 	for _, v := range s.controller.inputs[source].cache.Versions() {
@@ -411,7 +402,6 @@ func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[
 	return handled
 }
 
-// Deletes returns the keys of deletes in a bucket that are not handled.
 func (s *sharded[K]) Deletes(bucket int) (keys []string) {
 	seen := map[K]bool{}
 	s.controller.state.eachDelete(func(key K, _ deletion, _ span) bool {
@@ -466,7 +456,6 @@ func (s *sharded[K]) Forget(buckets sharding.Buckets, handled map[string]shardin
 	return slices.Compact(unknown)
 }
 
-// ForgetKeys forgets all deletes of these keys.
 func (s *sharded[K]) ForgetKeys(keys []string) {
 	for _, text := range keys {
 		if key, err := parseKey[K](text); err == nil {

@@ -52,7 +52,6 @@ func newState[K comparable]() *state[K] {
 	return &state[K]{calls: map[K]call[K]{}, failing: map[K]*failure{}, deletes: newDeletes[K]()}
 }
 
-// begin notes that a call for key begins.
 func (s *state[K]) begin(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +179,6 @@ func (s *state[K]) waiting() int {
 	return len(s.deletes.waiting)
 }
 
-// waits reports whether a delete waits for key.
 func (s *state[K]) waits(key K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +219,6 @@ func (s *state[K]) stop() {
 	s.stopped = time.Now()
 }
 
-// busy returns the keys of the calls under way.
 func (s *state[K]) busy() (keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -131,7 +131,6 @@ func (d *durable) reopen() *durable {
 	return next
 }
 
-// Get returns the object stored under key.
 func (d *durable) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
 	err = d.operate(ctx, "get", key, func() error {
 		obj, exists = d.now.objects[key]
@@ -158,7 +157,6 @@ func (d *durable) Scan(ctx context.Context, after string, limit int) (entries []
 	return entries, nil
 }
 
-// Resume returns the bookmark.
 func (d *durable) Resume(ctx context.Context) (bookmark string, err error) {
 	err = d.operate(ctx, "resume", "", func() error {
 		bookmark, d.failed = d.now.bookmark, nil
@@ -170,7 +168,6 @@ func (d *durable) Resume(ctx context.Context) (bookmark string, err error) {
 	return bookmark, nil
 }
 
-// Apply makes changes and sets the bookmark.
 func (d *durable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	key := ""
 	if len(changes) > 0 {
@@ -193,7 +190,6 @@ func (d *durable) Apply(ctx context.Context, changes []informer.Change, bookmark
 	return err
 }
 
-// Tombstones returns all tombstones.
 func (d *durable) Tombstones(ctx context.Context) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "tombstones", "", func() error {
 		for id, obj := range d.now.tombstones {
@@ -207,7 +203,6 @@ func (d *durable) Tombstones(ctx context.Context) (entries []informer.Entry, err
 	return entries, nil
 }
 
-// Forget removes tombstones.
 func (d *durable) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	return d.alone(ctx, "forget", "", func() error {
 		d.keepPast()

@@ -92,7 +92,6 @@ func (c *contents) check(changes []informer.Change) error {
 	return nil
 }
 
-// describe names a change.
 func describe(change informer.Change) string {
 	if change.Delete {
 		return fmt.Sprintf("delete of %q", change.Key)
@@ -122,7 +121,6 @@ func (c *contents) clone() contents {
 	}
 }
 
-// copied returns a copy of c with copies of the objects.
 func (c *contents) copied() contents {
 	all := c.clone()
 	for key, obj := range all.objects {
@@ -134,7 +132,6 @@ func (c *contents) copied() contents {
 	return all
 }
 
-// checkEntry returns an error if an entry cannot be stored.
 func checkEntry(e informer.Entry) error {
 	switch {
 	case e.Key == "":

@@ -44,7 +44,6 @@ func (d *delays) heal() {
 	clear(d.holds)
 }
 
-// held returns one of the holds, or nil.
 func (d *delays) held() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +77,6 @@ func (d *delays) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// set sets a field that mu protects.
 func set[V any](mu *sync.Mutex, field *V, value V) {
 	mu.Lock()
 	defer mu.Unlock()

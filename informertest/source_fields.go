@@ -65,7 +65,6 @@ var builtinFields = map[schema.GroupKind]selectables{
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
 }
 
-// value returns the value of a field of an object, given the content of the object.
 func (f selectable) value(content map[string]any) string {
 	for _, path := range f.paths {
 		value, _, err := unstructured.NestedFieldNoCopy(content, strings.Split(path, ".")...)

@@ -72,7 +72,6 @@ func sameDesired(a, b any) bool {
 	return true
 }
 
-// desired returns the content of obj without its metadata and its status.
 func desired(obj *unstructured.Unstructured) map[string]any {
 	content := maps.Clone(obj.Object)
 	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {

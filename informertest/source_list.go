@@ -58,7 +58,6 @@ func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
 	return list, nil
 }
 
-// page returns the page that options ask for.
 func (s *Source[T]) page(options metav1.ListOptions) (*metav1.List, error) {
 	options.Watch = false
 	q, err := s.newQuery(options, true)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// namespaceClient reads one namespace of a [Source].
 type namespaceClient[T informer.Object] struct {
 	source    *Source[T]
 	namespace string

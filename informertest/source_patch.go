@@ -22,7 +22,6 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// patch answers a PATCH.
 func (s *Source[T]) patch(action clienttesting.PatchActionImpl) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +66,6 @@ func (s *Source[T]) patchable(action clienttesting.PatchActionImpl) error {
 	return apierrors.NewMethodNotSupported(s.resource(), string(action.PatchType))
 }
 
-// patched returns a copy of before with the patch applied.
 func patched[T informer.Object](before T, action clienttesting.PatchActionImpl) (T, error) {
 	var none T
 	if err := decodable(action); err != nil {
@@ -171,7 +169,6 @@ func (s *Source[T]) checkPatched(key types.NamespacedName, before, after T) erro
 	return nil
 }
 
-// sameJSON reports whether two objects have the same JSON.
 func sameJSON(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

@@ -102,7 +102,6 @@ func (t pageToken) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// selects reports whether obj matches the selectors.
 func (q *query) selects(obj metav1.Object) bool {
 	if q.LabelSelector != nil && !q.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
 		return false

@@ -162,7 +162,6 @@ func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.L
 	return list, nil
 }
 
-// deleteIf deletes an object if the preconditions in only hold.
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

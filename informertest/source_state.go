@@ -85,7 +85,6 @@ func (s *state[T]) write(key types.NamespacedName, before, after T) {
 	s.history.add(&entry[T]{kind: entryChange, version: s.version, key: key, before: before, after: after})
 }
 
-// checkVersion returns a Conflict if obj was made from another version than before.
 func (s *state[T]) checkVersion(before, obj T) error {
 	if rv := obj.GetResourceVersion(); rv != "" && rv != before.GetResourceVersion() {
 		return apierrors.NewConflict(s.resource(), obj.GetName(),

@@ -68,7 +68,6 @@ func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.
 	return s.openWatch(ctx, q), nil
 }
 
-// stream is one watch.
 type stream[T informer.Object] struct {
 	source   *Source[T]
 	query    query

@@ -45,7 +45,6 @@ func NewStore(inner cache.Store) *Store {
 	return &Store{s, &s.StoreFaults}
 }
 
-// store has the operations of a [Store].
 type store struct {
 	StoreFaults
 	inner cache.Store

@@ -74,7 +74,6 @@ func (n *noting) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*me
 	return groups, resources, err
 }
 
-// discover returns the resource with a name.
 func discover(groups []*restmapper.APIGroupResources, name string) (Resource, error) {
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	withVersion, group := schema.ParseResourceArg(name)
@@ -102,7 +101,6 @@ func discover(groups []*restmapper.APIGroupResources, name string) (Resource, er
 	return r, nil
 }
 
-// describe returns how the API server describes a resource.
 func describe(groups []*restmapper.APIGroupResources, resource schema.GroupVersionResource) (metav1.APIResource, bool) {
 	for _, group := range groups {
 		if group.Group.Name != resource.Group {

@@ -59,7 +59,6 @@ func (r *Relay) note(ctx context.Context, name string, reason error) {
 	r.unknown[name] = reason
 }
 
-// serveFound serves the resource with a name.
 func (r *Relay) serveFound(ctx context.Context, name string, resource Resource, begin func(*served)) error {
 	if r.opts.Prepare != nil {
 		if err := r.opts.Prepare(ctx, &resource); err != nil {

@@ -112,7 +112,6 @@ func (r *Resource) name() string {
 	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
 }
 
-// check returns an error if the options cannot be used.
 func (o *Options) check() error {
 	switch {
 	case o.Upstream == nil:

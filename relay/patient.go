@@ -56,7 +56,6 @@ func (p patient) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return p.WatchWithContext(context.Background(), opts)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext.
 func (p patient) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	ctx, end := p.until(ctx)
 	defer end()
@@ -65,7 +64,6 @@ func (p patient) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	return list, later(err)
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext.
 func (p patient) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	ctx, end := p.until(ctx)
 	w, err := p.ListerWatcherWithContext.WatchWithContext(ctx, opts)

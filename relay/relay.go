@@ -88,7 +88,6 @@ func newRelay(opts Options) (*Relay, error) {
 	return r, nil
 }
 
-// make makes the informer of a resource, and its feed.
 func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
 	s, none := &served{Resource: resource}, serving.Resource{}
 	lw, err := s.source(r.stopping, r.opts.Upstream, s.answered)
@@ -129,7 +128,6 @@ func (r *Relay) refusing(s *served) func() error {
 // settleTime is how long a relay that stops goes on with its watches, so that agents get all that it has.
 const settleTime = time.Second
 
-// generic returns the configuration of the generic API server.
 func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 	config := serving.NewGenericConfig()
 	config.ShutdownDelayDuration = settleTime
@@ -216,7 +214,6 @@ func (r *Relay) serve(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// all returns the resources that are served.
 func (r *Relay) all() []*served {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 // builtIn reports whether client-go has a Go type for the objects.
 func (r *Resource) builtIn() bool { return scheme.Scheme.Recognizes(r.GroupVersion().WithKind(r.Kind)) }
 
-// newObject returns an empty object.
 func (r *Resource) newObject() runtime.Object {
 	kind := r.GroupVersion().WithKind(r.Kind)
 	if obj, err := scheme.Scheme.New(kind); err == nil {

@@ -13,16 +13,12 @@ import (
 // describe its methods. Programs do not see them.
 type door struct{ *Set }
 
-// ByNamespace returns Options.ByNamespace.
 func (s door) ByNamespace() bool { return s.opts.ByNamespace }
 
-// Started is closed when Run is called.
 func (s door) Started() <-chan struct{} { return s.started }
 
-// Bucket returns the bucket of a key.
 func (s door) Bucket(key string) int { return s.bucket(key) }
 
-// Join adds a worker.
 func (s door) Join(name string, w sharding.Worker) error {
 	keys := w.Keys()
 	s.mu.Lock()

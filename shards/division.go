@@ -157,7 +157,6 @@ func (s *Set) anyHeld() (bucket int, held bool) {
 	return 0, false
 }
 
-// rangesIn reads the ranges from their Lease.
 func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, error) {
 	if err == nil {
 		err = s.mark().Refuses(lease)
@@ -224,7 +223,6 @@ func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 	return err
 }
 
-// hasRanges reports whether a Lease is the one that has these ranges.
 func (s *Set) hasRanges(lease *coordinationv1.Lease, r *plan.Ranges) bool {
 	return s.mark().IsOn(lease, "") && leases.Ranges(lease) == r.Text()
 }

@@ -185,7 +185,6 @@ func (s *Set) leave(n *session) {
 	}
 }
 
-// note takes an event of a Lease.
 func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
 	deleted := e.Type == informer.EventDeleted
 	s.mu.Lock()

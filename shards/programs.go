@@ -45,7 +45,6 @@ func (s *Set) isOursLocked(now time.Time) bool {
 	return false
 }
 
-// describe returns the names of workers with their keys.
 func describe(workers map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(workers)) {

@@ -11,7 +11,6 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// dropLocked removes a holding from its session.
 func (s *Set) dropLocked(h *holding) {
 	if h.session.drop(h) {
 		s.tellSourcesLocked()

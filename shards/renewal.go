@@ -12,7 +12,6 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// renew renews a session until it is over.
 func (s *Set) renew(n *session, leave <-chan struct{}) {
 	pause := time.NewTimer(s.opts.RenewEvery)
 	defer pause.Stop()

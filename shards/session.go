@@ -93,7 +93,6 @@ func (s *session) end() bool {
 	return true
 }
 
-// leave has the session let go of all buckets.
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

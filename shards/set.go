@@ -66,13 +66,11 @@ type unserved struct {
 // option lets a *Set be an enqueue.Options.Shards.
 type option = sharding.Handle
 
-// worker is a Worker that has joined.
 type worker struct {
 	sharding.Worker
 	name, keys string
 }
 
-// mark returns the mark of the set's Leases.
 func (s *Set) mark() leases.Mark {
 	return leases.Mark{Set: s.opts.Name, Buckets: s.opts.Buckets, ByNamespace: s.opts.ByNamespace, Cut: s.rangesKey()}
 }

@@ -62,10 +62,8 @@ const (
 // replicas, or keep those of buckets that this one has lost.
 var errNotDivided = errors.New("a source of Set.Source can only be read by an informer of informer.NewFrom, and must not be wrapped")
 
-// List fails.
 func (*source) List(metav1.ListOptions) (runtime.Object, error) { return nil, errNotDivided }
 
-// Watch fails.
 func (*source) Watch(metav1.ListOptions) (watch.Interface, error) { return nil, errNotDivided }
 
 // Part begins the part for the buckets that the replica has now. The informer calls it.
@@ -161,7 +159,6 @@ func (p *part) turn(after time.Duration) {
 	p.turning = time.AfterFunc(after, func() { p.source.over(p) })
 }
 
-// over ends a part.
 func (s *source) over(p *part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

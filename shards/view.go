@@ -29,7 +29,6 @@ type seenSession struct {
 	asking bool                  // a request for it is under way
 }
 
-// seenBucket is the Lease of a bucket.
 type seenBucket struct {
 	lease *coordinationv1.Lease // nil if it is not there
 	last  string                // who had it before somebody deleted the Lease
@@ -147,7 +146,6 @@ func (s *seenSession) mayWork(opts *Options, now time.Time) bool {
 	return !s.Ended && now.Before(s.end(opts))
 }
 
-// mayTake reports whether the session may get buckets.
 func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
 }

@@ -33,7 +33,6 @@ type place struct {
 
 var noKeys, noTypes = map[string]*place{}, []*place{} // of a new place; never changed
 
-// field is a place in a struct.
 type field struct {
 	offset uintptr
 	*place
@@ -65,7 +64,6 @@ func (ps *places) root(of reflect.Type) *place {
 	return p.(*place)
 }
 
-// newPlace returns a place for values of a type.
 func (ps *places) newPlace(of reflect.Type) *place {
 	ps.made.Add(1)
 	p := &place{kind: kindOf(of), plain: isPlain(of), t: of, number: typeNumber(of), size: of.Size()}

@@ -67,7 +67,6 @@ func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same 
 	return part
 }
 
-// put adds a part to the table.
 func (w *work) put(acc *account, hash uint64, id identity, part address) {
 	w.enter(acc, -entryCost)
 	w.known.put(hash, id, part)

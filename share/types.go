@@ -34,7 +34,6 @@ var (
 	anyType      = reflect.TypeFor[any]()
 )
 
-// kindOf returns the kind of a type.
 func kindOf(t reflect.Type) kind {
 	switch t {
 	case timeType:

@@ -210,7 +210,6 @@ func (x *Index[T]) Find(name, value string) ([]T, error) {
 	return objs, nil
 }
 
-// each calls visit for the objects with that value of the index.
 func (x *Index[T]) each(name, value string, visit func(e object.Entry, obj T)) error {
 	if x.native != nil {
 		found, err := x.native.ByIndex(context.Background(), name, value)
@@ -250,7 +249,6 @@ func (x *Index[T]) each(name, value string, visit func(e object.Entry, obj T)) e
 	return nil
 }
 
-// functions returns the functions of all indexes.
 func (x *Index[T]) functions() cache.Indexers {
 	if x.native != nil {
 		return x.native.GetIndexers()
@@ -258,7 +256,6 @@ func (x *Index[T]) functions() cache.Indexers {
 	return *x.funcs.Load()
 }
 
-// function returns the function of an index.
 func (x *Index[T]) function(name string) (cache.IndexFunc, error) {
 	f := x.functions()[name]
 	if f == nil {
@@ -267,7 +264,6 @@ func (x *Index[T]) function(name string) (cache.IndexFunc, error) {
 	return f, nil
 }
 
-// overlayOf returns the overlay that has the index.
 func (x *Index[T]) overlayOf(name string) (*overlay, error) {
 	for _, o := range *x.overlays.Load() {
 		if o.funcs[name] != nil {

@@ -24,7 +24,6 @@ func nativeOf(s Scan) Native {
 	return native
 }
 
-// ofClientGo is a cache.Indexer.
 type ofClientGo struct{ indexer cache.Indexer }
 
 func (o ofClientGo) GetIndexers() cache.Indexers { return o.indexer.GetIndexers() }

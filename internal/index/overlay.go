@@ -18,7 +18,6 @@ type overlay struct {
 	finished bool                // all objects of the store are in it
 }
 
-// values are the index values of one object, by the name of the index.
 type values map[string][]string
 
 func newOverlay(funcs cache.Indexers) *overlay {
@@ -76,7 +75,6 @@ func (o *overlay) keys(name, value string) (keys []string, complete bool) {
 	return keys, err == nil && o.finished
 }
 
-// values returns all values of an index.
 func (o *overlay) values(name string) []string {
 	return o.index.ListIndexFuncValues(name)
 }

@@ -117,7 +117,6 @@ func Get[T object.Object](ctx context.Context, s Scan, key string) (obj T, exist
 	return obj, true, nil
 }
 
-// typed returns the objects of entries as Ts.
 func typed[T object.Object](found object.Entries) ([]T, error) {
 	objs := make([]T, 0, found.Len())
 	for n := range found.Len() {

@@ -17,7 +17,6 @@ func (w Worker) Removed() { w() }
 // Handler is an ErrorHandler.
 type Handler = func(ctx context.Context, err error)
 
-// handlerKey is the key of a ctx whose value is a Handler.
 type handlerKey struct{}
 
 // WithHandler returns a ctx for the Run of a member. Report finds handler in it.

@@ -92,7 +92,6 @@ func (m *Mix) newApp(o owner) *app {
 	return a
 }
 
-// spec fills in the spec of the Pod.
 func (a *app) spec(o owner, version string) {
 	r, s := a.r, &a.pod.Spec
 	user := int64(10_000 + r.IntN(1000))
@@ -312,7 +311,6 @@ func (a *app) status(o owner) {
 	}
 }
 
-// identify gives the Pod its owner.
 func (a *app) identify(r *rand.Rand, o owner) {
 	p, by := a.pod, metav1.OwnerReference{APIVersion: "apps/v1", Name: a.name, UID: uidOf(r), Controller: new(true), BlockOwnerDeletion: new(true)}
 	switch o.kind {

@@ -28,7 +28,6 @@ const podsPerNode = 50
 // namespaceApps is the number of applications in a namespace.
 const namespaceApps = 20
 
-// kind is the kind of a Pod's owner.
 type kind uint8
 
 const (

@@ -136,7 +136,6 @@ func (m *Mix) update(p *corev1.Pod, i, turn int) {
 	}
 }
 
-// manage gives the Pod its managed fields.
 func (m *Mix) manage(p *corev1.Pod) {
 	status := strings.NewReplacer(markHostIP, p.Status.HostIP, markPodIP, p.Status.PodIP).Replace(m.made.status)
 	p.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -145,7 +144,6 @@ func (m *Mix) manage(p *corev1.Pod) {
 	}
 }
 
-// latest returns the time of the latest change of a condition.
 func latest(p *corev1.Pod) metav1.Time {
 	return slices.MaxFunc(p.Status.Conditions, func(a, b corev1.PodCondition) int {
 		return a.LastTransitionTime.Compare(b.LastTransitionTime.Time)

@@ -41,7 +41,6 @@ func (g *callGroup) rename(from, to string) {
 	}
 }
 
-// leave notes that a call has returned.
 func (g *callGroup) leave(op string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,6 @@ func compares(version string) bool {
 	return err == nil
 }
 
-// older reports whether a version comes before another one.
 func older(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order < 0

@@ -180,7 +180,6 @@ func figureOf[S any](labels []string, name string, kind prom.ValueType, help str
 var storeInfo = prom.NewDesc("informer_store_info", "1 for the store of the informer, by its String, which for store/valkey has the writer and its token.",
 	[]string{"informer", "store"}, nil)
 
-// collectStores sends a metric for each store of the informers with a name.
 func collectStores(ch chan<- prom.Metric, all []*informer.Health, name string) {
 	sent := map[string]bool{"": true} // a Health that no informer has made may have none
 	for _, h := range all {
@@ -237,7 +236,6 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// describe sends the descriptions of figures.
 func describe[S any](ch chan<- *prom.Desc, figures []figure[S]) {
 	for _, f := range figures {
 		ch <- f.desc

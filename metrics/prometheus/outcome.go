@@ -29,7 +29,6 @@ func (o outcome) String() string {
 	}[o]
 }
 
-// outcomeOf returns the outcome of a request that returned err.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:

@@ -296,7 +296,6 @@ func (s *series) sweep(mark int, now population) {
 	s.limit = 2*s.kept + spare
 }
 
-// metrics returns all series.
 func (s *series) metrics() []prom.Metric {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

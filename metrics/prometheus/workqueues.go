@@ -13,7 +13,6 @@ import (
 // queueTimes are buckets that also fit long waits and long work: 100 µs to 7 min.
 var queueTimes = prom.ExponentialBuckets(0.0001, 4, 12)
 
-// workqueues are the metrics of client-go's workqueues.
 type workqueues struct {
 	depth, unfinished, longest *prom.GaugeVec
 	adds, retries              *prom.CounterVec

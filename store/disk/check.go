@@ -70,7 +70,6 @@ type visitor interface {
 	record(path []string, key, payload []byte) error
 }
 
-// check reads a whole file, and returns the first error, including errors of the visitor.
 func check(file io.ReaderAt, size int64, visit visitor) error {
 	meta, err := readMeta(file)
 	if err != nil {
@@ -117,7 +116,6 @@ func readMeta(file io.ReaderAt) (latest metaPage, err error) {
 	return latest, nil
 }
 
-// walker reads a whole file.
 type walker struct {
 	file    io.ReaderAt
 	pages   uint64

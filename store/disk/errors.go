@@ -21,7 +21,6 @@ var (
 	ErrDamaged = errors.New("the file is damaged")
 )
 
-// damage returns an error that wraps ErrDamaged.
 func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }

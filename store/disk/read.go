@@ -28,7 +28,6 @@ type recordRange interface {
 	read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error
 }
 
-// bucketRange is the range of all records of a bucket.
 type bucketRange struct{ bucket string }
 
 func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {

@@ -54,7 +54,6 @@ func weight(record []byte) uint64 {
 	return 1<<32 + uint64(binary.BigEndian.Uint32(record))
 }
 
-// put stores a payload under a key.
 func put(b *bbolt.Bucket, key, payload []byte) error {
 	record := seal(key, payload)
 	sum := b.Sequence() - weight(b.Get(key)) + weight(record)

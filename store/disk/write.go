@@ -16,7 +16,6 @@ type batch struct {
 	bookmark string
 }
 
-// write writes a batch as a whole, or nothing.
 func (s *Store) write(ctx context.Context, b batch) error {
 	if err := s.claim(ctx); err != nil {
 		return err

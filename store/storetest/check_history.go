@@ -96,7 +96,6 @@ func durableHistories(c *checker) {
 	})
 }
 
-// note appends the present state to past.
 func (h *chronicle) note() {
 	h.past = append(h.past, &moment{h.now.clone(), maps.Clone(h.known)})
 }
@@ -122,7 +121,6 @@ func (h *chronicle) step() {
 	}
 }
 
-// next returns a new version.
 func (h *chronicle) next() string {
 	h.version++
 	return strconv.Itoa(h.version)

@@ -43,7 +43,6 @@ var (
 	})
 )
 
-// indexer returns the indexes of the store.
 func (c *checker) indexer() indexes { return c.store.indexes() }
 
 // clientGo returns the store as a cache.Indexer. It ends the check if the store is none.
@@ -55,7 +54,6 @@ func (c *checker) clientGo() cache.Indexer {
 	return p.Store.(cache.Indexer)
 }
 
-// addIndexes adds the two indexes.
 func (c *checker) addIndexes() {
 	c.Helper()
 	if c.indexer().GetIndexers() == nil {

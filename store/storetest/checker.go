@@ -18,28 +18,24 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// suite is one call of Run.
 type suite struct {
 	Options
 	durable   DurableOptions // of RunDurable
 	newTarget func(t *testing.T) target
 }
 
-// check is one requirement.
 type check struct {
 	name string
 	why  string // why an informer has the requirement
 	run  func(c *checker)
 }
 
-// checker has the tools of a check.
 type checker struct {
 	*testing.T
 	*suite
 	store target
 }
 
-// newChecker returns a checker with a new store.
 func newChecker(t *testing.T, s *suite) *checker {
 	t.Helper()
 	c := &checker{T: t, suite: s, store: s.newTarget(t)}
@@ -49,7 +45,6 @@ func newChecker(t *testing.T, s *suite) *checker {
 	return c
 }
 
-// all returns all objects of the store.
 func (c *checker) all() []informer.Entry {
 	c.Helper()
 	all, err := c.store.all()
@@ -59,10 +54,8 @@ func (c *checker) all() []informer.Entry {
 	return all
 }
 
-// plain returns the store as a cache.Store.
 func (c *checker) plain() cache.Store { return c.store.(plain).Store }
 
-// lasting returns the store as a Durable.
 func (c *checker) lasting() informer.Durable { return c.store.(lasting).Durable }
 
 // over has the checker go on with another store.
@@ -119,7 +112,6 @@ func (c *checker) full(key string, version int) informer.AnyObject {
 	return obj
 }
 
-// add adds objects that do not exist.
 func (c *checker) add(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -129,7 +121,6 @@ func (c *checker) add(objs ...informer.AnyObject) {
 	}
 }
 
-// update updates objects that exist.
 func (c *checker) update(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -139,7 +130,6 @@ func (c *checker) update(objs ...informer.AnyObject) {
 	}
 }
 
-// delete deletes objects that exist.
 func (c *checker) delete(objs ...informer.AnyObject) {
 	c.Helper()
 	for _, obj := range objs {
@@ -149,7 +139,6 @@ func (c *checker) delete(objs ...informer.AnyObject) {
 	}
 }
 
-// get returns the object stored under a key, which must exist.
 func (c *checker) get(key string) any {
 	c.Helper()
 	obj, exists, err := c.store.get(key)
@@ -319,7 +308,6 @@ func difference(want, got []string) string {
 	return ""
 }
 
-// short returns a text with the first items of a list.
 func short(list []string) string {
 	const most = 5
 	text := ""
@@ -361,7 +349,6 @@ func describeAll[T any](objs []T) []string {
 	return all
 }
 
-// describeEach describes the objects of entries.
 func describeEach(entries []informer.Entry) []string {
 	all := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -370,7 +357,6 @@ func describeEach(entries []informer.Entry) []string {
 	return all
 }
 
-// keysOf returns the keys of entries.
 func keysOf(entries []informer.Entry) []string {
 	keys := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -379,7 +365,6 @@ func keysOf(entries []informer.Entry) []string {
 	return keys
 }
 
-// copyOf returns a copy of obj, for a later comparison.
 func copyOf(obj runtime.Object) informer.AnyObject {
 	return obj.DeepCopyObject().(informer.AnyObject)
 }

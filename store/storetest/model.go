@@ -73,7 +73,6 @@ func (m *model) difference(got *model) string { return difference(m.lines(), got
 
 func (m *model) same(other *model) bool { return m.difference(other) == "" }
 
-// apply applies changes to the store and to m, the model of it.
 func (c *checker) apply(m *model, bookmark string, changes ...informer.Change) {
 	c.Helper()
 	if err := c.lasting().Apply(c.Context(), changes, bookmark); err != nil {
@@ -82,7 +81,6 @@ func (c *checker) apply(m *model, bookmark string, changes ...informer.Change) {
 	m.apply(changes, bookmark)
 }
 
-// forget removes tombstones from the store and from m, the model of it.
 func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
 	c.Helper()
 	if err := c.lasting().Forget(c.Context(), tombstones); err != nil {
@@ -91,7 +89,6 @@ func (c *checker) forget(m *model, tombstones map[string][]types.UID) {
 	m.forget(tombstones)
 }
 
-// readModel reads the state of the store.
 func (c *checker) readModel() *model {
 	c.Helper()
 	m := newModel()

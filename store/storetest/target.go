@@ -46,7 +46,6 @@ func (p plain) indexes() indexes {
 	return nil
 }
 
-// plainIndexes are those of a cache.Indexer.
 type plainIndexes struct{ cache.Indexer }
 
 func (p plainIndexes) ByIndex(_ context.Context, name, value string) ([]informer.Entry, error) {

@@ -80,7 +80,6 @@ func (s *Store) page(ctx context.Context, after string, limit int) ([]string, er
 // pageHead is how many elements of a page are not about objects.
 const pageHead = 5
 
-// decode returns the object that is stored under a key.
 func (s *Store) decode(key, payload string) (informer.AnyObject, error) {
 	obj, err := s.codec.Decode([]byte(payload))
 	if err != nil {

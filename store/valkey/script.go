@@ -47,7 +47,6 @@ func run(ctx context.Context, client valkey.Client, p place, s *valkey.Lua, args
 	return reply, explain(err)
 }
 
-// read runs a script that reads.
 func read(ctx context.Context, client valkey.Client, p place, s *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -162,7 +162,6 @@ type listing struct {
 	keys       []string // also of objects that are deleted since
 }
 
-// list reads all objects.
 func (s *Source) list(ctx context.Context) (*listing, error) {
 	l := &listing{objects: map[string]runtime.Object{}}
 	for after := ""; ; {
@@ -194,7 +193,6 @@ func (s *Source) list(ctx context.Context) (*listing, error) {
 	return s.catchUp(ctx, l)
 }
 
-// page reads a page of objects.
 func (s *Source) page(ctx context.Context, after string) (h head, page []string, err error) {
 	reply, err := read(ctx, s.client, s.place, pageScript, "", "0", after, strconv.Itoa(pageObjects), strconv.Itoa(pageBytes))
 	if err != nil {

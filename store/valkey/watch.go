@@ -86,7 +86,6 @@ func (s *Source) begins(h head, version uint64) error {
 	return nil
 }
 
-// follower is a watch.
 type follower struct {
 	source    *Source
 	log       string
@@ -209,7 +208,6 @@ func (f *follower) send(e watch.Event, version uint64) bool {
 	return true
 }
 
-// reach notes that the informer has a version.
 func (s *Source) reach(log, session string, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

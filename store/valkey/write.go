@@ -27,7 +27,6 @@ const (
 	maxKey    = 16 << 10
 )
 
-// change is a change of one object.
 type change struct {
 	key     string
 	uid     types.UID

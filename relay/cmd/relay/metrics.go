@@ -37,7 +37,6 @@ var served = sync.OnceValue(func() *metrics {
 	return m
 })
 
-// show shows a relay.
 func (m *metrics) show(r *relay.Relay, maxStaleness time.Duration) {
 	m.limit.Set(maxStaleness.Seconds())
 	m.relay.Store(r)
@@ -45,10 +44,8 @@ func (m *metrics) show(r *relay.Relay, maxStaleness time.Duration) {
 
 var absent = prom.NewDesc("relay_absent", "1 if reads of the resource are answered with 404 or 503.", []string{"informer"}, nil)
 
-// Describe implements prom.Collector.
 func (m *metrics) Describe(all chan<- *prom.Desc) { all <- absent }
 
-// Collect implements prom.Collector.
 func (m *metrics) Collect(all chan<- prom.Metric) {
 	r := m.relay.Load()
 	if r == nil {

@@ -65,7 +65,6 @@ func (s *stores) open(ctx context.Context, r *relay.Resource) error {
 	return nil
 }
 
-// close closes the files.
 func (s *stores) close() error {
 	var all []error
 	for _, file := range s.files {
@@ -74,7 +73,6 @@ func (s *stores) close() error {
 	return errors.Join(all...)
 }
 
-// example returns an empty object of the resource.
 func example(r *relay.Resource) runtime.Object {
 	kind := r.GroupVersion().WithKind(r.Kind)
 	if obj, err := scheme.Scheme.New(kind); err == nil {

@@ -51,7 +51,6 @@ func (s *session) ResultChan() <-chan watch.Event { return s.events }
 // Stop ends the session. It does not block.
 func (s *session) Stop() { s.stop() }
 
-// take takes an event of the informer.
 func (s *session) take(ctx context.Context, e informer.Event[informer.AnyObject]) error {
 	switch {
 	case s.over:
@@ -65,7 +64,6 @@ func (s *session) take(ctx context.Context, e informer.Event[informer.AnyObject]
 	return nil
 }
 
-// change sends a change.
 func (s *session) change(ctx context.Context, e informer.Event[informer.AnyObject]) {
 	kinds := map[informer.EventType]watch.EventType{
 		informer.EventAdded: watch.Added, informer.EventUpdated: watch.Modified, informer.EventDeleted: watch.Deleted,
@@ -127,7 +125,6 @@ func (s *session) confirmed(ctx context.Context, version string) bool {
 	return false
 }
 
-// sendState sends the state as added objects, and a bookmark for its end.
 func (s *session) sendState(ctx context.Context, version uint64) {
 	for _, obj := range s.state {
 		if !s.send(ctx, watch.Event{Type: watch.Added, Object: obj}) {
@@ -138,7 +135,6 @@ func (s *session) sendState(ctx context.Context, version uint64) {
 	s.bookmark(ctx, version, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
-// bookmark sends a bookmark.
 func (s *session) bookmark(ctx context.Context, version uint64, annotations map[string]string) {
 	obj := s.feed.newObject()
 	obj.(metav1.Object).SetAnnotations(annotations)

@@ -39,7 +39,6 @@ type watchCache struct {
 	keeping sync.WaitGroup
 }
 
-// generation is a cacher with its source.
 type generation struct {
 	*cacher.Cacher
 	source *source
@@ -78,7 +77,6 @@ func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
 	return c, nil
 }
 
-// begin starts a cacher.
 func (c *watchCache) begin() (*generation, error) {
 	config, from := c.config, newSource(c.Interface)
 	config.Storage = from

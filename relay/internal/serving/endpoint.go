@@ -35,7 +35,6 @@ var (
 	_ rest.GroupVersionKindProvider = &endpoint{}
 )
 
-// newEndpoint returns the endpoint of a resource that is read from cache.
 func newEndpoint(r *Resource, t *types, all []field, cache *watchCache, refuse bool) *endpoint {
 	attrs := attributes(r.Namespaced, all)
 	store := &registry.Store{

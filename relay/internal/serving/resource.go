@@ -61,10 +61,8 @@ type Resource struct {
 
 var fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// kind returns the group, version and kind of the objects.
 func (r *Resource) kind() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.Kind) }
 
-// listKind returns the group, version and kind of a list of the objects.
 func (r *Resource) listKind() schema.GroupVersionKind {
 	return r.GroupVersion().WithKind(r.Kind + "List")
 }
@@ -79,7 +77,6 @@ func (r *Resource) prefix() string {
 	return "/" + group + "/" + r.Version + "/" + r.Resource
 }
 
-// absent calls Absent.
 func (r *Resource) absent() error {
 	if r.Absent == nil {
 		return nil
@@ -87,7 +84,6 @@ func (r *Resource) absent() error {
 	return r.Absent()
 }
 
-// validate returns an error if the resource cannot be served.
 func (r *Resource) validate(allowSecrets bool) error {
 	switch {
 	case r.Version == "" || r.Resource == "" || r.Kind == "":

@@ -113,7 +113,6 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// validate returns an error if the configuration cannot be used.
 func (c *Config) validate() error {
 	switch {
 	case c.Generic == nil:

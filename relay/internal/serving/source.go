@@ -30,12 +30,10 @@ func newSource(s storage.Interface) *source {
 	return &source{Interface: s, ctx: ctx, stop: stop, back: make(chan struct{})}
 }
 
-// GetList implements storage.Interface.
 func (s *source) GetList(_ context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
 	return s.Interface.GetList(s.ctx, key, opts, out)
 }
 
-// Watch implements storage.Interface.
 func (s *source) Watch(_ context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if s.last != nil {
 		s.last.Stop() // the reflector may have forgotten it

@@ -113,7 +113,6 @@ func IsOther(a, b *coordinationv1.Lease) bool {
 	return a.UID != b.UID || a.ResourceVersion != b.ResourceVersion
 }
 
-// annotate sets an annotation, or removes it if value is "".
 func annotate(lease *coordinationv1.Lease, key, value string) {
 	lease.Annotations = maps.Clone(lease.Annotations)
 	if lease.Annotations == nil {
@@ -134,7 +133,6 @@ func flagText(on bool) string {
 	return ""
 }
 
-// format returns v as JSON.
 func format(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

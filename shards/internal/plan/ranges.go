@@ -83,7 +83,6 @@ func Cut(weights map[string]int, buckets int) *Ranges {
 	return r
 }
 
-// hashOf returns the hash of a namespace.
 func hashOf(namespace string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))

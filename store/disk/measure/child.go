@@ -89,7 +89,6 @@ func (f figures) add(s setup, launch *lab.Launch) {
 	f["steady state: of which heap"] = lab.Mebibytes(lab.Bytes(lab.HeapObjects))
 }
 
-// kept is the store that is measured. One of its fields is nil.
 type kept struct {
 	memory cache.Indexer
 	disk   *disk.Store
@@ -117,7 +116,6 @@ func (k kept) has(key string) (exists bool, err error) {
 	return exists, err
 }
 
-// use measures the speed of a store that has all objects.
 func use(inf *informer.CustomCacheInformer[pod], store kept, s setup, got figures) error {
 	if s.Disk {
 		var stat syscall.Stat_t

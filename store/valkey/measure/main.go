@@ -50,7 +50,6 @@ const (
 
 var steps = []string{cold, warm, use, reader}
 
-// row is a figure with its name.
 type row struct{ Name, Value string }
 
 var (
