@@ -58,8 +58,7 @@ type ClientGo struct {
 	// and ErrorHandler unless their options have others. Health, Ready and Live of the group include
 	// them until they stop, and so does the page of package debug. They are not members: Run and
 	// WaitForSync of the group ignore them. Until it has made an informer, the group is not ready, if it
-	// has no member: see MayBeEmpty of [Group]. If a field of the group was changed too late, the
-	// ErrorHandler of the next informer is called. Nil means no group.
+	// has no member: see MayBeEmpty of [Group]. Nil means no group.
 	Group *Group
 }
 

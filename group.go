@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/customcacheinformer/informer/internal/channel"
@@ -31,9 +30,7 @@ type Group struct {
 	//
 	// ErrorHandler and Observer must be set before the first member is added, and before a
 	// [ClientGo] with this group makes its first informer. No lock protects
-	// them. A later change has no effect, except that Add, GetOrAdd, Run and a WaitForSync before
-	// Run return an error that names the field. It goes unnoticed only if an ErrorHandler is
-	// replaced by another function from the same place in the source.
+	// them. A later change has no effect.
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Observer is Options.Observer for the informers that have none of their own. It must be set
@@ -66,50 +63,20 @@ type guest = *CustomCacheInformer[AnyObject]
 // given is what the members and guests of a group are given: its fields ErrorHandler and Observer
 // when the first of them came.
 type given struct {
-	handler  func(context.Context, error)
-	report   func(context.Context, error) // is handler, and calls it once if handler calls Report; or nil
+	report   func(context.Context, error) // ErrorHandler, which is called once if it calls Report; or nil
 	observer *Observer
 }
 
-// giveLocked returns the handler and the observer for another member or guest, and an error if
-// the fields were changed since the first one.
-func (g *Group) giveLocked() (given, error) {
+// giveLocked returns the handler and the observer for another member or guest.
+func (g *Group) giveLocked() given {
 	if g.given == nil {
-		g.given = &given{handler: g.ErrorHandler, observer: g.Observer}
+		g.given = &given{observer: g.Observer}
 		if g.ErrorHandler != nil {
 			g.given.report = membership.Once(g.ErrorHandler)
 		}
 	}
-	return *g.given, g.lateLocked()
+	return *g.given
 }
-
-// lateLocked returns an error if ErrorHandler or Observer was changed too late.
-func (g *Group) lateLocked() error {
-	if g.given == nil {
-		return nil
-	}
-	var late []string
-	if funcPointer(g.ErrorHandler) != funcPointer(g.given.handler) {
-		late = append(late, "Group.ErrorHandler")
-	}
-	if g.Observer != g.given.observer {
-		late = append(late, "Group.Observer")
-	}
-	if late == nil {
-		return nil
-	}
-	return fmt.Errorf("%s changed too late (to be set before the first member is added)", strings.Join(late, " and "))
-}
-
-func (g *Group) late() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.lateLocked()
-}
-
-// funcPointer returns a pointer that is always the same for the same f, and 0 for nil. Functions
-// cannot be compared otherwise.
-func funcPointer(f func(context.Context, error)) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
 // enqueue is one, a set of package shards is one, and so is any other type that has these methods and
@@ -175,10 +142,7 @@ func (g *Group) addMember(m Member, s *slot) error {
 	case slices.ContainsFunc(g.members, func(other *member) bool { return other.name == name && !other.leaving }):
 		return fmt.Errorf("another member has the name %q: set Options.Name", name)
 	}
-	common, err := g.giveLocked()
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
+	common := g.giveLocked()
 	if i, ok := m.(interface{ adopt(given) }); ok {
 		i.adopt(common)
 	}
@@ -262,11 +226,6 @@ func (g *Group) Run(ctx context.Context) error {
 	if g.ctx != nil {
 		g.mu.Unlock()
 		return fmt.Errorf("informer: Group: %w", ErrAlreadyRun)
-	}
-	if err := g.lateLocked(); err != nil {
-		g.notifyLocked()
-		g.mu.Unlock()
-		return fmt.Errorf("informer: Group: Run: %w", err)
 	}
 	later, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)

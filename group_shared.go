@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -97,11 +96,7 @@ func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member
 func (g *Group) show(guest *CustomCacheInformer[AnyObject]) {
 	g.Health() // forgets stopped guests, also if no one else ever calls it
 	g.mu.Lock()
-	common, late := g.giveLocked()
-	guest.adopt(common)
+	defer g.mu.Unlock()
+	guest.adopt(g.giveLocked())
 	g.guests = append(g.guests, guest)
-	g.mu.Unlock()
-	if late != nil {
-		guest.report(context.Background(), fmt.Errorf("informer %s: %w", guest.opts.Name, late))
-	}
 }

@@ -66,9 +66,7 @@ func (g *Group) waitForSync(ctx context.Context) error {
 			continue
 		case run != nil && run.Err() != nil:
 			cause = ErrStopped
-		case run == nil:
-			cause = cmp.Or(g.late(), cause) // with the first of which Run refuses to begin
-		case len(members) > 0 && late == 0:
+		case run != nil && len(members) > 0 && late == 0:
 			return nil
 		}
 		if cause = cmp.Or(cause, ctx.Err()); cause != nil {
