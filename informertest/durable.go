@@ -77,7 +77,16 @@ func of(d *durable) *Durable { return &Durable{d, &d.StoreFaults, d} }
 // error that wraps [fs.ErrClosed]; operations that wait fail too, without effect. Writes that took effect stay, except those that LoseOnCrash
 // drops. Crash ends the effects of Fail, FailAfter, Hang and Delay; the functions passed to Fail and
 // FailAfter may call it. It does not block.
-func (d *Durable) Crash() { d.memory.crash() }
+func (d *Durable) Crash() {
+	m := d.memory
+	m.state.Lock()
+	defer m.state.Unlock()
+	if !m.crashed && len(m.past) > 0 {
+		m.now = m.past[0]
+	}
+	m.crashed, m.past = true, nil
+	m.Heal()
+}
 
 // LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
 // that commits several writes at once: the next process finds the state before them. A write
@@ -85,14 +94,22 @@ func (d *Durable) Crash() { d.memory.crash() }
 // that an informer misses then. Writes before the call are safe: to model a process that ends well,
 // call it with 0 before Reopen. If n is not 0, each write copies a map of all stored objects, and
 // takes as long as that. It does not block.
-func (d *Durable) LoseOnCrash(n int) { d.memory.loseOnCrash(n) }
+func (d *Durable) LoseOnCrash(n int) {
+	d.memory.state.Lock()
+	defer d.memory.state.Unlock()
+	d.memory.lose, d.memory.past = n, nil
+}
 
 // Reopen calls Crash and returns the store as the next process finds it. The objects in it are
 // copies, and it has none of the faults of this store. Each call returns a store of its own.
 // It does not block.
 func (d *Durable) Reopen() *Durable {
 	d.Crash()
-	return of(d.memory.reopen())
+	d.memory.state.Lock()
+	defer d.memory.state.Unlock()
+	next := &durable{now: d.memory.now.copied()}
+	next.misuse = d.Err()
+	return of(next)
 }
 
 // durable is the memory of a [Durable].
@@ -105,30 +122,6 @@ type durable struct {
 	lose    int        // how many of the last writes a crash undoes
 	past    []contents // the contents before each of those writes
 	failed  *attempt   // an Apply that failed and must be repeated; nil if there is none
-}
-
-func (d *durable) crash() {
-	d.state.Lock()
-	defer d.state.Unlock()
-	if !d.crashed && len(d.past) > 0 {
-		d.now = d.past[0]
-	}
-	d.crashed, d.past = true, nil
-	d.Heal()
-}
-
-func (d *durable) loseOnCrash(n int) {
-	d.state.Lock()
-	defer d.state.Unlock()
-	d.lose, d.past = n, nil
-}
-
-func (d *durable) reopen() *durable {
-	d.state.Lock()
-	defer d.state.Unlock()
-	next := &durable{now: d.now.copied()}
-	next.misuse = d.Err()
-	return next
 }
 
 func (d *durable) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {

@@ -195,7 +195,9 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 		}
 	}
 	if len(want) == 0 {
-		for _, e := range r.further() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, e := range r.events[r.expected:] {
 			t.Errorf("unexpected event: %s %s", e.Type, e.Key())
 		}
 		return
@@ -219,13 +221,6 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	if err := r.Err(); err != nil {
 		t.Fatalf("the events contradict each other: %v", err)
 	}
-}
-
-// further returns the events that no Expect has consumed.
-func (r *Recorder[T]) further() []informer.Event[T] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.events[r.expected:])
 }
 
 // take waits for n events that were not taken before and returns them in the notation of

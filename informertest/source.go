@@ -158,11 +158,7 @@ func (s *Source[T]) Apply(obj T) T {
 
 // Delete removes an object and returns its last state, with the resourceVersion
 // of the deletion. It does not block. The error is NotFound.
-func (s *Source[T]) Delete(key types.NamespacedName) (T, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.delete(key, nil)
-}
+func (s *Source[T]) Delete(key types.NamespacedName) (T, error) { return s.deleteIf(key, nil) }
 
 // Get returns a copy of an object. It does not block. The error is NotFound.
 func (s *Source[T]) Get(key types.NamespacedName) (T, error) {

@@ -21,8 +21,7 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	request := s.record(verbList, options)
-	list, err := s.answerList("", request, s.faults.lists.wait(ctx))
+	list, err := s.Namespace("").List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +36,9 @@ func (s *Source[T]) answerList(namespace string, request *Request, err error) (l
 		err = s.faults.failure(verbList, namespace)
 	}
 	if err == nil {
-		list, err = s.list(request.Options)
+		list, err = s.page(request.Options)
 	}
-	request.Err = err
-	return list, err
-}
-
-// list returns the page that options ask for, with the faults that a LIST has at the moment.
-func (s *Source[T]) list(options metav1.ListOptions) (*metav1.List, error) {
-	list, err := s.page(options)
-	if err != nil {
+	if request.Err = err; err != nil {
 		return nil, err
 	}
 	if s.faults.OmitListVersion {

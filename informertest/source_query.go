@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // query holds the parsed and checked options of a LIST or WATCH.
@@ -124,17 +125,10 @@ func (q *query) selects(obj metav1.Object) bool {
 }
 
 // wantsInitial reports whether a watch begins with the existing objects.
-func (q *query) wantsInitial() bool {
-	if q.SendInitialEvents != nil {
-		return *q.SendInitialEvents
-	}
-	return q.version == 0
-}
+func (q *query) wantsInitial() bool { return ptr.Deref(q.SendInitialEvents, q.version == 0) }
 
 // isWatchList reports whether a watch must mark the end of the initial events.
-func (q *query) isWatchList() bool {
-	return q.SendInitialEvents != nil && *q.SendInitialEvents
-}
+func (q *query) isWatchList() bool { return ptr.Deref(q.SendInitialEvents, false) }
 
 // wantsExact reports whether a LIST must answer with exactly the version asked for, neither
 // older nor newer. For historical reasons, a limit implies that.

@@ -63,7 +63,10 @@ func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.
 		if s.faults.RefuseExpired {
 			return nil, expired
 		}
-		return s.openExpired(ctx, q, expired), nil
+		st := s.newStream(ctx, q)
+		st.end(expired)
+		go st.run(nil, nil)
+		return st, nil
 	}
 	return s.openWatch(ctx, q), nil
 }
@@ -104,14 +107,6 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	} else {
 		go st.run(initial, start)
 	}
-	return st
-}
-
-// openExpired opens a watch that delivers only the error expired.
-func (s *Source[T]) openExpired(ctx context.Context, q query, expired error) watch.Interface {
-	st := s.newStream(ctx, q)
-	st.end(expired)
-	go st.run(nil, nil)
 	return st
 }
 

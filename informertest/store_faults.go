@@ -42,9 +42,12 @@ func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 	if !(probability >= 0 && probability <= 1) { // so that NaN panics, too
 		panic(fmt.Sprintf("informertest: FailRandomly: the probability is %v, not from 0 to 1", probability))
 	}
-	random := lockedRand{rand: rand.New(rand.NewPCG(seed, 0))}
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
 	failing := func(probability float64, when string) func(op, key string) error {
 		return func(op, key string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if random.Float64() >= probability {
 				return nil
 			}
@@ -61,9 +64,7 @@ func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 // called more than once. If there are several hangs, it waits until all are released. An
 // informer that is stopped waits for its store: call release before that. Neither Hang nor
 // release blocks.
-func (f *StoreFaults) Hang() (release func()) {
-	return f.delays.hold()
-}
+func (f *StoreFaults) Hang() (release func()) { return f.delays.hold() }
 
 // Delay makes each operation that begins from now on take d, or no time if d is 0, the
 // default. It does not block.
@@ -154,16 +155,4 @@ func (f *StoreFaults) refuse(op, key string, why error) error {
 		f.misuse = err
 	}
 	return err
-}
-
-// lockedRand is a source of random numbers for several goroutines.
-type lockedRand struct {
-	mu   sync.Mutex
-	rand *rand.Rand
-}
-
-func (r *lockedRand) Float64() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rand.Float64()
 }
