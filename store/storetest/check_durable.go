@@ -313,7 +313,7 @@ func appliedWhileRead(c *checker) {
 			if err != nil {
 				c.Errorf("Scan: %v", err)
 			}
-			c.wantThroughout(throughout, page)
+			c.wantThroughout("Scan", throughout, keysOf(page))
 		},
 		func() {
 			for _, obj := range throughout {

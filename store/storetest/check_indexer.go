@@ -78,10 +78,7 @@ func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 		c.Errorf("ByIndex%s: %v", what, err)
 	}
 	c.same("ByIndex"+what, describeAll(objs), describeEach(found))
-	wanted := []string{}
-	for _, obj := range objs {
-		wanted = append(wanted, keyOf(obj))
-	}
+	wanted := mapped(objs, func(obj informer.AnyObject) string { return keyOf(obj) })
 	c.same("the keys of ByIndex"+what, wanted, keysOf(found))
 	if p, ok := c.indexer().(plainIndexes); ok {
 		keys, err := p.IndexKeys(index, value)

@@ -51,11 +51,11 @@ func (c *checker) odd() []informer.AnyObject {
 
 func findsByKey(c *checker) {
 	objs := c.odd()
-	for i, obj := range objs {
+	for _, obj := range objs {
 		c.wantAbsent(keyOf(obj))
 		c.add(obj)
 		if got := describe(c.get(keyOf(obj))); got != describe(obj) {
-			c.Fatalf("under %q the store has %s right after %s was added", keyOf(obj), got, describe(objs[i]))
+			c.Fatalf("under %q the store has %s right after %s was added", keyOf(obj), got, describe(obj))
 		}
 	}
 	c.want(objs...)
@@ -275,20 +275,9 @@ func (c *checker) throughout() []informer.AnyObject {
 
 func bearsReaders(c *checker) {
 	throughout := c.throughout()
-	missing := func(what string, got []string) {
-		found := map[string]int{}
-		for _, key := range got {
-			found[key]++
-		}
-		for _, obj := range throughout {
-			if n := found[keyOf(obj)]; n != 1 {
-				c.Errorf("while others were written, %s has returned %s %d times", what, keyOf(obj), n)
-			}
-		}
-	}
 	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
-		func() { missing("List", keysOf(c.all())) },
-		func() { missing("ListKeys", c.plain().ListKeys()) },
+		func() { c.wantThroughout("List", throughout, keysOf(c.all())) },
+		func() { c.wantThroughout("ListKeys", throughout, c.plain().ListKeys()) },
 		func() {
 			for _, obj := range throughout {
 				if got, exists, err := c.store.get(keyOf(obj)); err != nil || !exists || !strings.HasPrefix(describe(got), keyOf(obj)+" (") {

@@ -342,27 +342,23 @@ func describe(obj any) string {
 }
 
 func describeAll[T any](objs []T) []string {
-	all := make([]string, 0, len(objs))
-	for _, obj := range objs {
-		all = append(all, describe(obj))
-	}
-	return all
+	return mapped(objs, func(obj T) string { return describe(obj) })
 }
 
 func describeEach(entries []informer.Entry) []string {
-	all := make([]string, 0, len(entries))
-	for _, e := range entries {
-		all = append(all, describe(e.Object))
-	}
-	return all
+	return mapped(entries, func(e informer.Entry) string { return describe(e.Object) })
 }
 
 func keysOf(entries []informer.Entry) []string {
-	keys := make([]string, 0, len(entries))
-	for _, e := range entries {
-		keys = append(keys, e.Key)
+	return mapped(entries, func(e informer.Entry) string { return e.Key })
+}
+
+func mapped[T any](list []T, f func(T) string) []string {
+	texts := make([]string, 0, len(list))
+	for _, item := range list {
+		texts = append(texts, f(item))
 	}
-	return keys
+	return texts
 }
 
 func copyOf(obj runtime.Object) informer.AnyObject {

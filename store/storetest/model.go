@@ -35,15 +35,13 @@ func (m *model) clone() *model {
 
 func (m *model) put(e informer.Entry) { m.objects[e.Key] = describe(e.Object) }
 
-func (m *model) remove(key string) { delete(m.objects, key) }
-
 func (m *model) apply(changes []informer.Change, bookmark string) {
 	for _, change := range changes {
 		if !change.Delete {
 			m.put(change.Entry)
 			continue
 		}
-		m.remove(change.Key)
+		delete(m.objects, change.Key)
 		m.tombstones[identity{change.Key, change.Object.GetUID()}] = describe(change.Object)
 	}
 	m.bookmark = bookmark
