@@ -43,13 +43,8 @@ func (m *Mix) EndpointSlice(i int) *discoveryv1.EndpointSlice {
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: s.Namespace, Name: name + "-" + hash + "-" + letters(r, 5), UID: uidOf(r)},
 		})
 	}
-	owners := fields{}
-	selector, of := item("uid", s.OwnerReferences[0].UID)
-	clear(of)
-	owners["."], owners[selector] = fields{}, of
-	meta := leaves("generateName").with("labels", keysOf(s.Labels)).with("annotations", keysOf(s.Annotations)).with("ownerReferences", owners)
 	s.ManagedFields = []metav1.ManagedFieldsEntry{entry("kube-controller-manager", "discovery.k8s.io/v1", "", changed,
-		leaves("addressType", "endpoints", "ports").with("metadata", meta).String())}
+		managed(s, "addressType", "endpoints", "ports", "metadata.generateName", "metadata.labels", "metadata.annotations", "metadata.ownerReferences"))}
 	return s
 }
 
@@ -81,13 +76,8 @@ func (m *Mix) ConfigMap(i int) *corev1.ConfigMap {
 			c.Data[oneOf(r, "config.yaml", "application.properties", "routes.yaml", "features.json", "logging.yaml", "limits.yaml")] = text.String()
 		}
 	}
-	meta := fields{}
-	if c.Labels != nil {
-		meta.with("labels", keysOf(c.Labels))
-	}
-	meta.with("annotations", keysOf(c.Annotations))
-	c.ManagedFields = []metav1.ManagedFieldsEntry{entry(manager, "v1", "", c.CreationTimestamp,
-		fields{}.with("data", keysOf(c.Data)).with("metadata", meta).String())}
+	c.ManagedFields = []metav1.ManagedFieldsEntry{
+		entry(manager, "v1", "", c.CreationTimestamp, managed(c, "data", "metadata.labels", "metadata.annotations"))}
 	return c
 }
 
@@ -140,13 +130,9 @@ func (m *Mix) Node(i int) *corev1.Node {
 	for range 20 + r.IntN(30) { // kubelet reports at most 50
 		n.Status.Images = append(n.Status.Images, m.image(r.IntN(500)))
 	}
-	conditions := fields{}
-	for _, c := range n.Status.Conditions {
-		conditions.add("type", c.Type, "lastHeartbeatTime", "lastTransitionTime", "message", "reason", "status")
-	}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{
-		entry("kubelet", "v1", "", n.CreationTimestamp, fields{}.with("metadata", leaves().with("labels", keysOf(n.Labels)).with("annotations", keysOf(n.Annotations))).String()),
-		entry("kubelet", "v1", "status", moment(r), fields{}.with("status", leaves("allocatable", "capacity", "images", "nodeInfo").with("conditions", conditions)).String()),
+		entry("kubelet", "v1", "", n.CreationTimestamp, managed(n, "metadata.labels", "metadata.annotations")),
+		entry("kubelet", "v1", "status", moment(r), managed(n, "status.allocatable", "status.capacity", "status.conditions", "status.images", "status.nodeInfo")),
 	}
 	return n
 }
