@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"bufio"
-	"encoding/pem"
 	"io"
 	"log"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // front stands between the informers and the API server. It keeps its address when the server
@@ -58,7 +59,7 @@ func newFront() *front {
 
 // config returns the configuration for clients of the front.
 func (f *front) config() *rest.Config {
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
+	certificate := fronts.Certificate(f.Server)
 	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}, QPS: -1}
 }
 

@@ -2,7 +2,6 @@ package relay_test
 
 import (
 	"encoding/json"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/relay"
 )
 
@@ -51,7 +51,7 @@ func (r *reviews) review(w http.ResponseWriter, request *http.Request) {
 // kubeconfig returns a file that says how to reach the server.
 func (r *reviews) kubeconfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
+	ca := fronts.Certificate(r.Server)
 	config := &rest.Config{Host: r.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 	if err := apiserver.WriteKubeconfig(config, file); err != nil {
 		t.Fatal(err)

@@ -1,14 +1,12 @@
 package relay_test
 
 import (
-	"encoding/pem"
 	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // front stands before the API server, or before a relay. It keeps its address when the server behind
@@ -46,20 +46,11 @@ func newFront(t *testing.T, to *rest.Config) *front {
 // to has the front send requests to another server from now on.
 func (f *front) to(t *testing.T, config *rest.Config) {
 	t.Helper()
-	target, err := url.Parse(config.Host)
+	proxy, err := fronts.ProxyTo(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.backend.Store(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // a watch is passed on event by event
-		ErrorLog:      log.New(io.Discard, "", 0),
-	})
+	f.backend.Store(proxy)
 }
 
 // cut breaks all connections.
@@ -88,21 +79,7 @@ func (f *front) note(r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests = append(f.requests, parts[len(parts)-1]+": "+kindOf(r.URL.Query()))
-}
-
-// kindOf returns "list", "stream" (a watch that begins with the state), "watch" or "probe".
-func kindOf(query url.Values) string {
-	switch {
-	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
-		return "stream"
-	case query.Get("watch") != "":
-		return "watch"
-	case query.Get("limit") == "1":
-		return "probe"
-	default:
-		return "list"
-	}
+	f.requests = append(f.requests, parts[len(parts)-1]+": "+fronts.KindOf(r.URL.Query()))
 }
 
 // asked returns the requests for objects after the first n.
@@ -114,8 +91,7 @@ func (f *front) asked(n int) []string {
 
 // config returns a client configuration for the front.
 func (f *front) config() *rest.Config {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
-	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca, NextProtos: []string{"h2"}}}
+	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: fronts.Certificate(f.Server), NextProtos: []string{"h2"}}}
 }
 
 type counted struct {

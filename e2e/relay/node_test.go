@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // node is an agent of a fleet: a reflector of client-go, and a record of all that it tells its store.
@@ -120,7 +121,7 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, request{kindOf(req.URL.Query()), time.Now(), answer.StatusCode})
+	r.all = append(r.all, request{fronts.KindOf(req.URL.Query()), time.Now(), answer.StatusCode})
 	return answer, nil
 }
 

@@ -1,14 +1,12 @@
 package shards_test
 
 import (
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // front stands before the API servers, as a load balancer does: each request goes to the next server.
@@ -80,31 +80,21 @@ func (f *front) judge(t *testing.T, wanted bool) {
 
 // config returns the configuration for clients of the front.
 func (f *front) config() *rest.Config {
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
-	return address{Host: f.URL, CA: certificate}.config()
+	return address{Host: f.URL, CA: fronts.Certificate(f.Server)}.config()
 }
 
 // lead directs requests to the servers with the given configurations.
 func (f *front) lead(configs ...*rest.Config) error {
 	var backends []*httputil.ReverseProxy
 	for _, config := range configs {
-		target, err := url.Parse(config.Host)
+		proxy, err := fronts.ProxyTo(config)
 		if err != nil {
 			return err
 		}
-		transport, err := rest.TransportFor(config)
-		if err != nil {
-			return err
+		proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
 		}
-		backends = append(backends, &httputil.ReverseProxy{
-			Transport:     transport,
-			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			FlushInterval: -1,
-			ErrorLog:      log.New(io.Discard, "", 0),
-			ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-				panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
-			},
-		})
+		backends = append(backends, proxy)
 	}
 	f.backends.Store(&backends)
 	return nil

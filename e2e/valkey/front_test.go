@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // front stands before the API server, and keeps its address when the API server changes. It notes who asks
@@ -45,21 +46,11 @@ func (w *world) newFront(to *rest.Config) *front {
 
 // to has the front send requests to another server from now on.
 func (f *front) to(config *rest.Config) error {
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return err
+	proxy, err := fronts.ProxyTo(config)
+	if err == nil {
+		f.backend.Store(proxy)
 	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return err
-	}
-	f.backend.Store(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // a watch is passed on event by event
-		ErrorLog:      log.New(io.Discard, "", 0),
-	})
-	return nil
+	return err
 }
 
 func (f *front) serve(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +60,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasSuffix(r.URL.Path, "/widgets") {
 		f.mu.Lock()
-		f.requests = append(f.requests, request{r.UserAgent(), kindOf(r.URL.Query())})
+		f.requests = append(f.requests, request{r.UserAgent(), fronts.KindOf(r.URL.Query())})
 		f.mu.Unlock()
 		if r.URL.Query().Get("watch") != "" {
 			f.watches.Add(1)
@@ -77,20 +68,6 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	f.backend.Load().ServeHTTP(w, r)
-}
-
-// kindOf returns "list", "stream" (a watch that begins with the state), "watch" or "probe".
-func kindOf(query url.Values) string {
-	switch {
-	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "true":
-		return "stream"
-	case query.Get("watch") != "":
-		return "watch"
-	case query.Get("limit") == "1":
-		return "probe"
-	default:
-		return "list"
-	}
 }
 
 // cut breaks all connections, and refuses requests until back.

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -32,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/store/valkey"
 )
@@ -88,7 +88,7 @@ func newWorldOn(t *testing.T, server *apiserver.Server) *world {
 	w.front = w.newFront(server.Config())
 	w.connect()
 	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.front.Certificate().Raw})
+	ca := fronts.Certificate(w.front.Server)
 	w.ok(apiserver.WriteKubeconfig(&rest.Config{Host: w.front.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, w.kubeconfig))
 	return w
 }

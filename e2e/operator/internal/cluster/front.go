@@ -8,8 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
 // Front forwards the requests of one operator to the API server and counts them. It can call a
@@ -40,22 +39,14 @@ type Front struct {
 // forwards the request; the calls come from several goroutines. The caller must close the
 // Front.
 func (c *Cluster) Front(before func(*http.Request)) (*Front, error) {
-	target, err := url.Parse(c.Config().Host)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := rest.TransportFor(c.Config())
+	proxy, err := front.ProxyTo(c.Config())
 	if err != nil {
 		return nil, err
 	}
 	f := &Front{before: before, calls: Calls{}}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      transport,
-		ModifyResponse: f.count,
-		// This happens when the operator or the API server is gone.
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
+	proxy.ModifyResponse = f.count
+	// This happens when the operator or the API server is gone.
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	f.server.Handler = f.handler(proxy)
 	f.server.ErrorLog = log.New(io.Discard, "", 0)
 	if err := f.start(c.Config()); err != nil {
