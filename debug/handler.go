@@ -30,48 +30,26 @@ import (
 //
 // The page begins with what needs attention. Controllers come before sets, these before members of other kinds, and
 // those before informers, each sorted by name. A thing that is well takes a line, which can be opened. In texts of the
-// program, characters that cannot be seen are escapes such as ‹U+202E›.
-//
-// The page shows the state, source, store and errors of each informer. Of each watcher it shows how
-// many events wait and for how long, how many are handled per second, and the objects that the
-// watcher is being called for. An informer is any entry of type [informer.Health], in a group or not.
-//
-// An entry of type [enqueue.Health] is shown as a controller: how many keys wait
-// and for how long, the calls that are under way, the keys that fail, by their last errors, and the
-// results so far. It needs attention if it has stopped, if something that it reads cannot sync, if a
-// call has lasted for 5 minutes, if a key has waited for a worker for a minute, if a key was given
-// up, or has been failing for 5 minutes and more than three times in a row, if calls have failed and
-// none has ever succeeded, or if most keys fail more than three times in a row.
-//
-// An entry of type [shards.Health] is shown as a set: how many
-// replicas there are, how many of the buckets this replica has, and how many have no owner, wait for
-// the caches, drain, or are with replicas that lack a controller. It needs attention if it has stopped,
-// if this replica may not join, cannot read the Leases or has lost its session, if calls of a lost
-// session have not returned, if a bucket has had no owner for a minute, if the caches have been behind
-// for a minute, or if a bucket has been draining, or without a controller, for 5 minutes.
+// program, characters that cannot be seen are escapes such as ‹U+202E›. The page updates itself once a second, or
+// every 5 s in a browser without JavaScript, and loads nothing from other addresses. docs/operations.md explains the
+// states of an informer, of a controller ([enqueue.Health]) and of a set ([shards.Health]), and which need attention.
 //
 // An entry of another type is shown with a table of what it encodes as JSON, if that is an object. It needs
 // attention if its Live fails, or if it has been run and is not ready. If it has the methods Action() string
 // and Act(context.Context) error, there is a button with the text that Action returns. A press
 // calls Act with the ctx of the request, and shows its error.
 //
-// An open page updates itself once a second, or every 5 s in a browser without JavaScript.
-// It loads nothing from other addresses.
-//
 // With ?format=json, or for a client that prefers application/json to text/html, the answer
 // is JSON: an object with "time", "informers", "controllers" and "sets", and with "members" if there are any
-// of other kinds. An informer has "name",
-// "state", "attention" (true if a person should look at the informer), "store", "health" (as
-// [informer.Health] encodes it) and "watchers". A watcher has "name", "state", "attention",
-// "stats" (as [informer.WatcherStats] encodes them), "calls" (the keys that the watcher is
-// being called for), "retries" (the keys that wait for another attempt), "eventsPerSecond",
-// and "backlog" (how many events waited during the last minute). A controller has "name",
-// "state", "attention", "error" (why it cannot sync, if it cannot), "health" (as
-// [enqueue.Health] encodes it), "calls" (those under way: each has "key", "seconds" and
-// "attention") and "failures" (the keys that fail: each has "key", "seconds" since it first failed,
-// "failures" in a row, "gaveUp", the time "nextTry", the last "error" and "attention"). Both name at most ten. A set has
-// "name", "state", "attention", "error" (why it may not join, or cannot read its Leases, if so) and "health"
-// (as [shards.Health] encodes it). A member of another kind has "name", "state", "attention", "error" and "health".
+// of other kinds. Each entry of these has "name", "state", "attention" (true if a person should look at it), "health"
+// (as its Health encodes itself), and, except an informer, "error" (why it is not ready, if so). Besides:
+//
+//   - An informer has "store" and "watchers". A watcher has "name", "state", "attention", "stats" (as
+//     [informer.WatcherStats] encodes them), "calls" (the keys that it is being called for), "retries" (the keys that
+//     wait for another attempt), "eventsPerSecond", and "backlog" (how many events waited during the last minute).
+//   - A controller has "calls" (those under way: each has "key", "seconds" and "attention") and "failures" (the keys
+//     that fail: each has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the time "nextTry",
+//     the last "error" and "attention"), at most ten of both.
 //
 // The page shows names, keys of objects, counts and the text of errors, never the content
 // of objects. It checks no permissions, so serve it where only operators have access. It
@@ -79,14 +57,11 @@ import (
 // site has sent is answered with 403.
 //
 // A site that an operator visits must not read the page by letting the site's own name point at
-// the operator's machine (DNS rebinding). So a request that reaches a loopback address, as one
-// through kubectl port-forward does, is answered with 403 unless its Host is localhost, a name
-// that ends in .localhost, or an IP address. Another name is accepted if the request has the
-// header Sec-Fetch-Site: browsers send that header only over https, for which the site has no
-// certificate, or to localhost, and scripts cannot set it. The same holds for a POST to any address: on a page that
-// was loaded over http from such a name, buttons do not work. A proxy in the same Pod must send Host
-// localhost itself if its clients are no browsers or do not use https. At any other address the
-// handler accepts a GET with every Host.
+// the operator's machine (DNS rebinding). So a POST, and a request that reaches a loopback address, as one
+// through kubectl port-forward does, are answered with 403 unless the Host is localhost, a name
+// that ends in .localhost, or an IP address, or the request has the header Sec-Fetch-Site: browsers send that header
+// only over https, for which the site has no certificate, or to localhost, and scripts cannot set it. A proxy in the
+// same Pod must send Host localhost itself if its clients are no browsers or do not use https.
 //
 // A request calls health, and blocks only if health does; [informer.Group.Health] does not
 // block. Nothing runs between requests. Rates and charts are made from the requests of the

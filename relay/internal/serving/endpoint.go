@@ -17,20 +17,24 @@ import (
 
 // endpoint is one resource as the generic API server sees it. It has the methods for get, list and
 // watch alone, and that is how the server knows to answer 405 to everything else. So the store,
-// which has more, is not embedded.
+// which has more, is embedded as what it reads.
 type endpoint struct {
+	readable // the store
 	resource *Resource
-	store    *registry.Store
 	cache    *watchCache
 	refuse   bool
 }
 
+type readable interface {
+	rest.Storage
+	rest.Getter
+	rest.Lister
+	rest.Watcher
+	rest.SingularNameProvider
+}
+
 var (
-	_ rest.Getter                   = &endpoint{}
-	_ rest.Lister                   = &endpoint{}
-	_ rest.Watcher                  = &endpoint{}
 	_ rest.Scoper                   = &endpoint{}
-	_ rest.SingularNameProvider     = &endpoint{}
 	_ rest.ShortNamesProvider       = &endpoint{}
 	_ rest.GroupVersionKindProvider = &endpoint{}
 )
@@ -53,7 +57,7 @@ func newEndpoint(r *Resource, t *types, all []field, cache *watchCache, refuse b
 		Storage:        registry.DryRunnableStorage{Storage: cache},
 	}
 	store.KeyRootFunc, store.KeyFunc = keys(r)
-	return &endpoint{r, store, cache, refuse}
+	return &endpoint{store, r, cache, refuse}
 }
 
 // newFunc returns a function that makes an empty object of the resource, or an empty list.
@@ -87,7 +91,6 @@ func keys(r *Resource) (func(context.Context) string, func(context.Context, stri
 		}
 }
 
-// Get implements rest.Getter.
 func (e *endpoint) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	if e.refuse && options.ResourceVersion == "" {
 		return nil, errConsistentRead()
@@ -95,10 +98,9 @@ func (e *endpoint) Get(ctx context.Context, name string, options *metav1.GetOpti
 	if err := e.resource.absent(); err != nil {
 		return nil, err
 	}
-	return e.store.Get(ctx, name, options)
+	return e.readable.Get(ctx, name, options)
 }
 
-// List implements rest.Lister.
 func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	// The version of a list that continues is in its token.
 	if e.refuse && options.ResourceVersion == "" && options.Continue == "" {
@@ -107,10 +109,9 @@ func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOp
 	if err := e.resource.absent(); err != nil {
 		return nil, err
 	}
-	return e.store.List(ctx, options)
+	return e.readable.List(ctx, options)
 }
 
-// Watch implements rest.Watcher.
 func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
 	// The generic server asks for initial events if the client does not say.
 	if e.refuse && options.ResourceVersion == "" && options.SendInitialEvents != nil && *options.SendInitialEvents {
@@ -119,7 +120,7 @@ func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListO
 	if err := e.resource.absent(); err != nil {
 		return nil, err
 	}
-	w, err := e.store.Watch(ctx, options)
+	w, err := e.readable.Watch(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -131,30 +132,10 @@ func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListO
 	return w, nil
 }
 
-// ConvertToTable implements rest.TableConvertor.
-func (e *endpoint) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return e.store.ConvertToTable(ctx, obj, options)
-}
-
-// New implements rest.Storage.
-func (e *endpoint) New() runtime.Object { return e.store.New() }
-
-// NewList implements rest.Lister.
-func (e *endpoint) NewList() runtime.Object { return e.store.NewList() }
-
-// Destroy implements rest.Storage. The server closes the cache.
-func (e *endpoint) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
 func (e *endpoint) NamespaceScoped() bool { return e.resource.Namespaced }
 
-// GetSingularName implements rest.SingularNameProvider.
-func (e *endpoint) GetSingularName() string { return e.resource.singular() }
-
-// ShortNames implements rest.ShortNamesProvider.
 func (e *endpoint) ShortNames() []string { return e.resource.ShortNames }
 
-// GroupVersionKind implements rest.GroupVersionKindProvider.
 func (e *endpoint) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return e.resource.kind()
 }
