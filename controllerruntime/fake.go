@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // isFake reports whether c is controller-runtime's fake client, or an interceptor around one.
 func isFake(c client.WithWatch) bool {
-	for !isNil(c) {
+	for !object.IsNil(c) {
 		t := reflect.TypeOf(c)
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ListWatch makes a source for informer.NewFrom from a controller-runtime client. These two
@@ -35,12 +35,12 @@ import (
 //
 // ListWatch does not block. If c is nil, informer.NewFrom returns an error.
 func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {
-	if isNil(c) {
+	if object.IsNil(c) {
 		return informer.ListWatch((*resource[L])(nil))
 	}
 	r := &resource[L]{client: c, list: list}
 	r.options.ApplyOptions(opts)
-	if !isNil(list) {
+	if !object.IsNil(list) {
 		r.list = list.DeepCopyObject().(L)
 	}
 	if isFake(c) {
@@ -59,7 +59,7 @@ type resource[L client.ObjectList] struct {
 var errNilList = errors.New("the list given to ListWatch is nil")
 
 func (r *resource[L]) List(ctx context.Context, request metav1.ListOptions) (L, error) {
-	if isNil(r.list) {
+	if object.IsNil(r.list) {
 		return r.list, errNilList
 	}
 	list := r.list.DeepCopyObject().(L)
@@ -89,7 +89,7 @@ func (r *resource[L]) Watch(ctx context.Context, request metav1.ListOptions) (wa
 }
 
 func (r *resource[L]) watch(ctx context.Context, request metav1.ListOptions) (watch.Interface, error) {
-	if isNil(r.list) {
+	if object.IsNil(r.list) {
 		return nil, errNilList
 	}
 	return r.client.Watch(ctx, r.list.DeepCopyObject().(L), r.with(request))
@@ -112,15 +112,4 @@ func (r *resource[L]) itemKind() schema.GroupVersionKind {
 	kind := r.list.GetObjectKind().GroupVersionKind()
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	return kind
-}
-
-func isNil(v any) bool {
-	value := reflect.ValueOf(v)
-	switch value.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Interface, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return value.IsNil()
-	}
-	return false
 }

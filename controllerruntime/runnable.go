@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Runnable makes an informer, or an informer.Group, a part of a manager:
@@ -54,7 +56,7 @@ func (syncedAtOnce) WaitForCacheSync(context.Context) bool { return true }
 
 // Start runs the informer. It blocks until ctx ends or the informer fails.
 func (r runnable) Start(ctx context.Context) error {
-	if isNil(r.member) {
+	if object.IsNil(r.member) {
 		return errors.New("the informer given to Runnable is nil")
 	}
 	return r.member.Run(klog.NewContext(ctx, log.FromContext(ctx)))

@@ -97,7 +97,7 @@ func (c Codec) Fingerprint() string { return fingerprint(c.of.Elem()) }
 // cannot be encoded.
 func (c Codec) Encode(obj any) ([]byte, error) {
 	object, ok := obj.(runtime.Object)
-	if !ok || reflect.TypeOf(obj) != c.of || isNil(obj) {
+	if !ok || reflect.TypeOf(obj) != c.of || reflect.ValueOf(obj).IsNil() {
 		return nil, fmt.Errorf("it is a %T, want a %v that is not nil", obj, c.of)
 	}
 	to := []byte{byte(c.encoding)}
@@ -185,9 +185,4 @@ func cutText(from []byte) (text string, rest []byte, ok bool) {
 		return "", nil, false
 	}
 	return string(from[size : size+int(n)]), from[size+int(n):], true
-}
-
-func isNil(obj any) bool {
-	v := reflect.ValueOf(obj)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/stored"
 )
 
 // Get returns the object under a key. It waits only for the disk.
@@ -66,21 +67,13 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 		}
 		var err error
 		if b.changes[i], err = s.codec.of(change); err != nil {
-			return fmt.Errorf("disk: apply: %s %q: %w", verb(change), change.Key, err)
+			return fmt.Errorf("disk: apply: %s %q: %w", stored.Verb(change), change.Key, err)
 		}
 	}
 	if err := s.write(ctx, b); err != nil {
 		return fmt.Errorf("disk: apply: %w", err)
 	}
 	return nil
-}
-
-// verb names what a change does.
-func verb(c informer.Change) string {
-	if c.Delete {
-		return "delete"
-	}
-	return "put"
 }
 
 // Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/internal/stored"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/codec"
 )
@@ -51,9 +52,8 @@ const (
 // The limits of a record. bbolt takes keys of 32 KiB; the keys of index entries and of
 // tombstones are longer than the object's.
 const (
-	maxKey    = 16 << 10
-	maxUID    = 1 << 10
-	maxRecord = 32 << 20
+	maxKey    = stored.MaxKey
+	maxRecord = stored.MaxObject
 )
 
 // filled is how full pages become when keys arrive in order, as in a list. The rest is room

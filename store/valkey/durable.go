@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/stored"
 )
 
 // Resume returns the bookmark, "" for none.
@@ -31,7 +32,7 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 	for _, change := range changes {
 		c, err := s.changeOf(change)
 		if err != nil {
-			return fmt.Errorf("valkey: apply: %s %q: %w", verb(change), c.key, err)
+			return fmt.Errorf("valkey: apply: %s %q: %w", stored.Verb(change), change.Key, err)
 		}
 		b.changes = append(b.changes, c)
 		if size += len(c.payload); size > maxBytes {
@@ -42,14 +43,6 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 		return fmt.Errorf("valkey: apply: %w", err)
 	}
 	return nil
-}
-
-// verb names what a change does.
-func verb(c informer.Change) string {
-	if c.Delete {
-		return "delete"
-	}
-	return "put"
 }
 
 // Tombstones returns all tombstones, in any order.

@@ -16,16 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/stored"
 )
 
-// The limits of one write. The server does nothing else meanwhile. An informer applies the halves of
+// maxBytes limits one write. The server does nothing else meanwhile. An informer applies the halves of
 // a write that is refused for its size.
-const (
-	maxObject = 32 << 20
-	maxBytes  = 32 << 20
-	maxUID    = 1 << 10
-	maxKey    = 16 << 10
-)
+const maxBytes = 32 << 20
 
 type change struct {
 	key     string
@@ -45,34 +41,14 @@ type batch struct {
 
 // changeOf returns a change of the informer as one of the server. All of its errors are permanent.
 func (s *Store) changeOf(from informer.Change) (change, error) {
-	c := change{key: from.Key, bury: from.Delete}
-	payload, err := s.codec.Encode(from.Object)
-	if err == nil {
-		// An object that cannot be decoded again would be an error at every start from now on.
-		_, err = s.codec.Decode(payload)
-	}
-	if err == nil { // then the object is not nil
-		c.uid, c.version, c.payload = from.Object.GetUID(), parseVersion(from.Object.GetResourceVersion()), string(payload)
-		err = c.check()
-	}
+	payload, err := stored.Encode(s.codec, from)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
+		return change{}, err
 	}
-	return c, err
-}
-
-func (c change) check() error {
-	switch {
-	case c.key == "":
-		return errors.New("it has no key")
-	case len(c.key) > maxKey:
-		return fmt.Errorf("its key has %d bytes, more than %d", len(c.key), maxKey)
-	case len(c.uid) > maxUID:
-		return fmt.Errorf("its UID has %d bytes, more than %d", len(c.uid), maxUID)
-	case len(c.payload) > maxObject:
-		return fmt.Errorf("it takes %d bytes, more than %d", len(c.payload), maxObject)
-	}
-	return nil
+	return change{
+		key: from.Key, uid: from.Object.GetUID(), version: parseVersion(from.Object.GetResourceVersion()),
+		payload: string(payload), bury: from.Delete,
+	}, nil
 }
 
 // tombstone returns the name of a tombstone, which is different for each key and UID.

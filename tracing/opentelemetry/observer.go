@@ -45,7 +45,6 @@ package opentelemetry
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -55,6 +54,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // scope is the name of the tracer that makes the spans.
@@ -166,20 +166,8 @@ func text(s string) string {
 }
 
 func tracerOf(provider trace.TracerProvider) trace.Tracer {
-	if isNil(provider) {
+	if object.IsNil(provider) {
 		provider = otel.GetTracerProvider()
 	}
 	return provider.Tracer(scope)
-}
-
-// isNil reports whether v is nil, or an interface that holds a nil pointer, func or the like.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Watcher returns a watcher that calls w inside a span. The ctx of the call carries the span,
@@ -37,7 +38,7 @@ import (
 // Watcher does not block, and may be called from any goroutine. The returned watcher blocks as
 // long as w does. Several goroutines may call it at once if they may call w at once.
 func Watcher[T informer.Object](provider trace.TracerProvider, name string, w informer.ResourceWatcher[T]) informer.ResourceWatcher[T] {
-	if isNil(w) {
+	if object.IsNil(w) {
 		return nil
 	}
 	funcs, ok := w.(informer.WatcherFuncs[T])
