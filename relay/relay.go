@@ -67,7 +67,7 @@ func newRelay(opts Options) (*Relay, error) {
 	config := serving.Config{
 		AllowSecrets: opts.AllowSecrets, RefuseConsistentReads: opts.RefuseConsistentReads,
 		KeepAnonymous: opts.Authentication == nil,
-		Unknown:       r.whyUnknown, NoCheck: true, // Ready is the check of /readyz
+		Unknown:       r.whyUnknown,
 	}
 	for i := range opts.Resources {
 		s, resource, err := r.make(opts.Resources[i])

@@ -41,8 +41,6 @@ type Config struct {
 	// KeepAnonymous keeps the HTTP/2 connections of system:anonymous, which the generic server ends a
 	// second after each answer, as a defence against strangers.
 	KeepAnonymous bool
-	// NoCheck leaves out the check "watch-caches" of /readyz, which is Server.Ready.
-	NoCheck bool
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 	// RefuseConsistentReads has reads that ask for the newest state answered with 400 instead of
@@ -94,9 +92,6 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, endpoints: map[schema.GroupVersionResource]*endpoint{}}
 	generic := config.Generic
-	if !config.NoCheck {
-		generic.AddReadyzChecks(healthz.NamedCheck("watch-caches", func(*http.Request) error { return s.Ready() }))
-	}
 	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return genericapiserver.DefaultBuildHandlerChain(s.guard(handler), c)
 	}
@@ -247,20 +242,6 @@ func (s *Server) Run(ctx context.Context) error { return s.prepared.RunWithConte
 
 // Handler returns all of the server except its listener.
 func (s *Server) Handler() http.Handler { return s.generic.Handler }
-
-// Ready returns an error that names the resources that have no state yet, or wait for another one.
-// It returns nil if there are none.
-func (s *Server) Ready() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []error
-	for name, e := range s.endpoints {
-		if err := e.cache.ready(); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", name.GroupResource(), err))
-		}
-	}
-	return errors.Join(all...)
-}
 
 // HasState returns an error if the server has no state of a resource yet, or waits for another one.
 func (s *Server) HasState(name schema.GroupVersionResource) error {

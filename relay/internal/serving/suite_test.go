@@ -76,9 +76,11 @@ func (f *fixture) config() Config {
 // waitUntilReady polls in real time, because the watch cache has no signal.
 func (f *fixture) waitUntilReady(t testing.TB) {
 	t.Helper()
-	for end := time.Now().Add(patience); f.Ready() != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(f.Ready())
+	for name := range f.endpoints {
+		for end := time.Now().Add(patience); f.HasState(name) != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(name, f.HasState(name))
+			}
 		}
 	}
 }
