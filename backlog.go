@@ -68,7 +68,6 @@ func (b *backlog[T]) room() int {
 	return b.limit - max(b.events-b.firstAdds, b.nonEvents)
 }
 
-// countFirstAdds returns how many of the records are adds of the first list.
 func countFirstAdds[T Object](records []record[T]) int {
 	n := 0
 	for i := range records {

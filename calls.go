@@ -83,7 +83,6 @@ func (h *hand[T]) calling(done int64) []string {
 	return nil
 }
 
-// attempt is a call of the watcher that has returned.
 type attempt[T Object] struct {
 	event    Event[T]
 	took     time.Duration

@@ -159,7 +159,6 @@ func recreated[T Object](a, b T) bool {
 	return a.GetUID() != "" && b.GetUID() != "" && a.GetUID() != b.GetUID()
 }
 
-// sameVersion reports whether two objects are the same object in the same state.
 func sameVersion[T Object](a, b T) bool {
 	return a.GetUID() != "" && a.GetUID() == b.GetUID() &&
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
@@ -173,7 +172,6 @@ type (
 
 const maxChunk = eventlog.MaxChunk
 
-// recordKind is the kind of a record in the log.
 type recordKind uint8
 
 const (

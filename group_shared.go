@@ -8,7 +8,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// slotKey identifies a shared informer of a group.
 type slotKey struct {
 	objects reflect.Type
 	scope   string

@@ -81,7 +81,6 @@ func (g *Group) waitForSync(ctx context.Context) error {
 	}
 }
 
-// groupWait is one call of WaitForSync. It calls WaitForSync of each member once.
 type groupWait struct {
 	ctx     context.Context
 	group   *Group

@@ -478,7 +478,6 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	return h
 }
 
-// sourceHealth returns a Health with the fields that are about the sources.
 func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 	for n, s := range i.sources {
 		one, of := s.health(i.opts.Name), i.gate.scopes[n]

@@ -86,7 +86,6 @@ func (c *contents) lacks(key string) itemKind {
 	return itemGone
 }
 
-// itemKey is the queue's key function.
 func itemKey[T Object](obj any) (string, error) {
 	if it, ok := obj.(*item[T]); ok {
 		return it.key, nil

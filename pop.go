@@ -68,7 +68,6 @@ func (l *informerProcessorListener[T]) unread() *state[T] {
 	return nil
 }
 
-// hasPages reports whether the state has further pages.
 func (l *informerProcessorListener[T]) hasPages() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +119,6 @@ func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	}
 }
 
-// countMerged counts events that were merged away.
 func (l *informerProcessorListener[T]) countMerged(away int) {
 	if away == 0 {
 		return

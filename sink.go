@@ -98,7 +98,6 @@ func (in *sink[T]) check(m metav1.Object, raw any) (T, error) {
 	return obj, err
 }
 
-// listing is a list that comes in.
 type listing struct {
 	own      string          // begins the keys of the items that stand for no object
 	doubtful bool            // versions may mean something else than they did

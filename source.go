@@ -144,7 +144,6 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 	})
 }
 
-// watchError returns a failure of the source as a *WatchError, and nil for nil.
 func watchError(name, namespace string, f *source.Failure) error {
 	if f == nil {
 		return nil
@@ -152,7 +151,6 @@ func watchError(name, namespace string, f *source.Failure) error {
 	return &WatchError{Op: f.Op, Resource: name, Namespace: namespace, Err: f.Err}
 }
 
-// resource lists and watches the objects of one namespace, or all that an informer has.
 type resource struct {
 	namespace string // "" if the informer reads from one source
 	lw        cache.ListerWatcher
@@ -166,7 +164,6 @@ func (r resource) check(durable bool) error {
 	return checkSource(r.lw)
 }
 
-// resourcesIn returns a resource for each namespace.
 func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string) ([]resource, error) {
 	if client == nil {
 		return nil, errors.New("the function that returns clients is nil")
@@ -190,7 +187,6 @@ func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace str
 	return resources, nil
 }
 
-// resourceSource is the source of a resource.
 type resourceSource struct {
 	namespace string
 	*source.Source

@@ -299,7 +299,6 @@ func (s selection[T]) after(tried T, e Event[T]) Event[T] {
 	return e
 }
 
-// passes reports whether s and every selection inside it select obj.
 func (s selection[T]) passes(obj T) bool {
 	inner, nested := s.ResourceWatcher.(selection[T])
 	return s.selected(obj) && (!nested || inner.passes(obj))

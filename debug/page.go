@@ -52,7 +52,6 @@ func hashOf(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// late returns the watchers that need attention, or the others.
 func (i informerView) late(attention bool) []watcherView {
 	return slices.DeleteFunc(slices.Clone(i.Watchers), func(w watcherView) bool { return w.Attention != attention })
 }

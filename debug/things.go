@@ -92,7 +92,6 @@ func (t thing) FailingText() string {
 	return text + "."
 }
 
-// tally counts things of one kind, and those that need attention.
 type tally struct {
 	what     string
 	all, bad int
@@ -109,7 +108,6 @@ func (t *tally) add(attention bool, id string) {
 	}
 }
 
-// tallies counts the informers, watchers, controllers, sets and other members.
 func (v view) tallies() []*tally {
 	all := []*tally{{what: "informer"}, {what: "watcher"}, {what: "controller"}, {what: "set"}, {what: "member"}}
 	for _, t := range v.Things() {

@@ -284,7 +284,6 @@ func (c *Controller[K]) await(ctx context.Context) error {
 	return nil
 }
 
-// readNext notes that the wait for one of Options.Reads has ended, with an error or nil.
 func (c *Controller[K]) readNext(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,6 @@ func newDeletes[K comparable]() deletes[K] {
 	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
 }
 
-// add has d, which happened at a time, wait for each of keys.
 func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 	for _, key := range keys {
 		before := ds.waiting[key]

@@ -37,7 +37,6 @@ func ownersOf[T informer.Object](owners Owners) func(context.Context, T) ([]type
 	return func(_ context.Context, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
 }
 
-// of returns the keys of those owners of obj that o selects.
 func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 	namespace := obj.GetNamespace()
 	if o.ClusterScoped {

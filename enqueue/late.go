@@ -8,7 +8,6 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// lateness is what is missing of a member that a controller reads.
 type lateness struct {
 	what   string // in words such as "informer pods"; "" if nothing is missing
 	hasRun bool   // Run of the member was called

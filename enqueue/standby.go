@@ -14,7 +14,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// awaitElection waits until the controller is elected, if it has Elected.
 func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	if c.opts.Elected == nil {
 		return nil

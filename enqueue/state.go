@@ -40,7 +40,6 @@ type call[K comparable] struct {
 	deletes sets.Set[deletion] // the deletes that were known when it began
 }
 
-// failure is what is known of a key that fails.
 type failure struct {
 	since    time.Time
 	failures int // in a row, since the last time that the key was given up
@@ -243,7 +242,6 @@ func (s *state[K]) health(h *Health, next func(K) time.Time) {
 	}
 }
 
-// counts fills in the counts, and returns the oldest calls and failures.
 func (s *state[K]) counts(h *Health) (calls first[K, call[K]], failures first[K, failure]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -158,7 +158,6 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 // soon is the shortest again that is never stretched.
 const soon = 5 * time.Millisecond
 
-// call makes a call that takes no longer than Options.CallTimeout, if it heeds its ctx.
 func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
 	if limit := w.opts.CallTimeout; limit > 0 {
 		over := fmt.Errorf("Options.CallTimeout, %v, is over", limit)

@@ -112,7 +112,6 @@ func (d *Durable) Reopen() *Durable {
 	return of(next)
 }
 
-// durable is the memory of a [Durable].
 type durable struct {
 	StoreFaults
 

@@ -64,7 +64,6 @@ func (c *contents) scan(after string, limit int) []informer.Entry {
 	return entries
 }
 
-// check returns an error if an informer must not ask for changes.
 func (c *contents) check(changes []informer.Change) error {
 	uids, kept := map[string]*types.UID{}, map[identity]bool{} // the effect of the changes checked so far
 	for i, change := range changes {

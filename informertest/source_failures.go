@@ -59,7 +59,6 @@ type Faults struct {
 	RefuseExpired bool
 }
 
-// faults are the faults that a source has at the moment.
 type faults struct {
 	Faults
 	failures map[target][]failure
@@ -68,7 +67,6 @@ type faults struct {
 	release  func() // ends HoldLists; nil if lists are not held
 }
 
-// target says for which requests failures are meant.
 type target struct {
 	verb      string
 	namespace string // of the request; "" for a request for all namespaces

@@ -20,7 +20,6 @@ type history[T informer.Object] struct {
 	since uint64
 }
 
-// entryKind decides which watches deliver an entry.
 type entryKind uint8
 
 const (

@@ -81,7 +81,6 @@ func (s *Source[T]) page(options metav1.ListOptions) (*metav1.List, error) {
 	return list, nil
 }
 
-// listVersion returns the version of the state that answers q.
 func (s *Source[T]) listVersion(q query) (uint64, error) {
 	version, exact := q.version, q.wantsExact()
 	if q.page != nil {

@@ -60,7 +60,6 @@ func (d *definition[T]) learnType(obj T) {
 	}
 }
 
-// newObject returns an empty object of the same type and kind as those in the source.
 func (d *definition[T]) newObject() T {
 	obj := reflect.New(d.objectType().Elem()).Interface().(T)
 	if !d.kind.Empty() {
@@ -79,7 +78,6 @@ func (d *definition[T]) objectType() reflect.Type {
 	return reflect.TypeFor[*metav1.PartialObjectMetadata]()
 }
 
-// guessKind returns a kind for an error message, if necessary from the Go type.
 func (d *definition[T]) guessKind() schema.GroupVersionKind {
 	if d.kind.Empty() {
 		return schema.GroupVersionKind{Kind: d.objectType().Elem().Name()}

@@ -47,7 +47,6 @@ func (s *Source[T]) patch(action clienttesting.PatchActionImpl) (T, error) {
 	return s.update(before, after), nil
 }
 
-// patchable returns an error if the source cannot apply patches of that type.
 func (s *Source[T]) patchable(action clienttesting.PatchActionImpl) error {
 	t := s.objectType()
 	switch action.PatchType {
@@ -87,7 +86,6 @@ func patched[T informer.Object](before T, action clienttesting.PatchActionImpl) 
 	})
 }
 
-// decodable returns an error if the patch is not the JSON that its type asks for.
 func decodable(action clienttesting.PatchActionImpl) error {
 	if action.PatchType == types.JSONPatchType {
 		return json.Unmarshal(action.Patch, &[]map[string]json.RawMessage{})

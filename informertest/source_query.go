@@ -57,7 +57,6 @@ func (d *definition[T]) newQuery(options metav1.ListOptions, watchList bool) (qu
 	return q, nil
 }
 
-// within restricts opts to the objects of a namespace, if namespace is not empty.
 func within(namespace string, opts metav1.ListOptions) metav1.ListOptions {
 	if namespace != "" {
 		only := "metadata.namespace=" + namespace
@@ -127,7 +126,6 @@ func (q *query) selects(obj metav1.Object) bool {
 // wantsInitial reports whether a watch begins with the existing objects.
 func (q *query) wantsInitial() bool { return ptr.Deref(q.SendInitialEvents, q.version == 0) }
 
-// isWatchList reports whether a watch must mark the end of the initial events.
 func (q *query) isWatchList() bool { return ptr.Deref(q.SendInitialEvents, false) }
 
 // wantsExact reports whether a LIST must answer with exactly the version asked for, neither

@@ -23,7 +23,6 @@ type Request struct {
 	Err error
 }
 
-// lifetime is the time in which a watch is open.
 type lifetime struct {
 	// request ends when the reader needs no more events: the reader has stopped the watch, the
 	// reader's ctx has ended, or the time is up.

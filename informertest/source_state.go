@@ -26,7 +26,6 @@ type state[T informer.Object] struct {
 	history history[T]
 }
 
-// named returns a copy of obj with a name of its own that begins with its generateName.
 func (s *state[T]) named(obj T) T {
 	const most = 63 - 5 // a server does not generate longer names than this, and the random characters
 	base := obj.GetGenerateName()
@@ -58,7 +57,6 @@ func (s *state[T]) create(obj T) (T, error) {
 	return copyOf(after), nil
 }
 
-// update replaces before by a copy of obj, if they differ.
 func (s *state[T]) update(before, obj T) T {
 	after := copyOf(obj)
 	after.SetUID(before.GetUID())
@@ -93,7 +91,6 @@ func (s *state[T]) checkVersion(before, obj T) error {
 	return nil
 }
 
-// delete removes an object if the preconditions in only hold.
 func (s *state[T]) delete(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
 	var none T
 	before, exists := s.objects[key]

@@ -34,7 +34,6 @@ func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 	return s.watch(ctx, "", options)
 }
 
-// watch opens a watch of a namespace, or of all if it is "".
 func (s *Source[T]) watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
 	options = within(namespace, options)
 	request := s.record(verbWatch, options)

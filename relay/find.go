@@ -98,7 +98,6 @@ func (r *Relay) whyUnknown(resource schema.GroupResource) error {
 	return nil
 }
 
-// notFound returns the reason why one of Options.Names is not served.
 func notFound(name string, reason error) error {
 	if reason == nil {
 		reason = errors.New("the API server has not described it yet")

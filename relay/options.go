@@ -166,7 +166,6 @@ const maxRequests = 1 << 20
 // maxWatchTimeout can be doubled and held in an int of 32 bits, in seconds.
 const maxWatchTimeout = 365 * 24 * time.Hour
 
-// validate returns the errors of the options of k8s.io/apiserver.
 func validate(o *Options) []error {
 	all := o.Serving.Validate()
 	if o.Authentication != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// builtIn reports whether client-go has a Go type for the objects.
 func (r *Resource) builtIn() bool { return scheme.Scheme.Recognizes(r.GroupVersion().WithKind(r.Kind)) }
 
 func (r *Resource) newObject() runtime.Object {

@@ -49,7 +49,6 @@ func (s *Set) idleSession(idle bool) leases.Session {
 	return leases.Session{Duration: s.opts.LeaseDuration, Workers: s.workersHere(), Idle: idle, Late: true}
 }
 
-// createSession creates the Lease of a session that takes no buckets yet.
 func (s *Set) createSession(ctx context.Context, id string) (*coordinationv1.Lease, error) {
 	lease := s.mark().On(nil, leases.SessionName(s.opts.Name, id), id)
 	s.idleSession(true).Write(lease, time.Now())

@@ -37,7 +37,6 @@ func (s *Set) lightenLocked(h *holding) {
 	s.running.Go(func() { s.lighten(h, lease) })
 }
 
-// lighten removes from the Lease of a bucket the keys of deletes that are handled.
 func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	before, left := leases.ReadDeletes(lease), leases.ReadDeletes(lease) // those of workers that only other replicas have stay
 	for _, w := range s.workers {
@@ -131,7 +130,6 @@ func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) 
 	}
 }
 
-// waiting returns the keys of deletes in a bucket that this replica keeps, by worker.
 func (s *Set) waiting(bucket int) leases.Deletes {
 	deletes := leases.Deletes{}
 	for _, w := range s.workers {

@@ -118,7 +118,6 @@ func (s *Set) divideBy(r *plan.Ranges) {
 	}
 }
 
-// readOrCut returns the ranges in the Lease, and creates the Lease if there is none.
 func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
 	name := leases.RangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})

@@ -38,7 +38,6 @@ func (s *Set) renew(n *session, leave <-chan struct{}) {
 	}
 }
 
-// write renews a session once. It reports whether that has succeeded.
 func (s *Set) write(n *session) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, s.opts.RenewEvery)
 	defer cancel()
@@ -59,7 +58,6 @@ func (s *Set) write(n *session) bool {
 	return false
 }
 
-// renewed notes that a renewal that was sent at a time has succeeded.
 func (s *Set) renewed(n *session, sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// request returns the ctx of a request.
 func (s *Set) request() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(s.ctx), s.opts.RenewEvery)
 }

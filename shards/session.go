@@ -79,7 +79,6 @@ func (s *session) limitTo(sent time.Time) {
 	s.timer.Reset(time.Until(until))
 }
 
-// end ends the session. It returns false if the session was lost before.
 func (s *session) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +98,6 @@ func (s *session) leave() {
 	s.leaving = true
 }
 
-// add adds a bucket that the replica takes from now on.
 func (s *session) add(bucket int, now time.Time) *holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +120,6 @@ func (s *session) drop(h *holding) bool {
 	return true
 }
 
-// buckets returns the buckets that the session has. The caller holds one of the two locks.
 func (s *session) buckets() sharding.Buckets {
 	buckets := sharding.Buckets{}
 	for b, h := range s.holdings {

@@ -75,7 +75,6 @@ func (s *Set) mark() leases.Mark {
 	return leases.Mark{Set: s.opts.Name, Buckets: s.opts.Buckets, ByNamespace: s.opts.ByNamespace, Cut: s.rangesKey()}
 }
 
-// rangesKey returns the key of this replica's ranges, "" if there are none.
 func (s *Set) rangesKey() string {
 	if r := s.ranges.Load(); r != nil {
 		return r.Key()
@@ -83,7 +82,6 @@ func (s *Set) rangesKey() string {
 	return ""
 }
 
-// report gives an error to the ErrorHandler, with the name of the set. The caller holds no lock.
 func (s *Set) report(err error) {
 	s.opts.ErrorHandler(s.ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
 }

@@ -97,7 +97,6 @@ func (s *source) arrived(p *part) {
 	s.moved = make(chan struct{})
 }
 
-// isRead returns an error unless one informer reads the source.
 func (s *source) isRead() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

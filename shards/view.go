@@ -20,7 +20,6 @@ type view struct {
 	rangesRetry time.Time             // no request for it before
 }
 
-// seenSession is a session that this process knows of.
 type seenSession struct {
 	leases.Session
 	lease  *coordinationv1.Lease // nil if it is not there

@@ -63,13 +63,11 @@ func stringData(s string) address { return address(unsafe.StringData(s)) }
 // valueAt returns the value of type t at a.
 func valueAt(t reflect.Type, a address) reflect.Value { return reflect.NewAt(t, a).Elem() }
 
-// pointerIn returns the pointer that obj holds.
 func pointerIn(obj any) address { return anyAt(address(&obj)).data }
 
 // addressOf returns where an any or a map is.
 func addressOf[T any](v *T) address { return address(v) }
 
-// typeIn returns the type of the value in an any.
 func typeIn(h *anyHeader) reflect.Type { return reflect.TypeOf(*(*any)(address(h))) }
 
 // weakTo returns a weak pointer. Memory that is not on the heap is never collected, so a part must be
@@ -79,7 +77,6 @@ func weakTo(a address) weak.Pointer[byte] { return weak.Make((*byte)(a)) }
 // strong returns the memory behind a weak pointer, nil if it has been collected.
 func strong(w weak.Pointer[byte]) address { return address(w.Value()) }
 
-// newValue returns an empty value of a type, on the heap.
 func newValue(t reflect.Type) reflect.Value { return reflect.New(t).Elem() }
 
 // addressIn returns where a value is that has an address.

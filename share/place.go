@@ -55,7 +55,6 @@ const (
 	maxPlaces = 1 << 16
 )
 
-// root returns the place of the objects of a type.
 func (ps *places) root(of reflect.Type) *place {
 	if p, ok := ps.roots.Load(of); ok {
 		return p.(*place)
@@ -149,7 +148,6 @@ func (ps *places) elem(p *place) *place {
 	return p.elements
 }
 
-// value returns the place of the values that a map has under a key.
 func (ps *places) value(p *place, key string) *place {
 	if v := (*p.byKey.Load())[key]; v != nil {
 		return v

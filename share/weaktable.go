@@ -51,7 +51,6 @@ func (e *weakTable) get(hash uint64, id identity) address {
 	return strong(s.find(hash, id).part)
 }
 
-// put adds a part, in the place of one that has the same hash.
 func (e *weakTable) put(hash uint64, id identity, part address) {
 	w := weakTo(part)
 	s := e.stripe(hash)

@@ -33,7 +33,6 @@ type nativeIndexer[T object.Object] struct {
 
 func (n nativeIndexer[T]) AddIndexers(indexers cache.Indexers) error { return n.index.Add(indexers) }
 
-// storeIndexer is a store that is no cache.Indexer, together with its indexes.
 type storeIndexer[T object.Object] struct {
 	cache.Store
 	index *Index[T]

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// template is an owner's Pod before it is created.
 type template struct {
 	owner owner
 	pod   *corev1.Pod
@@ -44,7 +43,6 @@ var (
 	daemons = []string{"cni-agent", "kube-proxy", "node-exporter", "log-shipper", "csi-node", "node-local-dns", "trace-agent", "security-agent"}
 )
 
-// newTemplate makes the Pod that the Pods of an owner are copied from.
 func (m *Mix) newTemplate(at int) *template {
 	o := m.owners[at]
 	a := m.newApp(o)
@@ -217,7 +215,6 @@ func (a *app) probe(path string) *corev1.Probe {
 	}
 }
 
-// company adds a sidecar and an init container.
 func (a *app) company(registry, version string) {
 	s := &a.pod.Spec
 	first := a.container("migrate", registry+a.name+"-migrations:"+version)

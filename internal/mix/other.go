@@ -137,7 +137,6 @@ func (m *Mix) Node(i int) *corev1.Node {
 	return n
 }
 
-// image returns one of the images that the nodes have.
 func (m *Mix) image(i int) corev1.ContainerImage {
 	r := m.numbers(ofImage, i, 0)
 	name := fmt.Sprintf("registry.example.com/shop/%s-%s-%d", oneOf(r, words...), oneOf(r, roles...), i)

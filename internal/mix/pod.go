@@ -59,7 +59,6 @@ func (m *Mix) own(p *corev1.Pod, i int) {
 	m.clock(p, r)
 }
 
-// renameAccess gives the volume with the access to the API its name, in each place that has it.
 func renameAccess(p *corev1.Pod, name string) {
 	p.Spec.Volumes[len(p.Spec.Volumes)-1].Name = name
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -100,7 +100,6 @@ func (k *kind) learn(obj any) bool {
 	return k.object == u.GetKind()
 }
 
-// check returns an error if a list is of another kind.
 func (k *kind) check(l *unstructured.UnstructuredList) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

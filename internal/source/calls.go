@@ -52,7 +52,6 @@ func (g *callGroup) leave(op string) {
 	}
 }
 
-// underWay returns the operations with calls of the user's under way, sorted.
 func (g *callGroup) underWay() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

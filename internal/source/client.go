@@ -13,7 +13,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// client lists and probes with the user's ListerWatcher.
 type client struct {
 	*reading
 	lister cache.ListerWatcherWithContext // the user's

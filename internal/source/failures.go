@@ -21,7 +21,6 @@ type failures struct {
 	ops map[string]opFailures // protected by mu
 }
 
-// opFailures describes the failures of one operation since it last worked.
 type opFailures struct {
 	at       int64     // failures.count at the last one
 	since    time.Time // when the first of them came

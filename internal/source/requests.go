@@ -75,7 +75,6 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return list, err
 }
 
-// listForReflector makes a LIST request of the reflector.
 func (r *requests) listForReflector(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	list, _, err := r.list(ctx, opts, func(version string, proven bool) error {
 		return r.answers.checkVersion(version, opts.Continue == "", proven)

@@ -36,7 +36,6 @@ type entry struct {
 	all  []made
 }
 
-// made is a series with its place in its vector.
 type made struct {
 	metric prom.Metric
 	vector *prom.MetricVec

@@ -47,7 +47,6 @@ var encodingNames = map[encoding]string{asProtobuf: "protobuf", asJSON: "JSON", 
 
 func (e encoding) String() string { return encodingNames[e] }
 
-// protobuf has the methods that generated code gives a type.
 type protobuf interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
@@ -173,7 +172,6 @@ func (c Codec) Decode(encoded []byte) (runtime.Object, error) {
 	}
 }
 
-// appendText appends the length of a text, and the text, for cutText.
 func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }

@@ -76,7 +76,6 @@ func (s *Store) addIndexers(indexers cache.Indexers) (err error) {
 	return err
 }
 
-// alter changes the file and, if that succeeds, the map of indexes.
 func (s *Store) alter(inFile func(tx *bbolt.Tx) error, inUse func(map[string]*index)) error {
 	if err := s.claim(context.Background()); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
-// change is a change of one object, encoded.
 type change struct {
 	key       []byte
 	obj       informer.AnyObject // nil to remove the object
@@ -17,10 +16,8 @@ type change struct {
 	uid       types.UID
 }
 
-// objectCodec makes changes of objects, and objects of records.
 type objectCodec struct{ codec.Codec }
 
-// of returns a change of the informer as one of the file. All of its errors are permanent.
 func (c objectCodec) of(from informer.Change) (change, error) {
 	payload, err := stored.Encode(c.Codec, from)
 	if err != nil {
@@ -35,7 +32,6 @@ func (c objectCodec) of(from informer.Change) (change, error) {
 	return made, nil
 }
 
-// decode returns the object of a record. Its error has the object's key.
 func (c objectCodec) decode(key, payload []byte) (informer.AnyObject, error) {
 	obj, err := c.Decode(payload)
 	if err != nil {

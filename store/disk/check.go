@@ -88,7 +88,6 @@ func check(file io.ReaderAt, size int64, visit visitor) error {
 // metaPage holds the fields of one of bbolt's two meta pages.
 type metaPage struct{ root, freelist, pages, transaction uint64 }
 
-// readMeta returns the later one of the valid meta pages.
 func readMeta(file io.ReaderAt) (latest metaPage, err error) {
 	page := make([]byte, headerSize+64)
 	found := false

@@ -37,7 +37,6 @@ type index struct {
 	failed *atomic.Pointer[error]
 }
 
-// indexBuckets holds the buckets of an index in a transaction.
 type indexBuckets struct{ self, entries, values *bbolt.Bucket }
 
 // bucketsOf returns the buckets of an index. Buckets that do not exist are nil.

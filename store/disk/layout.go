@@ -25,7 +25,6 @@ var maxFile = func() int {
 	return 0
 }()
 
-// mark returns the name of the file that marks the one at path as damaged.
 func mark(path string) string { return path + ".damaged" }
 
 // format is the version of the buckets and records. It increases when they change.
@@ -65,7 +64,6 @@ func tombstoneKey(key []byte, uid types.UID) []byte {
 	return append(appendBytes(make([]byte, 0, binary.MaxVarintLen64+len(key)+len(uid)), key), uid...)
 }
 
-// buried returns the key of the object that a tombstone is of.
 func buried(tombstoneKey []byte) []byte {
 	key, _, _ := cutBytes(tombstoneKey)
 	return key

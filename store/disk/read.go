@@ -21,7 +21,6 @@ type item struct {
 	payload []byte
 }
 
-// recordRange is a range of records that can be read one after the other.
 type recordRange interface {
 	// read calls yield for the records after position at, in order, until yield returns false.
 	// If at is nil, it begins with the first record. The records belong to tx.

@@ -23,7 +23,6 @@ func sum(key, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, key), castagnoli, payload)
 }
 
-// seal returns the record of a payload that is stored under key.
 func seal(key, payload []byte) []byte {
 	record := make([]byte, sumSize, sumSize+len(payload))
 	binary.BigEndian.PutUint32(record, sum(key, payload))
@@ -60,7 +59,6 @@ func put(b *bbolt.Bucket, key, payload []byte) error {
 	return setSum(b, sum, key, b.Put(key, record))
 }
 
-// remove removes the record under a key, if there is one.
 func remove(b *bbolt.Bucket, key []byte) error {
 	record := b.Get(key)
 	if record == nil {

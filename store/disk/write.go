@@ -79,7 +79,6 @@ func evaluateAll(ctx context.Context, indexes map[string]*index, changes []chang
 	return all, nil
 }
 
-// makeChanges makes changes in their order. values are those of each change, by index.
 func makeChanges(ctx context.Context, tx *bbolt.Tx, changes []change, values map[string][][]string, fill float64) error {
 	objects, tombstones := tx.Bucket([]byte(objectsBucket)), tx.Bucket([]byte(tombstonesBucket))
 	indexes := map[string]indexBuckets{}

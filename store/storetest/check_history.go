@@ -12,7 +12,6 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// histories calls run n times, each time with a new store and its own random numbers.
 func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 	for i := range n {
 		seed := c.Seed + uint64(i)

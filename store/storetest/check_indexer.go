@@ -69,7 +69,6 @@ func (c *checker) addIndexes() {
 	}
 }
 
-// wantIndexed fails the check unless exactly objs are found under a value.
 func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 	c.Helper()
 	what := "(" + index + ", " + value + ")"

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fillForReopening fills the store with objects, tombstones and a bookmark.
 func fillForReopening(c *checker) *model {
 	c.Helper()
 	m := newModel()

@@ -61,7 +61,6 @@ func (c *checker) lasting() informer.Durable { return c.store.(lasting).Durable 
 // over has the checker go on with another store.
 func (c *checker) over(d informer.Durable) { c.store = lasting{d, c.Context()} }
 
-// rounds returns n, or less if the tests should be short.
 func (c *checker) rounds(n int) int {
 	if testing.Short() {
 		return n / 8
@@ -148,7 +147,6 @@ func (c *checker) get(key string) any {
 	return obj
 }
 
-// kept returns the object of the informer's type that is stored under a key.
 func (c *checker) kept(key string) informer.AnyObject {
 	c.Helper()
 	return c.get(key).(informer.AnyObject)
@@ -192,7 +190,6 @@ func (c *checker) tryPage(after string, limit int) ([]informer.Entry, error) {
 	return objs, nil
 }
 
-// tryScan returns all objects after a key, read by pages, and calls between after each page.
 func (c *checker) tryScan(after string, limit int, between func(last string)) (all []informer.Entry, err error) {
 	for {
 		page, err := c.tryPage(after, limit)
@@ -323,7 +320,6 @@ func short(list []string) string {
 	return text
 }
 
-// cut returns v as a text, shortened to a readable length.
 func cut(v any) string {
 	text := fmt.Sprintf("%+v", v)
 	if len(text) > 200 {

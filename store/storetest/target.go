@@ -22,14 +22,12 @@ type target interface {
 	indexes() indexes
 }
 
-// indexes are those of a cache.Indexer or of an informer.DurableIndexer.
 type indexes interface {
 	GetIndexers() cache.Indexers
 	AddIndexers(indexers cache.Indexers) error
 	ByIndex(ctx context.Context, name, value string) ([]informer.Entry, error)
 }
 
-// plain is a cache.Store, whose keys are those of client-go.
 type plain struct{ cache.Store }
 
 func (p plain) add(obj informer.AnyObject) error    { return p.Add(obj) }
@@ -121,7 +119,6 @@ func (l lasting) indexes() indexes {
 
 func keyOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }
 
-// under returns an object with a key, which need not follow from it.
 func under(key string, obj informer.AnyObject) informer.Entry {
 	return informer.Entry{Key: key, Object: obj}
 }

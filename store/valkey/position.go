@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// position is where a store is after a write.
 type position struct {
 	written  int64  // number of the write; each write has the next one
 	call     string // the write itself

@@ -21,7 +21,6 @@ var (
 	followScript = script("follow", true)
 )
 
-// script returns the script of that name, which may be run by a server that only reads.
 func script(name string, readOnly bool) *valkey.Lua {
 	text := ""
 	for _, part := range []string{"state", name} {

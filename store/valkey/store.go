@@ -115,7 +115,6 @@ func (s *Store) checkPolicy(ctx context.Context) error {
 	return nil
 }
 
-// take makes this Store the writer.
 func (s *Store) take(ctx context.Context) error {
 	reply, err := run(ctx, s.client, s.place, takeScript,
 		s.session, strconv.FormatInt(s.opts.Token, 10), s.opts.Writer, rand.Text(), s.place.label)

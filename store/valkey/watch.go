@@ -64,7 +64,6 @@ func later(err error) error {
 	return apierrors.NewTooManyRequests("valkey: "+err.Error(), 1)
 }
 
-// begins returns an error unless a watch can begin at a version.
 func (s *Source) begins(h head, version uint64) error {
 	if err := h.ready(); err != nil {
 		return err

@@ -56,7 +56,6 @@ func tombstone(key string, uid types.UID) string {
 	return strconv.Itoa(len(key)) + ":" + key + string(uid)
 }
 
-// keyOf returns the key in the name of a tombstone.
 func keyOf(name string) string {
 	length, rest, _ := strings.Cut(name, ":")
 	n, err := strconv.Atoi(length)
@@ -169,7 +168,6 @@ func (s *Store) plan(b batch) (next position, args []string) {
 	return next, append([]string{s.session, written, s.at.call, next.call}, rest...)
 }
 
-// callOf returns the name of the call with these arguments.
 func (s *Store) callOf(written string, args []string) string {
 	hash := sha256.New()
 	for _, arg := range append([]string{s.session, written}, args...) {

@@ -54,7 +54,6 @@ func Watcher[T informer.Object](provider trace.TracerProvider, name string, w in
 	}
 }
 
-// traced returns a function that calls call inside a span. It returns nil if call is nil.
 func traced[T informer.Object](tracer trace.Tracer, spanName, watcher string, call func(context.Context, informer.Event[T]) error) func(context.Context, informer.Event[T]) error {
 	if call == nil {
 		return nil

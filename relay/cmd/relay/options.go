@@ -52,7 +52,6 @@ func newOptions() *options {
 	}
 }
 
-// sections returns the flags as the help shows them.
 func (o *options) sections(name string) (sections cliflag.NamedFlagSets) {
 	fs := sections.FlagSet("relay")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "The kubeconfig file of the API server. It is also the default of the files for "+
@@ -110,7 +109,6 @@ func (o *options) complete() error {
 	return nil
 }
 
-// run runs the relay until ctx ends.
 func (o *options) run(ctx context.Context) (failed error) {
 	if err := o.complete(); err != nil {
 		return err

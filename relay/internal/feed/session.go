@@ -78,7 +78,6 @@ func (s *session) change(ctx context.Context, e informer.Event[informer.AnyObjec
 	}
 }
 
-// follower is the watcher of a session. It implements version.Follower.
 type follower struct {
 	informer.WatcherFunc[informer.AnyObject]
 	session *session

@@ -60,7 +60,6 @@ func newEndpoint(r *Resource, t *types, all []field, cache *watchCache, refuse b
 	return &endpoint{store, r, cache, refuse}
 }
 
-// newFunc returns a function that makes an empty object of the resource, or an empty list.
 func newFunc(t *types, r *Resource, list bool) func() runtime.Object {
 	kind := r.kind()
 	if list {

@@ -24,7 +24,6 @@ type field struct {
 	path *jsonpath.JSONPath
 }
 
-// newFields returns the fields with the names, which are paths.
 func newFields(names []string) ([]field, error) {
 	var all []field
 	for _, name := range names {

@@ -109,7 +109,6 @@ func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]re
 	return nil
 }
 
-// installGroup tells legacy discovery about a group with these versions.
 func (i *installer) installGroup(name string, versions []string) {
 	if name == "" {
 		manager := i.server.AggregatedLegacyDiscoveryGroupManager

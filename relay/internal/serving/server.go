@@ -162,7 +162,6 @@ func (s *Server) Add(more ...Resource) error {
 	return nil
 }
 
-// addTo starts the cache of a resource, and adds its endpoint.
 func (s *Server) addTo(endpoints map[schema.GroupVersionResource]*endpoint, r *Resource, types *types) error {
 	if endpoints[r.GroupVersionResource] != nil {
 		return fmt.Errorf("relay: resource %q appears twice", r.String())

@@ -65,7 +65,6 @@ func (t *types) addFields(r *Resource) error {
 	})
 }
 
-// newObject returns an empty object of the kind, which is one of the scheme's.
 func (t *types) newObject(kind schema.GroupVersionKind) (runtime.Object, error) {
 	obj, err := t.scheme.New(kind)
 	if err != nil {

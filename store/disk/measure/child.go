@@ -149,7 +149,6 @@ func use(inf *informer.CustomCacheInformer[pod], store kept, s setup, got figure
 	return err
 }
 
-// write writes n objects that next returns, in one step if the store can.
 func write(store kept, n int, next func() pod) error {
 	changes := make([]informer.Change, n)
 	for i := range changes {
