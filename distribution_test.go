@@ -73,7 +73,6 @@ func (d *distribution) end() {
 	d.run(d.ctx)
 }
 
-// updates returns n updates of different objects.
 func (d *distribution) updates(n int) []record[pod] {
 	records := make([]record[pod], n)
 	for i := range records {

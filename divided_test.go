@@ -83,7 +83,6 @@ func eachFirstState(t *testing.T, test func(t *testing.T, opts options)) {
 	}
 }
 
-// letters returns an object for each letter.
 func letters(names string) (objs []configMap) {
 	for _, name := range strings.Split(names, "") {
 		objs = append(objs, object(name, "1"))

@@ -362,7 +362,6 @@ func TestTheHealthOfAMemberThatHangsShowsInTheGroup(t *testing.T) {
 	}
 }
 
-// hung is a member whose store has not answered for an hour.
 type hung struct{ stub }
 
 func (*hung) MemberHealth() informer.MemberHealth {

@@ -352,7 +352,6 @@ func everything(t *testing.T, queue informer.QueueKind, observer *informer.Obser
 	stop()
 }
 
-// hooks calls f with the name and the value of each function of o.
 func hooks(o *informer.Observer, f func(name string, hook reflect.Value)) {
 	all := reflect.ValueOf(o).Elem()
 	for n := range all.NumField() {

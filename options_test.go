@@ -68,7 +68,6 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 	}
 }
 
-// typedStore is a store of Pods.
 type typedStore struct{ *informertest.Durable }
 
 func (typedStore) ObjectType() reflect.Type { return reflect.TypeFor[*corev1.Pod]() }

@@ -36,7 +36,6 @@ func main() {
 	})
 }
 
-// choose returns the sections whose names match pattern.
 func choose(all []section, pattern string) (chosen []section, err error) {
 	matching, err := regexp.Compile(pattern)
 	if err != nil {

@@ -64,7 +64,6 @@ func (c namespacePods) Watch(ctx context.Context, opts metav1.ListOptions) (watc
 	return c.WatchWithContext(ctx, opts)
 }
 
-// sourceIn returns a source of n Pods in a namespace.
 func sourceIn(namespace string, n int) *source {
 	s := newSource(n)
 	list := <-s.list

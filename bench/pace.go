@@ -37,7 +37,6 @@ func pace(ctx context.Context, begun func(time.Time), send func(tick int) error)
 	return nil
 }
 
-// due returns the time at which a tick is due.
 func due(begun time.Time, tick int) time.Time {
 	return begun.Add(time.Duration(tick+1) * period)
 }

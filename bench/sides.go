@@ -35,7 +35,6 @@ var (
 // merged, and that would be less work.
 var everyEvent = informer.WatcherOptions{MaxBacklog: -1}
 
-// subject is an informer of one side.
 type subject[T informer.Object] interface {
 	// add registers a handler for added and updated objects, before or while the informer
 	// runs. opts have no effect on client-go, which has nothing like them.

@@ -46,7 +46,6 @@ func streamPods(n int) http.HandlerFunc {
 	}
 }
 
-// cacheHeap returns the heap that controller-runtime's cache takes for each of n Pods.
 func cacheHeap(t *testing.T, n int, transform toolscache.TransformFunc) float64 {
 	t.Helper()
 	server := httptest.NewServer(streamPods(n))

@@ -113,7 +113,6 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 	})
 }
 
-// divided returns a page of one set with that Health.
 func divided(h shards.Health) http.Handler { return showing(h.Name, h) }
 
 // showing returns a page of one thing with that Health.

@@ -31,7 +31,6 @@ var (
 	unreachable   = testkit.Unreachable
 )
 
-// summary returns the text of the page's summary.
 func summary(shown string) string {
 	_, text, _ := strings.Cut(shown, `<p id="summary" role="status"`)
 	_, text, _ = strings.Cut(text, ">")

@@ -137,7 +137,6 @@ func byKey() cache.TypedIndexers[object] {
 	return indexers
 }
 
-// keysOf returns the names of the keys that obj leads to in a controller.
 func keysOf(controller string, obj object) (names []string) {
 	if controller == "labels" {
 		return []string{obj.GetLabels()["of"], obj.GetLabels()["of"] + "-other"}

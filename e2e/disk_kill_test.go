@@ -221,7 +221,6 @@ func (l *load) stop() {
 	l.all.Wait()
 }
 
-// process is a process that a test will kill.
 type process struct {
 	*exec.Cmd
 	in  io.Closer

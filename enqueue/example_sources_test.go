@@ -83,7 +83,6 @@ func ExampleWatches() {
 	// web, with the password "swordfish"
 }
 
-// ofDeployment makes rs one of the ReplicaSets of a Deployment.
 func ofDeployment(name string, rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, Controller: ptr.To(true)}}
 	return rs

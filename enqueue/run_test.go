@@ -31,7 +31,6 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// ownedBy makes a Pod one of a ReplicaSet.
 func ownedBy(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, Controller: new(true)}}

@@ -45,7 +45,6 @@ var durableOps = []struct {
 	}},
 }
 
-// incarnation returns an object whose UID consists of its name and a number.
 func incarnation(name, value, number string) *corev1.ConfigMap {
 	obj := configMap(name, value)
 	obj.UID = types.UID("uid-" + name + number)

@@ -84,7 +84,6 @@ func testContradiction(t *testing.T, says string, events []podEvent, hook func(c
 	}
 }
 
-// failing is a testing.TB that records the messages of failures.
 type failing struct {
 	testing.TB
 	ctx    context.Context

@@ -125,7 +125,6 @@ func provokeSomething[T informer.Object](random *rand.Rand, src *informertest.So
 	time.Sleep(time.Duration(random.IntN(3)) * time.Second)
 }
 
-// mirrorOf returns a function that returns the objects that the handlers of inf know.
 func mirrorOf[T informer.Object](inf cache.SharedIndexInformer) func() []any {
 	var mu sync.Mutex
 	known := map[string]any{}

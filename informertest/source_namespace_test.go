@@ -26,7 +26,6 @@ func newClients(t *testing.T) *clients {
 	return f
 }
 
-// wantList checks the error of a LIST of a namespace.
 func (f *clients) wantList(namespace string, want error) {
 	f.t.Helper()
 	if _, err := f.Namespace(namespace).List(f.t.Context(), metav1.ListOptions{}); !errors.Is(err, want) {
@@ -34,7 +33,6 @@ func (f *clients) wantList(namespace string, want error) {
 	}
 }
 
-// wantWatch checks the error of a WATCH of a namespace.
 func (f *clients) wantWatch(namespace string, want error) {
 	f.t.Helper()
 	w, err := f.Namespace(namespace).Watch(f.t.Context(), metav1.ListOptions{})

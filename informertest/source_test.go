@@ -52,7 +52,6 @@ func must[T any](obj T, err error) T {
 	return obj
 }
 
-// openWatch opens a watch that ends with the test.
 func openWatch[T informer.Object](t *testing.T, src *informertest.Source[T], options metav1.ListOptions) watch.Interface {
 	t.Helper()
 	w, err := src.WatchWithContext(t.Context(), options)

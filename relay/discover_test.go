@@ -34,7 +34,6 @@ func (stateless) Watch(ctx context.Context, _ string, _ storage.ListOptions) (wa
 	return nil, ctx.Err()
 }
 
-// upstreamOf returns the configuration of a server of the resources.
 func upstreamOf(t *testing.T, resources ...serving.Resource) *rest.Config {
 	t.Helper()
 	config := serving.Config{Generic: serving.NewGenericConfig(), Resources: resources}

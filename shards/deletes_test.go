@@ -29,7 +29,6 @@ func long(n int) types.NamespacedName {
 
 const many = 1500
 
-// writeMany writes many objects with long names.
 func (w *world) writeMany() {
 	for n := range many {
 		w.objects.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: long(n).Namespace, Name: long(n).Name}})

@@ -28,7 +28,6 @@ func (w *world) ranges() string {
 	return lease.Annotations[rangesAnnotation]
 }
 
-// deleteLeases deletes the Leases whose names have a part.
 func (w *world) deleteLeases(part string) {
 	w.t.Helper()
 	for _, lease := range w.leases.Objects() {

@@ -63,7 +63,6 @@ func (l *link) broken() error {
 	return nil
 }
 
-// opened notes that a watch was opened.
 func (l *link) opened(w watch.Interface, err error) (watch.Interface, error) {
 	if err != nil {
 		return nil, err
@@ -101,7 +100,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// write makes a request that writes a Lease.
 func (l *link) write(ctx context.Context, request func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if err := l.pass(ctx, time.Duration(l.lag.Load())/2); err != nil {
 		return nil, err

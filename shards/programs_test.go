@@ -10,7 +10,6 @@ import (
 	"github.com/customcacheinformer/informer/shards"
 )
 
-// controls sets the names of the controllers of a replica.
 func controls(first string, more ...string) func(*shards.Options, *replica) {
 	return func(_ *shards.Options, r *replica) { r.named, r.more = first, more }
 }

@@ -44,7 +44,6 @@ var edits = map[string]func(*coordinationv1.Lease){
 	},
 }
 
-// edit changes each Lease whose name has a part.
 func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
 	w.t.Helper()
 	leases, edited := w.client.CoordinationV1().Leases("default"), 0

@@ -16,14 +16,12 @@ import (
 	"github.com/customcacheinformer/informer/shards"
 )
 
-// selecting is an API server that understands shardSelector.
 type selecting struct {
 	configMaps
 	refusal error        // the answer to all requests with a selector that the server understands, or nil
 	asked   atomic.Int64 // such requests
 }
 
-// serves has a replica that starts read from the server.
 func (s *selecting) serves(_ *shards.Options, r *replica) { r.server, s.link = s, r.link }
 
 // selects has a replica that starts read from a server that selects.

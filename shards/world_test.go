@@ -92,7 +92,6 @@ func (w *world) key(n int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name(n)}
 }
 
-// replica is one replica.
 type replica struct {
 	world  *world
 	name   string
@@ -123,7 +122,6 @@ func options(name string) shards.Options {
 	return shards.Options{Name: "test", Identity: name, Buckets: 16, DrainTimeout: 20 * time.Second}
 }
 
-// start starts a replica.
 func (w *world) start(name string, change ...func(*shards.Options, *replica)) *replica {
 	w.t.Helper()
 	r := &replica{world: w, name: name, link: &link{LeaseInterface: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
@@ -379,7 +377,6 @@ func (r *replica) took() []error {
 	return slices.Clone(r.errors)
 }
 
-// bucket returns the bucket of the object with a name.
 func (w *world) bucket(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "object-"))
 	if err != nil {

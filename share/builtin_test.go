@@ -21,7 +21,6 @@ import (
 
 var seed = flag.Int64("share-seed", 0, "the seed of random objects; 0 is a new one")
 
-// filler returns a function that fills objects at random.
 func filler(t *testing.T) func(obj any) {
 	s := cmp.Or(*seed, time.Now().UnixNano())
 	t.Logf("-share-seed=%d", s)

@@ -17,7 +17,6 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// system returns a namespace kube-system with that UID.
 func system(uid types.UID) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid}}
 }

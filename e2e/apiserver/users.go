@@ -26,7 +26,6 @@ func (s *Server) User(may func(authorizer.Attributes) bool) *rest.Config {
 // users are the users with limited rights, by their tokens.
 type users struct{ may sync.Map }
 
-// AuthenticateRequest finds the user of a request by the bearer token.
 func (u *users) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	token := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if _, known := u.may.Load(token); !known {

@@ -43,7 +43,6 @@ type scope struct {
 // counts holds the figures of a follower over all its lives.
 type counts struct{ lists, watches, reported, returned atomic.Int64 }
 
-// following is a follower of objects of type T.
 type following[T informer.Object] struct {
 	*world
 	scope

@@ -57,7 +57,6 @@ func newFront() *front {
 	return f
 }
 
-// config returns the configuration for clients of the front.
 func (f *front) config() *rest.Config {
 	certificate := fronts.Certificate(f.Server)
 	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}, QPS: -1}

@@ -69,7 +69,6 @@ func (k *kind) definition() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// object returns an object with a state that no other object has.
 func (k *kind) object(namespace string, n int, state int64) object {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"size": state, "text": strings.Repeat("x", int(state%500)),

@@ -58,7 +58,6 @@ func (l *ledger[T]) believes() map[string]string {
 
 func (l *ledger[T]) Err() error { return nil }
 
-// addStaying adds the watchers that stay for a whole life.
 func (f *following[T]) addStaying(l *life[T]) {
 	add := func(name string, w informer.ResourceWatcher[T], v view, opts informer.WatcherOptions) {
 		opts.Name = name

@@ -82,7 +82,6 @@ func run(ctx context.Context, duration time.Duration) (err error) {
 	return watching.Run()
 }
 
-// address returns the address of the n-th Pod.
 func address(n int) string { return fmt.Sprintf("10.0.0.%d", n+1) }
 
 // churn creates, changes and deletes Pods until ctx ends.

@@ -54,14 +54,12 @@ func (c *calls) of(replica string) int {
 	return c.count[replica]
 }
 
-// foundGone reports whether a call has found no object for the key.
 func (c *calls) foundGone(key types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gone[key]
 }
 
-// lastOf returns the replica of the last call for a key.
 func (c *calls) lastOf(key types.NamespacedName) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,7 +105,6 @@ func TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain(t *test
 	events.Expect(t)
 }
 
-// put creates or changes a ConfigMap.
 func (c *cluster) put(namespace, name, value string) {
 	c.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}

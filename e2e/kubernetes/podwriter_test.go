@@ -10,7 +10,6 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// podWriter writes Pods.
 type podWriter struct {
 	*cluster
 	pods typedcorev1.PodInterface

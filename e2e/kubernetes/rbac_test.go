@@ -34,7 +34,6 @@ func (c *cluster) bind(namespace, role string, to rbacv1.Subject) {
 	c.ok(err)
 }
 
-// grantEverywhere gives a subject rights in all namespaces.
 func (c *cluster) grantEverywhere(to rbacv1.Subject, rights []rbacv1.PolicyRule) {
 	c.Helper()
 	role, err := c.client.RbacV1().ClusterRoles().Create(c.ctx, &rbacv1.ClusterRole{

@@ -98,7 +98,6 @@ func TestUnmodifiedClientsOfPodsWorkAtTheRelay(t *testing.T) {
 	}
 }
 
-// pod creates a Pod of a node.
 func (c *cluster) pod(namespace, name, node string) {
 	c.Helper()
 	_, err := c.client.CoreV1().Pods(namespace).Create(c.ctx, &corev1.Pod{

@@ -73,7 +73,6 @@ func (w *world) replica(name string, release bool) *replica {
 	return r
 }
 
-// have waits until the informer has the objects.
 func (r *replica) have(w *world, objects int) {
 	w.Helper()
 	w.until(fmt.Sprintf("the informer has %d objects", objects), func() bool { return r.widgets.Health().Objects == objects })

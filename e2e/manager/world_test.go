@@ -32,7 +32,6 @@ const namespace = "default"
 // patience limits every wait.
 const patience = 5 * time.Minute
 
-// newInformer is the type of cache.Options.NewInformer.
 type newInformer = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
 var sides = []struct {
@@ -153,7 +152,6 @@ func (w *world) create(name string, size int) *api.Widget {
 	return obj
 }
 
-// change writes a widget's size.
 func (w *world) change(name string, size int) {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, size)

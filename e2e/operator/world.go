@@ -47,7 +47,6 @@ func (w *world) close() {
 	w.front.Close()
 }
 
-// start starts the operator with flags.
 func (w *world) start(ctx context.Context, flags ...string) (err error) {
 	w.operator, err = process.Start(exec.CommandContext(ctx, w.program, append(flags, "-kubeconfig", w.front.Kubeconfig)...))
 	return err

@@ -19,7 +19,6 @@ type node struct {
 	text       string // all text inside the node
 }
 
-// accessible returns the nodes of the tab's accessibility tree.
 func accessible(p *tab) []node {
 	p.t.Helper()
 	tree := command(p, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes

@@ -169,7 +169,6 @@ func eval[T any](p *tab, expression string) T {
 	return ask(p, chromedp.Evaluate[T](expression))
 }
 
-// content is the content of a page.
 type content struct {
 	Summary     string            `json:"summary"`
 	Connection  string            `json:"connection"`

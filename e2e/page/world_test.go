@@ -71,7 +71,6 @@ func (w *world) run() {
 	})
 }
 
-// page returns the address of the page.
 func (w *world) page() string { return w.server.URL + mount }
 
 // member adds an informer to the group.

@@ -68,7 +68,6 @@ func TestAnAgentThatMovesBetweenServersNeverGoesBack(t *testing.T) {
 	}
 }
 
-// kinds counts requests by kind and code.
 func kinds(all []request) map[string]int {
 	count := map[string]int{}
 	for _, r := range all {

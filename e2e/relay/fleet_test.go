@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fleet is many agents.
 type fleet []*node
 
 // perConnection is how many agents share a connection, which can have 100 watches. A connection of its

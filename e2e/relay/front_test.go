@@ -89,7 +89,6 @@ func (f *front) asked(n int) []string {
 	return slices.Clone(f.requests[n:])
 }
 
-// config returns a client configuration for the front.
 func (f *front) config() *rest.Config {
 	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: fronts.Certificate(f.Server), NextProtos: []string{"h2"}}}
 }

@@ -53,7 +53,6 @@ func (m *mover) move(to int) {
 	m.at, m.end = to, nil
 }
 
-// RoundTrip implements http.RoundTripper.
 func (m *mover) RoundTrip(r *http.Request) (*http.Response, error) {
 	m.mu.Lock()
 	if m.at == nowhere {

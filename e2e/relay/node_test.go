@@ -53,10 +53,8 @@ func (w *world) node(config *rest.Config, transport http.RoundTripper) *node {
 // Add implements cache.ReflectorStore, as the other methods do.
 func (n *node) Add(obj any) error { return n.change(obj, false) }
 
-// Update notes a change.
 func (n *node) Update(obj any) error { return n.change(obj, false) }
 
-// Delete notes a delete.
 func (n *node) Delete(obj any) error { return n.change(obj, true) }
 
 // Resync does nothing: the reflector has no period for it.
@@ -113,7 +111,6 @@ type request struct {
 	code int
 }
 
-// RoundTrip implements http.RoundTripper.
 func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	answer, err := r.to.RoundTrip(req)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 // processVariable has the settings of a process that is a relay.
 const processVariable = "RELAY_PROCESS"
 
-// settings are the settings of a process that is a relay.
 type settings struct {
 	Address          string // of the relay
 	Certificate, Key []byte

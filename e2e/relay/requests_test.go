@@ -27,7 +27,6 @@ func connect(ctx context.Context, config *rest.Config) (*tls.Conn, error) {
 	return conn.(*tls.Conn), conn.SetDeadline(time.Now().Add(5 * patience)) // some are read last
 }
 
-// answer is the answer to a request.
 type answer struct {
 	code   int
 	header http.Header
@@ -56,7 +55,6 @@ func ask(ctx context.Context, config *rest.Config, text string) (a answer, err e
 	return answer{got.StatusCode, got.Header, string(body)}, err
 }
 
-// send is ask for requests that must be answered.
 func (w *world) send(config *rest.Config, text string) answer {
 	w.Helper()
 	a, err := ask(w.Context(), config, text)
@@ -77,7 +75,6 @@ func (w *world) open(config *rest.Config) *http.Response {
 	return a
 }
 
-// rawRequest returns the text of a request that closes its connection.
 func rawRequest(method, path string, more ...string) string {
 	lines := append([]string{method + " " + path + " HTTP/1.1", "Host: relay", "Connection: close"}, more...)
 	return strings.Join(lines, "\r\n") + "\r\n\r\n"

@@ -174,7 +174,6 @@ func servingOn(listener net.Listener, certificate, key []byte) (*genericoptions.
 	}).WithLoopback(), nil
 }
 
-// agent is an informer on a relay.
 type agent struct {
 	*informer.CustomCacheInformer[*coordinationv1.Lease]
 	stop func()

@@ -42,7 +42,6 @@ func newFront() *front {
 	return f
 }
 
-// note counts requests with a shard selector.
 func (f *front) note(r *http.Request) {
 	query := r.URL.Query()
 	if !query.Has("shardSelector") {

@@ -53,7 +53,6 @@ type sight struct {
 	Tick            int64
 }
 
-// low returns the version up to which the call has seen all changes.
 func (s sight) low() uint64 { return max(version(s.Low), version(s.Version)) }
 
 // high returns a version after which the call has seen no change.

@@ -45,7 +45,6 @@ func (r *recorder) serve() {
 	r.Server = httptest.NewServer(mux)
 }
 
-// answer returns a handler that answers questions in JSON.
 func answer[Q, A any](f func(Q) A) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		var q Q

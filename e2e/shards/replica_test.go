@@ -37,7 +37,6 @@ type object = *unstructured.Unstructured
 // replicaVariable has the settings of a process that is a replica.
 const replicaVariable = "SHARDS_REPLICA"
 
-// settings are the settings of a replica.
 type settings struct {
 	Name            string
 	Recorder        string
@@ -265,7 +264,6 @@ func (a *attempt) look(ctx context.Context) {
 	}
 }
 
-// read reads the objects of the key.
 func (a *attempt) read() {
 	for kind, inf := range a.caches {
 		s := sight{Low: inf.ResourceVersion()}

@@ -194,7 +194,6 @@ func (w *world) order(r *remote, orders ...order) {
 	}
 }
 
-// upTo returns a random time.
 func (w *world) upTo(most time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(most)))
 }

@@ -97,7 +97,6 @@ type life struct {
 	from, to uint64
 }
 
-// livesLocked notes that an object lives at a version.
 func (tr *truth) livesLocked(obj object, at uint64) {
 	l := tr.lives[obj.GetUID()]
 	if l == nil {

@@ -77,7 +77,6 @@ func newWorld(t *testing.T) *world {
 	return newWorldOn(t, server)
 }
 
-// newWorldOn returns a world with an API server of the caller's.
 func newWorldOn(t *testing.T, server *apiserver.Server) *world {
 	t.Helper()
 	w := &world{T: t, server: server, gvk: schema.GroupVersionKind{Group: fmt.Sprintf("w%d.example.com", worlds.Add(1)), Version: "v1", Kind: "Widget"}}
@@ -337,7 +336,6 @@ func (a *actor) has(what func(message) bool) bool {
 
 func synced(m message) bool { return m.Synced }
 
-// stateOf asks a reader for its state.
 func (w *world) stateOf(a *actor) *readerState {
 	w.Helper()
 	return w.ask(a, "state")

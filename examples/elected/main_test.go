@@ -72,7 +72,6 @@ func config(namespace, name string, labels map[string]string) *corev1.ConfigMap 
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 }
 
-// running is a replica that runs.
 type running struct {
 	*testing.T
 	*replica

@@ -168,7 +168,6 @@ func TestReplicasShareTheWebsites(t *testing.T) {
 	})
 }
 
-// rights reads role.yaml.
 func rights(t *testing.T) *rbacv1.Role {
 	t.Helper()
 	file, err := os.ReadFile("role.yaml")

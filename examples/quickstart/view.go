@@ -119,12 +119,10 @@ type screen struct {
 	out io.Writer
 }
 
-// newScreen returns a screen that writes to out.
 func newScreen(out io.Writer) *screen {
 	return &screen{begin: time.Now(), out: out}
 }
 
-// Write writes p to the screen in one piece.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,6 @@ func matches(pattern, name string) bool {
 // because nothing can stop a goroutine that loops or waits for a mutex.
 const patience = 2 * time.Minute
 
-// trial calls each method in the first call of a callback.
 type trial struct {
 	store, callback string
 

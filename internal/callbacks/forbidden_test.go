@@ -75,7 +75,6 @@ func (s source) add(prefix string, d ast.Decl) {
 	}
 }
 
-// receiver returns the name of a receiver's type.
 func receiver(t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.StarExpr:
@@ -112,7 +111,6 @@ func TestADocCommentForbidsEachCallThatIsNotMade(t *testing.T) {
 	}
 }
 
-// methodNames returns the names of the methods that callbacks may call.
 func methodNames(t *testing.T) (names []string) {
 	synctest.Test(t, func(t *testing.T) {
 		newWorld(t, context.WithoutCancel(t.Context()), "plain", func(w *world, c callback) {

@@ -311,7 +311,6 @@ func (w *world) ask(ctx context.Context) {
 	}}.NewSharedIndexInformer(w.members[0].src, nil, 0, nil)
 }
 
-// selector is a label selector that is a callback.
 type selector struct {
 	labels.Selector
 	world *world

@@ -55,7 +55,6 @@ func figuresIn(cell string) (figures []string) {
 	return figures
 }
 
-// fits compares the figures in a cell of a page with exact ones.
 func fits(t *testing.T, page, row string, cell int, exact ...string) {
 	t.Helper()
 	text := find(t, page, row)[cell]

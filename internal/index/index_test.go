@@ -53,7 +53,6 @@ func eachStore(t *testing.T, test func(t *testing.T, store cache.Store)) {
 	}
 }
 
-// storeOf returns the store of an Index.
 func storeOf(x *Index[configMap]) cache.Store {
 	if k, ok := x.scan.keyed.(keyed); ok {
 		return k.Store

@@ -110,7 +110,6 @@ func TestAStoreThatRepeatsAPageIsAnError(t *testing.T) {
 	}
 }
 
-// keyed is a cache.Store with a Scan as a Keyed.
 type keyed struct {
 	cache.Store
 	scanner

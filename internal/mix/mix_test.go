@@ -29,7 +29,6 @@ func each(m *mix.Mix, step int) (all []*corev1.Pod) {
 
 func ownerOf(p *corev1.Pod) metav1.OwnerReference { return p.OwnerReferences[0] }
 
-// statuses returns the statuses of all containers.
 func statuses(p *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 }

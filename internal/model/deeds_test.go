@@ -190,7 +190,6 @@ func (w *torture) join(d deed) {
 	w.say("%s joins: %v", p.name, p.pupilKind)
 }
 
-// addLater adds a watcher in a call of another one.
 func (l *incarnation) addLater() {
 	_, err := l.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{Name: "guest"})
 	if err != nil && !l.stopping.Load() {

@@ -135,7 +135,6 @@ func (h *history) moved(format string, args ...any) {
 	h.say("%s: version %s", fmt.Sprintf(format, args...), h.src.ResourceVersion())
 }
 
-// mayMove reports whether the source may move on by n versions.
 func (h *history) mayMove(n uint64) bool { return h.most == 0 || h.version()+n < h.most }
 
 // undo removes the states after a version and keeps them as undone.

@@ -19,7 +19,6 @@ import (
 
 // The processes of TestHistories, and their checks.
 
-// life is one process.
 type life struct {
 	store    *durable
 	informer *ci
@@ -145,7 +144,6 @@ func (h *history) checkStart(requests int) {
 	}
 }
 
-// reap ends a process that has crashed.
 func (h *history) reap() {
 	if h.life != nil && h.life.crashed.Load() {
 		h.say("it has crashed")

@@ -15,7 +15,6 @@ import (
 
 // The watchers of TestHistories, and the events they are owed.
 
-// kind is a kind of watcher.
 type kind struct {
 	name string
 	opts informer.WatcherOptions
@@ -87,7 +86,6 @@ func (l *life) inherit() (heir bool, of map[types.UID]bool) {
 	return false, nil
 }
 
-// listened reports whether there is a watcher.
 func (l *life) listened() bool {
 	return slices.ContainsFunc(l.keepers, func(k *keeper) bool { return !k.removed })
 }

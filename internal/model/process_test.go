@@ -18,7 +18,6 @@ import (
 
 // The processes of TestModel. Each has one informer.
 
-// incarnation is one process.
 type incarnation struct {
 	t       *torture
 	inf     *ci

@@ -80,7 +80,6 @@ func (c *tapClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	return t, nil
 }
 
-// tapped is one watch.
 type tapped struct {
 	watch.Interface
 	tap       *tap

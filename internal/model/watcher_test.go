@@ -16,7 +16,6 @@ import (
 
 // The watchers of TestModel, and the checks of each call.
 
-// pupilKind is a kind of watcher.
 type pupilKind struct {
 	name    string
 	opts    informer.WatcherOptions
@@ -111,7 +110,6 @@ type trouble struct {
 	brings    bool // adds another watcher
 }
 
-// call is one call of a watcher.
 type call struct {
 	event
 	key      string
@@ -187,7 +185,6 @@ func (p *pupil) register() {
 	p.reg = reg
 }
 
-// tell is called for each event.
 func (p *pupil) tell(ctx context.Context, called informer.EventType, e event) error {
 	if p.life.crashed.Load() {
 		return nil
@@ -275,7 +272,6 @@ func (p *pupil) end(ctx context.Context, c *call, does trouble) error {
 	return c.err
 }
 
-// wrong reports that an event is wrong.
 func (p *pupil) wrong(e *event, format string, args ...any) {
 	p.t.problem("%s (%v) got: %v %v %s, Old %v, New %v, FinalStateUnknown %v, Merged %v: %s\n    events before: %s", p.name, p.pupilKind, e.Origin, e.Type, e.Key().Name,
 		presenceOf(e.Old), presenceOf(e.New), e.FinalStateUnknown, e.Merged, fmt.Sprintf(format, args...), strings.Join(p.heard, "; "))

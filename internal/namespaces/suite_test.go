@@ -30,7 +30,6 @@ type (
 	source    = testkit.Source
 )
 
-// object returns a config map in a namespace.
 func object(namespace, name, value string) configMap {
 	obj := testkit.Object(name, value)
 	obj.Namespace = namespace
@@ -51,7 +50,6 @@ func newServer(objs ...configMap) *server {
 	return &server{informertest.NewSource(objs...), map[string]*gate{}}
 }
 
-// client returns the gate of a namespace.
 func (s *server) client(namespace string) *gate {
 	if s.gates[namespace] == nil {
 		s.gates[namespace] = &gate{client: s.Namespace(namespace), source: s.source, namespace: namespace, opened: make(chan struct{})}

@@ -12,7 +12,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// listOf is a list of items of any type.
 type listOf[Item any] struct {
 	metav1.TypeMeta
 	metav1.ListMeta

@@ -351,7 +351,6 @@ func checkShared(t *testing.T, inf cache.SharedIndexInformer, want ...string) {
 	}
 }
 
-// cached returns the object with that name from the cache of inf.
 func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
 	t.Helper()
 	obj, exists, err := inf.GetStore().GetByKey("default/" + name)

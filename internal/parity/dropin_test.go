@@ -28,7 +28,6 @@ import (
 // anyOptions are the options of an informer whose object type is known only at run time.
 type anyOptions = informer.Options[informer.AnyObject]
 
-// configured returns an informer of config maps with the given options.
 func configured(lw cache.ListerWatcher, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
 	configure := func(runtime.Object) (anyOptions, error) { return opts, nil }
 	return informer.ClientGo{Options: configure}.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, indexers)
@@ -76,7 +75,6 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 	})
 }
 
-// annotate returns a transform that adds name to an annotation.
 func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) {
 	return func(obj informer.AnyObject) (informer.AnyObject, error) {
 		obj.SetAnnotations(map[string]string{"transformed": obj.GetAnnotations()["transformed"] + " " + name})

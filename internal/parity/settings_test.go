@@ -39,7 +39,6 @@ func mark(with string) cache.TransformFunc {
 	}
 }
 
-// marks returns a handler that records the mark of each object.
 func marks(into *heard) cache.ResourceEventHandler {
 	markOf := func(obj any) string {
 		if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -185,7 +184,6 @@ func refuseLists(src *source, times int) {
 	src.Fail("list", errForbidden, times)
 }
 
-// watchErrors returns an informer and the log of its watch error handler.
 func watchErrors(t *testing.T, s shared, src *source) (cache.SharedIndexInformer, *errorLog) {
 	t.Helper()
 	var errs errorLog

@@ -34,7 +34,6 @@ func (s *ownKeys) GetByKey(key string) (any, bool, error) {
 	return s.Store.GetByKey(key)
 }
 
-// blindDurable is a Durable that finds no object by its key.
 type blindDurable struct{ *informertest.Durable }
 
 func (blindDurable) Get(context.Context, string) (informer.AnyObject, bool, error) {

@@ -42,7 +42,6 @@ type exactState struct {
 	state   map[string]string
 }
 
-// versionWatcher is a watcher that is also a version.Follower.
 type versionWatcher struct {
 	informer.WatcherFunc[configMap]
 	onVersion func(version string)
@@ -55,7 +54,6 @@ func ignoreEvent(context.Context, event) error { return nil }
 // unmerged are the options that a follower needs.
 var unmerged = informer.WatcherOptions{MaxBacklog: -1}
 
-// follow adds a follower to an informer.
 func follow(t *testing.T, inf *ci) *versionFollower {
 	f := &versionFollower{t: t, state: map[string]string{}}
 	take := func(_ context.Context, e event) error { f.take(e); return nil }

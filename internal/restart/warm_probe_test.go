@@ -15,7 +15,6 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// oddProbe is a source that answers a probe with answer.
 type oddProbe struct {
 	*source
 	answer runtime.Object

@@ -197,7 +197,6 @@ func TestAStreamOfAnotherTypeIsNoEmptyCluster(t *testing.T) {
 	})
 }
 
-// countedWatches counts the open watches of a source.
 type countedWatches struct {
 	*informertest.Source[*corev1.Secret]
 	open, most atomic.Int64

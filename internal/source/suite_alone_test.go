@@ -50,10 +50,8 @@ func page(version, next string, objs ...runtime.Object) answer {
 	return answer{list: list}
 }
 
-// sends answers with a watch that sends events and stays open.
 func sends(events ...watch.Event) answer { return watches(open(events...)) }
 
-// ends answers with a watch that sends events and ends.
 func ends(events ...watch.Event) answer {
 	w := open(events...)
 	w.Stop()
@@ -225,7 +223,6 @@ func (p *play) reports() []string {
 	return slices.Clone(p.told)
 }
 
-// goOn appends answers to the script.
 func (p *play) goOn(answers ...answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

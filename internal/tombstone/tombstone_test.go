@@ -50,7 +50,6 @@ func newSetOver(stored object.Entries) (*Set, *watchers) {
 	return New(store{stored: stored}, w.handled), w
 }
 
-// keeper keeps the tombstones in it.
 type keeper []ID
 
 func (keeper) Keep()              {}

@@ -34,7 +34,6 @@ func filledFile(t *testing.T, opts disk.Options) (path string) {
 	return path
 }
 
-// change returns a changed copy of thisIdentity.
 func change(f func(*store.Identity)) store.Identity {
 	i := thisIdentity
 	f(&i)

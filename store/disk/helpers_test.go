@@ -108,7 +108,6 @@ func contents(t *testing.T, s *disk.Store) (all []string) {
 	return all
 }
 
-// newSized returns a config map with size bytes of data.
 func newSized(name string, version, size int) informer.AnyObject {
 	obj := sample.ConfigMap("default", name).(*corev1.ConfigMap)
 	obj.UID, obj.ResourceVersion = types.UID(fmt.Sprintf("uid-%s-%d", name, version)), strconv.Itoa(version)

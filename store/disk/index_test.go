@@ -174,7 +174,6 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 	}
 }
 
-// counted is an index function that counts its calls.
 func counted(f cache.IndexFunc, calls *int) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		*calls++

@@ -34,7 +34,6 @@ func (b broken) check(t *testing.T) {
 	storetest.RunDurable(t, func(*testing.T) informer.Durable { return b.durable() }, b.opts)
 }
 
-// brokenStores returns all broken stores.
 func brokenStores() []broken {
 	durables := slices.Concat(brokenScans, brokenDurables)
 	for i, b := range durables {

@@ -96,7 +96,6 @@ func (w *writer) insist(op string, call func() error) {
 	}
 }
 
-// object returns the object of a key at a version.
 func (w *writer) object(key, version string) informer.AnyObject {
 	obj := at(sample.ConfigMap("default", key), version)
 	obj.SetUID(types.UID("uid-" + key))
@@ -191,7 +190,6 @@ func (w *writer) step() {
 	}
 }
 
-// newSource returns a Source of ConfigMaps.
 func newSource(t *testing.T, c client.Client, identity store.Identity) *valkey.Source {
 	t.Helper()
 	source, err := valkey.NewSource(c, sample.ConfigMap("", "").(runtime.Object), identity)

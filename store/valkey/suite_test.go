@@ -118,7 +118,6 @@ func TestTheLaterStoreWrites(t *testing.T) {
 
 func isPermanent(err error) bool { return errors.Is(err, informer.ErrPermanent) }
 
-// at returns obj with that version.
 func at(obj informer.AnyObject, version string) informer.AnyObject {
 	obj.SetResourceVersion(version)
 	return obj

@@ -36,7 +36,6 @@ type (
 	watcher   = informer.ResourceWatcher[configMap]
 )
 
-// object returns a config map of the namespace "default" that holds value.
 func object(name, value string) configMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -44,7 +43,6 @@ func object(name, value string) configMap {
 	}
 }
 
-// spans is a provider that records the spans that have ended.
 type spans struct {
 	*sdktrace.TracerProvider
 	recorder *tracetest.SpanRecorder

@@ -81,7 +81,6 @@ func TestWhatIsNotRecordedIsNotDescribed(t *testing.T) {
 	}
 }
 
-// unasked is an error whose text must not be read.
 type unasked struct{ t *testing.T }
 
 func (u unasked) Error() string {

@@ -22,7 +22,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// side is one of the informers that are compared.
 type side struct {
 	name string
 	new  func(toolscache.ListerWatcher, kruntime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer

@@ -12,7 +12,6 @@ import (
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
 )
 
-// side is one of the operators that are compared.
 type side struct {
 	name  string
 	build func(ctx context.Context, dir string) (file string, err error)

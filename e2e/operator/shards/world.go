@@ -57,7 +57,6 @@ type world struct {
 	slowest time.Duration        // from the creation of a Website to its status, since the last call of waited
 }
 
-// replica is one replica of the operator.
 type replica struct {
 	*process.Process
 	name    string
@@ -141,7 +140,6 @@ func (w *world) logs() string {
 	return text.String()
 }
 
-// startMaking starts makeSites.
 func (w *world) startMaking(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	made := make(chan error, 1)
@@ -231,7 +229,6 @@ func (w *world) start(ctx context.Context, name string) error {
 	return w.joined(ctx, r, known)
 }
 
-// joined waits until r has a session that is not known.
 func (w *world) joined(ctx context.Context, r *replica, known []string) error {
 	return w.until(ctx, r.name+" does not join", func() bool {
 		return slices.ContainsFunc(w.sessions(), func(id string) bool {
@@ -286,7 +283,6 @@ func (w *world) until(ctx context.Context, not string, done func() bool) error {
 	return nil
 }
 
-// sessions returns the ids of all sessions.
 func (w *world) sessions() (ids []string) {
 	for _, lease := range w.leases.All() {
 		if strings.HasPrefix(lease.Name, "websites-session-") {
