@@ -127,7 +127,7 @@ func podHeap[T informer.Object](name string, n int, decode func(pod) T, k keepin
 
 // sizesOnWire returns the mean size of a Pod, as JSON and as protobuf.
 func sizesOnWire(n int) ([]float64, error) {
-	const step = 100 // one in so many is measured
+	const step = 100 // one Pod of each hundred is measured
 	cluster := mix.New(mixSeed, n)
 	var asJSON, asProtobuf, of float64
 	for i := 0; i < n; i += step {

@@ -1,9 +1,10 @@
 // Package lab is what the programs share that measure: their main function, child processes, rounds,
 // medians, tables, memory and CPU time, and a source of many Pods.
 //
-// Such a program calls Main with the function that measures and writes a report in Markdown. What must
-// have a heap and CPU time of its own is a role of the program, which StartChild starts in a child process.
-// Rounds has the subjects take turns, and MedianOf is what the report shows of the rounds.
+// Such a program calls Main with the function that measures and writes a report in Markdown. A subject that
+// needs a heap and a CPU time of its own is a role of the program, and StartChild or Measure starts it in a
+// child process. Rounds measures all subjects by turns. The report shows the median of the rounds, which
+// MedianOf returns.
 package lab
 
 import (
@@ -40,8 +41,8 @@ func Main(roles Roles, run func(ctx context.Context, report io.Writer) error) {
 		pprof.StopCPUProfile()
 		err = errors.Join(err, os.WriteFile(*profile, profiled.Bytes(), 0o644))
 	}
-	if *file != "" && report.Len() > 0 {
-		err = errors.Join(err, os.WriteFile(*file, []byte(report.String()), 0o644))
+	if *file != "" && err == nil {
+		err = os.WriteFile(*file, []byte(report.String()), 0o644)
 	}
 	exit(err)
 }
