@@ -92,7 +92,6 @@ func (b *backlog[T]) mergeSegment(s segment[T]) (away int) {
 	return away
 }
 
-// pop removes and returns the oldest events, or returns false if there are none.
 func (b *backlog[T]) pop() (segment[T], bool) {
 	if b.byObject != nil {
 		s := b.byObject.pop(min(b.limit, maxChunk))
@@ -222,7 +221,6 @@ func (q *mergeQueue[T]) reached() int64 {
 	return q.end
 }
 
-// pop removes up to n of the oldest events and returns them as a segment.
 func (q *mergeQueue[T]) pop(n int) segment[T] {
 	s := segment[T]{Records: make([]record[T], 0, min(n, q.order.Len()))}
 	for e := q.oldest(); e != nil && s.Events < n; e = q.oldest() {

@@ -28,7 +28,6 @@ type counts struct {
 	retried   atomic.Int64
 }
 
-// done returns how many events were delivered or have failed.
 func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 
 // countStep is how many events of a segment are counted one by one. After these, countStep
@@ -36,7 +35,6 @@ func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 // a hung watcher was called is known exactly only for the first events of a segment.
 const countStep = 16
 
-// hand holds the segment that run has taken and is calling the watcher for.
 type hand[T Object] struct {
 	mu      sync.Mutex // protects the rest
 	segment segment[T]

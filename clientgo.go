@@ -382,7 +382,6 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	return nil
 }
 
-// registeredHandler is the registration of a handler.
 type registeredHandler[T Object] struct {
 	of       *sharedIndexInformer[T]
 	listener *informerProcessorListener[T]

@@ -253,7 +253,6 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// startLocked calls m's Run on a goroutine that Run waits for.
 func (g *Group) startLocked(m *member) {
 	parent, running := g.later, &g.running
 	if m.first {
@@ -320,7 +319,6 @@ func (g *Group) stayingLocked() []*member {
 	return members
 }
 
-// shown returns the members and guests that Health shows.
 func (g *Group) shown() (members []*member, guests []guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

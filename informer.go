@@ -405,7 +405,6 @@ func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan 
 	}
 }
 
-// ended returns an error if the informer has stopped or ctx has ended.
 func (i *CustomCacheInformer[T]) ended(ctx context.Context) error {
 	select {
 	case <-i.stopped:

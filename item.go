@@ -78,7 +78,6 @@ type contents struct {
 	has     func(key string) bool // whether the list would have a key; nil if it would have all
 }
 
-// lacks returns an item for a key that the list does not have.
 func (c *contents) lacks(key string) itemKind {
 	if c.has != nil && !c.has(key) {
 		return itemLeft
@@ -115,7 +114,6 @@ type scope struct {
 // isLate reports whether the first list is not applied.
 func (s *scope) isLate() bool { return !s.listed.Load() }
 
-// covers reports whether the object of that key belongs to the scope.
 func (s *scope) covers(key string) bool {
 	return strings.HasPrefix(key, s.prefix())
 }

@@ -194,7 +194,6 @@ func (in *sink[T]) settle() {
 	}
 }
 
-// takeListed enters an object of a list.
 func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	if in.ctx.Err() != nil {
 		return // the informer stops: Transform need not be called for the rest
@@ -249,7 +248,6 @@ func keysOf(list []any) *object.Keys {
 	return keys
 }
 
-// note adds the key of an object of the source to keys.
 func note(keys *object.Keys, obj any) {
 	if m, err := object.Meta(obj); err == nil {
 		keys.Add(keyOf(m))

@@ -216,7 +216,6 @@ func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, objec
 	return sources
 }
 
-// health returns how the source of an informer is doing.
 func (s resourceSource) health(informer string) NamespaceHealth {
 	status := s.Status()
 	return NamespaceHealth{

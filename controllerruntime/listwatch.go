@@ -107,7 +107,6 @@ func (r *resource[L]) with(request metav1.ListOptions) *client.ListOptions {
 	return &o
 }
 
-// itemKind returns the kind of the items of a list that has its own kind set.
 func (r *resource[L]) itemKind() schema.GroupVersionKind {
 	kind := r.list.GetObjectKind().GroupVersionKind()
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")

@@ -48,7 +48,6 @@ func newMemberView(name string, is informer.MemberHealth) memberView {
 	return v
 }
 
-// act answers the press of a button of the member with this name.
 func act(w http.ResponseWriter, r *http.Request, name string, is informer.MemberHealth) {
 	a, ok := is.(actor)
 	if !ok {

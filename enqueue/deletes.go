@@ -23,10 +23,6 @@ type deletes[K comparable] struct {
 // later than the second, which is "" if it is not known.
 type span struct{ source, after, to string }
 
-func newDeletes[K comparable]() deletes[K] {
-	return deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
-}
-
 func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 	for _, key := range keys {
 		before := ds.waiting[key]

@@ -10,7 +10,6 @@ import (
 // errScope is in the error that reports a key that no object of a controller's For can have, see Owns.
 var errScope = errors.New("no object of For can have such a key")
 
-// scope knows whether the objects of For have a namespace.
 type scope struct {
 	namespaced, clusterScoped atomic.Bool // there are such objects
 	reported                  atomic.Bool

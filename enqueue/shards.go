@@ -161,7 +161,6 @@ func sourceName(kind string, number int, of cache, namespace string) string {
 	return kind + strconv.Itoa(number) + "." + objects + "/" + namespace
 }
 
-// name returns the name of a source with a number.
 func (s *sharded[K]) name(source int, namespace string) string {
 	return sourceName("", source, s.controller.inputs[source].cache, namespace)
 }
@@ -435,8 +434,7 @@ func (s *sharded[K]) Handle(keys []string) {
 // Forget forgets the deletes that another replica has handled. It returns the keys of those that the
 // other replica may not know of.
 func (s *sharded[K]) Forget(buckets sharding.Buckets, handled map[string]sharding.Range) (unknown []string) {
-	now := map[string]string{}
-	s.eachCache(func(name string, _ cache, v informer.SourceVersions) { now[name] = v.ResourceVersion })
+	now := s.Known()
 	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {
 		r, ok := handled[at.source]
 		if !ok || !buckets.Has(s.bucket(key)) {

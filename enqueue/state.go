@@ -48,7 +48,8 @@ type failure struct {
 }
 
 func newState[K comparable]() *state[K] {
-	return &state[K]{calls: map[K]call[K]{}, failing: map[K]*failure{}, deletes: newDeletes[K]()}
+	none := deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
+	return &state[K]{calls: map[K]call[K]{}, failing: map[K]*failure{}, deletes: none}
 }
 
 func (s *state[K]) begin(key K) {

@@ -30,7 +30,6 @@ func at(paths ...string) selectables {
 	return all
 }
 
-// with returns fields and one more.
 func (fields selectables) with(label, missing string, paths ...string) selectables {
 	fields[label] = selectable{paths, missing}
 	return fields

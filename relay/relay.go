@@ -227,7 +227,6 @@ func (r *Relay) failed() bool {
 	return len(r.unknown) == 0 && !slices.ContainsFunc(r.served, func(s *served) bool { return s.ended.Load() == nil })
 }
 
-// close ends the feeds.
 func (r *Relay) close() {
 	r.stop()
 	for _, s := range r.all() {

@@ -19,7 +19,6 @@ import (
 // all keys of deletes, because the Lease of a bucket has no room for them.
 var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
-// handleDeletes has the workers handle deletes that stood in the Lease of a bucket of this replica.
 func (s *Set) handleDeletes(deletes leases.Deletes) {
 	for _, w := range s.workers {
 		if keys := deletes[w.name]; len(keys) > 0 {

@@ -32,7 +32,6 @@ type part struct {
 	refused bool       // the server has refused the selector
 }
 
-// has reports whether the object with a key is in the part.
 func (p *part) has(key string) bool {
 	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.Bucket(plan.Namespace(key)))
 }

@@ -231,7 +231,6 @@ func (s *session) review(others bool, now time.Time) (away context.Context, goal
 	return away, goal, since
 }
 
-// caughtUp notes that the caches of a session that is away have caught up.
 func (s *session) caughtUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,7 +81,6 @@ func (w *work) hash(p *place, a address) uint64 {
 	return h
 }
 
-// hashPart returns the hash of a part whose number is n.
 func (w *work) hashPart(p *place, a address, n int) uint64 {
 	switch p.kind {
 	case slice:

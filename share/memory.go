@@ -60,7 +60,6 @@ func number(a address) uint64 { return uint64(uintptr(a)) }
 // stringData returns where the bytes of a string are.
 func stringData(s string) address { return address(unsafe.StringData(s)) }
 
-// valueAt returns the value of type t at a.
 func valueAt(t reflect.Type, a address) reflect.Value { return reflect.NewAt(t, a).Elem() }
 
 func pointerIn(obj any) address { return anyAt(address(&obj)).data }
@@ -82,7 +81,6 @@ func newValue(t reflect.Type) reflect.Value { return reflect.New(t).Elem() }
 // addressIn returns where a value is that has an address.
 func addressIn(v reflect.Value) address { return v.Addr().UnsafePointer() }
 
-// copyOf returns a copy of n values of type t.
 func copyOf(t reflect.Type, a address, n int) address {
 	s := reflect.MakeSlice(reflect.SliceOf(t), n, n)
 	reflect.Copy(s, reflect.SliceAt(t, a, n))

@@ -38,7 +38,6 @@ type field struct {
 	*place
 }
 
-// places are the places of a table.
 type places struct {
 	roots      sync.Map     // reflect.Type -> *place
 	made, cold atomic.Int64 // how many there are, and how many of them are cold
@@ -134,7 +133,6 @@ func (p *place) valueIn(h *anyHeader) address {
 	return h.data
 }
 
-// placeInside returns a place for values of a type inside an object.
 func (ps *places) placeInside(of reflect.Type) *place {
 	if ps.made.Load() >= maxPlaces {
 		return ps.root(of)

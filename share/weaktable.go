@@ -93,7 +93,6 @@ func (s *stripe) rebuild(more int) {
 	}
 }
 
-// live returns the slots of the parts that are not collected.
 func (s *stripe) live() (all []slot) {
 	for i := range s.slots {
 		if at := &s.slots[i]; at.typ != 0 && strong(at.part) != nil {

@@ -5,7 +5,6 @@ import (
 	"sync"
 )
 
-// common is what the walks of a table have in common.
 type common struct {
 	seed  maphash.Seed
 	salt  uint64 // goes into each hash, so that nobody can choose values with the same
@@ -14,7 +13,6 @@ type common struct {
 	works sync.Pool // of *work
 }
 
-// borrow returns a work for one walk.
 func (c *common) borrow() *work {
 	if w, ok := c.works.Get().(*work); ok {
 		return w

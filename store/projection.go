@@ -33,7 +33,6 @@ func NewProjection[T informer.Object](keep func(T) T) cache.Indexer {
 	return &projection[T]{Indexer: cache.NewIndexer(object.CacheKey, cache.Indexers{}), keep: keep}
 }
 
-// projection is an indexer that reduces the objects written to it.
 type projection[T informer.Object] struct {
 	cache.Indexer
 	keep func(T) T

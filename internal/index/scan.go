@@ -129,7 +129,6 @@ func typed[T object.Object](found object.Entries) ([]T, error) {
 	return objs, nil
 }
 
-// asStored returns an object that a store has returned as a T.
 func asStored[T object.Object](e object.Entry) (T, error) {
 	obj, ok := e.Object.(T)
 	if !ok {

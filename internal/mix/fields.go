@@ -31,7 +31,6 @@ var atomic = []string{
 	"requiredDuringSchedulingIgnoredDuringExecution", "allocatable", "capacity", "nodeInfo",
 }
 
-// fieldsOf returns the fields inside of a value with that name.
 func fieldsOf(name string, value any) fields {
 	f := fields{".": {}}
 	switch v := value.(type) {

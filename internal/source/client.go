@@ -57,7 +57,6 @@ func (c *client) list(ctx context.Context, opts metav1.ListOptions, checkVersion
 	return list, version, nil
 }
 
-// versionOf returns the version of the list that a request has returned with err.
 func versionOf(list runtime.Object, err error) (string, error) {
 	switch {
 	case err != nil:

@@ -2,7 +2,6 @@ package source
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// compares reports whether a version can be compared with others.
 func compares(version string) bool {
 	_, err := resourceversion.CompareResourceVersion(version, version)
 	return err == nil

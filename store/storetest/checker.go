@@ -58,7 +58,6 @@ func (c *checker) plain() cache.Store { return c.store.(plain).Store }
 
 func (c *checker) lasting() informer.Durable { return c.store.(lasting).Durable }
 
-// over has the checker go on with another store.
 func (c *checker) over(d informer.Durable) { c.store = lasting{d, c.Context()} }
 
 func (c *checker) rounds(n int) int {

@@ -113,7 +113,6 @@ func (s *Store) about(ctx context.Context, names ...string) ([]string, error) {
 	return reply.AsStrSlice()
 }
 
-// read runs a script that reads for the writer.
 func (s *Store) read(ctx context.Context, script *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
 	if err := s.Err(); err != nil {
 		return valkey.ValkeyMessage{}, err

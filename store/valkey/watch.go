@@ -186,7 +186,6 @@ func (f *follower) bookmark(version uint64) bool {
 
 func (f *follower) expire(reason string) bool { return f.fail(expired(reason)) }
 
-// fail sends an error and ends the watch.
 func (f *follower) fail(err *apierrors.StatusError) bool {
 	status := err.Status()
 	f.send(watch.Event{Type: watch.Error, Object: &status}, 0)

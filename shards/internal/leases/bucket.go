@@ -91,7 +91,6 @@ func (d Deletes) union(other Deletes) Deletes {
 	return all
 }
 
-// half returns the first half of the keys of each worker.
 func (d Deletes) half() Deletes {
 	some := Deletes{}
 	for name, keys := range d {
