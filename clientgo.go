@@ -404,7 +404,6 @@ func (r *registeredHandler[T]) removeFrom(informer any) {
 	}
 }
 
-// done is a cache.DoneChecker.
 type done struct {
 	name    string
 	channel <-chan struct{}

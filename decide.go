@@ -192,7 +192,6 @@ type record[T Object] struct {
 	since     time.Duration // when the record was appended, by the processor's stopwatch
 }
 
-// isEvent reports whether a watcher is called for r.
 func (r *record[T]) isEvent() bool { return r.kind == recordEvent && !r.unchanged }
 
 func countEvents[T Object](records []record[T]) int {

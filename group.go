@@ -57,7 +57,6 @@ type Group struct {
 	working sync.WaitGroup    // those of the members that stop first
 }
 
-// guest is an informer that others run.
 type guest = *CustomCacheInformer[AnyObject]
 
 // given is what the members and guests of a group are given: its fields ErrorHandler and Observer

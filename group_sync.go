@@ -88,7 +88,6 @@ type groupWait struct {
 	calls   sync.WaitGroup
 }
 
-// answer is the result of a member's WaitForSync.
 type answer struct {
 	stop    context.CancelFunc // ends the ctx of the call
 	arrived chan struct{}      // closed when err is set

@@ -352,7 +352,6 @@ func (p *informerProcessor[T]) refuse() {
 	p.state = processorStopped
 }
 
-// stop removes all listeners.
 func (p *informerProcessor[T]) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

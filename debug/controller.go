@@ -30,7 +30,6 @@ type controllerView struct {
 	hung, failing bool // whether a call, or a key, needs attention
 }
 
-// callView is a call of reconcile that is under way.
 type callView struct {
 	Key       string        `json:"key"`
 	Took      time.Duration `json:"-"`

@@ -120,7 +120,6 @@ func (v view) tallies() []*tally {
 	return all
 }
 
-// Bad returns how many things need attention.
 func (v view) Bad() (bad int) {
 	for _, t := range v.tallies() {
 		bad += t.bad

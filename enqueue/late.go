@@ -52,7 +52,6 @@ func lateMember(name string, of informer.MemberHealth) lateness {
 	return l
 }
 
-// neverRun notes that the Run of the member is missing.
 func (l *lateness) neverRun() {
 	l.reason = fmt.Errorf("%s has not started: add it to the group, or call its Run", l.what)
 	l.what = "Run of " + l.what

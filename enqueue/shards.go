@@ -60,7 +60,6 @@ type cache interface {
 	ServerVersion(ctx context.Context, namespace string) (string, error)
 }
 
-// divide checks Options.Shards and the type of the keys.
 func (c *Controller[K]) divide() error {
 	if c.set == nil {
 		return nil
@@ -168,7 +167,6 @@ func (s *sharded[K]) name(source int, namespace string) string {
 // Keys returns the shape of the keys. It stays the same if the program renames their type.
 func (s *sharded[K]) Keys() string { return shape(reflect.TypeFor[K]()) }
 
-// shape describes a portable type.
 func shape(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Array:
@@ -183,7 +181,6 @@ func shape(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// WaitForSync waits until the controller could begin.
 func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controller.WaitForSync(ctx) }
 
 func (s *sharded[K]) Stopped() <-chan struct{} { return s.controller.stopped }
@@ -293,7 +290,6 @@ func (s *sharded[K]) keep(replays []replay) {
 	}
 }
 
-// end removes the replays.
 func (s *sharded[K]) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,7 +410,6 @@ func (s *sharded[K]) Deletes(bucket int) (keys []string) {
 	return keys
 }
 
-// Handle queues the keys of deletes of which another replica was told. They have no version.
 func (s *sharded[K]) Handle(keys []string) {
 	var all []K
 	for _, text := range keys {

@@ -173,7 +173,6 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	return nil
 }
 
-// Keep and Keeps implement [tombstone.Keeper].
 func (f *feed[T, K]) Keep() { f.keeping = true }
 
 func (f *feed[T, K]) Keeps(id tombstone.ID) bool { return f.controller.state.keeps(deletion{f, id}) }

@@ -34,7 +34,6 @@ type state[K comparable] struct {
 	stopped                          time.Time // when the ctx of all calls ended; zero before
 }
 
-// call is a call of reconcile that is under way.
 type call[K comparable] struct {
 	begun   time.Time
 	deletes sets.Set[deletion] // the deletes that were known when it began
@@ -172,7 +171,6 @@ func (s *state[K]) eachDelete(f func(key K, d deletion, at span) (handled bool))
 	}
 }
 
-// waiting returns for how many keys deletes wait.
 func (s *state[K]) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,6 @@ func (s *state[K]) drop(key K) {
 	s.deletes.settle(s.deletes.take(key))
 }
 
-// keeps reports whether d waits for a key.
 func (s *state[K]) keeps(d deletion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +209,6 @@ func (s *state[K]) forgetLocked(key K, f *failure) {
 	}
 }
 
-// stop notes that the ctx of all calls has ended.
 func (s *state[K]) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -214,7 +214,6 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	}
 }
 
-// report is the default of Options.ErrorHandler.
 func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
 // logError logs err. If a call has failed, the logger of ctx has name

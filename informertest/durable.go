@@ -134,7 +134,6 @@ func (d *durable) Get(ctx context.Context, key string) (obj informer.AnyObject, 
 	return obj, exists, nil
 }
 
-// Scan returns objects in the order of their keys.
 func (d *durable) Scan(ctx context.Context, after string, limit int) (entries []informer.Entry, err error) {
 	err = d.operate(ctx, "scan", after, func() error {
 		if limit < 1 {
@@ -251,7 +250,6 @@ func (d *durable) keepPast() {
 	}
 }
 
-// noteApply notes whether an Apply must be repeated.
 func (d *durable) noteApply(asked *attempt, err error) {
 	d.state.Lock()
 	defer d.state.Unlock()

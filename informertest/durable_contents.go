@@ -20,13 +20,11 @@ type contents struct {
 	bookmark   string
 }
 
-// identity identifies a tombstone.
 type identity struct {
 	key string
 	uid types.UID
 }
 
-// attempt holds the arguments of an Apply.
 type attempt struct {
 	changes  []informer.Change
 	bookmark string

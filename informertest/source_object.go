@@ -85,7 +85,6 @@ func (d *definition[T]) guessKind() schema.GroupVersionKind {
 	return d.kind
 }
 
-// resource returns a resource for an error message.
 func (d *definition[T]) resource() schema.GroupResource {
 	plural, _ := meta.UnsafeGuessKindToResource(d.guessKind())
 	return plural.GroupResource()

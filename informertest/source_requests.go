@@ -70,7 +70,6 @@ func (r *readers) openChanged() {
 	}
 }
 
-// closed notes that a watch is no longer open.
 func (r *readers) closed(w *lifetime) {
 	if r.open[w] {
 		delete(r.open, w)

@@ -109,7 +109,6 @@ func (s *Source[T]) openWatch(ctx context.Context, q query) watch.Interface {
 	return st
 }
 
-// ResultChan returns the channel of the events. It has no buffer.
 func (st *stream[T]) ResultChan() <-chan watch.Event { return st.result }
 
 // Stop ends the watch. It does not wait for the channel to be closed.

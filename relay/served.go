@@ -51,7 +51,6 @@ func (s *served) absent() error {
 	return nil
 }
 
-// unavailable returns an answer of 503.
 func unavailable(name string, reason error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the relay cannot serve %s: %v", name, reason))
 }

@@ -156,7 +156,6 @@ func (s *session) enter(bucket int) *holding {
 	return h
 }
 
-// calls returns how many calls are under way.
 func (s *session) calls() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +236,6 @@ func (s *session) caughtUp() {
 	s.lag.since, s.lag.cutAt, s.lag.goalAt = time.Time{}, time.Time{}, time.Time{}
 }
 
-// publish writes the state of the session into its Lease.
 func (s *session) publish(lease *coordinationv1.Lease, workers map[string]string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

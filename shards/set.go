@@ -51,7 +51,6 @@ type Set struct {
 	running  sync.WaitGroup // requests that are under way
 }
 
-// counts count since the start.
 type counts struct {
 	taken, released, lost int
 }

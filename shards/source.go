@@ -204,7 +204,6 @@ func (s *source) found(selector string) {
 	s.selector = selector
 }
 
-// served returns what was found.
 func (s *source) served() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,13 +19,11 @@ import (
 // address is where a value is.
 type address = unsafe.Pointer
 
-// sliceHeader is the memory of a slice.
 type sliceHeader struct {
 	data     address
 	len, cap int
 }
 
-// anyHeader is the memory of an any.
 type anyHeader struct{ typ, data address }
 
 func offset(a address, n uintptr) address { return unsafe.Add(a, n) }

@@ -38,7 +38,6 @@ type projection[T informer.Object] struct {
 	keep func(T) T
 }
 
-// Add stores the result of keep for obj.
 func (p *projection[T]) Add(obj any) error {
 	kept, err := p.reduce(obj)
 	if err != nil {
@@ -47,7 +46,6 @@ func (p *projection[T]) Add(obj any) error {
 	return p.Indexer.Add(kept)
 }
 
-// Update stores the result of keep for obj.
 func (p *projection[T]) Update(obj any) error {
 	kept, err := p.reduce(obj)
 	if err != nil {

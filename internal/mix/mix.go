@@ -53,7 +53,6 @@ type Mix struct {
 	madeOf int
 }
 
-// owner is the direct owner of Pods.
 type owner struct {
 	kind  kind
 	app   int

@@ -72,7 +72,6 @@ func newForwarder(r *reading, inner watch.Interface, requested time.Time, p phas
 	return f
 }
 
-// ResultChan returns the channel of events, which closes when the watch has ended.
 func (f *forwarder) ResultChan() <-chan watch.Event { return f.out }
 
 // Stop ends the watch. It does not wait.

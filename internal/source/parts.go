@@ -32,7 +32,6 @@ func (p *parts) request() (newest, whole bool) {
 	return p.behind, p.expired >= patientLists
 }
 
-// whole notes that a list comes as a whole.
 func (p *parts) whole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// outcome is the result of a request to the API server.
 type outcome uint8
 
 const (

@@ -19,7 +19,6 @@ type model struct {
 	double     []string
 }
 
-// identity identifies a tombstone.
 type identity struct {
 	key string
 	uid types.UID
@@ -129,7 +128,6 @@ func (c *checker) wantModel(m *model) {
 	}
 }
 
-// describeChanges describes the arguments of an Apply.
 func describeChanges(changes []informer.Change, bookmark string) string {
 	var all []string
 	for _, change := range changes {

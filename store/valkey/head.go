@@ -30,7 +30,6 @@ type head struct {
 // none is a lowest version if no Store has taken over.
 const none = math.MaxUint64
 
-// entry is one of the log.
 type entry struct {
 	id     id
 	kind   string // add, change or delete

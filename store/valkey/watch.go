@@ -100,7 +100,6 @@ type follower struct {
 	running sync.WaitGroup
 }
 
-// ResultChan returns the channel of the events. It is closed when the watch has ended.
 func (f *follower) ResultChan() <-chan watch.Event { return f.events }
 
 // Stop ends the watch, and waits until it has ended.

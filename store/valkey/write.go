@@ -107,7 +107,6 @@ func (s *Store) write(ctx context.Context, b batch) error {
 // under way would have a known outcome.
 const grace = time.Second
 
-// send runs the script that writes.
 func (s *Store) send(ctx context.Context, args []string) (valkey.ValkeyMessage, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -19,7 +19,6 @@ import (
 	"github.com/customcacheinformer/informer/relay"
 )
 
-// options are the flags.
 type options struct {
 	kubeconfig        string
 	resources         []string
@@ -29,7 +28,6 @@ type options struct {
 	logs              *logsapi.LoggingConfiguration
 }
 
-// newOptions returns the defaults.
 func newOptions() *options {
 	serving := genericoptions.NewSecureServingOptions()
 	serving.BindPort = 6443

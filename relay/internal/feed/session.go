@@ -45,7 +45,6 @@ func (s *session) follow(reg *informer.Registration) {
 	close(s.events)
 }
 
-// ResultChan returns the channel of the events. It is closed when the session has ended.
 func (s *session) ResultChan() <-chan watch.Event { return s.events }
 
 // Stop ends the session. It does not block.

@@ -105,7 +105,6 @@ func (r *Resource) validate(allowSecrets bool) error {
 	return nil
 }
 
-// singular returns the name of one object.
 func (r *Resource) singular() string {
 	if r.Singular == "" {
 		return strings.ToLower(r.Kind)

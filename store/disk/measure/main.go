@@ -29,7 +29,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// setup holds the parameters of a child.
 type setup struct {
 	Objects int
 	Disk    bool

@@ -32,7 +32,6 @@ import (
 	"github.com/customcacheinformer/informer/store/valkey"
 )
 
-// setup holds the parameters of a child.
 type setup struct {
 	Objects int
 	During  time.Duration // of each kind of read and write
