@@ -273,6 +273,20 @@ func (c *checker) throughout() []informer.AnyObject {
 	return objs
 }
 
+// wantThroughout fails the check unless the call what has returned each key of throughout once.
+func (c *checker) wantThroughout(what string, throughout []informer.AnyObject, keys []string) {
+	c.Helper()
+	count := map[string]int{}
+	for _, key := range keys {
+		count[key]++
+	}
+	for _, obj := range throughout {
+		if n := count[keyOf(obj)]; n != 1 {
+			c.Errorf("%s was there all the time, and %s has returned it %d times", keyOf(obj), what, n)
+		}
+	}
+}
+
 func bearsReaders(c *checker) {
 	throughout := c.throughout()
 	c.writesWhileRead(throughout, c.comesAndGoes(throughout),
