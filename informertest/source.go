@@ -160,6 +160,12 @@ func (s *Source[T]) Apply(obj T) T {
 // of the deletion. It does not block. The error is NotFound.
 func (s *Source[T]) Delete(key types.NamespacedName) (T, error) { return s.deleteIf(key, nil) }
 
+func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.delete(key, only)
+}
+
 // Get returns a copy of an object. It does not block. The error is NotFound.
 func (s *Source[T]) Get(key types.NamespacedName) (T, error) {
 	s.mu.Lock()

@@ -21,7 +21,8 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
 // and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.Namespace("").List(ctx, options)
+	request := s.record(verbList, options)
+	list, err := s.answerList("", request, s.faults.lists.wait(ctx))
 	if err != nil {
 		return nil, err
 	}

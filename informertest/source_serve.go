@@ -162,12 +162,6 @@ func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.L
 	return list, nil
 }
 
-func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.delete(key, only)
-}
-
 // deleteCollection deletes the objects that a LIST with opts returns, one after the other, as long
 // as the preconditions in only hold.
 func (s *Source[T]) deleteCollection(opts metav1.ListOptions, only *metav1.Preconditions) error {
