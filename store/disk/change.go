@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/stored"
 	"github.com/customcacheinformer/informer/store/codec"
+	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
 type change struct {

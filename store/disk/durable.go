@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/stored"
+	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
 // Get returns the object under a key. It waits only for the disk.

@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/customcacheinformer/informer/internal/stored"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/codec"
+	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
 // fileMode is the mode of the file, and of the files next to it.

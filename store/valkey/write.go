@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/internal/stored"
+	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
 // maxBytes limits one write. The server does nothing else meanwhile. An informer applies the halves of
