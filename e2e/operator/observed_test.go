@@ -50,7 +50,7 @@ func TestTheOperatorIsObserved(t *testing.T) {
 	metrics := ""
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		metrics = served("/metrics")
-		return strings.Contains(metrics, "informer_reconcile_total"), nil // the first call has returned
+		return strings.Contains(metrics, "informer_reconcile_last_success"), nil // the first call may fail
 	})
 	if err != nil {
 		t.Fatal(err)
