@@ -55,9 +55,9 @@ type factory struct {
 	newInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 }
 
-func newFactory(client kubernetes.Interface, namespace string, opts ...informers.SharedInformerOption) informers.SharedInformerFactory {
+func newFactory(client kubernetes.Interface, resync time.Duration, namespace string, opts ...informers.SharedInformerOption) informers.SharedInformerFactory {
 	opts = append(opts, informers.WithNamespace(namespace))
-	return &factory{informers.NewSharedInformerFactoryWithOptions(client, 0, opts...), client, namespace, informer.ClientGo{}.NewSharedIndexInformer}
+	return &factory{informers.NewSharedInformerFactoryWithOptions(client, resync, opts...), client, namespace, informer.ClientGo{}.NewSharedIndexInformer}
 }
 
 // source has a case for each type, also for types that the program may not list or does not always use.

@@ -41,14 +41,14 @@ func TestAMovedFactoryMakesTheSameRequests(t *testing.T) {
 			t.Errorf("client-go's factory: synced: %t, requests %q", synced, before)
 		}
 		after, synced := requestsOf(t, func(client kubernetes.Interface) informers.SharedInformerFactory {
-			return newFactory(client, namespace)
+			return newFactory(client, 0, namespace)
 		})
 		if diff := cmp.Diff(before, after); diff != "" || !synced {
 			t.Errorf("moved: synced: %t, requests (-before +after):\n%s", synced, diff)
 		}
 	}
 	if all, synced := requestsOf(t, func(client kubernetes.Interface) informers.SharedInformerFactory {
-		made := newFactory(client, "").(*factory)
+		made := newFactory(client, 0, "").(*factory)
 		for _, obj := range eightTypes {
 			made.InformerFor(obj, nil)
 		}
@@ -96,7 +96,7 @@ func requestsOf(t *testing.T, factoryOf func(kubernetes.Interface) informers.Sha
 }
 
 func TestAFactoryTransformsAndThenShares(t *testing.T) {
-	of := newFactory(fake.NewClientset(pod("web", "a"), pod("db", "b")), "", informers.WithTransform(func(obj any) (any, error) {
+	of := newFactory(fake.NewClientset(pod("web", "a"), pod("db", "b")), 0, "", informers.WithTransform(func(obj any) (any, error) {
 		obj.(*corev1.Pod).Labels = map[string]string{"app": "any"}
 		return obj, nil
 	})).(*factory)
