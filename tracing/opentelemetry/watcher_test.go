@@ -194,7 +194,6 @@ func TestTheErrorOfACallIsRecordedAndReturnedAsItIs(t *testing.T) {
 		}
 		return nil
 	})
-	const key = " informer.object.key="
 	for _, test := range []struct {
 		event informer.Event[informer.AnyObject]
 		err   error
