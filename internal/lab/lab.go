@@ -81,8 +81,11 @@ func Rounds[S any](n int, subjects []S, measure func(round int, s S) error) erro
 	return nil
 }
 
-// Progress shows on standard error what the program does.
+// Progress shows on standard error what the program does, if that is a terminal.
 func Progress(format string, parts ...any) {
+	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return
+	}
 	fmt.Fprintf(os.Stderr, "\r%-78s\r", fmt.Sprintf(format, parts...))
 }
 
