@@ -39,6 +39,9 @@ func (s *source) Watch(_ context.Context, key string, opts storage.ListOptions) 
 		s.last.Stop() // the reflector may have forgotten it
 		s.watches.Wait()
 	}
+	if err := s.ctx.Err(); err != nil {
+		return nil, err // the cacher asks again until it is stopped
+	}
 	inner, err := s.Interface.Watch(s.ctx, key, opts)
 	if err != nil {
 		return nil, err
