@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // A build compiles the tests of a package once for many faults. Most faults change the body of one
@@ -247,7 +249,13 @@ func (b *build) run(ctx context.Context, binary string, f *fault, dir, reached s
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", fmt.Sprintf("%s=%d", chooses, number), reports+"="+reached)
+	// A server that the tests have started may outlive them, and keep the output open. It is of their process group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
 	return string(out), err
 }
 
