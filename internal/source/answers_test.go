@@ -190,6 +190,24 @@ func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 	}
 }
 
+// An answer of another kind is believed at last, because the first one may have been the wrong one. A version that was
+// there does not go away.
+func TestAListWithoutAVersionIsNeverBelievedAfterOneWithAVersion(t *testing.T) {
+	for _, name := range []string{"a list without a version", "a list with version 0", "a list with an odd version"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			o := observe(t, typedClient(w), anyOptions{})
+			sleepBubble(10 * time.Second)
+			w.Source.Expire()
+			w.Odd(toLists(testkit.Says(200, notTheList[name])))
+			sleepBubble(time.Hour)
+			if _, deleted := o.take(); len(deleted) > 0 || o.Health().Objects != 3 {
+				t.Errorf("%s: deleted %v", name, deleted)
+			}
+		})
+	}
+}
+
 func TestTheReportOfAnOddAnswerNamesTheAnswer(t *testing.T) {
 	for name, want := range map[string]string{
 		"a list without a version": `resourceVersion "", which does not compare with "100`, "a list with an odd version": `"today"`,
