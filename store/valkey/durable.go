@@ -86,7 +86,7 @@ const pageTombstones = 16
 func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build()).AsScanEntry()
+	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build().Pin()).AsScanEntry()
 }
 
 // Forget removes tombstones, by key and UID, in one step.
@@ -113,7 +113,7 @@ func (s *Store) about(ctx context.Context, names ...string) ([]string, error) {
 	return reply.AsStrSlice()
 }
 
-func (s *Store) read(ctx context.Context, script *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
+func (s *Store) read(ctx context.Context, script luaScript, args ...string) (valkey.ValkeyMessage, error) {
 	if err := s.Err(); err != nil {
 		return valkey.ValkeyMessage{}, err
 	}

@@ -2,7 +2,10 @@ package valkey
 
 import (
 	"context"
+	"crypto/sha1"
 	"embed"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -21,7 +24,13 @@ var (
 	followScript = script("follow", true)
 )
 
-func script(name string, readOnly bool) *valkey.Lua {
+// luaScript is a script that the server knows by its hash once it has run it.
+type luaScript struct {
+	text, hash string
+	readOnly   bool
+}
+
+func script(name string, readOnly bool) luaScript {
 	text := ""
 	for _, part := range []string{"state", name} {
 		b, err := lua.ReadFile("lua/" + part + ".lua")
@@ -30,10 +39,17 @@ func script(name string, readOnly bool) *valkey.Lua {
 		}
 		text += string(b)
 	}
-	if readOnly {
-		return valkey.NewLuaScriptReadOnly(text)
+	return luaScript{text, fmt.Sprintf("%x", sha1.Sum([]byte(text))), readOnly}
+}
+
+// command returns a command that runs the script: EVALSHA with its hash, or EVAL with its text. It is pinned, because the
+// client repeats a read after a broken connection, and then uses the memory of the command for another one. The goroutine
+// that has written it to the broken connection may still read it.
+func (s luaScript) command(b valkey.Builder, how, what string, keys, args []string) valkey.Completed {
+	if s.readOnly {
+		return b.Arbitrary(how+"_RO", what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).ReadOnly().Pin()
 	}
-	return valkey.NewLuaScript(text)
+	return b.Arbitrary(how, what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Build().Pin()
 }
 
 // patience limits each request that reads. The client repeats a read until its ctx ends if the server
@@ -41,12 +57,16 @@ func script(name string, readOnly bool) *valkey.Lua {
 const patience = 10 * time.Second
 
 // run runs a script. The error wraps ErrFenced or ErrLost if the script has said so.
-func run(ctx context.Context, client valkey.Client, p place, s *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
-	reply, err := s.Exec(ctx, client, p.keys, args).ToMessage()
-	return reply, explain(err)
+func run(ctx context.Context, client valkey.Client, p place, s luaScript, args ...string) (valkey.ValkeyMessage, error) {
+	reply := client.Do(ctx, s.command(client.B(), "EVALSHA", s.hash, p.keys, args))
+	if refusal, refused := valkey.IsValkeyErr(reply.Error()); refused && refusal.IsNoScript() {
+		reply = client.Do(ctx, s.command(client.B(), "EVAL", s.text, p.keys, args))
+	}
+	message, err := reply.ToMessage()
+	return message, explain(err)
 }
 
-func read(ctx context.Context, client valkey.Client, p place, s *valkey.Lua, args ...string) (valkey.ValkeyMessage, error) {
+func read(ctx context.Context, client valkey.Client, p place, s luaScript, args ...string) (valkey.ValkeyMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return run(ctx, client, p, s, args...)

@@ -232,6 +232,6 @@ func (f *follower) wait() bool {
 	defer time.AfterFunc(patienceForEntries+patience, cancel).Stop()
 	client := f.source.client
 	err := client.Do(ctx, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
-		Streams().Key(f.source.place.log).Id(f.at.String()).Build()).Error()
+		Streams().Key(f.source.place.log).Id(f.at.String()).Build().Pin()).Error()
 	return err == nil || valkey.IsValkeyNil(err)
 }
