@@ -264,8 +264,14 @@ func TestAgentsOfOtherResourcesNoticeNothingOfAResourceThatFails(t *testing.T) {
 					o.await("an agent of "+name+" lacks a change", func() bool { return w.version.Load() >= int64(version) })
 				}
 			}
-			for _, name := range fourResources {
+			arriveAgain := func(name string) {
 				arrive(name)
+				for _, w := range all[name] {
+					w.ended.Store(0) // some watches end before the relay has the state
+				}
+			}
+			for _, name := range fourResources {
+				arriveAgain(name)
 			}
 			ended := 0
 			for _, failing := range fourResources {
@@ -303,10 +309,7 @@ func TestAgentsOfOtherResourcesNoticeNothingOfAResourceThatFails(t *testing.T) {
 					}
 				}
 				o.cluster.fail(failing, "")
-				arrive(failing)
-				for _, w := range all[failing] {
-					w.ended.Store(0)
-				}
+				arriveAgain(failing)
 			}
 			for name, watchers := range all {
 				for _, w := range watchers {
