@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -436,8 +438,11 @@ func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
 					synctest.Wait()
 					return inf, stop
 				}
+				var mu sync.Mutex // workers call at the same time
 				note := func(told *[]string) informer.WatcherFunc[configMap] {
 					return func(ctx context.Context, e event) error {
+						mu.Lock()
+						defer mu.Unlock()
 						*told = append(*told, fmt.Sprint(e.Type, " ", cmp.Or(e.New, e.Old).ResourceVersion))
 						return nil
 					}
@@ -470,6 +475,9 @@ func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
 				inf, _ = run(store, note(&next)) // its source has no objects
 				sleepBubble(time.Minute)
 				testkit.CheckKept(t, store, inf.ResourceVersion())
+				if n := slices.Index(next, "deleted 11"); n > 0 && more.Workers > 1 { // has another key than the others
+					next = slices.Insert(slices.Delete(next, n, n+1), 0, "deleted 11")
+				}
 				want := "[added 11 added 12 updated 13 deleted 11] [added 13] [deleted 11 added 13 deleted 13]"
 				if got := fmt.Sprint(early, late, next); got != want {
 					t.Errorf("told: %s\nwant: %s", got, want)
