@@ -86,7 +86,7 @@ const pageTombstones = 16
 func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.client.Do(ctx, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build().Pin()).AsScanEntry()
+	return do(ctx, s.client, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build()).AsScanEntry()
 }
 
 // Forget removes tombstones, by key and UID, in one step.

@@ -42,25 +42,30 @@ func script(name string, readOnly bool) luaScript {
 	return luaScript{text, fmt.Sprintf("%x", sha1.Sum([]byte(text))), readOnly}
 }
 
-// command returns a command that runs the script: EVALSHA with its hash, or EVAL with its text. It is pinned, because the
-// client repeats a read after a broken connection, and then uses the memory of the command for another one. The goroutine
-// that has written it to the broken connection may still read it.
+// command returns a command that runs the script: EVALSHA with its hash, or EVAL with its text.
 func (s luaScript) command(b valkey.Builder, how, what string, keys, args []string) valkey.Completed {
 	if s.readOnly {
-		return b.Arbitrary(how+"_RO", what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).ReadOnly().Pin()
+		return b.Arbitrary(how+"_RO", what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).ReadOnly()
 	}
-	return b.Arbitrary(how, what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Build().Pin()
+	return b.Arbitrary(how, what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Build()
 }
 
 // patience limits each request that reads. The client repeats a read until its ctx ends if the server
 // cannot be reached.
 const patience = 10 * time.Second
 
+// do makes a request. The command is pinned, because the client repeats a read after a broken connection, and then uses
+// the memory of the command for another one. The goroutine that has written it to the broken connection may still
+// read it.
+func do(ctx context.Context, client valkey.Client, command valkey.Completed) valkey.ValkeyResult {
+	return client.Do(ctx, command.Pin())
+}
+
 // run runs a script. The error wraps ErrFenced or ErrLost if the script has said so.
 func run(ctx context.Context, client valkey.Client, p place, s luaScript, args ...string) (valkey.ValkeyMessage, error) {
-	reply := client.Do(ctx, s.command(client.B(), "EVALSHA", s.hash, p.keys, args))
+	reply := do(ctx, client, s.command(client.B(), "EVALSHA", s.hash, p.keys, args))
 	if refusal, refused := valkey.IsValkeyErr(reply.Error()); refused && refusal.IsNoScript() {
-		reply = client.Do(ctx, s.command(client.B(), "EVAL", s.text, p.keys, args))
+		reply = do(ctx, client, s.command(client.B(), "EVAL", s.text, p.keys, args))
 	}
 	message, err := reply.ToMessage()
 	return message, explain(err)

@@ -55,7 +55,7 @@ func statusOf(ctx context.Context, client valkey.Client, p place, fields []strin
 	st.Since = time.Unix(since, 0)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if st.Log, err = client.Do(ctx, client.B().Xlen().Key(p.log).Build().Pin()).AsInt64(); err != nil {
+	if st.Log, err = do(ctx, client, client.B().Xlen().Key(p.log).Build()).AsInt64(); err != nil {
 		return Status{}, fmt.Errorf("valkey: status: %w", err)
 	}
 	return st, nil

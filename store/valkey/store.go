@@ -102,7 +102,7 @@ func open(ctx context.Context, client valkey.Client, example runtime.Object, opt
 // expire, and those of a Store do not.
 func (s *Store) checkPolicy(ctx context.Context) error {
 	const name = "maxmemory-policy"
-	config, err := s.client.Do(ctx, s.client.B().ConfigGet().Parameter(name).Build().Pin()).AsStrMap()
+	config, err := do(ctx, s.client, s.client.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 	if _, refused := valkey.IsValkeyErr(err); refused {
 		return nil // a server that keeps its configuration to itself
 	}

@@ -231,7 +231,7 @@ func (f *follower) wait() bool {
 	defer cancel()
 	defer time.AfterFunc(patienceForEntries+patience, cancel).Stop()
 	client := f.source.client
-	err := client.Do(ctx, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
-		Streams().Key(f.source.place.log).Id(f.at.String()).Build().Pin()).Error()
+	err := do(ctx, client, client.B().Xread().Count(1).Block(patienceForEntries.Milliseconds()).
+		Streams().Key(f.source.place.log).Id(f.at.String()).Build()).Error()
 	return err == nil || valkey.IsValkeyNil(err)
 }
