@@ -1,0 +1,363 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+)
+
+const (
+	bits    = 4         // of a hash for each level of a trie
+	fan     = 1 << bits // places of a branch
+	maxLeaf = 32        // items of a leaf, unless the hashes of more are equal
+	end     = 64        // bits of a hash
+)
+
+// node is a node of a hash trie: a branch with kids, or a leaf with items in no order. Nil is an empty trie. A
+// node that readers can have never changes, except the objects of a leaf: see write.
+//
+// A leaf that gets too large is divided in two, by the next bit of the hashes. So a branch has the same leaf in
+// several places: in all of them if its depth is 0, in every second one if it is 1, and in one if it is bits.
+type node struct {
+	stamp uint64 // the write that has made the node
+	size  int    // number of items below
+	kids  *[fan]*node
+	*leaf
+}
+
+// leaf has the items of a leaf. A search looks at a byte of each hash first, which needs one look at memory.
+type leaf struct {
+	tags  [maxLeaf]byte
+	depth uint8       // bits of the branch that are the same in the hashes of all items
+	pairs []pair      // nil if the trie has identities alone
+	ids   []*identity // nil if the trie has objects
+}
+
+type pair struct {
+	id  *identity
+	obj atomic.Pointer[any]
+}
+
+// identity is a key with the index values of its object. It never changes: an object that gets other values gets
+// another identity.
+type identity struct {
+	key   string
+	terms *[]term // in order; all objects that have one and the same value share a list
+}
+
+// write changes tries. It changes the nodes that it has made, and copies others. In a trie that is live it also puts an
+// object in the place of another one of the same identity if no snapshot can have the leaf: readers without a
+// snapshot see that at once.
+type write struct {
+	stamp uint64
+	mark  uint64 // the last write that a snapshot has seen
+	hash  func(string) uint64
+}
+
+// changer returns what becomes of an item. Both values are nil for no item; obj is also nil in a trie of identities.
+type changer func(id *identity, obj *any) (*identity, *any)
+
+// live is for the tries of objects, and settled for those of tries, which the write may still change.
+const live, settled = true, false
+
+func tagOf(hash uint64) byte { return byte(hash >> (end - 8)) }
+
+func (n *node) len() int {
+	if n == nil {
+		return 0
+	}
+	return n.size
+}
+
+// find returns the identity of a key and its object, or nil.
+func (n *node) find(hash uint64, key string) (*identity, *any) {
+	for path := hash; n != nil && n.kids != nil; path >>= bits {
+		n = n.kids[path%fan]
+	}
+	return n.item(n.search(hash, key))
+}
+
+// item returns an item of a leaf, and nil for place -1.
+func (n *node) item(at int) (*identity, *any) {
+	switch {
+	case at < 0:
+		return nil, nil
+	case n.pairs != nil:
+		return n.pairs[at].id, n.pairs[at].obj.Load()
+	}
+	return n.ids[at], nil
+}
+
+// search returns the place of a key in a leaf, or -1.
+func (n *node) search(hash uint64, key string) int {
+	if n == nil {
+		return -1
+	}
+	tags := n.tags[:min(n.size, maxLeaf)]
+	for at := 0; at < len(tags); at++ {
+		next := bytes.IndexByte(tags[at:], tagOf(hash))
+		if next < 0 {
+			break
+		}
+		if at += next; n.id(at).key == key {
+			return at
+		}
+	}
+	for at := maxLeaf; at < n.size; at++ {
+		if n.id(at).key == key {
+			return at
+		}
+	}
+	return -1
+}
+
+func (n *node) id(at int) *identity {
+	if n.pairs != nil {
+		return n.pairs[at].id
+	}
+	return n.ids[at]
+}
+
+// walk calls visit for each item until visit returns false.
+func (n *node) walk(visit func(*identity, *any) bool) bool {
+	switch {
+	case n == nil:
+	case n.kids == nil:
+		for at := range n.size {
+			if !visit(n.item(at)) {
+				return false
+			}
+		}
+	default:
+		for at := range fan {
+			if kid := n.kid(at); kid != nil && !kid.walk(visit) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// kid returns the kid at a place of a branch, and nil if an earlier place has the same one.
+func (n *node) kid(at int) *node {
+	kid := n.kids[at]
+	if kid.kids == nil && at >= 1<<kid.depth {
+		return nil
+	}
+	return kid
+}
+
+// set puts a kid into all of its places. at is one of them.
+func (n *node) set(at uint64, kid *node) {
+	step := uint64(fan)
+	if kid.kids == nil {
+		step = 1 << kid.depth
+	}
+	for at %= step; at < fan; at += step {
+		n.kids[at] = kid
+	}
+}
+
+// change returns a trie with what f makes of the item of a key.
+func (w *write) change(root *node, hash uint64, key string, live bool, f changer) *node {
+	root = w.changeBelow(root, hash, key, 0, live, f)
+	switch {
+	case root.len() == 0:
+		return nil
+	case root.kids == nil && root.size > maxLeaf:
+		return w.branch(root, hash, 0)
+	}
+	return root
+}
+
+func (w *write) changeBelow(n *node, hash uint64, key string, shift int, live bool, f changer) *node {
+	if n == nil || n.kids == nil {
+		return w.changeLeaf(n, hash, key, live, f)
+	}
+	at := hash >> shift % fan
+	kid := n.kids[at]
+	size := kid.size
+	next := w.changeBelow(kid, hash, key, shift+bits, live, f)
+	grows := next.size - size
+	if next == kid && grows == 0 {
+		return n // the kid was changed in place, or not at all
+	}
+	n = w.own(n, 0)
+	n.set(at, next)
+	n.size += grows
+	switch {
+	case grows > 0:
+		w.divide(n, hash, shift)
+	case grows < 0:
+		return w.merge(n, at)
+	}
+	return n
+}
+
+func (w *write) changeLeaf(n *node, hash uint64, key string, live bool, f changer) *node {
+	at := n.search(hash, key)
+	before, old := n.item(at)
+	after, obj := f(before, old)
+	switch {
+	case before == after && old == obj:
+	case before == after && live && n.stamp > w.mark:
+		n.pairs[at].obj.Store(obj)
+	case before == nil:
+		n = w.own(n, 1)
+		n.put(n.size, hash, after, obj)
+	case after == nil:
+		n = w.own(n, 0)
+		last, obj := n.item(n.size - 1)
+		n.put(at, w.hash(last.key), last, obj)
+		n.cut()
+	default:
+		n = w.own(n, 0)
+		n.put(at, hash, after, obj)
+	}
+	return n
+}
+
+// own returns the node if w has made it, and a copy otherwise. A leaf has room for more items then.
+func (w *write) own(n *node, room int) *node {
+	switch {
+	case n == nil:
+		return w.newLeaf(0)
+	case n.stamp == w.stamp:
+		return n
+	case n.kids != nil:
+		b := w.newBranch(n.size)
+		*b.kids = *n.kids
+		return b
+	}
+	c := w.newLeaf(n.depth)
+	c.size, c.tags = n.size, n.tags
+	if n.pairs != nil {
+		c.pairs = grown(n.pairs, room)
+	} else {
+		c.ids = grown(n.ids, room)
+	}
+	return c
+}
+
+// grown returns a copy with room for more.
+func grown[T any](s []T, room int) []T { return append(make([]T, 0, len(s)+room), s...) }
+
+// newBranch returns a branch without kids, in one piece of memory.
+func (w *write) newBranch(size int) *node {
+	b := &struct {
+		node
+		array [fan]*node
+	}{}
+	b.node = node{stamp: w.stamp, size: size, kids: &b.array}
+	return &b.node
+}
+
+// newLeaf returns an empty leaf, in one piece of memory.
+func (w *write) newLeaf(depth uint8) *node {
+	n := &struct {
+		node
+		items leaf
+	}{}
+	n.node, n.items.depth = node{stamp: w.stamp, leaf: &n.items}, depth
+	return &n.node
+}
+
+// put puts an item into a place of a leaf, or behind the last one.
+func (n *node) put(at int, hash uint64, id *identity, obj *any) {
+	if at < maxLeaf {
+		n.tags[at] = tagOf(hash)
+	}
+	if at == n.size {
+		n.size++
+	}
+	if obj == nil {
+		n.ids = room(n.ids, n.size)
+		n.ids[at] = id
+		return
+	}
+	n.pairs = room(n.pairs, n.size)
+	n.pairs[at].id = id
+	n.pairs[at].obj.Store(obj)
+}
+
+// room returns s, or a larger copy, with that length.
+func room[T any](s []T, size int) []T {
+	if size > cap(s) {
+		s = grown(s, 1+len(s)/4)
+	}
+	return s[:size]
+}
+
+// cut removes the last item of a leaf.
+func (n *node) cut() {
+	n.size--
+	if n.pairs != nil {
+		n.pairs = slices.Delete(n.pairs, n.size, n.size+1)
+	} else {
+		n.ids = slices.Delete(n.ids, n.size, n.size+1)
+	}
+}
+
+// branch returns a branch with the items of a leaf that has too many of them.
+func (w *write) branch(leaf *node, hash uint64, shift int) *node {
+	b := w.newBranch(leaf.size)
+	leaf.depth = 0
+	b.set(0, leaf)
+	w.divide(b, hash, shift)
+	return b
+}
+
+// divide divides the leaf of a hash until the place of that hash has no more than maxLeaf items. The last write has made
+// the leaf.
+func (w *write) divide(b *node, hash uint64, shift int) {
+	for {
+		at := hash >> shift % fan
+		leaf := b.kids[at]
+		switch {
+		case leaf.kids != nil || leaf.size <= maxLeaf:
+			return
+		case leaf.depth == bits && shift+bits < end:
+			b.set(at, w.branch(leaf, hash, shift+bits))
+			return
+		case leaf.depth == bits:
+			return
+		}
+		halves := [2]*node{w.newLeaf(leaf.depth + 1), w.newLeaf(leaf.depth + 1)}
+		leaf.walk(func(id *identity, obj *any) bool {
+			hash := w.hash(id.key)
+			half := halves[hash>>shift>>leaf.depth%2]
+			half.put(half.size, hash, id, obj)
+			return true
+		})
+		b.set(at, halves[at>>leaf.depth%2])
+		b.set(at^1<<leaf.depth, halves[1-at>>leaf.depth%2])
+	}
+}
+
+// merge merges the leaf at a place with its other half while both are small. It returns that leaf if the branch has no
+// other one.
+func (w *write) merge(b *node, at uint64) *node {
+	for {
+		leaf := b.kids[at]
+		if leaf.kids != nil {
+			return b
+		}
+		if leaf.depth == 0 {
+			leaf = w.own(leaf, 0)
+			leaf.depth = bits // one place of the branch above
+			return leaf
+		}
+		half := b.kids[at^1<<(leaf.depth-1)]
+		if half.kids != nil || half.depth != leaf.depth || half.size+leaf.size > maxLeaf/2 {
+			return b // with more, the next items could divide it again
+		}
+		both := w.newLeaf(leaf.depth - 1)
+		for _, n := range []*node{leaf, half} {
+			n.walk(func(id *identity, obj *any) bool {
+				both.put(both.size, w.hash(id.key), id, obj)
+				return true
+			})
+		}
+		b.set(at, both)
+	}
+}
