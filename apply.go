@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -51,7 +52,7 @@ type applier[T Object] struct {
 	followed    atomic.Bool // a watcher is a version.Follower
 }
 
-func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T], store cache.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
+func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		queue:     queue,
 		gate:      in,
@@ -64,12 +65,31 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 		synced:    make(chan struct{}),
 	}
 	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
-	if opts.durable() {
+	switch {
+	case opts.durable():
 		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.scopes, p.tombstones), durablePace
-	} else {
-		a.storage, a.pace = newPlainStore(a.access, store, opts.Store == nil), plainPace
+	case own != nil:
+		a.storage, a.pace = &ownStore[T]{
+			access: a.access, store: own, source: sourceOf(in.scopes[0].namespace != ""), next: map[string]int{},
+			moment: func() moment { return moment{p.begun.Load(), a.exactVersions(opts.Queue)} }, bookmark: store.Bookmark,
+		}, ownPace
+	default:
+		a.storage, a.pace = newPlainStore(a.access, store), plainPace
 	}
 	return a
+}
+
+// stored returns the number of objects in the store, and -1 if it is not known.
+func (a *applier[T]) stored() int {
+	if o, ok := a.storage.(*ownStore[T]); ok {
+		return o.store.Now().Entries().Len()
+	}
+	return int(a.access.objects.Load())
+}
+
+// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
+func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
+	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
 }
 
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
@@ -284,6 +304,17 @@ func (a *applier[T]) version() string {
 		return ""
 	}
 	return a.storage.version(a.gate.scopes[0])
+}
+
+// exactVersions returns the versions of a moment.
+func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
+	if queue != QueueRealFIFO {
+		return nil
+	}
+	for _, s := range a.gate.scopes {
+		versions = append(versions, a.storage.version(s))
+	}
+	return versions
 }
 
 // noteVersion appends the record with the version of the published state, if a watcher follows the

@@ -370,6 +370,9 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	if err := s.core.index.Add(indexers); err != nil {
 		return s.failed("AddIndexers", err)
 	}
+	if s.core.own != nil {
+		return nil // the store has reported the objects for which they fail
+	}
 	for e := range s.core.entries() {
 		if errs, ctx := index.Failures(indexers, e.Object), context.Background(); len(errs) > 0 {
 			key := e.Key()

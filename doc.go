@@ -4,7 +4,7 @@
 // [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
 // [NewInNamespaces] from the clients of several namespaces. AddWatcher registers a
 // [ResourceWatcher]. Run does the work until its ctx ends. Get, List, ByIndex and All read the known
-// state, see [Reader].
+// state, see [Reader]. A [Snapshot] is for several reads of one state.
 //
 //	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{})
 //	…
@@ -70,11 +70,10 @@
 //     events with OriginInitial, and then every change after it: no gap, no duplicate. The Old
 //     of an event is the New of the event before it. (It is an equal object if the store does
 //     not return the very object that it was given.) A watcher that joins delays no other part
-//     of the informer, also if the store is slow to list. Watchers that join at the same time
-//     share readings of the store. While the store takes changes, a pause follows each
-//     reading, nine times as long and at most 100 ms, so that many joins do not
-//     keep the store from taking changes. A reading that hangs holds up other joins for about a second for each
-//     page that they read.
+//     of the informer, also if the store is slow to list. The informer's own store gives each watcher a snapshot.
+//     Over another store, watchers that join at the same time share readings. While the store takes changes, a pause
+//     follows each reading, nine times as long and at most 100 ms, so that many joins do not keep the store from taking
+//     changes. A reading that hangs holds up other joins for about a second for each page that they read.
 //
 //  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object
 //     of its initial state. A call that returned an error counts, and so does one that panicked
@@ -119,9 +118,9 @@
 //
 //  7. Isolation. A watcher that is slow, blocks or fails delays no other part of the informer.
 //     Neither does a watcher that panics, if the panic is recovered. A panic of a watcher
-//     without RecoverPanics, or of any other function of yours, ends the process. There are two
-//     exceptions: package enqueue can recover panics of reconcile, and handlers of a
-//     SharedIndexInformer keep client-go's rule.
+//     without RecoverPanics, or of any other function of yours, ends the process. There are three
+//     exceptions: package enqueue can recover panics of reconcile, a panic of an index function is an error in
+//     the informer's own store, and handlers of a SharedIndexInformer keep client-go's rule.
 //
 //  8. Bounded. At most this many events wait for one watcher: MaxBacklog, plus two per object,
 //     plus one per object of a state that it has not been given yet, plus the events that it has
@@ -303,9 +302,9 @@ package informer
 //
 //   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
 //   - source.go makes sources of clients. internal/source reads them, and sink.go takes their objects.
-//   - gate.go holds the sources back while the store is behind; item.go is what waits.
+//   - gate.go holds the sources back while the store is behind, and is what waits.
 //   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
-//     with plain.go or durable.go.
+//     with own.go, plain.go or durable.go. internal/memory is the informer's own store.
 //   - processor.go publishes events in a log, and owns the listeners.
 //   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
 //     state, backlog.go bounds and merges it, crew.go shares it among workers. life.go is whether the

@@ -84,8 +84,7 @@ func ExampleTee() {
 	running.Wait()
 	fmt.Println(events, "event")
 	// Output:
-	// ConfigMap get default/settings <nil>
-	// ConfigMap add default/settings <nil>
+	// ConfigMap apply default/settings <nil>
 	// ConfigMap initial added default/settings
 	// 1 event
 }

@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-// TestStore, TestRestart and newPods are quoted in docs/stores.md.
+// TestStore, TestRestart, newPods and matching are quoted in docs/stores.md.
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) cache.Store {
@@ -108,4 +110,38 @@ func TestSharedParts(t *testing.T) {
 	if &first.Spec.Containers[0] != &second.Spec.Containers[0] {
 		t.Error("the Pods have containers of their own")
 	}
+}
+
+// matching returns how many objects match, and of how many. With a snapshot, both numbers are of one state.
+func matching(r informer.Reader[*corev1.ConfigMap], sel labels.Selector) (n, of int, err error) {
+	some, err := r.List("", sel)
+	all, failed := r.List("", nil)
+	return len(some), len(all), errors.Join(err, failed)
+}
+
+func ExampleCustomCacheInformer_Snapshot() {
+	src := informertest.NewSource(object("a", "red"), object("b", "blue"))
+	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Queue: informer.QueueRealFIFO}) // for Version
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	_ = inf.WaitForSync(ctx)
+
+	before, err := inf.Snapshot()
+	if err != nil {
+		panic(err) // Options.Store or Options.Durable is set
+	}
+	written := src.Apply(object("c", "red"))
+	_ = inf.WaitForVersion(ctx, "", written.ResourceVersion)
+	now, _ := inf.Snapshot()
+	red := labels.SelectorFromSet(labels.Set{"value": "red"})
+	fmt.Println(matching(before, red))
+	fmt.Println(matching(now, red))
+	fmt.Println("the state after that write:", now.Version() == written.ResourceVersion)
+	// Output:
+	// 1 2 <nil>
+	// 2 3 <nil>
+	// the state after that write: true
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/longwait"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/version"
@@ -30,7 +31,9 @@ import (
 // copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
-	scan      index.Scan // reads the store
+	scan      index.Scan              // reads the store
+	own       *memory.Store           // nil if the user has given a store
+	source    func(key string) string // the part of the own store that has a key
 	index     *index.Index[T]
 	sources   []resourceSource
 	sinks     []*sink[T] // of the sources, in the same order
@@ -127,12 +130,18 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	}
 	i := &CustomCacheInformer[T]{stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil}
 	i.opts = opts.withDefaults()
+	var err error
 	store := opts.Store
-	if store == nil {
-		store = cache.NewIndexer(object.CacheKey, cache.Indexers{})
+	if store == nil && opts.Durable == nil {
+		i.source = sourceOf(namespaces[0] != "")
+		if i.own, err = memory.New(nil); err != nil {
+			return nil, err
+		}
+		store = memory.NewIndexer(i.own, memory.IndexerOptions{
+			KeyFunc: object.CacheKey, Source: i.source, Failed: func(r memory.Ref, errs []error) { i.applier.indexFailed(r, errs) },
+		})
 	}
 	i.scan = scanOf(store, opts.Durable)
-	var err error
 	if i.index, err = index.New[T](i.scan, indexers); err != nil {
 		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
 	}
@@ -140,9 +149,9 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	opts.ErrorHandler = i.report
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
-	i.processor = newProcessor(i.scan, i.clock, opts)
+	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
 	i.gate = newGate(i.queue, i.clock, namespaces, newReports(i.report), opts)
-	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.index, bareObject, opts)
+	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
 	for _, s := range i.gate.scopes {
 		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept})
 	}
@@ -461,7 +470,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Stopped = channel.Closed(i.stopped)
 	h.Synced = i.HasSynced()
 	h.LastProgress = i.gate.progress.Time(i.clock)
-	h.Objects = int(i.applier.access.objects.Load())
+	h.Objects = i.applier.stored()
 	h.Queued = i.gate.queuedUp()
 	h.StoreBusy = i.applier.access.call.Lasts()
 	h.Refused = int(i.applier.access.refused.Load())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/retry"
 )
@@ -18,10 +19,14 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	case <-p.filled:
 	case <-p.draining:
 	case <-l.removed:
+		l.first = nil // the program may keep the registration
 		return nil, false
 	}
 	if !channel.Closed(p.filled) { // the informer stops before it has read the store
 		return nil, true
+	}
+	if l.first != nil {
+		return l.joinOwn()
 	}
 	s := l.newState(OriginInitial)
 	if !l.readDeletes(ctx, s) {
@@ -34,12 +39,48 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	} else { // the store was empty before the first change
 		s.setPage(object.Entries{}, "")
 	}
-	at := p.syncedAt.Load()
-	s.marker = at >= 0 && at < s.end
+	l.markState(s)
 	if l.follower != nil {
 		s.version = l.follower.version
 	}
 	return s, ok
+}
+
+// markState adds the synced marker if it lies before the position of the state.
+func (l *informerProcessorListener[T]) markState(s *state[T]) {
+	at := l.processor.syncedAt.Load()
+	s.marker = at >= 0 && at < s.end
+}
+
+// joinOwn returns the state that the own store had when the listener was added. Its position may lie after the
+// listener's cursor, because the store gets a batch shortly before the log does. The cursor moves there.
+func (l *informerProcessorListener[T]) joinOwn() (*state[T], bool) {
+	at := momentOf(l.first)
+	s := &state[T]{since: l.processor.Now(), origin: OriginInitial, end: max(at.end, l.cursor.Position()), keyed: l.crew != nil, walk: l.first.Walk()}
+	l.first = nil
+	for l.processor.log.Sleep(&l.popWake, s.end) {
+		select {
+		case <-l.popWake.Wake():
+		case <-l.removed:
+			return nil, false
+		}
+	}
+	l.skip(s.end)
+	l.markState(s)
+	if l.follower != nil {
+		s.version = at.version()
+	}
+	return s, true
+}
+
+// skip moves the cursor to a position, which the log has reached.
+func (l *informerProcessorListener[T]) skip(to int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := l.cursor.Position(); at < to; at = l.cursor.Position() {
+		l.cursor.Next(int(min(to-at, maxChunk)))
+	}
+	l.counts.read.Store(l.cursor.Events())
 }
 
 // readDeletes puts the deletes that the listener inherits into the state. It returns false if
@@ -60,6 +101,15 @@ func (l *informerProcessorListener[T]) readDeletes(ctx context.Context, s *state
 func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (*state[T], bool) {
 	s := l.newState(origin)
 	return s, l.nextPage(ctx, s)
+}
+
+// snapshotOwn returns the state of the own store, and nil if the store has changes that the log does not have yet.
+func (l *informerProcessorListener[T]) snapshotOwn(origin Origin) *state[T] {
+	v, at := l.processor.own.Snapshot(), l.cursor.Position()
+	if momentOf(v).end > at {
+		return nil
+	}
+	return &state[T]{since: l.processor.Now(), origin: origin, end: at, keyed: l.crew != nil, walk: v.Walk()}
 }
 
 // newState returns a state as of the listener's cursor, without any page. It must be called
@@ -160,6 +210,8 @@ type state[T Object] struct {
 	inherit bool           // the deletes are still to be taken, before all other records
 	keyed   bool           // the records must have keys, which only a crew needs
 
+	walk *memory.Walk // the rest of a snapshot; nil if the store has no snapshots
+
 	// The page that was read last.
 	listed  object.Entries // objects of the store
 	changed []object.Entry // objects that the log has changed since, as they were at end
@@ -180,7 +232,7 @@ func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
 	}
-	return int64(s.deletes.Len() + s.listed.Len() + len(s.changed))
+	return int64(s.deletes.Len() + s.walk.Len() + s.listed.Len() + len(s.changed))
 }
 
 // setPage takes the page of listed objects that ends with the key last. last is empty
@@ -253,7 +305,12 @@ func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
 	}
-	records := make([]record[T], 0, min(s.listed.Len()+len(s.changed)+3, stateChunk))
+	records := make([]record[T], 0, min(s.walk.Len()+s.listed.Len()+len(s.changed)+3, stateChunk))
+	for len(records) < cap(records) && s.walk.Len() > 0 {
+		if e, obj, ok := s.walked(); ok {
+			records = append(records, s.record(e, obj))
+		}
+	}
 	for len(records) < cap(records) && s.listed.Len() > 0 {
 		e := s.listed.At(0)
 		if obj, ok := e.Object.(T); ok && !s.isChanged(e) {
@@ -299,6 +356,13 @@ func (s *state[T]) nextDeletes() segment[T] {
 	return part
 }
 
+// walked returns the next object of a snapshot, and false if it is no T.
+func (s *state[T]) walked() (object.Entry, T, bool) {
+	key, raw, _ := s.walk.Next()
+	obj, ok := raw.(T)
+	return object.Keyed(key, raw), obj, ok
+}
+
 // isChanged reports whether the log has changed a listed object since the position of the
 // state.
 func (s *state[T]) isChanged(e object.Entry) bool {
@@ -311,9 +375,14 @@ func (s *state[T]) isChanged(e object.Entry) bool {
 }
 
 // untold returns how many events of the pages read so far are not taken yet. Unlike left, it
-// is exact, and it takes time for each object.
+// is exact, and it takes time for each object. The state cannot be used afterwards.
 func (s *state[T]) untold() int64 {
 	n := s.deletes.Len() + len(s.changed)
+	for s.walk.Len() > 0 {
+		if _, _, ok := s.walked(); ok {
+			n++
+		}
+	}
 	for i := range s.listed.Len() {
 		stored := s.listed.At(i)
 		if _, ok := stored.Object.(T); ok && !s.isChanged(stored) {

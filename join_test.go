@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -200,6 +201,58 @@ func TestManyWatchersMayJoinAtOnceAndAllSync(t *testing.T) {
 		synctest.Wait()
 		for i := range rs {
 			checkView(t, &rs[i], src)
+		}
+	})
+}
+
+// The store gets a batch shortly before the log does. In between it reports index functions that fail, so an
+// ErrorHandler that blocks keeps the informer there.
+func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		stuck, release := make(chan error), make(chan struct{})
+		src := informertest.NewSource(object("a", "1"))
+		inf := newInformer(t, src, options{
+			Queue: queue,
+			Indexers: cache.TypedIndexers[configMap]{"x": func(obj configMap) ([]string, error) {
+				if obj.Name == "b" {
+					return nil, errors.New("no index value")
+				}
+				return nil, nil
+			}},
+			ErrorHandler: func(_ context.Context, err error) { stuck <- err; <-release },
+		})
+		early, late := &recorder{}, &recorder{}
+		addWatcher(t, inf, early, informer.WatcherOptions{ResyncPeriod: hour})
+		informertest.Run(t, inf)
+		early.Expect(t, "added default/a")
+
+		b := src.Apply(object("b", "1"))
+		t.Log(<-stuck)
+		want := "" // see Snapshot.Version
+		if queue == informer.QueueRealFIFO {
+			want = b.ResourceVersion
+		}
+		v, err := inf.Snapshot()
+		if err != nil {
+			t.Error(err)
+		} else if _, exists, err := v.Get(keyOf("b")); !exists || err != nil || v.Version() != want {
+			t.Errorf("a snapshot at version %q, want %q, with the new object: %t, %v", v.Version(), want, exists, err)
+		}
+		joined := addWatcher(t, inf, late, informer.WatcherOptions{})
+		sleepBubble(hour + 1) // a resync is due
+		early.Expect(t)
+		late.Expect(t)
+		close(release)
+		late.Expect(t, "added default/a", "added default/b")
+		early.Expect(t, "added default/b", "updated default/a", "updated default/b")
+		src.Apply(object("a", "2"))
+		late.Expect(t, "updated default/a")
+		early.Expect(t, "updated default/a")
+		synctest.Wait()
+		early.Expect(t)
+		late.Expect(t)
+		if s := joined.Stats(); s.Pending != 0 || s.Delivered != 3 {
+			t.Errorf("pending and delivered: %+v", s)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
@@ -32,6 +33,8 @@ type informerProcessorListener[T Object] struct {
 	// inheritUpTo is a log position: deletes before it happened while no watcher was
 	// registered. This listener delivers them first. -1 means that there are none.
 	inheritUpTo int64
+
+	first *memory.Snapshot // of the own store, when the listener was added; nil once it is joined
 
 	handled atomic.Int64 // the log position up to which every event has been handled
 	told    atomic.Bool  // every event of the initial state has been handled
@@ -106,6 +109,13 @@ func (l *informerProcessorListener[T]) inherit(upTo int64) {
 func (l *informerProcessorListener[T]) beginAt(version string) {
 	if l.follower != nil {
 		l.follower.version = version
+	}
+}
+
+// takeFirst takes the state that the watcher begins with, if the informer has its own store.
+func (l *informerProcessorListener[T]) takeFirst() {
+	if l.processor.own != nil {
+		l.first = l.processor.own.Snapshot()
 	}
 }
 

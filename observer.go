@@ -63,7 +63,8 @@ type WatchInfo struct {
 
 // StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply
 // of several changes, the StoreInfo of that call has no Err. The changes are then applied in
-// smaller calls, and those that are refused by themselves are reported.
+// smaller calls, and those that are refused by themselves are reported. The informer's own store
+// makes one "apply" of each batch of changes, which cannot fail, and its reads are not reported.
 type StoreInfo struct {
 	Informer string // Options.Name
 	Op       string // as in StoreError

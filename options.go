@@ -80,9 +80,10 @@ type Options[T Object] struct {
 	// [Group] need different names.
 	Name string
 
-	// Store keeps the objects. Defaults to client-go's indexer, in memory.
+	// Store keeps the objects. By default the informer has a store of its own, in memory, whose readers never
+	// delay its writer, and which has snapshots: see [CustomCacheInformer.Snapshot].
 	//
-	// It must be safe for concurrent use, use the keys of cache.MetaNamespaceKeyFunc, and
+	// A store of yours must be safe for concurrent use, use the keys of cache.MetaNamespaceKeyFunc, and
 	// return objects of type T. Only this informer may write to it while it runs. The
 	// informer calls GetByKey, List and Bookmark, Add only for keys that are not in the store, and
 	// Update and Delete only for keys that are. A write that fails may have taken effect
@@ -120,9 +121,10 @@ type Options[T Object] struct {
 	// Durable that is a [DurableIndexer], keep these indexes themselves. For any other store they are kept in
 	// memory and hold only keys. The name cache.NamespaceIndex is taken. If a function
 	// returns an error for an object, the object is stored, that index does not find it,
-	// and an *ObjectError is reported, once until the functions work for the object. The
-	// functions are called while the store is locked and must not call the informer. Defaults
-	// to none.
+	// and an *ObjectError is reported, once until the functions work for the object. The informer's own
+	// store takes a panic as an error, and asks the functions again after 1 s, 2 s, and so on up to 1 min,
+	// until they work. It remembers the values of each object until the next write of it. The
+	// functions are called while the store is locked and must not call the informer. Defaults to none.
 	Indexers cache.TypedIndexers[T]
 
 	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and to

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,18 +19,12 @@ type plainStore[T Object] struct {
 	store cache.Store
 	// known has the UID of every object that exists, by key. A user's store may be slow to
 	// list its keys, cannot report that the listing failed, and may have lost an object that
-	// watchers know. known is nil for the informer's own store, which is reliable.
+	// watchers know.
 	known map[string]types.UID
 }
 
-// newPlainStore returns the storage over a store. own says that the informer has
-// made the store itself.
-func newPlainStore[T Object](a *access[T], store cache.Store, own bool) *plainStore[T] {
-	p := &plainStore[T]{access: a, store: store}
-	if !own {
-		p.known = map[string]types.UID{}
-	}
-	return p
+func newPlainStore[T Object](a *access[T], store cache.Store) *plainStore[T] {
+	return &plainStore[T]{access: a, store: store, known: map[string]types.UID{}}
 }
 
 // plainPace publishes up to 256 changes together, or the changes begun within 1 ms. No change
@@ -70,7 +63,6 @@ func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Durati
 		}
 	}
 	switch {
-	case p.known == nil:
 	case c.kind != itemUpsert:
 		delete(p.known, c.key)
 	case !c.stored.known || c.stored.uid != c.obj.GetUID():
@@ -87,15 +79,11 @@ func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Durati
 // countKnown corrects the number of objects: the store of a user may have lost some, or
 // have listed some twice.
 func (p *plainStore[T]) countKnown() {
-	if p.known != nil {
-		p.objects.Store(int64(len(p.known)))
-	}
+	p.objects.Store(int64(len(p.known)))
 }
 
 func (p *plainStore[T]) note(key string, uid types.UID) {
-	if p.known != nil {
-		p.known[key] = uid
-	}
+	p.known[key] = uid
 }
 
 // try makes one attempt at a write.
@@ -157,8 +145,5 @@ func (p *plainStore[T]) told(_ int64, version string) {
 }
 
 func (p *plainStore[T]) keys(context.Context, string) iter.Seq[string] {
-	if p.known != nil {
-		return maps.Keys(p.known)
-	}
-	return slices.Values(p.store.ListKeys())
+	return maps.Keys(p.known)
 }

@@ -134,7 +134,11 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	if !l.resync.due || !l.pause() {
 		return
 	}
-	l.begin(l.snapshot(ctx, OriginResync))
+	if l.processor.own == nil {
+		l.begin(l.snapshot(ctx, OriginResync))
+	} else if s := l.snapshotOwn(OriginResync); !l.begin(s, true) || s == nil {
+		return // until the events on the way are handled
+	}
 	l.resync.restart()
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/eventlog"
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/tombstone"
@@ -39,6 +40,7 @@ type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
 	pages      *index.Pages   // reads the store for listeners
+	own        *memory.Store  // the informer's own store, which needs no pages; nil for another one
 	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
 	observer   *Observer
@@ -88,9 +90,10 @@ const (
 	processorStopped // takes no new listeners; the present ones may go on
 )
 
-func newProcessor[T Object](scan index.Scan, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
 		name:      opts.Name,
+		own:       own,
 		log:       eventlog.New(countEvents[T]),
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,
@@ -134,6 +137,7 @@ func (p *informerProcessor[T]) fill(seeded bool, version string) {
 	p.seeded, p.version = seeded, version
 	for l := range p.listeners {
 		l.beginAt(version)
+		l.takeFirst()
 	}
 	close(p.filled)
 }
@@ -153,6 +157,9 @@ func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*
 	opts.Name = cmp.Or(opts.Name, fmt.Sprintf("%s-%d", watcherName(w), p.added))
 	l := newListener(p, w, opts, p.added)
 	l.beginAt(p.version)
+	if channel.Closed(p.filled) {
+		l.takeFirst()
+	}
 	if len(p.listeners) == 0 {
 		p.inheritUpTo, p.listening = l.cursor.Position(), p.Now()
 	}

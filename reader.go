@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,18 +14,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/index"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Reader reads the state that an informer knows. [CustomCacheInformer] implements it. A
 // function that only reads should take a Reader. Objects are shared and must not be changed.
 //
-// All methods may be called at any time and from any goroutine, also before Run. They block
-// for as long as the store takes to answer. They see the store as it is now: before Synced,
-// that may be less than the whole state.
+// All methods may be called at any time and from any goroutine, also before Run. They see the store as
+// it is now: before Synced, that may be less than the whole state. A later call may see a later state. If several
+// calls must fit together, read from a [Snapshot], which is a Reader too.
+//
+// The informer's own store answers Get and ByIndex at once. List and All wait as
+// [CustomCacheInformer.Snapshot] does, and see one state. Over another store, all methods block for as long as it takes to
+// answer.
 type Reader[T Object] interface {
-	// Get returns the object of that key, or the zero T and false if there is none. It returns
-	// an error only if the store cannot be read.
+	// Get returns the object of that key, or the zero T and false if there is none. Like List and ByIndex, it
+	// returns an error if the store cannot be read, or if somebody has put an object of another type there.
 	Get(key types.NamespacedName) (obj T, exists bool, err error)
 	// List returns the objects of a namespace ("" for all) that match the labels (nil for any),
 	// in no particular order.
@@ -39,16 +45,26 @@ type Reader[T Object] interface {
 
 // Get returns the object of that key, see [Reader.Get]. Its error is a *StoreError.
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	obj, exists, err = index.Get[T](context.Background(), i.scan, object.KeyOf(key))
+	name := object.KeyOf(key)
+	if i.own != nil {
+		raw, _ := i.own.Part(i.source(name)).Get(name)
+		if obj, exists = raw.(T); exists || raw == nil {
+			return obj, exists, nil
+		}
+	}
+	obj, exists, err = index.Get[T](context.Background(), i.scan, name)
 	if err != nil {
 		var none T
-		return none, false, &StoreError{Op: "get", Key: object.KeyOf(key), Failures: 1, Err: err}
+		return none, false, &StoreError{Op: "get", Key: name, Failures: 1, Err: err}
 	}
 	return obj, exists, nil
 }
 
 // List returns the objects of a namespace that match the labels, see [Reader.List].
 func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]T, error) {
+	if i.own != nil {
+		return i.shown(i.own.Snapshot()).List(namespace, sel)
+	}
 	objs, err := i.inNamespace(namespace)
 	if err != nil || sel == nil || sel.Empty() {
 		return objs, err
@@ -69,8 +85,14 @@ func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
 	return index.All[T](context.Background(), i.scan)
 }
 
-// ByIndex returns the objects with that value in an index, see [Reader.ByIndex].
+// ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. Each had the value when the index
+// function was last called for it. In the informer's own store, they are the objects that had it
+// between two batches of changes, but a batch that is being written may already show in some of them. ByIndex of a
+// [Snapshot] has one state of all of them; it costs the next writes some time, and ByIndex here costs them none.
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
+	if i.own != nil {
+		return i.shown(i.own.Now()).ByIndex(name, value)
+	}
 	objs, err := i.index.Find(name, value)
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: ByIndex: %w", i.opts.Name, err)
@@ -83,6 +105,10 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 // to Options.ErrorHandler and the iteration ends.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
+		if i.own != nil {
+			i.shown(i.own.Snapshot()).All()(yield)
+			return
+		}
 		for _, obj := range i.entries() {
 			if !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
 				return
@@ -268,4 +294,153 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.gate.base(s), Changed: s.changed.Get()})
 	}
 	return versions
+}
+
+// Snapshot is the state of an informer between two batches of changes, and implements [Reader]. It is made by
+// [CustomCacheInformer.Snapshot] or [SnapshotOf]. It never changes: all of its methods answer from the same state, with the
+// indexes of that time. They do not block, and may be called from any goroutine, also when the informer has stopped.
+//
+// Use a snapshot if several reads must fit together, such as a list and the lookups for each of its objects. Take it when
+// you need it, and drop it afterwards: it keeps the objects in memory that have been replaced or deleted since. To take one
+// costs as little for a million objects as for one. The next writes copy small parts of the store.
+type Snapshot[T Object] struct {
+	view   *memory.Snapshot
+	source func(key string) string
+	at     moment
+	name   string
+}
+
+// errNoSnapshots is the error of an informer whose store has no snapshots.
+var errNoSnapshots = errors.New("only the informer's own store has snapshots, and Options.Store or Options.Durable is set")
+
+// Snapshot returns the state of the store between two batches of changes. It may be called at any time, also before Run and
+// in a watcher's callback, where it has the change of the event, and perhaps later ones. It waits only for a batch that is
+// being written: up to 256 changes, usually less than a millisecond.
+//
+// Only the informer's own store has snapshots. If Options.Store or Options.Durable is set, Snapshot returns nil and an
+// error, always. A function that works over any store takes a [Reader].
+func (i *CustomCacheInformer[T]) Snapshot() (*Snapshot[T], error) {
+	if i.own == nil {
+		return nil, fmt.Errorf("informer %s: Snapshot: %w", i.opts.Name, errNoSnapshots)
+	}
+	return i.shown(i.own.Snapshot()), nil
+}
+
+// SnapshotRequest asks [SnapshotOf] for a snapshot of one informer. It is made by [CustomCacheInformer.SnapshotTo].
+type SnapshotRequest struct {
+	of   *memory.Store
+	name string
+	take func(*memory.Snapshot)
+}
+
+// SnapshotTo returns a request for [SnapshotOf], which sets *to to the snapshot. SnapshotTo does not block.
+func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
+	return SnapshotRequest{i.own, i.opts.Name, func(v *memory.Snapshot) { *to = i.shown(v) }}
+}
+
+// SnapshotOf takes snapshots of several informers at one moment: none of them writes its store between two of the
+// snapshots. But each informer is as far as its own source has come, so a Pod may be there before its node. SnapshotOf may
+// be called whenever [CustomCacheInformer.Snapshot] may, waits as it does, and returns an error if one of the informers has
+// no snapshots. Then it takes none.
+//
+//	var pods *informer.Snapshot[*corev1.Pod]
+//	var nodes *informer.Snapshot[*corev1.Node]
+//	err := informer.SnapshotOf(podInformer.SnapshotTo(&pods), nodeInformer.SnapshotTo(&nodes))
+func SnapshotOf(requests ...SnapshotRequest) error {
+	stores := make([]*memory.Store, len(requests))
+	for n, r := range requests {
+		if stores[n] = r.of; r.of == nil {
+			return fmt.Errorf("informer %s: SnapshotOf: %w", r.name, errNoSnapshots)
+		}
+	}
+	for n, v := range memory.Snapshots(stores...) {
+		requests[n].take(v)
+	}
+	return nil
+}
+
+// shown returns a state of the own store in the form that users read.
+func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
+	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name}
+}
+
+// Version returns the resourceVersion at which the source was exactly in this state. Set Options.Queue to QueueRealFIFO for
+// it: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until the first list
+// is complete, within a later list, after an object that could not be used (until the next list), for a source without
+// versions, and for an informer of several namespaces: see Versions. Writes of your own to the store do not change it.
+func (s *Snapshot[T]) Version() string { return s.at.version() }
+
+// Versions returns for each source what Version returns for one, in the order given to [NewInNamespaces]. It is nil with
+// QueueDeltaFIFO, and until something has come from a source. The slice belongs to the caller.
+func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
+
+// Get returns the object of that key, see [Reader.Get]. Like List and ByIndex, it returns an error only for an object of
+// another type that somebody has put into the store, and ByIndex also for an index that was not there.
+func (s *Snapshot[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
+	name := object.KeyOf(key)
+	raw, exists := s.view.In(s.source(name)).Get(name)
+	if !exists {
+		return obj, false, nil
+	}
+	obj, err = s.as(raw)
+	return obj, err == nil, err
+}
+
+// as returns an object as T. Somebody else may have put anything into the store.
+func (s *Snapshot[T]) as(raw any) (T, error) {
+	obj, ok := raw.(T)
+	if !ok {
+		return obj, fmt.Errorf("informer %s: the store holds a %T", s.name, raw)
+	}
+	return obj, nil
+}
+
+// List returns the objects of a namespace that match the labels, see [Reader.List].
+func (s *Snapshot[T]) List(namespace string, sel labels.Selector) ([]T, error) {
+	found := s.view.Entries()
+	if namespace != "" {
+		var err error
+		if found, err = s.view.In(s.source(namespace+"/")).ByIndex(cache.NamespaceIndex, namespace); err != nil {
+			return nil, err
+		}
+	}
+	return s.matching(found, sel)
+}
+
+// ByIndex returns the objects with that value in an index, see [Reader.ByIndex].
+func (s *Snapshot[T]) ByIndex(name, value string) ([]T, error) {
+	found, err := s.view.ByIndex(name, value)
+	if err != nil {
+		return nil, fmt.Errorf("informer %s: ByIndex: %w", s.name, err)
+	}
+	return s.matching(found, nil)
+}
+
+func (s *Snapshot[T]) matching(found memory.Entries, sel labels.Selector) ([]T, error) {
+	every := sel == nil || sel.Empty()
+	var objs []T
+	if every {
+		objs = make([]T, 0, found.Len())
+	}
+	for _, raw := range found.All() {
+		obj, err := s.as(raw)
+		if err != nil {
+			return nil, err
+		}
+		if every || sel.Matches(labels.Set(obj.GetLabels())) {
+			objs = append(objs, obj)
+		}
+	}
+	return objs, nil
+}
+
+// All yields every object with its key, see [Reader.All]. It skips objects of another type.
+func (s *Snapshot[T]) All() iter.Seq2[types.NamespacedName, T] {
+	return func(yield func(types.NamespacedName, T) bool) {
+		for _, raw := range s.view.Entries().All() {
+			if obj, ok := raw.(T); ok && !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
+				return
+			}
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,6 +254,115 @@ func TestADropInLogsWhyRunHasEnded(t *testing.T) {
 		inf.SharedIndexInformer().RunWithContext(context.Background())
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "informer first runs over") {
 			t.Errorf("reported %q", got)
+		}
+	})
+}
+
+// The values of an index may depend on more than the object. Nothing tells the informer when that changes.
+func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		var known atomic.Bool // the owner
+		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		inf, err := informer.NewFrom(src, options{Indexers: cache.TypedIndexers[configMap]{"owner": func(obj configMap) ([]string, error) {
+			asked.Add(1)
+			if !known.Load() && obj.Name == "a" {
+				return nil, errors.New("no owner is known")
+			}
+			return []string{"owner of " + obj.Name}, nil
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		sleepBubble(time.Hour)
+		if n := asked.Load(); n < 60 || n > 75 {
+			t.Errorf("in an hour the function was asked %d times, want once a minute, and more often at first", n)
+		}
+		known.Store(true)
+		sleepBubble(2 * time.Minute)
+		if found, err := inf.ByIndex("owner", "owner of a"); err != nil || len(found) != 1 || found[0].Name != "a" {
+			t.Errorf("the index has %v, %v", found, err)
+		}
+		last := asked.Load()
+		sleepBubble(time.Hour)
+		if n := asked.Load(); n != last {
+			t.Errorf("the function was asked %d times although it works", n-last)
+		}
+		known.Store(false)
+		_ = inf.SharedIndexInformer().GetIndexer().Add(object("a", "2"))
+		sleepBubble(time.Minute)
+		if n := asked.Load() - last; n < 5 {
+			t.Errorf("after a write of the program the function was asked %d times in a minute", n)
+		}
+	})
+}
+
+func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log errorLog
+		inf, err := informer.NewFrom(informertest.NewSource(object("a", "1")), options{ErrorHandler: log.Handle,
+			Indexers: cache.TypedIndexers[configMap]{"broken": func(configMap) ([]string, error) { panic("no index") }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = inf.SharedIndexInformer().GetIndexer().Add(object("a", "1"))
+		informertest.Run(t, inf)
+		synctest.Wait()
+		if got := log.Take(); len(got) == 0 || !strings.Contains(got[0].Error(), "no index") {
+			t.Errorf("reported: %v", got)
+		}
+	})
+}
+
+func TestObjectsThatTheProgramPutsIntoTheStoreAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		inf, err := informer.NewFrom(src, options{ErrorHandler: func(context.Context, error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		synctest.Wait()
+		_ = inf.SharedIndexInformer().GetIndexer().Add(object("mine", "1"))
+		if n := inf.Health().Objects; n != 1 {
+			t.Errorf("%d objects, want the one of the program", n)
+		}
+		src.Expire() // the next list does not have it
+		sleepBubble(time.Minute)
+		src.Apply(object("a", "1"))
+		synctest.Wait()
+		if n := inf.Health().Objects; n != 1 {
+			t.Errorf("%d objects, want the one of the source", n)
+		}
+	})
+}
+
+func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		var objs []configMap
+		for n := range 1000 {
+			objs = append(objs, object(fmt.Sprint(n), "1"))
+		}
+		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: func(context.Context, error) {},
+			Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
+				if slow.Load() {
+					sleepBubble(time.Second)
+				}
+				return nil, errors.New("no values")
+			}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := informertest.Run(t, inf)
+		synctest.Wait()
+		slow.Store(true)
+		sleepBubble(10 * time.Second)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("the stop takes %v", took)
 		}
 	})
 }

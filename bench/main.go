@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"time"
 
 	"github.com/customcacheinformer/informer/internal/lab"
 )
@@ -65,20 +66,21 @@ func measureAll(ctx context.Context, chosen []section, rounds int) (results []re
 // sizes say how much work each section does.
 type sizes struct {
 	rounds    int
-	events    int // of the sections that measure the time per event
-	ticks     int // milliseconds of the section about latency
-	cached    int // objects in the sections about the first list, joining and memory
-	pods      int // of a large cluster
-	idle      int // idle watchers
-	joins     int // in each round
-	joiners   int // of the storm
+	events    int           // of the sections that measure the time per event
+	ticks     int           // milliseconds of the section about latency
+	cached    int           // objects in the sections about the first list, joining and memory
+	pods      int           // of a large cluster
+	idle      int           // idle watchers
+	joins     int           // in each round
+	joiners   int           // of the storm
+	writing   time.Duration // of the section about the store
 	benchtime string
 }
 
 var (
-	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, "0.5s"}
+	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, time.Second, "0.5s"}
 	// quickSizes take less than two minutes in all.
-	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, "0.1s"}
+	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, 50 * time.Millisecond, "0.1s"}
 )
 
 // sections returns all sections, in the order of the table.
@@ -89,6 +91,8 @@ func sections(sz sizes) []section {
 		memorySection(sz),
 		podsSection(sz),
 		shareSection(sz),
+		storeSection(sz),
+		readersSection(sz),
 		firstListSection(sz),
 		namespacesSection(sz),
 		joiningSection(sz),

@@ -39,6 +39,8 @@ type subject[T informer.Object] interface {
 	// add registers a handler for added and updated objects, before or while the informer
 	// runs. opts have no effect on client-go, which has nothing like them.
 	add(h func(T), opts informer.WatcherOptions) (registration, error)
+	// list returns all objects.
+	list() []T
 	// run runs the informer. It returns when ctx has ended and everything has stopped.
 	run(ctx context.Context) error
 }
@@ -88,6 +90,15 @@ func (s shared[T]) add(h func(T), _ informer.WatcherOptions) (registration, erro
 	return registration{reg.HasSyncedChecker().Done(), func() error { return s.RemoveEventHandler(reg) }}, nil
 }
 
+func (s shared[T]) list() []T {
+	listed := s.GetStore().List()
+	objs := make([]T, len(listed)) // as a lister of client-go does
+	for i, obj := range listed {
+		objs[i] = obj.(T)
+	}
+	return objs
+}
+
 func (s shared[T]) run(ctx context.Context) error {
 	s.RunWithContext(ctx)
 	return nil
@@ -105,6 +116,11 @@ func (c custom[T]) add(h func(T), opts informer.WatcherOptions) (registration, e
 		return registration{}, err
 	}
 	return registration{reg.Synced(), func() error { reg.Remove(); <-reg.Stopped(); return nil }}, nil
+}
+
+func (c custom[T]) list() []T {
+	objs, _ := c.List("", nil) // a store in memory does not fail
+	return objs
 }
 
 func (c custom[T]) run(ctx context.Context) error { return c.Run(ctx) }

@@ -110,6 +110,8 @@ func (w *world) arguments(c callback, method string, of reflect.Type) map[string
 		return one(object("a", "1"))
 	case reflect.TypeFor[[]any]():
 		return one([]any{object("a", "1")})
+	case reflect.TypeFor[**informer.Snapshot[configMap]]():
+		return one(new(*informer.Snapshot[configMap]))
 	case reflect.TypeFor[informer.ResourceWatcher[configMap]]():
 		return one(&recorder{})
 	case reflect.TypeFor[informer.Member]():
@@ -210,6 +212,8 @@ func (w *world) documented(m method, err error) bool {
 		return true // it waits for the callback, until its ctx ends
 	case name == "Ready":
 		return true
+	case name == "Snapshot":
+		return strings.Contains(err.Error(), "only the informer's own store has snapshots")
 	case name == "Add(own)", name == "Add(first)", name == "Add(second)", name == "Add(controller)", name == "Add(other controller)":
 		return strings.Contains(err.Error(), "is already a member") || stopped && errors.Is(err, informer.ErrStopped)
 	case name == "Remove(new)":

@@ -82,9 +82,12 @@ func (x *Index[T]) addNative(indexers cache.Indexers) error {
 	if x.native.GetIndexers() == nil && len(indexers) > 0 {
 		return errors.New("the store was made without a map of indexers, so that it cannot be given any: use cache.Indexers{}")
 	}
-	guarded := cache.Indexers{}
-	for name, f := range indexers {
-		guarded[name] = func(raw any) ([]string, error) { return x.evaluate(f, raw), nil }
+	guarded := indexers
+	if _, own := x.native.(ofMemory); !own {
+		guarded = cache.Indexers{}
+		for name, f := range indexers {
+			guarded[name] = func(raw any) ([]string, error) { return x.evaluate(f, raw), nil }
+		}
 	}
 	if err := x.native.AddIndexers(guarded); err != nil {
 		return err
@@ -169,8 +172,13 @@ func (x *Index[T]) Check(obj T) []error {
 
 // CheckFound returns the errors of the index functions for obj, which was in the store
 // before the informer took it over. It calls all of them, because the store may have
-// indexed obj long ago.
-func (x *Index[T]) CheckFound(obj T) []error { return Failures(*x.funcs.Load(), obj) }
+// indexed obj long ago. The informer's own store remembers which functions have failed, and is asked instead.
+func (x *Index[T]) CheckFound(obj T) []error {
+	if _, own := x.native.(ofMemory); own {
+		return nil
+	}
+	return Failures(*x.funcs.Load(), obj)
+}
 
 // evaluate calls an index function. An object for which the function fails has no values,
 // and Check reports the error. The indexer of client-go would panic on an error, and hold

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -17,11 +18,26 @@ type Native interface {
 
 // nativeOf returns the indexes of a store, or nil if it has none.
 func nativeOf(s Scan) Native {
-	if indexer, ok := s.plain.(cache.Indexer); ok {
-		return ofClientGo{indexer}
+	switch store := s.plain.(type) {
+	case *memory.Indexer:
+		return ofMemory{store}
+	case cache.Indexer:
+		return ofClientGo{store}
 	}
 	native, _ := s.keyed.(Native)
 	return native
+}
+
+// ofMemory is the informer's own store. Its functions may fail.
+type ofMemory struct{ *memory.Indexer }
+
+func (o ofMemory) ByIndex(_ context.Context, name, value string) (object.Entries, error) {
+	var all object.Entries
+	found, err := o.Store().Now().ByIndex(name, value)
+	for key, obj := range found.All() {
+		all.Append(key, obj)
+	}
+	return all, err
 }
 
 type ofClientGo struct{ indexer cache.Indexer }

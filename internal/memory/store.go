@@ -11,7 +11,8 @@ import (
 )
 
 // Store keeps objects in memory, in a part for each source. It is made by New. All methods, also those of a Part, may
-// be called from any goroutine. A method that writes blocks while another one writes. A method that reads never blocks.
+// be called from any goroutine. A method that writes blocks while another one writes, as do Failed and Failure. Snapshot waits
+// for a write, and no other method that reads blocks.
 type Store struct {
 	hash   func(string) uint64
 	number uint64 // is the order in which the locks of several stores are taken
@@ -186,6 +187,13 @@ func (s *Store) Failed() map[Ref][]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.failed)
+}
+
+// Failure returns the errors of Failed for one object.
+func (s *Store) Failure(r Ref) []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed[r]
 }
 
 // Reindex calls the index functions for the object of a key again, if there is one, and returns their errors.

@@ -28,11 +28,11 @@
 //
 // Use it for a program whose objects take much memory, for one that must not miss a delete
 // that happens while it is down, or for one whose restarts burden the API server. For all
-// others client-go's indexer in memory, the default, is simpler and faster to read: every Get
+// others the default, a store in memory, is simpler and faster to read: every Get
 // here decodes the object, in some 20 µs, and every List decodes all objects.
 //
 // With a million Pods of 2 KiB, a process has some 50 MiB of memory of its own at most, also in its
-// first list, where client-go's indexer takes 5.3 GiB (go run ./measure -objects 1000000). A list
+// first list, where client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). A list
 // that is taken in as a whole, see informer.IntakeWhole, takes several GiB more. The pages of the
 // file are not part of these figures: they are in the kernel's cache, and the kernel frees them
 // when memory is needed. Tools that add them up (RSS) show them, and a container's usage may count

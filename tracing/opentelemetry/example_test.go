@@ -46,8 +46,7 @@ func Example() {
 		fmt.Println(span.Name)
 	}
 	// Unordered output:
-	// informer.store.get
-	// informer.store.add
+	// informer.store.apply
 	// send
 	// informer.handle.added
 	// informer.watch

@@ -1,0 +1,203 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// states has the states of a source or of a store, in their order.
+type states struct {
+	mu      sync.Mutex
+	now     map[types.NamespacedName]string // versions
+	numbers map[string][]int                // of each state, in order
+	count   int
+	at      map[string]string // the state at a version
+}
+
+func newStates() *states {
+	return &states{now: map[types.NamespacedName]string{}, numbers: map[string][]int{"": {0}}, at: map[string]string{}}
+}
+
+// note notes that an object has a version now, "" for none.
+func (s *states) note(key types.NamespacedName, has, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now[key] = has; has == "" {
+		delete(s.now, key)
+	}
+	text := textOf(s.now)
+	s.count++
+	s.numbers[text], s.at[version] = append(s.numbers[text], s.count), text
+}
+
+// textOf returns a text that only equal states have.
+func textOf(state map[types.NamespacedName]string) string {
+	var lines []string
+	for key, version := range state {
+		lines = append(lines, key.Name+" "+version)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// Readers take snapshots while the informer writes. Each snapshot is a state between two events, no reader goes
+// back, and with RealFIFO a snapshot is what the source was at its version.
+func TestASnapshotIsAStateBetweenTwoEvents(t *testing.T) {
+	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO} {
+		t.Run(name, func(t *testing.T) { takeSnapshots(t, queue) })
+	}
+}
+
+func takeSnapshots(t *testing.T, queue informer.QueueKind) {
+	changes := 20_000
+	if testing.Short() {
+		changes = 3000
+	}
+	src, told := newStates(), newStates()
+	s := informertest.NewSource[configMap]()
+	inf, err := informer.NewFrom(s, options{Queue: queue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := inf.AddWatcher(informer.WatcherFunc[configMap](func(_ context.Context, e informer.Event[configMap]) error {
+		has := ""
+		if e.Type != informer.EventDeleted {
+			has = e.New.ResourceVersion
+		}
+		told.note(e.Key(), has, "")
+		return nil
+	}), informer.WatcherOptions{MaxBacklog: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	informertest.Run(t, inf)
+	end := make(chan struct{})
+	var readers sync.WaitGroup
+	taken := make([][]*informer.Snapshot[configMap], 3)
+	for n := range taken {
+		readers.Go(func() {
+			for {
+				v, err := inf.Snapshot()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if all := taken[n]; len(all) < 2000 {
+					taken[n] = append(all, v)
+				}
+				select {
+				case <-end:
+					return
+				default:
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range changes {
+		key := keyOf(fmt.Sprint("o", random.IntN(30)))
+		if random.IntN(3) == 0 {
+			if _, err := s.Delete(key); err == nil {
+				src.note(key, "", s.ResourceVersion())
+			}
+			continue
+		}
+		obj := s.Apply(object(key.Name, fmt.Sprint(n)))
+		src.note(key, obj.ResourceVersion, obj.ResourceVersion)
+	}
+	if err := errors.Join(inf.WaitForVersion(t.Context(), "", s.ResourceVersion()), reg.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	last, _ := inf.Snapshot()
+	close(end)
+	readers.Wait()
+	for n := range taken {
+		checkSnapshots(t, append(taken[n], last), src, told)
+	}
+}
+
+func checkSnapshots(t *testing.T, all []*informer.Snapshot[configMap], src, told *states) {
+	t.Helper()
+	before, exact := 0, 0
+	for _, v := range all {
+		state := map[types.NamespacedName]string{}
+		for key, obj := range v.All() {
+			state[key] = obj.ResourceVersion
+		}
+		text := textOf(state)
+		n := slices.IndexFunc(told.numbers[text], func(n int) bool { return n >= before })
+		if n < 0 {
+			t.Fatalf("a snapshot is no state of the store, or older than the one before:\n%s", text)
+		}
+		before = told.numbers[text][n]
+		if version := v.Version(); version != "" {
+			exact++
+			if want, known := src.at[version]; known && want != text {
+				t.Fatalf("at version %s (-source +snapshot):\n%s", version, cmp.Diff(strings.Split(want, "\n"), strings.Split(text, "\n")))
+			}
+		}
+	}
+	t.Logf("%d snapshots, %d at a version", len(all), exact)
+}
+
+// Two informers of one source, of which only one is written between two calls of SnapshotOf.
+func TestSnapshotsOfSeveralInformersAreOfOneMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := informertest.NewSource(object("a", "1"))
+		var informers []*ci
+		for _, name := range []string{"one", "two"} {
+			inf, err := informer.NewFrom(s, options{Name: name, Queue: informer.QueueRealFIFO})
+			if err != nil {
+				t.Fatal(err)
+			}
+			informertest.Run(t, inf)
+			informers = append(informers, inf)
+		}
+		var one, again, two *informer.Snapshot[configMap]
+		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), informers[1].SnapshotTo(&two), informers[0].SnapshotTo(&again)); err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(object("a", "2"))
+		s.Apply(object("b", "1"))
+		synctest.Wait()
+		for name, v := range map[string]*informer.Snapshot[configMap]{"one": one, "two": two, "one, again": again} {
+			a, exists, err := v.Get(keyOf("a"))
+			all, listed := v.List("default", nil)
+			found, indexed := v.ByIndex("namespace", "default")
+			if err := errors.Join(err, listed, indexed); err != nil || !exists || a.Data["value"] != "1" || len(all) != 1 || len(found) != 1 || all[0] != a || found[0] != a {
+				t.Errorf("%s: Get %v, List %d, ByIndex %d, %v", name, a, len(all), len(found), err)
+			}
+			if v.Version() != a.ResourceVersion || !slices.Equal(v.Versions(), []string{v.Version()}) {
+				t.Errorf("%s: at version %q, want %q", name, v.Version(), a.ResourceVersion)
+			}
+			if _, err := v.ByIndex("none", ""); err == nil || !strings.Contains(err.Error(), `"none"`) {
+				t.Errorf("%s: an index that does not exist: %v", name, err)
+			}
+		}
+		plain, err := informer.NewFrom(s, options{Name: "plain", Store: testkit.NewPlainStore()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one = nil
+		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), plain.SnapshotTo(&two)); err == nil || one != nil || !strings.HasPrefix(err.Error(), "informer plain: SnapshotOf: only the informer's own store") {
+			t.Errorf("with a store that has no snapshots: %v, %v", one, err)
+		}
+		if err := informer.SnapshotOf(); err != nil {
+			t.Error(err)
+		}
+	})
+}

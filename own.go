@@ -1,0 +1,217 @@
+package informer
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/customcacheinformer/informer/internal/memory"
+)
+
+// ownStore is the storage over the informer's own store. It collects changes in a batch, and makes them in one step.
+// Each state of the store belongs to a position of the log, and a snapshot has both.
+type ownStore[T Object] struct {
+	*access[T]
+	store    *memory.Store
+	source   func(key string) string
+	moment   func() moment // after the batch
+	at       moment        // after the last batch
+	bookmark func(version string)
+
+	changes []memory.Change // the batch
+	next    map[string]int  // the last change of each key in the batch
+
+	// Index functions that have failed are asked again.
+	mu     sync.Mutex
+	timer  *time.Timer // nil if none has failed
+	pause  time.Duration
+	opened bool
+	ctx    context.Context // of open
+	asking sync.WaitGroup
+}
+
+// moment is where a state of the own store stands.
+type moment struct {
+	end int64 // the log position whose state it is
+	// versions are those at which the state is exactly that of each source, "" for none. It is nil if the queue does
+	// not keep the order of the source.
+	versions []string
+}
+
+func (m moment) is(other moment) bool {
+	return m.end == other.end && slices.Equal(m.versions, other.versions)
+}
+
+// version returns the version of the state if there is one source, and otherwise "".
+func (m moment) version() string {
+	if len(m.versions) != 1 {
+		return ""
+	}
+	return m.versions[0]
+}
+
+func momentOf(v *memory.Snapshot) moment {
+	if m, ok := v.At().(*moment); ok {
+		return *m
+	}
+	return moment{}
+}
+
+// ownPace publishes up to 256 changes together, or the changes begun within 1 ms. No change waits for one that is not
+// in the queue yet.
+var ownPace = pace{records: maxChunk, time: time.Millisecond}
+
+// sourceOf returns the function that returns the part of the store for a key.
+func sourceOf(several bool) func(key string) string {
+	if !several {
+		return func(string) string { return "" }
+	}
+	return func(key string) string {
+		namespace, _, _ := strings.Cut(key, "/")
+		return namespace
+	}
+}
+
+// open finds the objects that somebody has put into the store before Run.
+func (o *ownStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
+	ok = o.load(ctx, false, func(string, T) {})
+	o.mu.Lock()
+	o.opened, o.ctx = true, ctx
+	o.mu.Unlock()
+	for r, errs := range o.store.Failed() {
+		o.indexed(ctx, r.Key, errs)
+	}
+	return nil, ok
+}
+
+func (o *ownStore[T]) hasForeign() bool { return o.example != nil }
+
+func (o *ownStore[T]) find(_ context.Context, it *item[T], _ time.Duration) (stored found[T], err error) {
+	var raw any
+	if n, pending := o.next[it.key]; !pending {
+		raw, _ = o.store.Part(o.source(it.key)).Get(it.key)
+	} else if c := &o.changes[n]; !c.Delete {
+		raw = c.Object
+	}
+	stored.obj, stored.exists = raw.(T) // another type counts as absent: open has reported it
+	return stored, nil
+}
+
+// write adds the change to the batch.
+func (o *ownStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
+	if c.write != writeNothing {
+		o.next[c.key] = len(o.changes)
+		o.changes = append(o.changes, memory.Change{Part: o.store.Part(o.source(c.key)), Key: c.key, Object: c.after, Delete: c.write == writeDelete})
+	}
+	return written
+}
+
+// commit makes the batch the state of the log position after it.
+func (o *ownStore[T]) commit(ctx context.Context) outcome {
+	at := o.moment()
+	if len(o.changes) == 0 && at.is(o.at) {
+		return written
+	}
+	o.at = at
+	if len(o.changes) == 0 {
+		o.store.Apply(nil, &at)
+		return written
+	}
+	_ = o.attempt("apply", o.changes[0].Key, o.clock.Now(), 1, func() error {
+		o.store.Apply(o.changes, &at)
+		return nil
+	})
+	for i := range o.changes {
+		o.wrote(ctx, &o.changes[i])
+	}
+	clear(o.changes)
+	clear(o.next)
+	o.changes = o.changes[:0]
+	return written
+}
+
+// wrote reports the errors of index functions after a change.
+func (o *ownStore[T]) wrote(ctx context.Context, c *memory.Change) {
+	if c.Delete {
+		o.reports.ended(ctx, "index", c.Key, false)
+	} else {
+		o.indexed(ctx, c.Key, c.Failed)
+	}
+}
+
+// indexed reports the errors of the index functions for an object. If there are some, the functions are asked again, with
+// growing pauses: their values may depend on more than the object.
+func (o *ownStore[T]) indexed(ctx context.Context, key string, errs []error) {
+	o.reportIndex(ctx, key, errs)
+	if len(errs) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.timer == nil && o.opened {
+		o.pause = time.Second
+		o.asking.Add(1)
+		o.timer = time.AfterFunc(o.pause, o.askAgain)
+	}
+}
+
+// maxAskPause limits the pauses between two rounds of questions.
+const maxAskPause = time.Minute
+
+func (o *ownStore[T]) askAgain() {
+	for r := range o.store.Failed() {
+		if !o.isOpen() {
+			break
+		}
+		errs := o.store.Part(r.Source).Reindex(r.Key)
+		o.reportIndex(o.ctx, r.Key, errs)
+		if now := o.store.Failure(r); (len(now) > 0) != (len(errs) > 0) { // there was a write between
+			o.reportIndex(o.ctx, r.Key, now)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.opened || len(o.store.Failed()) == 0 {
+		o.timer = nil
+		o.asking.Done()
+		return
+	}
+	o.pause = min(2*o.pause, maxAskPause)
+	o.timer.Reset(o.pause)
+}
+
+func (o *ownStore[T]) isOpen() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.opened
+}
+
+func (o *ownStore[T]) close(context.Context) {
+	o.mu.Lock()
+	o.opened = false
+	if o.timer != nil && o.timer.Stop() {
+		o.asking.Done()
+	}
+	o.mu.Unlock()
+	o.asking.Wait()
+}
+
+func (o *ownStore[T]) forget(context.Context) {}
+
+// told gives the version to the store as a bookmark.
+func (o *ownStore[T]) told(_ int64, version string) {
+	if version != "" {
+		o.bookmark(version)
+	}
+}
+
+func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
+	v := o.store.Snapshot()
+	if source := strings.TrimSuffix(prefix, "/"); source != "" {
+		v = v.In(source)
+	}
+	return slices.Values(v.Entries().Keys())
+}
