@@ -303,24 +303,33 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// fill puts n objects into a store with an index by namespace, and returns how many bytes each takes, with its key.
-func fill(t *testing.T, n int) (s *Store, bytes int64) {
-	before := heap()
-	obj := &thing{}
-	s = newTestStore(t, "real", cache.Indexers{cache.NamespaceIndex: func(any) ([]string, error) { return []string{"ns-" + strconv.Itoa(obj.version%50)}, nil }})
-	p := s.Part("")
-	for i := range n {
-		obj.version = i
-		p.Put(fmt.Sprintf("ns-%d/pod-%d", i%50, i), obj)
+// fill puts n objects into a store with an index by namespace, several in each write, and returns how many bytes each
+// takes, with its key.
+func fill(t *testing.T, n, several int) (s *Store, bytes int64) {
+	var namespaces [50]*thing
+	for i := range namespaces {
+		namespaces[i] = &thing{i, nil}
 	}
-	return s, (heap() - before) / int64(max(n, 1))
+	before := heap()
+	s = newTestStore(t, "real", cache.Indexers{cache.NamespaceIndex: func(obj any) ([]string, error) {
+		return []string{"ns-" + strconv.Itoa(obj.(*thing).version)}, nil
+	}})
+	changes := make([]Change, several)
+	for from := 0; from < n; from += several {
+		for i := range changes {
+			of := (from + i) % len(namespaces)
+			changes[i] = Change{Part: s.Part(""), Key: fmt.Sprintf("ns-%d/pod-%d", of, from+i), Object: namespaces[of]}
+		}
+		s.Apply(changes, nil)
+	}
+	return s, (heap() - before) / int64(n)
 }
 
 func TestAnObjectCosts100Bytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs 100,000 objects: make test-long")
 	}
-	s, bytes := fill(t, 100_000)
+	s, bytes := fill(t, 100_000, 1)
 	if bytes > 100 {
 		t.Errorf("%d bytes an object", bytes)
 	}
@@ -337,9 +346,9 @@ func TestAnObjectCosts100Bytes(t *testing.T) {
 
 func TestFiveMillionObjects(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute and 1 GB: make test-long")
+		t.Skip("takes minutes and 1 GB: make test-long")
 	}
-	s, bytes := fill(t, 5_000_000)
+	s, bytes := fill(t, 5_000_000, 1000)
 	p := s.Part("")
 	for i := 0; i < 5_000_000; i += 1009 {
 		if _, ok := p.Get(fmt.Sprintf("ns-%d/pod-%d", i%50, i)); !ok {
