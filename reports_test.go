@@ -348,7 +348,7 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: func(context.Context, error) {},
 			Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
 				if slow.Load() {
-					sleepBubble(time.Second)
+					<-time.After(time.Second)
 				}
 				return nil, errors.New("no values")
 			}}})
