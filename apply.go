@@ -36,6 +36,7 @@ type applier[T Object] struct {
 	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
 	synced    chan struct{}          // closed once the first list is applied
 
+	entries []*item[T] // of the queue, to be unpacked
 	popped  []*item[T] // the items that were taken from the queue
 	current change[T]  // the change in progress; a field, so that it is not allocated for each item
 
@@ -145,22 +146,21 @@ func (a *applier[T]) run(ctx context.Context) {
 	a.tell(ctx)
 }
 
-// pop waits for items and takes some out of the queue. The queue holds its lock while it
-// calls back, so the callbacks only collect the items.
+// pop waits for items and takes all out of the queue. The queue holds its lock while it
+// calls back, so the callbacks only collect its entries.
 func (a *applier[T]) pop() error {
 	clear(a.popped)
 	a.popped = a.popped[:0]
 	take := func(deltas []cache.Delta) {
 		for _, d := range deltas {
-			a.popped = append(a.popped, d.Object.(*item[T]))
+			a.entries = append(a.entries, d.Object.(*item[T]))
 		}
-		a.gate.queued.Add(-int64(len(deltas)))
 	}
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
 	fifo, ordered := a.queue.(*cache.RealFIFO)
 	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
-	for more := true; more; more = len(a.popped) < a.pace.records && a.gate.queued.Load() > 0 {
+	for more := true; more; more = a.gate.queued.Load() > 0 {
 		var err error
 		if ordered {
 			err = fifo.PopBatch(batch, single) // a batch has each key once
@@ -170,6 +170,12 @@ func (a *applier[T]) pop() error {
 		if err != nil {
 			return err
 		}
+		for _, entry := range a.entries {
+			a.popped = a.gate.unpack(entry, a.popped)
+		}
+		a.gate.queued.Add(-int64(len(a.entries)))
+		clear(a.entries)
+		a.entries = a.entries[:0]
 	}
 	return nil
 }
@@ -180,7 +186,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	now := a.processor.Now()
 	if len(a.records) == 0 {
 		a.since = now
-	} else if len(a.records) >= a.pace.records || now-a.since >= a.pace.time {
+	} else if !a.gathers(it) && (len(a.records) >= a.pace.records || now-a.since >= a.pace.time) {
 		a.tell(ctx)
 		a.since = now
 	}
@@ -196,6 +202,11 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	}
 	a.finish(ctx, it)
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
+}
+
+// gathers reports whether an item is published with all that were taken from the queue with it, however many.
+func (a *applier[T]) gathers(it *item[T]) bool {
+	return a.pace.gathers && it.listed && it.scope.isLate()
 }
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
@@ -396,6 +407,9 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	a.noteVersion()
 	a.bookmark = false
 	a.distribute(version)
+	if cap(a.records) > 2*gateBound && version != "" { // the end of a list
+		a.records, a.popped, a.finished, a.infos = nil, nil, nil, nil
+	}
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/eventlog"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/version"
@@ -21,9 +23,11 @@ const (
 	// gateBound is how many changes may be between the reflector and the store before the
 	// reflector must wait. It is twice the number that RealFIFO hands out at once.
 	gateBound = 2000
-	// listBound is the same for the objects of a list, which is in memory already. If more than
-	// ten items wait, a DeltaFIFO makes several times as much garbage as it holds memory.
-	listBound = 10
+	// crowd is how many items may wait in entries of their own. If more wait, a DeltaFIFO makes
+	// several times as much garbage as it holds memory.
+	crowd = 10
+	// perEntry is how many items an entry of the queue stands for at most.
+	perEntry = eventlog.MaxChunk
 	// listPatience is how long a list may wait for room. Then the rest of it is queued at once,
 	// so that the reflector gets back to its watch, which the server ends after minutes.
 	listPatience = time.Second
@@ -37,14 +41,17 @@ const (
 // apart. DeltaFIFO drops a delete that it takes for a repetition, and the gate could not count
 // an item that never leaves the queue.
 //
-// A list enters object by object. With a whole list in a DeltaFIFO, the heap of a first sync
-// of 100,000 objects peaked a fifth higher, and 80 B per object were never freed.
+// Under load and in a list, an entry of the queue stands for up to 256 items, which then pay once
+// for the queue. The first of them is the head of the entry; the others follow it in the chain of
+// items. No head has the key of its object: a DeltaFIFO would put it in the place of an older entry
+// of that key, ahead of the items between. While an entry has room, no item gets one of its own.
 type gate[T Object] struct {
 	queue    cache.Queue
 	clock    stopwatch.Stopwatch
 	reports  *reports
 	observer *Observer
 	durable  bool // the store is a Durable and takes items in batches
+	gathers  bool // the store takes the more objects of a list at once, the longer the list is
 	scopes   []*scope
 	own      *scope // of items that come from no source
 
@@ -53,12 +60,14 @@ type gate[T Object] struct {
 	transform func(T) (T, error)
 	example   any // an object that the store holds at the start; nil if there is none
 
-	queued atomic.Int64 // items in the queue, except those that are just entering
+	queued atomic.Int64 // entries in the queue, except those that are just entering
 	full   atomic.Int32 // how many sources wait for room, except those that wait until all is applied
 
 	mu      sync.Mutex    // protects the rest, and what a scope says
 	oldest  *item[T]      // this item and all before it are applied, the next one is not
 	newest  *item[T]      // the item that entered last
+	head    *item[T]      // of the last entry, if further items may join it; otherwise nil
+	heads   uint64        // how many items were heads
 	waiting int           // items that have entered and are not applied
 	room    chan struct{} // closed when items were applied; nil if no source waits for that
 	moved   chan struct{} // closed when a version changes; nil if no caller waits for that
@@ -66,10 +75,10 @@ type gate[T Object] struct {
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
 
-func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, objects *reports, opts Options[T]) *gate[T] {
+func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, gathers bool, objects *reports, opts Options[T]) *gate[T] {
 	start := &item[T]{done: true}
 	in := &gate[T]{
-		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(),
+		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), gathers: gathers,
 		oldest: start, newest: start, own: &scope{},
 	}
 	for _, namespace := range namespaces {
@@ -134,14 +143,40 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 	if !in.waitFor(patience, bound) {
 		return
 	}
+	defer in.mu.Unlock()
+	crowded := it.listed || in.waiting >= crowd
 	in.newest.next = it
 	in.newest = it
 	in.count(it, 1)
-	in.mu.Unlock()
+	if in.head != nil && in.head.followers < perEntry-1 {
+		in.head.followers++
+		return
+	}
+	in.head = nil
+	if crowded {
+		in.heads++
+		it.entry, in.head = in.heads, it
+	}
 	if err := in.queue.Update(it); err != nil {
 		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
 	}
 	in.queued.Add(1)
+}
+
+// unpack appends the items of an entry that was taken from the queue. No further item can join it.
+func (in *gate[T]) unpack(head *item[T], items []*item[T]) []*item[T] {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.head == head {
+		in.head = nil
+	}
+	items = append(items, head)
+	it := head
+	for range head.followers {
+		it = it.next
+		items = append(items, it)
+	}
+	return items
 }
 
 // waitFor waits until fewer than bound items wait, or patience has ended. It returns true with
@@ -208,9 +243,7 @@ func (in *gate[T]) applied(items []*item[T]) {
 	if known {
 		in.progress.Set(in.clock)
 	}
-	if in.waiting < gateBound {
-		wake(&in.room)
-	}
+	wake(&in.room)
 	if changed {
 		wake(&in.moved)
 	}
@@ -300,20 +333,22 @@ const (
 // computed once, and a link to the next item, so that the version reached is known although
 // items are applied in any order.
 type item[T Object] struct {
-	kind     itemKind
-	broken   bool // the object is unusable because Transform or the store refused it; the key is valid
-	listed   bool // the item comes from a list
-	own      bool // the applier has made the item
-	done     bool // the item is applied; protected by gate.mu
-	restored bool // the server has gone back in time: a version may stand for another state than before; also of itemList
-	key      string
-	obj      T
-	listing  *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
-	rv       string        // the version reached when this item and all before it are applied
-	arrived  time.Duration // when the item was made; 0 unless an observer needs it
-	applied  func()        // of itemListed: called when it is applied; may be nil
-	scope    *scope        // the scope of the source that the item came from, or gate.own
-	next     *item[T]      // the item that entered next; protected by gate.mu
+	kind      itemKind
+	broken    bool  // the object is unusable because Transform or the store refused it; the key is valid
+	listed    bool  // the item comes from a list
+	own       bool  // the applier has made the item
+	done      bool  // the item is applied; protected by gate.mu
+	followers uint8 // of a head: how many items its entry stands for besides it; protected by gate.mu
+	restored  bool  // the server has gone back in time: a version may stand for another state than before; also of itemList
+	key       string
+	entry     uint64 // the number of a head, 0 for other items
+	obj       T
+	listing   *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
+	rv        string        // the version reached when this item and all before it are applied
+	arrived   time.Duration // when the item was made; 0 unless an observer needs it
+	applied   func()        // of itemListed: called when it is applied; may be nil
+	scope     *scope        // the scope of the source that the item came from, or gate.own
+	next      *item[T]      // the item that entered next; protected by gate.mu
 }
 
 // asks reports whether the item asks for a change. An object for which Transform has
@@ -351,8 +386,14 @@ func (c *contents) lacks(key string) itemKind {
 	return itemGone
 }
 
+// itemKey returns the key of an entry of the queue.
 func itemKey[T Object](obj any) (string, error) {
-	if it, ok := obj.(*item[T]); ok {
+	it, ok := obj.(*item[T])
+	switch {
+	case !ok:
+	case it.entry > 0:
+		return ownPrefix + strconv.FormatUint(it.entry, 10), nil
+	default:
 		return it.key, nil
 	}
 	return "", fmt.Errorf("%T is no item of the queue", obj)

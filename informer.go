@@ -150,7 +150,7 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
-	i.gate = newGate(i.queue, i.clock, namespaces, newReports(i.report), opts)
+	i.gate = newGate(i.queue, i.clock, namespaces, i.own != nil, newReports(i.report), opts)
 	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
 	for _, s := range i.gate.scopes {
 		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept})

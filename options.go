@@ -23,8 +23,9 @@ const (
 	// QueueAuto chooses RealFIFO for a store that is a Durable, and DeltaFIFO for any
 	// other store. It is the zero value.
 	QueueAuto QueueKind = iota
-	// QueueDeltaFIFO is client-go's DeltaFIFO. While the store is behind, the waiting changes of
-	// one object are taken together, ahead of earlier changes of other objects.
+	// QueueDeltaFIFO is client-go's DeltaFIFO. While the store is behind by up to ten changes, those
+	// of one object are taken together, ahead of earlier changes of other objects. Further changes
+	// keep their order.
 	QueueDeltaFIFO
 	// QueueRealFIFO is client-go's RealFIFO. Live changes reach the store in the order of their
 	// resourceVersions.

@@ -422,13 +422,15 @@ func (s *Snapshot[T]) matching(found memory.Entries, sel labels.Selector) ([]T, 
 	if every {
 		objs = make([]T, 0, found.Len())
 	}
-	for _, raw := range found.All() {
-		obj, err := s.as(raw)
-		if err != nil {
-			return nil, err
-		}
-		if every || sel.Matches(labels.Set(obj.GetLabels())) {
-			objs = append(objs, obj)
+	for some := range found.Chunks() {
+		for _, raw := range some {
+			obj, err := s.as(raw)
+			if err != nil {
+				return nil, err
+			}
+			if every || sel.Matches(labels.Set(obj.GetLabels())) {
+				objs = append(objs, obj)
+			}
 		}
 	}
 	return objs, nil
@@ -437,9 +439,11 @@ func (s *Snapshot[T]) matching(found memory.Entries, sel labels.Selector) ([]T, 
 // All yields every object with its key, see [Reader.All]. It skips objects of another type.
 func (s *Snapshot[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
-		for _, raw := range s.view.Entries().All() {
-			if obj, ok := raw.(T); ok && !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
-				return
+		for some := range s.view.Entries().Chunks() {
+			for _, raw := range some {
+				if obj, ok := raw.(T); ok && !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
+					return
+				}
 			}
 		}
 	}

@@ -99,6 +99,7 @@ func (in *sink[T]) check(m metav1.Object, raw any) (T, error) {
 }
 
 type listing struct {
+	taken    int             // objects so far
 	own      string          // begins the keys of the items that stand for no object
 	doubtful bool            // versions may mean something else than they did
 	seen     *object.Keys    // of a list in parts: the keys so far; nil if nothing was known before
@@ -201,9 +202,10 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	if in.foreign(obj) {
 		return
 	}
-	bound := listBound
-	if in.durable {
-		bound = gateBound
+	in.list.taken++
+	bound := gateBound
+	if in.gathers {
+		bound = max(bound, in.list.taken/2)
 	}
 	if in.list.seen != nil {
 		note(in.list.seen, obj)

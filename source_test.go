@@ -414,3 +414,46 @@ func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 		}
 	})
 }
+
+// While the store is behind, a DeltaFIFO takes the changes of one object together. If many changes wait, it gets entries
+// of up to 256 changes, which it must not mix up.
+func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
+	const count = 700
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		src := informertest.NewSource(object("first", "1"))
+		store := newPlainStore()
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+		var told []int
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			if n, _ := strconv.Atoi(e.New.Data["value"]); n >= 10 {
+				told = append(told, n)
+			}
+			return nil
+		}), informer.WatcherOptions{MaxBacklog: -1})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		store.SetFail(func(_, key string) error { return errors.New("wait until all is queued") })
+		src.Apply(object("first", "2"))
+		synctest.Wait()
+		for n := range count {
+			src.Apply(object("object-"+strconv.Itoa(n%7), strconv.Itoa(10+n)))
+		}
+		synctest.Wait()
+		store.SetFail(nil)
+		sleepBubble(time.Minute)
+		last := map[int]int{}
+		for i, n := range told {
+			if object := (n - 10) % 7; n <= last[object] {
+				t.Fatalf("change %d comes after change %d of the same object", n, last[object])
+			} else {
+				last[object] = n
+			}
+			if i > 20 && n != 10+i {
+				t.Fatalf("change %d comes at place %d", n, i)
+			}
+		}
+		if len(told) != count {
+			t.Errorf("%d changes, want %d", len(told), count)
+		}
+	})
+}

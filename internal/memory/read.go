@@ -139,8 +139,29 @@ func (es Entries) All() iter.Seq2[string, any] {
 // Objects returns the objects, in a slice of the caller's own.
 func (es Entries) Objects() []any {
 	objs := make([]any, 0, es.Len())
-	es.walk(func(_ *identity, obj *any) bool { objs = append(objs, *obj); return true })
+	for some := range es.Chunks() {
+		objs = append(objs, some...)
+	}
 	return objs
+}
+
+// Chunks yields the objects, some at a time, in a slice that the next ones overwrite. They are read without a call between,
+// so that the processor waits for several of them at once.
+func (es Entries) Chunks() iter.Seq[[]any] {
+	return func(yield func([]any) bool) {
+		buffer := make([]any, 0, min(es.Len(), maxLeaf))
+		es.leaves(func(e entries, leaf *node) bool {
+			some := buffer
+			for i := range leaf.pairs {
+				some = append(some, *leaf.pairs[i].obj.Load())
+			}
+			for _, id := range leaf.ids {
+				_, obj := e.objects.find(e.hash(id.key), id.key)
+				some = append(some, *obj)
+			}
+			return yield(some)
+		})
+	}
 }
 
 // Keys returns the keys, in a slice of the caller's own.
@@ -150,28 +171,39 @@ func (es Entries) Keys() []string {
 	return keys
 }
 
+func (es Entries) walk(visit func(*identity, *any) bool) {
+	es.leaves(func(e entries, leaf *node) bool {
+		for at := range leaf.size {
+			id, obj := leaf.item(at)
+			if obj == nil {
+				_, obj = e.objects.find(e.hash(id.key), id.key)
+			}
+			if !visit(id, obj) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // givesWay is how many objects a walk visits before it gives way to other goroutines. The scheduler would let it run for
 // 10 ms, and if many programs list at once, a change that has just come in would wait for all of them.
 const givesWay = 1000
 
-func (es Entries) walk(visit func(*identity, *any) bool) {
+func (es Entries) leaves(visit func(e entries, leaf *node) bool) {
 	visited := 0
-	each := func(id *identity, obj *any) bool {
-		if visited++; visited%givesWay == 0 {
-			runtime.Gosched()
-		}
-		return visit(id, obj)
-	}
 	for _, e := range es {
-		of, found := e.objects, each
+		of := e.objects
 		if e.members != nil {
 			of = e.members
-			found = func(id *identity, _ *any) bool {
-				_, obj := e.objects.find(e.hash(id.key), id.key)
-				return each(id, obj)
-			}
 		}
-		if !of.walk(found) {
+		if !of.leaves(func(leaf *node) bool {
+			if visited += leaf.size; visited >= givesWay {
+				visited = 0
+				runtime.Gosched()
+			}
+			return visit(e, leaf)
+		}) {
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"slices"
 	"sync/atomic"
 )
@@ -25,9 +24,10 @@ type node struct {
 	*leaf
 }
 
-// leaf has the items of a leaf. A search looks at a byte of each hash first, which needs one look at memory.
+// leaf has the items of a leaf. A search looks at the tags first, which are in one place of memory. A tag is 16 bits of
+// a hash, beginning with those of the branch. So most leaves are divided without making the hashes again.
 type leaf struct {
-	tags  [maxLeaf]byte
+	tags  [maxLeaf]uint16
 	depth uint8       // bits of the branch that are the same in the hashes of all items
 	pairs []pair      // nil if the trie has identities alone
 	ids   []*identity // nil if the trie has objects
@@ -60,8 +60,6 @@ type changer func(id *identity, obj *any) (*identity, *any)
 // live is for the tries of objects, and settled for those of tries, which the write may still change.
 const live, settled = true, false
 
-func tagOf(hash uint64) byte { return byte(hash >> (end - 8)) }
-
 func (n *node) len() int {
 	if n == nil {
 		return 0
@@ -71,10 +69,12 @@ func (n *node) len() int {
 
 // find returns the identity of a key and its object, or nil.
 func (n *node) find(hash uint64, key string) (*identity, *any) {
+	rest := hash
 	for path := hash; n != nil && n.kids != nil; path >>= bits {
+		rest = path
 		n = n.kids[path%fan]
 	}
-	return n.item(n.search(hash, key))
+	return n.item(n.search(uint16(rest), key))
 }
 
 // item returns an item of a leaf, and nil for place -1.
@@ -89,17 +89,12 @@ func (n *node) item(at int) (*identity, *any) {
 }
 
 // search returns the place of a key in a leaf, or -1.
-func (n *node) search(hash uint64, key string) int {
+func (n *node) search(tag uint16, key string) int {
 	if n == nil {
 		return -1
 	}
-	tags := n.tags[:min(n.size, maxLeaf)]
-	for at := 0; at < len(tags); at++ {
-		next := bytes.IndexByte(tags[at:], tagOf(hash))
-		if next < 0 {
-			break
-		}
-		if at += next; n.id(at).key == key {
+	for at, t := range n.tags[:min(n.size, maxLeaf)] {
+		if t == tag && n.id(at).key == key {
 			return at
 		}
 	}
@@ -120,17 +115,25 @@ func (n *node) id(at int) *identity {
 
 // walk calls visit for each item until visit returns false.
 func (n *node) walk(visit func(*identity, *any) bool) bool {
-	switch {
-	case n == nil:
-	case n.kids == nil:
-		for at := range n.size {
-			if !visit(n.item(at)) {
+	return n.leaves(func(leaf *node) bool {
+		for at := range leaf.size {
+			if !visit(leaf.item(at)) {
 				return false
 			}
 		}
+		return true
+	})
+}
+
+// leaves calls visit for each leaf until visit returns false.
+func (n *node) leaves(visit func(*node) bool) bool {
+	switch {
+	case n == nil:
+	case n.kids == nil:
+		return visit(n)
 	default:
 		for at := range fan {
-			if kid := n.kid(at); kid != nil && !kid.walk(visit) {
+			if kid := n.kid(at); kid != nil && !kid.leaves(visit) {
 				return false
 			}
 		}
@@ -172,7 +175,7 @@ func (w *write) change(root *node, hash uint64, key string, live bool, f changer
 
 func (w *write) changeBelow(n *node, hash uint64, key string, shift int, live bool, f changer) *node {
 	if n == nil || n.kids == nil {
-		return w.changeLeaf(n, hash, key, live, f)
+		return w.changeLeaf(n, uint16(hash>>max(0, shift-bits)), key, live, f)
 	}
 	at := hash >> shift % fan
 	kid := n.kids[at]
@@ -189,13 +192,13 @@ func (w *write) changeBelow(n *node, hash uint64, key string, shift int, live bo
 	case grows > 0:
 		w.divide(n, hash, shift)
 	case grows < 0:
-		return w.merge(n, at)
+		return w.merge(n, at, shift)
 	}
 	return n
 }
 
-func (w *write) changeLeaf(n *node, hash uint64, key string, live bool, f changer) *node {
-	at := n.search(hash, key)
+func (w *write) changeLeaf(n *node, tag uint16, key string, live bool, f changer) *node {
+	at := n.search(tag, key)
 	before, old := n.item(at)
 	after, obj := f(before, old)
 	switch {
@@ -204,15 +207,18 @@ func (w *write) changeLeaf(n *node, hash uint64, key string, live bool, f change
 		n.pairs[at].obj.Store(obj)
 	case before == nil:
 		n = w.own(n, 1)
-		n.put(n.size, hash, after, obj)
+		n.put(n.size, tag, after, obj)
 	case after == nil:
 		n = w.own(n, 0)
+		if end := n.size - 1; end < maxLeaf { // otherwise all hashes are equal
+			tag = n.tags[end]
+		}
 		last, obj := n.item(n.size - 1)
-		n.put(at, w.hash(last.key), last, obj)
+		n.put(at, tag, last, obj)
 		n.cut()
 	default:
 		n = w.own(n, 0)
-		n.put(at, hash, after, obj)
+		n.put(at, tag, after, obj)
 	}
 	return n
 }
@@ -263,9 +269,9 @@ func (w *write) newLeaf(depth uint8) *node {
 }
 
 // put puts an item into a place of a leaf, or behind the last one.
-func (n *node) put(at int, hash uint64, id *identity, obj *any) {
+func (n *node) put(at int, tag uint16, id *identity, obj *any) {
 	if at < maxLeaf {
-		n.tags[at] = tagOf(hash)
+		n.tags[at] = tag
 	}
 	if at == n.size {
 		n.size++
@@ -302,9 +308,19 @@ func (n *node) cut() {
 func (w *write) branch(leaf *node, hash uint64, shift int) *node {
 	b := w.newBranch(leaf.size)
 	leaf.depth = 0
+	if shift > 0 {
+		w.tag(leaf, shift)
+	}
 	b.set(0, leaf)
 	w.divide(b, hash, shift)
 	return b
+}
+
+// tag makes the tags of a leaf below a branch.
+func (w *write) tag(leaf *node, shift int) {
+	for at := range min(leaf.size, maxLeaf) {
+		leaf.tags[at] = uint16(w.hash(leaf.id(at).key) >> shift)
+	}
 }
 
 // divide divides the leaf of a hash until the place of that hash has no more than maxLeaf items. The last write has made
@@ -322,21 +338,43 @@ func (w *write) divide(b *node, hash uint64, shift int) {
 		case leaf.depth == bits:
 			return
 		}
-		halves := [2]*node{w.newLeaf(leaf.depth + 1), w.newLeaf(leaf.depth + 1)}
-		leaf.walk(func(id *identity, obj *any) bool {
-			hash := w.hash(id.key)
-			half := halves[hash>>shift>>leaf.depth%2]
-			half.put(half.size, hash, id, obj)
-			return true
-		})
+		halves := w.halves(leaf, shift)
 		b.set(at, halves[at>>leaf.depth%2])
 		b.set(at^1<<leaf.depth, halves[1-at>>leaf.depth%2])
 	}
 }
 
+// halves returns the items of a leaf in two leaves, by the next bit of their hashes.
+func (w *write) halves(leaf *node, shift int) (halves [2]*node) {
+	var sizes [2]int
+	tags := make([]uint16, leaf.size)
+	for at := range tags {
+		if at < maxLeaf {
+			tags[at] = leaf.tags[at]
+		} else {
+			tags[at] = uint16(w.hash(leaf.id(at).key) >> shift)
+		}
+		sizes[tags[at]>>leaf.depth%2]++
+	}
+	for i, size := range sizes {
+		halves[i] = w.newLeaf(leaf.depth + 1)
+		if leaf.pairs != nil {
+			halves[i].pairs = make([]pair, 0, size)
+		} else {
+			halves[i].ids = make([]*identity, 0, size)
+		}
+	}
+	for at, tag := range tags {
+		half := halves[tag>>leaf.depth%2]
+		id, obj := leaf.item(at)
+		half.put(half.size, tag, id, obj)
+	}
+	return halves
+}
+
 // merge merges the leaf at a place with its other half while both are small. It returns that leaf if the branch has no
 // other one.
-func (w *write) merge(b *node, at uint64) *node {
+func (w *write) merge(b *node, at uint64, shift int) *node {
 	for {
 		leaf := b.kids[at]
 		if leaf.kids != nil {
@@ -345,6 +383,7 @@ func (w *write) merge(b *node, at uint64) *node {
 		if leaf.depth == 0 {
 			leaf = w.own(leaf, 0)
 			leaf.depth = bits // one place of the branch above
+			w.tag(leaf, max(0, shift-bits))
 			return leaf
 		}
 		half := b.kids[at^1<<(leaf.depth-1)]
@@ -353,10 +392,10 @@ func (w *write) merge(b *node, at uint64) *node {
 		}
 		both := w.newLeaf(leaf.depth - 1)
 		for _, n := range []*node{leaf, half} {
-			n.walk(func(id *identity, obj *any) bool {
-				both.put(both.size, w.hash(id.key), id, obj)
-				return true
-			})
+			for at := range n.size {
+				id, obj := n.item(at)
+				both.put(both.size, n.tags[at], id, obj)
+			}
 		}
 		b.set(at, both)
 	}
