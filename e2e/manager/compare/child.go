@@ -60,6 +60,7 @@ type request struct {
 // Times are in seconds, memory is in bytes.
 type phase struct {
 	Wall, CPU, Caught float64
+	Median, P99       float64 // from the write of an update until it has arrived
 	Calls             int64
 	Heap, Peak        float64
 	Goroutines        int
@@ -86,7 +87,7 @@ func serve(t task) error {
 		err = m.do(ctx, r)
 		return phase{
 			Wall: time.Since(m.at).Seconds(), CPU: (lab.CPU() - m.cpu).Seconds(), Caught: m.caught.Seconds(),
-			Calls: m.calls.Load() - m.before, Heap: m.heap, Peak: lab.Memory(lab.Peak), Goroutines: runtime.NumGoroutine(),
+			Median: m.late(0.5), P99: m.late(0.99), Calls: m.calls.Load() - m.before, Heap: m.heap, Peak: lab.Memory(lab.Peak), Goroutines: runtime.NumGoroutine(),
 		}, err
 	})
 	cancel()

@@ -29,6 +29,8 @@ func main() {
 	flag.IntVar(&c.Objects, "objects", 10_000, "how many objects there are")
 	flag.IntVar(&c.Controllers, "controllers", 20, "how many controllers there are on them")
 	flag.IntVar(&c.Updates, "updates", 10_000, "how many updates are written while they run")
+	flag.IntVar(&c.Rate, "rate", 0, "how many updates are written in a second; 0 for as many as the writers can")
+	flag.BoolVar(&c.List, "list", false, "reconcilers list all objects, without copies, for each update")
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each side is measured; the table has the medians")
 	lab.Main(roles, func(ctx context.Context, out io.Writer) error {
 		if err := lab.Positive("objects", "controllers", "updates", "rounds"); err != nil {

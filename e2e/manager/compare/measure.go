@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +28,8 @@ var group = schema.GroupVersion{Group: "compare.example.com", Version: "v1"}
 // work is the amount of work for a manager.
 type work struct {
 	Objects, Controllers, Updates int
+	Rate                          int  // of the updates in a second, 0 for no limit
+	List                          bool // reconcilers list all objects for each update
 }
 
 // subject is a thing to measure: a side with controllers, or with handlers that only count.
@@ -63,6 +64,9 @@ func measureAll(ctx context.Context, c config) (results, error) {
 
 	var subjects []subject
 	for _, handlers := range []bool{false, true} {
+		if handlers && c.List {
+			break // handlers list nothing
+		}
 		for _, s := range sides {
 			subjects = append(subjects, subject{s.name, handlers})
 		}
@@ -87,7 +91,6 @@ type world struct {
 	config
 	server *apiserver.Server
 	client client.Client
-	size   atomic.Int64 // last size written; each update writes a new one, because an equal value changes nothing
 }
 
 // fill creates the objects, of about 1 KiB each.
@@ -100,14 +103,18 @@ func (w *world) fill(ctx context.Context) error {
 	})
 }
 
-// update writes the updates, to one object after the other. It returns the generation of each
-// object afterwards.
+// update writes the updates, to one object after the other. Each writes the time as a size. update returns the
+// generation of each object afterwards.
 func (w *world) update(ctx context.Context) (map[int]int64, error) {
 	var mu sync.Mutex // protects generations
 	generations := map[int]int64{}
+	begun := time.Now()
 	err := lab.Divide(w.Updates, writers, func(i int) error {
 		obj := &api.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i % w.Objects)}}
-		patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, w.size.Add(1))
+		if w.Rate > 0 {
+			time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(w.Rate))))
+		}
+		patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, time.Now().UnixNano())
 		if err := w.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return err
 		}

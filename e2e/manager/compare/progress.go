@@ -3,16 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/customcacheinformer/informer/e2e/manager/api"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // progress knows which generation of every object each controller has reached. It does not
@@ -22,6 +28,9 @@ type progress struct {
 	missing  atomic.Int64     // how many of these are still zero
 	complete chan struct{}    // closed when none is missing
 	calls    atomic.Int64
+
+	mu   sync.Mutex
+	took []float64 // the seconds from the write of each update until each controller had it
 }
 
 func newProgress(w work) *progress {
@@ -40,9 +49,25 @@ func (p *progress) note(controller int, obj *api.Widget) {
 	if err != nil || number >= len(p.reached[controller]) {
 		return
 	}
-	if p.reached[controller][number].Swap(obj.Generation) == 0 && p.missing.Add(-1) == 0 {
+	switch before := p.reached[controller][number].Swap(obj.Generation); {
+	case before == 0 && p.missing.Add(-1) == 0:
 		close(p.complete)
+	case before > 0 && before < obj.Generation:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.took = append(p.took, time.Since(time.Unix(0, int64(obj.Spec.Size))).Seconds())
 	}
+}
+
+// late returns a quantile of the times that updates took to arrive, and 0 if there were none.
+func (p *progress) late(q float64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.took) == 0 {
+		return 0
+	}
+	slices.Sort(p.took)
+	return lab.Quantile(p.took, q)
 }
 
 // reachedAll reports whether every controller has reached these generations.
@@ -57,8 +82,9 @@ func (p *progress) reachedAll(generations map[int]int64) bool {
 	return true
 }
 
-// addController adds a controller whose reconciler reads the object from the cache.
-func (p *progress) addController(mgr manager.Manager, n int) error {
+// addController adds a controller whose reconciler reads the object from the cache. If it lists, it reads all objects
+// after each update.
+func (m *measured) addController(mgr manager.Manager, n int) error {
 	c := mgr.GetClient()
 	return builder.ControllerManagedBy(mgr).Named(fmt.Sprint("controller-", n)).For(&api.Widget{}).Complete(reconcile.Func(
 		func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -66,7 +92,10 @@ func (p *progress) addController(mgr manager.Manager, n int) error {
 			if err := c.Get(ctx, r.NamespacedName, obj); err != nil {
 				return reconcile.Result{}, err
 			}
-			p.note(n, obj)
+			m.note(n, obj)
+			if m.List && channel.Closed(m.complete) {
+				return reconcile.Result{}, c.List(ctx, &api.WidgetList{}, client.UnsafeDisableDeepCopy)
+			}
 			return reconcile.Result{}, nil
 		}))
 }

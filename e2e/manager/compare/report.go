@@ -27,6 +27,8 @@ var rows = []row{
 	{"start: reconciles", "", func(f figures) float64 { return float64(f.Start.Calls) }},
 	{"updates: writing them", "s", func(f figures) float64 { return f.Writing }},
 	{"updates: from the last write until all is reconciled", "ms", func(f figures) float64 { return 1000 * f.Update.Caught }},
+	{"updates: from a write until it is reconciled, p50", "ms", func(f figures) float64 { return 1000 * f.Update.Median }},
+	{"updates: from a write until it is reconciled, p99", "ms", func(f figures) float64 { return 1000 * f.Update.P99 }},
 	{"updates: CPU time", "s", updateCPU},
 	{"updates: reconciles", "", func(f figures) float64 { return float64(f.Update.Calls) }},
 	{"idle: CPU time per minute", "ms", func(f figures) float64 { return 1000 * f.Idle.CPU * 60 / f.Idle.Wall }},
@@ -45,7 +47,21 @@ func (r results) report(out io.Writer, c config) {
 		"library's: only `cache.Options.NewInformer` differs. Medians of %d rounds. The API server is in another process on the\n"+
 		"same machine and competes for its processors, so times say less than CPU time.\n\n",
 		lab.Thousands(c.Objects), lab.Thousands(c.Updates), writers, c.rounds)
+	if c.Rate > 0 {
+		fmt.Fprintf(out, "%d updates are written in a second.\n\n", c.Rate)
+	}
+	if c.List {
+		fmt.Fprint(out, "For each update, each reconciler lists all objects, with `UnsafeDisableDeepCopy`.\n\n")
+	}
 	r.table(out, fmt.Sprintf("%d controllers", c.Controllers), false)
+	if !c.List {
+		r.handlers(out, c)
+	}
+	fmt.Fprintf(out, "\nMeasured on %s.\n", lab.Machine("", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"))
+}
+
+// handlers writes the table of the handlers, and how much of the controllers' time they take.
+func (r results) handlers(out io.Writer, c config) {
 	fmt.Fprintf(out, "\nThe same with %d event handlers that only count, without queues and reconcilers. This is the cost of the\n"+
 		"informer alone, including the decoding of the server's responses:\n\n", c.Controllers)
 	r.table(out, fmt.Sprintf("%d handlers", c.Controllers), true)
@@ -60,8 +76,8 @@ func (r results) report(out io.Writer, c config) {
 	}
 	fmt.Fprintf(out, "\nOf the CPU time that the controllers take, the handlers alone take\n%s.\n"+
 		"No informer can save more than that. It cannot save the decoding of the server's responses either, which costs the same\n"+
-		"on both sides. The rest is queues, reconcilers and the copies of the objects that they read.\n\nMeasured on %s.\n",
-		strings.Join(parts, ", "), lab.Machine("", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"))
+		"on both sides. The rest is queues, reconcilers and the copies of the objects that they read.\n",
+		strings.Join(parts, ", "))
 }
 
 func (r results) table(out io.Writer, title string, handlers bool) {
