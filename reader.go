@@ -335,7 +335,11 @@ type SnapshotRequest struct {
 
 // SnapshotTo returns a request for [SnapshotOf], which sets *to to the snapshot. SnapshotTo does not block.
 func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
-	return SnapshotRequest{i.own, i.opts.Name, func(v *memory.Snapshot) { *to = i.shown(v) }}
+	r := SnapshotRequest{of: i.own, name: i.opts.Name}
+	if to != nil {
+		r.take = func(v *memory.Snapshot) { *to = i.shown(v) }
+	}
+	return r
 }
 
 // SnapshotOf takes snapshots of several informers at one moment: none of them writes its store between two of the
@@ -349,8 +353,13 @@ func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 func SnapshotOf(requests ...SnapshotRequest) error {
 	stores := make([]*memory.Store, len(requests))
 	for n, r := range requests {
-		if stores[n] = r.of; r.of == nil {
+		switch stores[n] = r.of; {
+		case r.name == "":
+			return errors.New("informer: SnapshotOf: a SnapshotRequest was not made by SnapshotTo")
+		case r.of == nil:
 			return fmt.Errorf("informer %s: SnapshotOf: %w", r.name, errNoSnapshots)
+		case r.take == nil:
+			return fmt.Errorf("informer %s: SnapshotTo has nil, in place of the address of a *Snapshot", r.name)
 		}
 	}
 	for n, v := range memory.Snapshots(stores...) {

@@ -16,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// storage is how the applier uses a store. A plainStore makes each change at once, a
-// durableStore makes all changes of a batch in one step. Only the apply loop calls it.
+// storage is how the applier uses a store. A plainStore makes each change at once, an ownStore and a
+// durableStore make all changes of a batch in one step. Only the apply loop calls it.
 type storage[T Object] interface {
 	// open reads what the store holds at the start. It returns the versions at which sources can
 	// go on, by namespace, and false if ctx ended first.
@@ -70,9 +70,9 @@ type pace struct {
 	gathers   bool          // a first list is published in larger parts, which grow with it
 }
 
-// access is the common part of plainStore and durableStore: attempts at operations on the store,
+// access is the common part of all storages: attempts at operations on the store,
 // with retry, and the indexes and figures that follow a change. The writes themselves are in
-// plain.go and durable.go.
+// own.go, plain.go and durable.go.
 type access[T Object] struct {
 	name     string // Options.Name
 	store    any    // the store of the options, for errors

@@ -25,8 +25,8 @@ func Untyped[T object.Object](indexers cache.TypedIndexers[T]) cache.Indexers {
 	return untyped
 }
 
-// ByNamespace returns an index function for cache.NamespaceIndex. It is called twice per
-// update, and makes no new slice for an object in the same namespace as the last one.
+// ByNamespace returns an index function for cache.NamespaceIndex. A store of client-go calls it
+// twice per update. It makes no new slice for an object in the same namespace as the last one.
 func ByNamespace() cache.IndexFunc {
 	var last atomic.Pointer[[]string]
 	return func(raw any) ([]string, error) {

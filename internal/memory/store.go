@@ -119,6 +119,9 @@ func (s *Store) Apply(changes []Change, at any) {
 	}
 }
 
+// atOnce is how many changes a snapshot may have to wait for.
+const atOnce = 256
+
 func (s *Store) apply(changes []Change, at any) {
 	f, terms := s.state.Load().functions, s.terms[:0]
 	for i := range changes {
@@ -132,8 +135,13 @@ func (s *Store) apply(changes []Change, at any) {
 		if at != nil {
 			next.at = at
 		}
+		w.copies = len(changes) > atOnce
 		from := 0
 		for i := range changes {
+			if i > 0 && i%atOnce == 0 { // a snapshot may come between, with the state before the write
+				s.freeze.Unlock()
+				s.freeze.Lock()
+			}
 			c := &changes[i]
 			now := terms[from:c.terms]
 			from = c.terms

@@ -427,6 +427,45 @@ func TestASnapshotHasAllOfAWriteOrNothing(t *testing.T) {
 	}
 }
 
+func TestASnapshotDoesNotWaitForAWholeList(t *testing.T) {
+	const count = 100 * atOnce
+	var s *Store
+	var begun, taken atomic.Bool
+	var taking sync.WaitGroup
+	s, err := newStore(nil, func(text string) uint64 {
+		n, err := strconv.Atoi(text)
+		switch {
+		case err != nil || !begun.Load() || taken.Load():
+		case n == 0:
+			taking.Go(func() {
+				v := s.Snapshot()
+				taken.Store(true)
+				if obj, _ := v.Get("old"); obj != "old" || v.Entries().Len() != 1 {
+					t.Errorf("a snapshot within a write has %d objects, and %v", v.Entries().Len(), obj)
+				}
+			})
+		case n%atOnce == 0:
+			time.Sleep(2 * time.Millisecond) // a lock is handed over to a goroutine that has waited for a millisecond
+		}
+		return maphash.String(testSeed, text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Part("")
+	p.Put("old", "old")
+	changes := []Change{{Part: p, Key: "old", Object: "new"}}
+	for n := range count {
+		changes = append(changes, Change{Part: p, Key: strconv.Itoa(n), Object: n})
+	}
+	begun.Store(true)
+	s.Apply(changes, nil)
+	if !taken.Load() {
+		t.Error("no snapshot was taken before the write had ended")
+	}
+	taking.Wait()
+}
+
 func TestALongListGivesWay(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := newTestStore(t, "real", nil)

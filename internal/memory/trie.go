@@ -49,9 +49,10 @@ type identity struct {
 // object in the place of another one of the same identity if no snapshot can have the leaf: readers without a
 // snapshot see that at once.
 type write struct {
-	stamp uint64
-	mark  uint64 // the last write that a snapshot has seen
-	hash  func(string) uint64
+	stamp  uint64
+	mark   uint64 // the last write that a snapshot has seen
+	copies bool   // a snapshot may be taken before the write has ended
+	hash   func(string) uint64
 }
 
 // changer returns what becomes of an item. Both values are nil for no item; obj is also nil in a trie of identities.
@@ -203,7 +204,7 @@ func (w *write) changeLeaf(n *node, tag uint16, key string, live bool, f changer
 	after, obj := f(before, old)
 	switch {
 	case before == after && old == obj:
-	case before == after && live && n.stamp > w.mark:
+	case before == after && live && !w.copies && n.stamp > w.mark:
 		n.pairs[at].obj.Store(obj)
 	case before == nil:
 		n = w.own(n, 1)

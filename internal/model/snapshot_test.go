@@ -196,6 +196,12 @@ func TestSnapshotsOfSeveralInformersAreOfOneMoment(t *testing.T) {
 		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), plain.SnapshotTo(&two)); err == nil || one != nil || !strings.HasPrefix(err.Error(), "informer plain: SnapshotOf: only the informer's own store") {
 			t.Errorf("with a store that has no snapshots: %v, %v", one, err)
 		}
+		if err := informer.SnapshotOf(informers[0].SnapshotTo(nil)); err == nil || !strings.Contains(err.Error(), "SnapshotTo has nil") {
+			t.Errorf("SnapshotTo of nil: %v", err)
+		}
+		if err := informer.SnapshotOf(informer.SnapshotRequest{}); err == nil || !strings.Contains(err.Error(), "not made by SnapshotTo") {
+			t.Errorf("an empty request: %v", err)
+		}
 		if err := informer.SnapshotOf(); err != nil {
 			t.Error(err)
 		}
