@@ -25,7 +25,8 @@ func TestARelayIsNotReadyWhileTheAPIServerIsSilent(t *testing.T) {
 	stop := w.write(rand.New(rand.NewPCG(5, 6)), 10, 100*time.Millisecond)
 	r := w.relay(network.Config(), "", func(o *relay.Options) { o.MaxStaleness = 4 * time.Second })
 	all := w.fleet(3, r.config)
-	all.await(w)
+	all.await(w) // the change may be in the first state
+	all.await(w) // this one comes with a watch
 	before := time.Now()
 
 	network.Silence()
