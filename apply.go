@@ -28,6 +28,7 @@ type applier[T Object] struct {
 	storage   storage[T]
 	access    *access[T] // used by storage
 	pace      pace
+	part      int // how many changes of a first list are published together
 	processor *informerProcessor[T]
 	observer  *Observer
 	name      string // Options.Name
@@ -77,6 +78,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	default:
 		a.storage, a.pace = newPlainStore(a.access, store), plainPace
 	}
+	a.part = a.pace.records
 	return a
 }
 
@@ -204,9 +206,21 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
 }
 
-// gathers reports whether an item is published with all that were taken from the queue with it, however many.
+// gathers reports whether an item of a first list is published together with those before it, although they are more
+// than the pace allows.
 func (a *applier[T]) gathers(it *item[T]) bool {
-	return a.pace.gathers && it.listed && it.scope.isLate()
+	return a.gate.gathers && it.listed && it.scope.isLate() && len(a.records) < a.part
+}
+
+// resize chooses the size of the next part of a first list by the time that the store took for one. An index function may
+// be slow.
+func (a *applier[T]) resize(took time.Duration) {
+	switch {
+	case took > 2*partTime:
+		a.part = max(a.part/2, a.pace.records)
+	case took < partTime && a.done >= a.part:
+		a.part = min(2*a.part, maxPart)
+	}
 }
 
 // change makes the change that an item stands for. It returns false if ctx ended first.
@@ -297,6 +311,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
 	if endsList {
 		told := a.tell(ctx) // no later item may delay Synced
+		a.trim()
 		if told && it.applied != nil {
 			it.applied()
 		}
@@ -376,7 +391,10 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	if !a.pace.immediate { // if this came earlier, a watcher that joins would wait for the whole batch
 		a.processor.begun.Add(int64(a.done))
 	}
-	switch a.storage.commit(ctx) {
+	begun := a.processor.Now()
+	committed := a.storage.commit(ctx)
+	a.resize(a.processor.Now() - begun)
+	switch committed {
 	case stopped:
 		return false
 	case refused:
@@ -407,10 +425,14 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	a.noteVersion()
 	a.bookmark = false
 	a.distribute(version)
-	if cap(a.records) > 2*gateBound && version != "" { // the end of a list
+	return true
+}
+
+// trim releases the memory of a large list.
+func (a *applier[T]) trim() {
+	if cap(a.popped) > 2*gateBound && len(a.records) == 0 {
 		a.records, a.popped, a.finished, a.infos = nil, nil, nil, nil
 	}
-	return true
 }
 
 // distribute publishes the finished items to the watchers and the observer. If version is not

@@ -28,6 +28,8 @@ const (
 	crowd = 10
 	// perEntry is how many items an entry of the queue stands for at most.
 	perEntry = eventlog.MaxChunk
+	// maxPart is how many objects of a first list are stored at once at most.
+	maxPart = 16_384
 	// listPatience is how long a list may wait for room. Then the rest of it is queued at once,
 	// so that the reflector gets back to its watch, which the server ends after minutes.
 	listPatience = time.Second
@@ -51,7 +53,7 @@ type gate[T Object] struct {
 	reports  *reports
 	observer *Observer
 	durable  bool // the store is a Durable and takes items in batches
-	gathers  bool // the store takes the more objects of a list at once, the longer the list is
+	gathers  bool // the store takes up to maxPart objects of a first list at once
 	scopes   []*scope
 	own      *scope // of items that come from no source
 
@@ -69,6 +71,7 @@ type gate[T Object] struct {
 	head    *item[T]      // of the last entry, if further items may join it; otherwise nil
 	heads   uint64        // how many items were heads
 	waiting int           // items that have entered and are not applied
+	inLists int           // those of them that are objects of a list
 	room    chan struct{} // closed when items were applied; nil if no source waits for that
 	moved   chan struct{} // closed when a version changes; nil if no caller waits for that
 
@@ -138,9 +141,14 @@ func (in *gate[T]) names(are func(*scope) bool) string {
 }
 
 // enter puts an item into the queue as soon as fewer than bound items wait, or patience has
-// ended. It does nothing once the informer stops.
+// ended. Changes do not wait for the objects of a list, which may be that of another namespace. enter
+// does nothing once the informer stops.
 func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
-	if !in.waitFor(patience, bound) {
+	free := func() bool { return in.waiting-in.inLists < bound }
+	if it.listed {
+		free = func() bool { return in.inLists < bound }
+	}
+	if !in.waitUntil(patience, free, 1) {
 		return
 	}
 	defer in.mu.Unlock()
@@ -179,14 +187,9 @@ func (in *gate[T]) unpack(head *item[T], items []*item[T]) []*item[T] {
 	return items
 }
 
-// waitFor waits until fewer than bound items wait, or patience has ended. It returns true with
-// mu held. Once the informer stops, it returns false and does not hold mu.
-func (in *gate[T]) waitFor(patience context.Context, bound int) bool {
-	return in.waitUntil(patience, func() bool { return in.waiting < bound }, 1)
-}
-
 // waitUntil waits until free, which is called with mu held, returns true, or patience has ended.
-// While it waits, full is more by the given number. It returns as waitFor does.
+// While it waits, full is more by the given number. It returns true with mu held. Once the informer
+// stops, it returns false and does not hold mu.
 func (in *gate[T]) waitUntil(patience context.Context, free func() bool, full int32) bool {
 	for {
 		in.mu.Lock()
@@ -214,6 +217,9 @@ func (in *gate[T]) waitUntil(patience context.Context, free func() bool, full in
 // count adds n to the items that wait, after it has entered or was applied.
 func (in *gate[T]) count(it *item[T], n int) {
 	in.waiting += n
+	if it.listed {
+		in.inLists += n
+	}
 	it.scope.waiting += n
 }
 

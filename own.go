@@ -23,6 +23,7 @@ type ownStore[T Object] struct {
 
 	changes []memory.Change // the batch
 	next    map[string]int  // the last change of each key in the batch
+	listed  bool            // a list has ended
 
 	// Index functions that have failed are asked again.
 	mu     sync.Mutex
@@ -61,8 +62,12 @@ func momentOf(v *memory.Snapshot) moment {
 }
 
 // ownPace publishes up to 256 changes together, or the changes begun within 1 ms. No change waits for one that is not
-// in the queue yet. The more objects of a first list are written at once, the fewer nodes of the store are copied.
-var ownPace = pace{records: maxChunk, time: time.Millisecond, gathers: true}
+// in the queue yet.
+var ownPace = pace{records: maxChunk, time: time.Millisecond}
+
+// partTime is how long the store should take for a part of a first list. The more objects it stores at once, the fewer of
+// its nodes it copies. But a stop waits until a part is stored.
+const partTime = 20 * time.Millisecond
 
 // sourceOf returns the function that returns the part of the store for a key.
 func sourceOf(several bool) func(key string) string {
@@ -201,15 +206,20 @@ func (o *ownStore[T]) close(context.Context) {
 
 func (o *ownStore[T]) forget(context.Context) {}
 
-// told gives the version to the store as a bookmark, and releases the memory of a large batch.
+func (o *ownStore[T]) pass(it *item[T]) {
+	o.access.pass(it)
+	o.listed = o.listed || it.kind == itemListed
+}
+
+// told gives the version to the store as a bookmark. After a list it releases the memory of large parts.
 func (o *ownStore[T]) told(_ int64, version string) {
-	if version == "" {
-		return
+	if version != "" {
+		o.bookmark(version)
 	}
-	o.bookmark(version)
-	if cap(o.changes) > 2*gateBound {
+	if o.listed && cap(o.changes) > 2*gateBound {
 		o.changes, o.next = nil, map[string]int{}
 	}
+	o.listed = false
 }
 
 func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -364,5 +365,66 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 		if took := time.Since(begun); took > 2*time.Second {
 			t.Errorf("the stop takes %v", took)
 		}
+	})
+}
+
+func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objs []configMap
+		for n := range 50_000 {
+			objs = append(objs, object(strconv.Itoa(n), "1"))
+		}
+		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
+			<-time.After(100 * time.Microsecond)
+			return nil, nil
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := start(t, inf)
+		for range 300 {
+			<-time.After(10 * time.Millisecond)
+			if busy := inf.Health().StoreBusy; busy > 100*time.Millisecond {
+				t.Fatalf("the store is busy for %v", busy)
+			}
+		}
+		begun := time.Now()
+		if stop(); time.Since(begun) > 100*time.Millisecond || inf.HasSynced() {
+			t.Errorf("a stop within the first list takes %v", time.Since(begun))
+		}
+	})
+}
+
+func TestAChangeDoesNotWaitForTheListOfAnotherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(namespace, name string) configMap {
+			obj := object(name, "1")
+			obj.Namespace = namespace
+			return obj
+		}
+		objs := []configMap{in("small", "a")}
+		for n := range 3000 {
+			objs = append(objs, in("large", strconv.Itoa(n)))
+		}
+		src := informertest.NewSource(objs...)
+		src.FailIn("large", "list", errors.New("down"), 1)
+		store := newPlainStore()
+		inf, err := informer.NewInNamespaces(src.Namespace, []string{"small", "large"}, options{Store: store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, inf)
+		synctest.Wait()
+		store.SetFail(func(string, string) error { return errors.New("down") })
+		sleepBubble(time.Minute) // the large namespace is listed
+		queued := inf.Health().Queued
+		src.Apply(in("small", "b"))
+		synctest.Wait()
+		if now := inf.Health().Queued; queued < 2000 || now != queued+1 {
+			t.Errorf("%d changes wait, after %d with a list of 3000 objects", now, queued)
+		}
+		store.SetFail(nil)
+		sleepBubble(time.Minute)
+		checkStore(t, inf, src)
 	})
 }

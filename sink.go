@@ -204,8 +204,8 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	}
 	in.list.taken++
 	bound := gateBound
-	if in.gathers {
-		bound = max(bound, in.list.taken/2)
+	if in.gathers && in.scope.isLate() {
+		bound = min(max(bound, in.list.taken/2), 2*maxPart)
 	}
 	if in.list.seen != nil {
 		note(in.list.seen, obj)

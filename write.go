@@ -67,7 +67,6 @@ type pace struct {
 	records   int           // no more than this number of records
 	time      time.Duration // no more than the changes begun in this time
 	immediate bool          // a change is in the store when write returns
-	gathers   bool          // a first list is published in larger parts, which grow with it
 }
 
 // access is the common part of all storages: attempts at operations on the store,
