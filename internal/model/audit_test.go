@@ -355,6 +355,9 @@ func (p *pupil) due() (n int, known bool) {
 	if p.t.store == durableStore && (len(l.tombs) > 0 || p.inherited > 0 || p.chooses) {
 		return 0, false // which tombstones are delivered twice is not promised
 	}
+	if p.t.store == defaultStore && l.pupils[0].reg.Stats().Pending > 0 {
+		return 0, false // a stop has come before the witness, which keeps the ledger, had everything
+	}
 	for _, key := range l.keys() {
 		entries := l.entries(key)
 		n += len(entries) - 1 - newBelief(entries, p.born[key]).from
