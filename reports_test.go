@@ -371,18 +371,18 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var objs []configMap
-		for n := range 50_000 {
+		for n := range 20_000 {
 			objs = append(objs, object(strconv.Itoa(n), "1"))
 		}
 		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
-			<-time.After(100 * time.Microsecond)
+			<-time.After(200 * time.Microsecond)
 			return nil, nil
 		}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop := start(t, inf)
-		for range 300 {
+		for range 150 { // after a second, the rest of the list is in the queue
 			<-time.After(10 * time.Millisecond)
 			if busy := inf.Health().StoreBusy; busy > 100*time.Millisecond {
 				t.Fatalf("the store is busy for %v", busy)
