@@ -51,7 +51,7 @@ func (r results) report(out io.Writer, c config) {
 		fmt.Fprintf(out, "%d updates are written in a second.\n\n", c.Rate)
 	}
 	if c.List {
-		fmt.Fprint(out, "For each update, each reconciler lists all objects, with `UnsafeDisableDeepCopy`.\n\n")
+		fmt.Fprintf(out, "For each update, each reconciler lists all objects, with `UnsafeDisableDeepCopy`.\n\n")
 	}
 	r.table(out, fmt.Sprintf("%d controllers", c.Controllers), false)
 	if !c.List {
