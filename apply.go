@@ -428,10 +428,14 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	return true
 }
 
-// trim releases the memory of a large list.
+// trim releases the memory of a large list that is published.
 func (a *applier[T]) trim() {
-	if cap(a.popped) > 2*gateBound && len(a.records) == 0 {
-		a.records, a.popped, a.finished, a.infos = nil, nil, nil, nil
+	if cap(a.popped) <= 2*gateBound || len(a.records) > 0 {
+		return
+	}
+	a.records, a.popped, a.finished, a.infos = nil, nil, nil, nil
+	if o, ok := a.storage.(*ownStore[T]); ok {
+		o.trim()
 	}
 }
 

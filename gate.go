@@ -152,7 +152,6 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 		return
 	}
 	defer in.mu.Unlock()
-	crowded := it.listed || in.waiting >= crowd
 	in.newest.next = it
 	in.newest = it
 	in.count(it, 1)
@@ -161,7 +160,7 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 		return
 	}
 	in.head = nil
-	if crowded {
+	if it.listed || in.waiting > crowd {
 		in.heads++
 		it.entry, in.head = in.heads, it
 	}

@@ -23,7 +23,6 @@ type ownStore[T Object] struct {
 
 	changes []memory.Change // the batch
 	next    map[string]int  // the last change of each key in the batch
-	listed  bool            // a list has ended
 
 	// Index functions that have failed are asked again.
 	mu     sync.Mutex
@@ -206,21 +205,15 @@ func (o *ownStore[T]) close(context.Context) {
 
 func (o *ownStore[T]) forget(context.Context) {}
 
-func (o *ownStore[T]) pass(it *item[T]) {
-	o.access.pass(it)
-	o.listed = o.listed || it.kind == itemListed
-}
-
-// told gives the version to the store as a bookmark. After a list it releases the memory of large parts.
+// told gives the version to the store as a bookmark.
 func (o *ownStore[T]) told(_ int64, version string) {
 	if version != "" {
 		o.bookmark(version)
 	}
-	if o.listed && cap(o.changes) > 2*gateBound {
-		o.changes, o.next = nil, map[string]int{}
-	}
-	o.listed = false
 }
+
+// trim releases the memory of a large batch that was committed.
+func (o *ownStore[T]) trim() { o.changes, o.next = nil, map[string]int{} }
 
 func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 	v := o.store.Snapshot()

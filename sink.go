@@ -99,7 +99,6 @@ func (in *sink[T]) check(m metav1.Object, raw any) (T, error) {
 }
 
 type listing struct {
-	taken    int             // objects so far
 	own      string          // begins the keys of the items that stand for no object
 	doubtful bool            // versions may mean something else than they did
 	seen     *object.Keys    // of a list in parts: the keys so far; nil if nothing was known before
@@ -202,10 +201,9 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	if in.foreign(obj) {
 		return
 	}
-	in.list.taken++
 	bound := gateBound
 	if in.gathers && in.scope.isLate() {
-		bound = min(max(bound, in.list.taken/2), 2*maxPart)
+		bound = 2 * maxPart // one part is stored while the next one comes in
 	}
 	if in.list.seen != nil {
 		note(in.list.seen, obj)

@@ -27,10 +27,10 @@ type node struct {
 // leaf has the items of a leaf. A search looks at the tags first, which are in one place of memory. A tag is 16 bits of
 // a hash, beginning with those of the branch. So most leaves are divided without making the hashes again.
 type leaf struct {
-	tags  [maxLeaf]uint16
-	depth uint8       // bits of the branch that are the same in the hashes of all items
-	pairs []pair      // nil if the trie has identities alone
-	ids   []*identity // nil if the trie has objects
+	tags  [maxLeaf + 1]uint16 // also of the item that makes a leaf too large
+	depth uint8               // bits of the branch that are the same in the hashes of all items
+	pairs []pair              // nil if the trie has identities alone
+	ids   []*identity         // nil if the trie has objects
 }
 
 type pair struct {
@@ -94,12 +94,12 @@ func (n *node) search(tag uint16, key string) int {
 	if n == nil {
 		return -1
 	}
-	for at, t := range n.tags[:min(n.size, maxLeaf)] {
+	for at, t := range n.tags[:min(n.size, len(n.tags))] {
 		if t == tag && n.id(at).key == key {
 			return at
 		}
 	}
-	for at := maxLeaf; at < n.size; at++ {
+	for at := len(n.tags); at < n.size; at++ {
 		if n.id(at).key == key {
 			return at
 		}
@@ -211,7 +211,7 @@ func (w *write) changeLeaf(n *node, tag uint16, key string, live bool, f changer
 		n.put(n.size, tag, after, obj)
 	case after == nil:
 		n = w.own(n, 0)
-		if end := n.size - 1; end < maxLeaf { // otherwise all hashes are equal
+		if end := n.size - 1; end < len(n.tags) { // otherwise all hashes are equal
 			tag = n.tags[end]
 		}
 		last, obj := n.item(n.size - 1)
@@ -271,7 +271,7 @@ func (w *write) newLeaf(depth uint8) *node {
 
 // put puts an item into a place of a leaf, or behind the last one.
 func (n *node) put(at int, tag uint16, id *identity, obj *any) {
-	if at < maxLeaf {
+	if at < len(n.tags) {
 		n.tags[at] = tag
 	}
 	if at == n.size {
@@ -319,7 +319,7 @@ func (w *write) branch(leaf *node, hash uint64, shift int) *node {
 
 // tag makes the tags of a leaf below a branch.
 func (w *write) tag(leaf *node, shift int) {
-	for at := range min(leaf.size, maxLeaf) {
+	for at := range min(leaf.size, len(leaf.tags)) {
 		leaf.tags[at] = uint16(w.hash(leaf.id(at).key) >> shift)
 	}
 }
@@ -339,23 +339,18 @@ func (w *write) divide(b *node, hash uint64, shift int) {
 		case leaf.depth == bits:
 			return
 		}
-		halves := w.halves(leaf, shift)
+		halves := w.halves(leaf)
 		b.set(at, halves[at>>leaf.depth%2])
 		b.set(at^1<<leaf.depth, halves[1-at>>leaf.depth%2])
 	}
 }
 
 // halves returns the items of a leaf in two leaves, by the next bit of their hashes.
-func (w *write) halves(leaf *node, shift int) (halves [2]*node) {
+func (w *write) halves(leaf *node) (halves [2]*node) {
 	var sizes [2]int
-	tags := make([]uint16, leaf.size)
-	for at := range tags {
-		if at < maxLeaf {
-			tags[at] = leaf.tags[at]
-		} else {
-			tags[at] = uint16(w.hash(leaf.id(at).key) >> shift)
-		}
-		sizes[tags[at]>>leaf.depth%2]++
+	tags := leaf.tags[:leaf.size]
+	for _, tag := range tags {
+		sizes[tag>>leaf.depth%2]++
 	}
 	for i, size := range sizes {
 		halves[i] = w.newLeaf(leaf.depth + 1)
