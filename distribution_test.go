@@ -198,3 +198,32 @@ func (t *told) measure(b *testing.B, distribute func(n int)) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*t.watchers), "ns/event/watcher")
 	b.ReportMetric(float64(distributing.Nanoseconds())/float64(b.N), "distributing-ns/event")
 }
+
+func TestTheMemoryOfALargeListIsReleased(t *testing.T) {
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: make([]corev1.Pod, 5*gateBound)}
+	for i := range list.Items {
+		list.Items[i].Name = fmt.Sprint(i)
+	}
+	inf, err := NewFrom(&cache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}, Options[pod]{WatchList: WatchListOff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := inf.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	<-inf.Synced()
+	cancel()
+	running.Wait()
+	a := inf.applier
+	largest := max(cap(a.popped), cap(a.finished), cap(a.records), cap(a.infos), cap(a.storage.(*ownStore[pod]).changes))
+	if n := len(inf.own.Snapshot().Entries().Objects()); n != len(list.Items) || largest > 2*gateBound {
+		t.Errorf("after a list of %d objects there is still room for %d", n, largest)
+	}
+}
