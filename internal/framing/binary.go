@@ -1,0 +1,176 @@
+package framing
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// magic is the beginning of an object in its envelope, a runtime.Unknown.
+var magic = []byte("k8s\x00")
+
+// The fields of the messages that this file reads. All of them have a length.
+const (
+	unknownType     = 1 // of runtime.Unknown
+	unknownRaw      = 2
+	listItems       = 2 // of every list
+	objectMeta      = 1 // of every object
+	eventType       = 1 // of metav1.WatchEvent
+	eventObject     = 2
+	extensionRaw    = 1 // of runtime.RawExtension
+	typeAPIVersion  = 1 // of runtime.TypeMeta
+	typeKind        = 2
+	wireLength      = 2 // the wire type of a field that has a length
+	longestFieldTag = 2 * binary.MaxVarintLen64
+)
+
+// listBinary takes the items out of a list.
+func (b *body) listBinary() {
+	w := &b.in
+	if !w.has(len(magic)) || !bytes.Equal(w.data()[:len(magic)], magic) {
+		return
+	}
+	meta, metaSize, n, ok := w.field(len(magic))
+	if !ok || meta != unknownType || metaSize > maxItem || !w.has(len(magic)+n+metaSize) {
+		return
+	}
+	head := len(magic) + n + metaSize
+	list, ok := readMeta(w.data()[head-metaSize : head])
+	if !ok || !b.tap.Type.fits(list, "List", b.gv) {
+		return
+	}
+	raw, size, n, ok := w.field(head)
+	if !ok || raw != unknownRaw {
+		return
+	}
+	b.pass(head)
+	w.skip(n)
+	b.itemsBinary(size)
+}
+
+// itemsBinary takes a list of that size. The reader gets the list without its items.
+func (b *body) itemsBinary(size int) {
+	w := &b.in
+	var rest []byte
+	for size > 0 && b.err == nil {
+		number, length, n, ok := w.field(0)
+		if !ok || length > maxItem || n+length > size || !w.has(n+length) {
+			break
+		}
+		if number == listItems {
+			obj := b.tap.Type.binary(w.data()[n : n+length])
+			if obj == nil {
+				break
+			}
+			b.item(obj)
+		} else {
+			rest = append(rest, w.data()[:n+length]...)
+		}
+		w.skip(n + length)
+		size -= n + length
+	}
+	if size > 0 && b.tap.Count() > 0 {
+		b.tap.misfit.Store(true)
+	}
+	b.out = append(b.out, unknownRaw<<3|wireLength)
+	b.out = binary.AppendUvarint(b.out, uint64(len(rest)+size))
+	b.out = append(b.out, rest...)
+}
+
+// frameBinary takes one event of a watch.
+func (b *body) frameBinary() {
+	const prefix = 4
+	w := &b.in
+	if !w.has(prefix) {
+		if b.raw = len(w.data()) == 0; !b.raw {
+			b.passRest()
+		}
+		return
+	}
+	size := binary.BigEndian.Uint32(w.data())
+	if size > maxEvent || !w.has(prefix+int(size)) {
+		b.passRest()
+		return
+	}
+	end := prefix + int(size)
+	if kind, envelope := eventBinary(w.data()[prefix:end]); envelope != nil {
+		if m, raw, ok := open(envelope); ok && b.tap.Type.fits(m, "", b.gv) {
+			if obj := b.tap.Type.binary(raw); obj != nil {
+				b.event(kind, obj, end)
+				return
+			}
+		}
+	}
+	b.passFrame(end)
+}
+
+// eventBinary returns the type and the object of an event that has one, in its envelope, and nil
+// for others.
+func eventBinary(frame []byte) (watch.EventType, []byte) {
+	var f [eventObject + 1][]byte
+	if !fields(frame, f[:]) || heads[watch.EventType(f[eventType])] == nil {
+		return "", nil
+	}
+	var e [extensionRaw + 1][]byte
+	if !fields(f[eventObject], e[:]) {
+		return "", nil
+	}
+	return watch.EventType(f[eventType]), e[extensionRaw]
+}
+
+// open takes an object out of its envelope.
+func open(envelope []byte) (m typeMeta, raw []byte, ok bool) {
+	const encoding, contentType = 3, 4 // empty, as an API server writes them
+	message, ok := bytes.CutPrefix(envelope, magic)
+	var f [contentType + 1][]byte
+	if !ok || !fields(message, f[:]) || len(f[encoding])+len(f[contentType]) > 0 {
+		return m, nil, false
+	}
+	m, ok = readMeta(f[unknownType])
+	return m, f[unknownRaw], ok
+}
+
+func readMeta(message []byte) (typeMeta, bool) {
+	var f [typeKind + 1][]byte
+	ok := fields(message, f[:])
+	return typeMeta{apiVersion: string(f[typeAPIVersion]), kind: string(f[typeKind])}, ok
+}
+
+// fields puts each field of a message at its number in into. It returns false if the message has
+// another field, or one twice.
+func fields(message []byte, into [][]byte) bool {
+	for len(message) > 0 {
+		number, size, n, ok := field(message)
+		if !ok || size > len(message)-n || number >= len(into) || into[number] != nil {
+			return false
+		}
+		into[number] = message[n : n+size]
+		message = message[n+size:]
+	}
+	return true
+}
+
+// field returns the number of the field at the beginning of b, its size and where it begins. It
+// returns false if b is too short, or the field is of a type that has no length.
+func field(b []byte) (number, size, begin int, ok bool) {
+	tag, k := binary.Uvarint(b)
+	if k <= 0 || tag&7 != wireLength || tag>>3 == 0 || tag > 1<<32 {
+		return 0, 0, 0, false
+	}
+	length, m := binary.Uvarint(b[k:])
+	if m <= 0 || length > math.MaxInt/2 {
+		return 0, 0, 0, false
+	}
+	return int(tag >> 3), int(length), k + m, true
+}
+
+// field returns the field at an offset of the window. size counts from offset+begin.
+func (w *window) field(offset int) (number, size, begin int, ok bool) {
+	w.has(offset + longestFieldTag) // or all that is there
+	if len(w.data()) < offset {
+		return 0, 0, 0, false
+	}
+	return field(w.data()[offset:])
+}

@@ -1,0 +1,15 @@
+// Package framing takes the objects out of the body of a list or a watch before client-go reads it.
+//
+// Transport replaces the body of an answer by one that works inside Read. Whoever reads it reads
+// the real body, and each object is decoded and handed over on the way. The reader gets the rest:
+// of a list everything but its items, and of a watch the events without an object, such as
+// bookmarks and errors. Whatever this package does not understand reaches the reader byte for
+// byte, so that client-go judges it as it does without this package.
+//
+// Requests, rights, retries, timeouts and errors stay client-go's. A Tap chooses the request
+// whose objects are taken; see With.
+//
+// Limits: an item of a list may have 64 MiB and an event 16 MiB, which is client-go's limit for an
+// event. Objects beyond them go client-go's way. The nesting of an object is limited by its
+// decoder. A list as a whole has no limit.
+package framing

@@ -1,0 +1,215 @@
+package framing
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// A jsonList is the list that a body reads.
+type jsonList struct {
+	*body
+	meta   typeMeta
+	listed bool             // its items were read
+	held   []runtime.Object // items from the first on that needs the kind of a list that does not have it yet
+}
+
+// listJSON takes the items out of a list.
+func (b *body) listJSON() {
+	l := jsonList{body: b}
+	if !l.read() && (b.tap.Count() > 0 || len(l.held) > 0) {
+		b.tap.misfit.Store(true)
+	}
+}
+
+// read returns false if it does not understand the list.
+func (l *jsonList) read() bool {
+	w := &l.in
+	i := w.space(0)
+	if w.at(i) != '{' {
+		return false
+	}
+	l.pass(i + 1)
+	for l.err == nil {
+		switch i = w.space(0); w.at(i) {
+		case ',':
+			l.pass(i + 1)
+		case '"':
+			if !l.field(i) {
+				return false
+			}
+		case '}':
+			l.pass(i + 1)
+			return l.finish()
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// field takes the field of the list whose name is at offset i.
+func (l *jsonList) field(i int) bool {
+	w := &l.in
+	colon, ok := w.value(i, maxItem)
+	if !ok {
+		return false
+	}
+	name := text(w.data()[i:colon])
+	if colon = w.space(colon); w.at(colon) != ':' {
+		return false
+	}
+	v := w.space(colon + 1)
+	if name == "items" && w.at(v) == '[' {
+		if l.listed || l.meta.kind != "" && l.meta.apiVersion != "" && !l.tap.Type.fits(l.meta, "List", l.gv) {
+			return false
+		}
+		l.listed = true
+		l.pass(v + 1)
+		if l.items() {
+			return true
+		}
+		// Without its first items, a list that is broken behind them must not become a whole one.
+		if l.tap.Count() > 0 || len(l.held) > 0 {
+			l.out = append(l.out, "null"...)
+		}
+		return false
+	}
+	end, ok := w.value(v, maxItem)
+	if !ok {
+		return false
+	}
+	switch raw := w.data()[v:end]; name {
+	case "kind":
+		ok = l.set(&l.meta.kind, text(raw))
+	case "apiVersion":
+		ok = l.set(&l.meta.apiVersion, text(raw))
+	}
+	l.pass(end)
+	return ok
+}
+
+// set sets a field of the list's kind. It returns false if that comes too late.
+func (l *jsonList) set(field *string, to string) bool {
+	late := l.listed && *field != "" && *field != to
+	*field = to
+	return !late
+}
+
+// items takes the items up to the bracket that closes them, which the reader gets.
+func (l *jsonList) items() bool {
+	w := &l.in
+	for first := true; l.err == nil; first = false {
+		i := w.space(0)
+		switch c := w.at(i); {
+		case c == ']':
+			w.skip(i)
+			l.pass(1)
+			return true
+		case first:
+		case c == ',':
+			i = w.space(i + 1)
+		default:
+			return false
+		}
+		if w.at(i) != '{' {
+			return false
+		}
+		end, ok := w.value(i, maxItem)
+		if !ok || !l.decode(w.data()[i:end]) {
+			return false
+		}
+		w.skip(end)
+	}
+	return true
+}
+
+// decode hands over an item, or holds it until the list is over.
+func (l *jsonList) decode(raw []byte) bool {
+	obj := l.tap.Type.json(raw)
+	if obj == nil {
+		return false
+	}
+	switch bare := isBare(obj); {
+	case len(l.held) > 0 || bare && (l.meta.kind == "" || l.meta.apiVersion == ""):
+		l.held = append(l.held, obj)
+	default:
+		if bare {
+			l.meta.dress(obj)
+		}
+		l.item(obj)
+	}
+	return true
+}
+
+// finish hands over the items that had to wait for the kind of the list.
+func (l *jsonList) finish() bool {
+	if l.listed && !l.tap.Type.fits(l.meta, "List", l.gv) {
+		return false
+	}
+	for _, obj := range l.held {
+		if isBare(obj) {
+			l.meta.dress(obj)
+		}
+		if l.item(obj); l.err != nil {
+			break
+		}
+	}
+	l.held = nil
+	return true
+}
+
+// frameJSON takes one event of a watch.
+func (b *body) frameJSON() {
+	w := &b.in
+	i := w.space(0)
+	end, ok := 0, false
+	if w.at(i) == '{' {
+		end, ok = w.value(i, maxEvent)
+	}
+	switch {
+	case !ok && i == len(w.data()): // the end: client-go makes no event of white space
+		b.raw = true
+		return
+	case !ok || end-i > maxEvent:
+		b.passRest()
+		return
+	}
+	if kind, raw := eventJSON(w.data()[i:end]); raw != nil {
+		if obj := b.tap.Type.json(raw); obj != nil && b.tap.Type.live(obj, b.gv) {
+			b.event(kind, obj, end)
+			return
+		}
+	}
+	b.passFrame(end)
+}
+
+// heads are the beginnings of events that have an object, as an API server writes them.
+var heads = func() map[watch.EventType][]byte {
+	m := map[watch.EventType][]byte{}
+	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+		m[t] = []byte(`{"type":"` + string(t) + `","object":`)
+	}
+	return m
+}()
+
+// eventJSON returns the type and the object of an event that has one, and nil for others.
+func eventJSON(frame []byte) (watch.EventType, []byte) {
+	for t, head := range heads {
+		// If more follows the object, its decoder does not accept it.
+		if raw, ok := bytes.CutPrefix(frame[:len(frame)-1], head); ok {
+			return t, raw
+		}
+	}
+	var e struct {
+		Type   watch.EventType    `json:"type"`
+		Object stdjson.RawMessage `json:"object"`
+	}
+	if json.Unmarshal(frame, &e) != nil || heads[e.Type] == nil {
+		return "", nil
+	}
+	return e.Type, e.Object
+}

@@ -1,0 +1,92 @@
+package framing
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+)
+
+const (
+	mediaJSON     = "application/json"
+	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// Transport returns a RoundTripper for rest.Config.Wrap. Requests without a Tap pass it unchanged.
+func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+// WrappedRoundTripper returns the RoundTripper inside, as client-go asks for it.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip does not read the body: client-go would repeat a request for an error of RoundTrip.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	tap, _ := r.Context().Value(key{}).(*Tap)
+	if err != nil || tap == nil {
+		return resp, err
+	}
+	b, why := tap.body(r, resp)
+	if why != "" {
+		tap.leave(why)
+		return resp, nil
+	}
+	resp.Body = b
+	resp.ContentLength = -1
+	resp.Header.Del("Content-Length")
+	return resp, nil
+}
+
+// body returns the body that replaces that of resp, or why it is not to be replaced.
+func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
+	if resp.StatusCode != http.StatusOK || resp.Body == nil || r.Method != http.MethodGet {
+		return nil, resp.Status
+	}
+	// The header is missing if http.Transport requested the encoding itself.
+	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return nil, "Content-Encoding " + e
+	}
+	contentType := resp.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil || media != mediaJSON && (media != mediaProtobuf || !t.Type.protobuf()) {
+		return nil, "Content-Type " + contentType
+	}
+	gv, ok := groupVersion(r.URL.Path)
+	if !ok {
+		return nil, "a path of no API group"
+	}
+	w := r.URL.Query().Get("watch")
+	live := w == "true" || w == "1"
+	if live && t.Events == nil || !live && t.Item == nil {
+		return nil, "another request"
+	}
+	if !t.taken.CompareAndSwap(false, true) {
+		return nil, "a second answer"
+	}
+	b = &body{
+		tap: t, real: resp.Body, ctx: r.Context(), closed: make(chan struct{}),
+		live: live, binary: media == mediaProtobuf, gv: gv,
+		in: window{from: resp.Body, first: listBuffer},
+	}
+	if live {
+		b.in.first = watchBuffer
+	}
+	return b, ""
+}
+
+// groupVersion returns the apiVersion of the objects at a path such as
+// …/apis/apps/v1/namespaces/x/deployments.
+func groupVersion(path string) (string, bool) {
+	s := strings.Split(strings.Trim(path, "/"), "/")
+	n := len(s) - 1 // of what precedes the resource
+	if n > 3 && s[n-2] == "namespaces" {
+		n -= 2
+	}
+	switch {
+	case n >= 3 && s[n-3] == "apis":
+		return s[n-2] + "/" + s[n-1], true
+	case n >= 2 && s[n-2] == "api":
+		return s[n-1], true
+	}
+	return "", false
+}

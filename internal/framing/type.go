@@ -1,0 +1,139 @@
+package framing
+
+import (
+	stdjson "encoding/json"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// A Type describes the objects of a client. The zero value describes none.
+type Type struct {
+	elem reflect.Type // of the items; nil for unstructured ones
+	ok   bool
+}
+
+// TypeOf returns the type of the items of a list type: *unstructured.UnstructuredList, or a pointer
+// to a struct named after its items, such as *v1.PodList. It returns false for another list.
+func TypeOf(list reflect.Type) (Type, bool) {
+	if list == reflect.TypeFor[*unstructured.UnstructuredList]() {
+		return Type{ok: true}, true
+	}
+	if list.Kind() != reflect.Pointer || list.Elem().Kind() != reflect.Struct {
+		return Type{}, false
+	}
+	items, ok := list.Elem().FieldByName("Items")
+	if !ok || items.Type.Kind() != reflect.Slice || items.Type.Elem().Kind() != reflect.Struct {
+		return Type{}, false
+	}
+	elem := items.Type.Elem()
+	if !reflect.PointerTo(elem).Implements(reflect.TypeFor[runtime.Object]()) || list.Elem().Name() != elem.Name()+"List" {
+		return Type{}, false
+	}
+	return Type{elem: elem, ok: true}, true
+}
+
+// OK reports whether TypeOf returned the type.
+func (t Type) OK() bool { return t.ok }
+
+type message interface {
+	runtime.Object
+	Unmarshal([]byte) error
+}
+
+func (t Type) protobuf() bool {
+	return t.elem != nil && reflect.PointerTo(t.elem).Implements(reflect.TypeFor[message]())
+}
+
+// typeMeta is the type that an object or a list gives itself.
+type typeMeta struct{ apiVersion, kind string }
+
+// fits reports whether client-go takes something of type m for an object of t, or for a list if
+// suffix is "List". gv is the apiVersion that was requested.
+func (t Type) fits(m typeMeta, suffix, gv string) bool {
+	switch t.elem {
+	case nil:
+		return m.kind != ""
+	case reflect.TypeFor[metav1.PartialObjectMetadata]():
+		gv = "meta.k8s.io/v1"
+	}
+	return m == typeMeta{gv, t.elem.Name() + suffix}
+}
+
+// binary decodes an object without its envelope. It returns an *Undecodable if it can decode only
+// the metadata, and nil if not even that.
+func (t Type) binary(raw []byte) runtime.Object {
+	obj := reflect.New(t.elem).Interface().(message)
+	err := obj.Unmarshal(raw)
+	if err == nil {
+		return obj
+	}
+	u := &Undecodable{Err: err, Size: len(raw)}
+	number, size, n, ok := field(raw)
+	if !ok || number != objectMeta || size > len(raw)-n || u.ObjectMeta.Unmarshal(raw[n:n+size]) != nil || u.Name == "" {
+		return nil
+	}
+	return u
+}
+
+// json decodes an object. It returns an *Undecodable for JSON of which it can decode only the
+// metadata, and nil for anything else.
+func (t Type) json(raw []byte) runtime.Object {
+	var obj runtime.Object
+	var err error
+	if t.elem == nil {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		obj, err = u, json.Unmarshal(raw, &u.Object)
+	} else {
+		obj = reflect.New(t.elem).Interface().(runtime.Object)
+		err = json.Unmarshal(raw, obj)
+	}
+	if err == nil {
+		return obj
+	}
+	u := &Undecodable{Err: err, Size: len(raw)}
+	if !stdjson.Valid(raw) || json.Unmarshal(raw, &u.PartialObjectMetadata) != nil || u.Name == "" {
+		return nil
+	}
+	return u
+}
+
+// live makes an object of a watch what client-go makes of it. It returns false if client-go
+// refuses it, or makes something else of it.
+func (t Type) live(obj runtime.Object, gv string) bool {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		k := obj.GetObjectKind()
+		apiVersion, kind := k.GroupVersionKind().ToAPIVersionAndKind()
+		k.SetGroupVersionKind(schema.GroupVersionKind{})
+		return t.fits(typeMeta{apiVersion, kind}, "", gv)
+	}
+	version, isString := u.Object["apiVersion"].(string)
+	if !isString && u.Object["apiVersion"] != nil {
+		return false
+	}
+	kind := u.GetKind()
+	if version == "v1" && (kind == "Status" || kind == "WatchEvent" || strings.HasSuffix(kind, "Options") || strings.HasPrefix(kind, "API")) {
+		return false // the scheme of the dynamic client has types for these
+	}
+	_, err := schema.ParseGroupVersion(version)
+	return kind != "" && err == nil
+}
+
+// isBare reports whether an item takes its type from its list, as client-go gives it.
+func isBare(obj runtime.Object) bool {
+	u, ok := obj.(*unstructured.Unstructured)
+	return ok && u.GetKind() == "" && u.GetAPIVersion() == ""
+}
+
+// dress gives an item the type that it has as an item of a list of type m.
+func (m typeMeta) dress(obj runtime.Object) {
+	u := obj.(*unstructured.Unstructured)
+	u.SetKind(strings.TrimSuffix(m.kind, "List"))
+	u.SetAPIVersion(m.apiVersion)
+}

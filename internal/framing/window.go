@@ -1,0 +1,85 @@
+package framing
+
+import "io"
+
+const (
+	// A list begins with a large buffer, because each small read is a system call.
+	listBuffer = 256 << 10
+	// A watch keeps a buffer of this size at most while it is idle.
+	watchBuffer = 4 << 10
+)
+
+// A window is the part of a stream that was read and is not used up.
+type window struct {
+	from  io.Reader
+	first int // the size of the first buffer
+	buf   []byte
+	a, b  int // buf[a:b] is the window
+	err   error
+}
+
+func (w *window) data() []byte { return w.buf[w.a:w.b] }
+
+// skip uses n bytes up.
+func (w *window) skip(n int) {
+	if w.a += n; w.a < w.b {
+		return
+	}
+	w.a, w.b = 0, 0
+}
+
+// release frees a buffer that has nothing in it and became larger than the first.
+func (w *window) release() {
+	if w.a == w.b && len(w.buf) > w.first {
+		w.buf, w.a, w.b = nil, 0, 0
+	}
+}
+
+// more reads from the stream. It returns false at the end, whose error is in err.
+func (w *window) more() bool {
+	if w.err != nil {
+		return false
+	}
+	if w.b == len(w.buf) {
+		to := w.buf
+		if n := w.b - w.a; n > len(w.buf)/2 || w.a == 0 {
+			to = make([]byte, max(w.first, 2*len(w.buf)))
+		}
+		w.b = copy(to, w.data())
+		w.a, w.buf = 0, to
+	}
+	for range 100 { // as bufio does
+		var n int
+		n, w.err = w.from.Read(w.buf[w.b:])
+		if w.b += n; n > 0 || w.err != nil {
+			return n > 0
+		}
+	}
+	w.err = io.ErrNoProgress
+	return false
+}
+
+// has reads until the window has n bytes. It returns false if the stream ends before.
+func (w *window) has(n int) bool {
+	for len(w.data()) < n {
+		if !w.more() {
+			return false
+		}
+	}
+	return true
+}
+
+// Read reads what is left: the window, and then the stream.
+func (w *window) Read(p []byte) (int, error) {
+	if n := copy(p, w.data()); n > 0 {
+		w.skip(n)
+		return n, nil
+	}
+	w.buf, w.a, w.b = nil, 0, 0
+	if w.err != nil {
+		return 0, w.err
+	}
+	var n int
+	n, w.err = w.from.Read(p)
+	return n, w.err
+}
