@@ -182,12 +182,12 @@ func (e *PanicError) Unwrap() error {
 }
 
 // ObjectError says that one object could not be used as it came. Either the source delivered
-// something that is not an object of the informer's type, or a function of the user, such as
-// Options.Transform, failed for it. An object that goes on failing is reported once. Of many, the
+// something that is not an object of the informer's type or cannot be decoded, or a function of the
+// user, such as Options.Transform, failed for it. An object that goes on failing is reported once. Of many, the
 // first three are reported, and then those that are the 10th, the 100th, the 1,000th and so on.
 type ObjectError struct {
-	// Op is "list", "watch", "transform", "index" or "store". With "store", the object was in
-	// the store at the start, perhaps as a tombstone.
+	// Op is "list", "watch", "decode", "transform", "index" or "store". With "store", the object was
+	// in the store at the start, perhaps as a tombstone.
 	Op  string
 	Key string // the key in the store; empty if the object has no name
 	// Failing is how many objects fail for Op now, this one included. If Op is "list", "watch" or
@@ -199,7 +199,7 @@ type ObjectError struct {
 // Error names the operation, the key if there is one, the cause, and Failing if it is more than 1.
 func (e *ObjectError) Error() string {
 	count := ""
-	if e.Failing > 1 && (e.Op == "transform" || e.Op == "index") {
+	if e.Failing > 1 && (e.Op == "decode" || e.Op == "transform" || e.Op == "index") {
 		count = fmt.Sprintf(" (%d objects fail)", e.Failing)
 	} else if e.Failing > 1 {
 		count = fmt.Sprintf(" (%d times so far)", e.Failing)
@@ -231,7 +231,7 @@ type reports struct {
 	some   atomic.Bool // byOp has an object; if not, one that works costs nothing
 
 	mu   sync.Mutex                    // protects the rest; not held while report is called
-	byOp map[string]map[string]failure // the objects that fail, by Op ("transform" or "index") and key
+	byOp map[string]map[string]failure // the objects that fail, by Op ("decode", "transform" or "index") and key
 	odd  map[string]int                // how often something unusable has come, by Op and error
 }
 
@@ -241,7 +241,7 @@ type failure struct {
 }
 
 func newReports(report func(context.Context, error)) *reports {
-	return &reports{report: report, byOp: map[string]map[string]failure{"transform": {}, "index": {}}, odd: map[string]int{}}
+	return &reports{report: report, byOp: map[string]map[string]failure{"decode": {}, "transform": {}, "index": {}}, odd: map[string]int{}}
 }
 
 // tells reports whether the object with that number is reported: one of the first three, or the
@@ -250,7 +250,7 @@ func tells(n int) bool {
 	return n <= 3 || strings.TrimRight(strconv.Itoa(n), "0") == "1"
 }
 
-// failed notes that a function of the user has failed for an object. list is that of failure.
+// failed notes that an object could not be decoded, or that a function of the user has failed for it. list is that of failure.
 func (r *reports) failed(ctx context.Context, op, key string, list int, errs ...error) {
 	r.mu.Lock()
 	was, before := r.byOp[op][key]
@@ -277,7 +277,7 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	left := len(r.byOp[op])
 	if failed && left == 0 {
 		r.byOp[op] = map[string]failure{} // a map does not shrink
-		r.some.Store(len(r.byOp["transform"])+len(r.byOp["index"]) > 0)
+		r.some.Store(len(r.byOp["decode"])+len(r.byOp["transform"])+len(r.byOp["index"]) > 0)
 	}
 	r.mu.Unlock()
 	if failed && left == 0 {
@@ -287,15 +287,17 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	}
 }
 
-// listed forgets the objects that Transform has failed for and that a list lacks, although it covers
+// listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers
 // them: no delete follows if the store never had them. After the end of ctx, the list may not be whole.
 func (r *reports) listed(ctx context.Context, covers func(key string) bool, list int) {
-	r.mu.Lock()
-	failing := maps.Clone(r.byOp["transform"])
-	r.mu.Unlock()
-	for key, f := range failing {
-		if ctx.Err() == nil && f.list < list && covers(key) {
-			r.ended(ctx, "transform", key, false)
+	for _, op := range []string{"decode", "transform"} {
+		r.mu.Lock()
+		failing := maps.Clone(r.byOp[op])
+		r.mu.Unlock()
+		for key, f := range failing {
+			if ctx.Err() == nil && f.list < list && covers(key) {
+				r.ended(ctx, op, key, false)
+			}
 		}
 	}
 }

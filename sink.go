@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
 )
@@ -89,9 +90,12 @@ func (in *sink[T]) CheckType(obj any) error {
 	return nil
 }
 
-// check returns an object of the source as a T, or an error if it cannot come from the source.
-func (in *sink[T]) check(m metav1.Object, raw any) (T, error) {
-	obj, err := in.accept(raw)
+// check returns an object of the source as a T, or an error if it cannot come from the source. Of an
+// object that could not be decoded, it checks the namespace, and returns nil.
+func (in *sink[T]) check(m metav1.Object, raw any) (obj T, err error) {
+	if _, ok := raw.(*framing.Undecodable); !ok {
+		obj, err = in.accept(raw)
+	}
 	if err == nil && in.scope.namespace != "" && m.GetName() != "" && m.GetNamespace() != in.scope.namespace {
 		err = fmt.Errorf("the client for namespace %q delivers an object of namespace %q", in.scope.namespace, m.GetNamespace())
 	}
@@ -302,6 +306,15 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 	if in.observer.Apply != nil {
 		it.arrived = in.clock.Now()
 	}
+	if u, ok := raw.(*framing.Undecodable); ok {
+		it.broken = true
+		in.note("decode", it, u.Err)
+		if kind == itemDelete {
+			in.note("transform", it, nil)
+		}
+		return it, nil
+	}
+	in.note("decode", it, nil)
 	if in.transform == nil {
 		return it, nil
 	}
@@ -316,10 +329,15 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		it.obj = transformed
 	}
 	it.broken = err != nil
-	if it.broken && kind != itemDelete { // a delete needs only the key
-		in.reports.failed(in.ctx, "transform", it.key, in.lists, err)
-	} else {
-		in.reports.ended(in.ctx, "transform", it.key, kind != itemDelete)
-	}
+	in.note("transform", it, err)
 	return it, nil
+}
+
+// note notes whether an operation has worked for the object of an item. A delete needs only the key.
+func (in *sink[T]) note(op string, it *item[T], err error) {
+	if err != nil && it.kind != itemDelete {
+		in.reports.failed(in.ctx, op, it.key, in.lists, err)
+	} else {
+		in.reports.ended(in.ctx, op, it.key, it.kind != itemDelete)
+	}
 }

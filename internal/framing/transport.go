@@ -3,6 +3,7 @@ package framing
 import (
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	b, why := tap.body(r, resp)
-	if why != "" {
+	if b == nil {
 		tap.leave(why)
 		return resp, nil
 	}
@@ -40,7 +41,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // body returns the body that replaces that of resp, or why it is not to be replaced.
 func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 	if resp.StatusCode != http.StatusOK || resp.Body == nil || r.Method != http.MethodGet {
-		return nil, resp.Status
+		return nil, "status " + strconv.Itoa(resp.StatusCode)
 	}
 	// The header is missing if http.Transport requested the encoding itself.
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {

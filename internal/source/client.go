@@ -28,13 +28,14 @@ func (c *client) list(ctx context.Context, opts metav1.ListOptions, checkVersion
 	begun := time.Now()
 	c.opts.Tweak(&opts)
 	ctx = c.waiting.forAnswer(ctx, c.logger, "list", c.clock.Now())
-	list, err = c.lister.ListWithContext(ctx, opts)
+	list, objs, err := c.request(ctx, opts)
 	c.waiting.answer.End()
 	version, err = versionOf(list, err)
 	if err == nil {
 		if item := object.NewItem(list); item != nil { // nothing else shows the type of an empty list
 			err = c.sink.CheckType(item)
 		}
+		list = withItems(list, objs)
 	}
 	proven := false
 	if err == nil {

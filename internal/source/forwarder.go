@@ -43,6 +43,7 @@ const (
 type forwarder struct {
 	reading   *reading
 	inner     watch.Interface
+	in        merged
 	out       chan watch.Event
 	requested time.Time
 	once      sync.Once
@@ -61,10 +62,11 @@ type forwarder struct {
 	settled      <-chan time.Time // fires after resumeWait; nil unless phaseResuming
 }
 
-func newForwarder(r *reading, inner watch.Interface, requested time.Time, p phase, seconds *int64) *forwarder {
+func newForwarder(r *reading, inner watch.Interface, taken <-chan watch.Event, requested time.Time, p phase, seconds *int64) *forwarder {
 	f := &forwarder{
+		in:      merged{taken: taken, rest: inner.ResultChan()},
 		reading: r, inner: inner, requested: requested, reached: r.reached, phase: p, info: Watch{Streaming: p == phaseStreaming},
-		out: make(chan watch.Event, watchBuffer), stopped: make(chan struct{}),
+		out: make(chan watch.Event, watchBuffer-cap(taken)), stopped: make(chan struct{}),
 	}
 	if seconds != nil && *seconds > 0 {
 		f.ends = requested.Add(time.Duration(min(*seconds, maxSeconds)) * time.Second)
@@ -102,9 +104,8 @@ func (f *forwarder) run(ctx context.Context) {
 	if f.phase == phaseResuming {
 		f.settled = time.After(resumeWait)
 	}
-	in := f.inner.ResultChan()
 	for {
-		e, ok := f.receive(ctx, in)
+		e, ok := f.receive(ctx)
 		if f.over != nil && (e.Type == watch.Error || f.phase != phaseStreaming) {
 			f.over() // before the reflector goes on
 		}
@@ -130,17 +131,19 @@ func (f *forwarder) left() time.Duration {
 }
 
 // receive returns the next event for the reflector, and false if there is none.
-func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch.Event, open bool) {
+func (f *forwarder) receive(ctx context.Context) (watch.Event, bool) {
+	waited := false
 	for {
-		var waited bool
-		select {
-		case e, open = <-in: // in a burst: the select below costs ten times as much
-			waited = f.info.Events%watchBuffer == 0
-		default:
-			begun := time.Now()
+		e, open, ok := f.in.poll() // in a burst: the select below costs ten times as much
+		if !ok {
+			begun, came := time.Now(), false
 			select {
-			case e, open = <-in:
-				waited = true
+			case e := <-f.in.ahead():
+				f.in.take(e)
+				came = true
+			case e, open := <-f.in.rest:
+				f.in.hold(e, open)
+				came = true
 			case <-f.stopped:
 				return e, false
 			case <-ctx.Done():
@@ -155,21 +158,24 @@ func (f *forwarder) receive(ctx context.Context, in <-chan watch.Event) (e watch
 			}
 			waiting := time.Since(begun)
 			f.silent, f.first.quiet, f.first.doubtful = f.silent+waiting, f.first.quiet+waiting, f.first.doubtful+waiting
-			if !waited {
-				if left := f.left(); left > 0 {
-					f.limit.Reset(left)
-					continue
-				}
+			if waited = waited || came; came {
+				continue
+			}
+			left := f.left()
+			if left <= 0 {
 				return f.overdue(ctx)
 			}
+			f.limit.Reset(left)
+			continue
 		}
 		if !open {
 			return f.ended(ctx)
 		}
 		f.silent = 0
-		if waited { // in a burst, reading the clock now and then is enough
+		if waited || f.info.Events%watchBuffer == 0 { // in a burst, reading the clock now and then is enough
 			f.reading.lastContact.Set(f.reading.clock)
 		}
+		waited = false
 		if f.inspect(ctx, &e) {
 			f.info.Events++
 			return e, true

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/internal/framing"
 )
 
 // Options configures a Source.
@@ -17,6 +19,9 @@ type Options struct {
 	Early    bool // gives lists to the sink in parts, while they come in
 	Backoff  wait.Backoff
 	Tweak    func(*metav1.ListOptions) // changes the options of each request; nil changes nothing
+	// Framing is the type of the objects that are taken off the bodies of the answers. The zero
+	// value leaves the bodies to client-go.
+	Framing framing.Type
 }
 
 // Callbacks are called when something happens at a Source. Listed, Watched and WatchFailed

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
+	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -179,7 +180,13 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	version := opts.ResourceVersion
 	r.opts.Tweak(&opts)
 	ctx = r.waiting.forAnswer(ctx, r.logger, "watch", r.clock.Now())
-	inner, err := r.lister.WatchWithContext(ctx, opts)
+	var taken chan watch.Event
+	asking := ctx
+	if r.opts.Framing.OK() {
+		taken = make(chan watch.Event, tapBuffer)
+		asking = framing.With(ctx, &framing.Tap{Type: r.opts.Framing, Events: taken})
+	}
+	inner, err := r.lister.WatchWithContext(asking, opts)
 	r.waiting.answer.End()
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
@@ -197,7 +204,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		return nil, r.watchRefused(ctx, p, version, err)
 	}
 	r.lastContact.Set(r.clock)
-	w := newForwarder(r.reading, withoutLimit(inner), begun, p, opts.TimeoutSeconds)
+	w := newForwarder(r.reading, withoutLimit(inner), taken, begun, p, opts.TimeoutSeconds)
 	r.forwarder.Store(w)
 	go func() {
 		defer r.calls.leave("watch")

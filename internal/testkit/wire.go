@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // ConfigMaps is the resource that a [Wire] serves.
@@ -41,8 +44,13 @@ func (w *Wire) Odd(odd func(req *http.Request) Answer) {
 	w.odd = odd
 }
 
-// Config returns the configuration of a client of w.
-func (w *Wire) Config() *rest.Config { return &rest.Config{Host: "http://api", Transport: w, QPS: -1} }
+// Config returns the configuration of a client of w. Unless the environment variable INFORMER_DECODE is
+// "client", informers decode what the client gets.
+func (w *Wire) Config() *rest.Config {
+	c := &rest.Config{Host: "http://api", Transport: w, QPS: -1}
+	c.Wrap(informer.Transport)
+	return c
+}
 
 // RoundTrip answers a request.
 func (w *Wire) RoundTrip(req *http.Request) (resp *http.Response, err error) {
@@ -106,7 +114,7 @@ func Streams(lines ...string) Answer {
 	return func(req *http.Request) (*http.Response, error) {
 		return stream(req, func(send func(string) error) {
 			for _, line := range lines {
-				_ = send(line)
+				_ = send(line + "\n")
 			}
 			<-req.Context().Done()
 		}), nil
@@ -124,15 +132,20 @@ func Breaks(err error) Answer {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
-// stream answers with the lines that run sends, on a goroutine that ends with the request.
-func stream(req *http.Request, run func(send func(line string) error)) *http.Response {
+// stream answers with the events that run sends, on a goroutine that ends with the request.
+func stream(req *http.Request, run func(send func(event string) error)) *http.Response {
 	in, out := io.Pipe()
 	context.AfterFunc(req.Context(), func() { _ = out.CloseWithError(req.Context().Err()) })
 	go func() {
 		defer func() { _ = out.Close() }()
-		run(func(line string) error { _, err := fmt.Fprintln(out, line); return err })
+		run(func(event string) error { _, err := io.WriteString(out, event); return err })
 	}()
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in}
+}
+
+// protobuf reports whether a client asks for that, and takes whole objects.
+func protobuf(req *http.Request) bool {
+	return strings.HasPrefix(req.Header.Get("Accept"), runtime.ContentTypeProtobuf+",") || req.Header.Get("Accept") == runtime.ContentTypeProtobuf
 }
 
 // serve answers as the Source does.
@@ -149,14 +162,22 @@ func (w *Wire) serve(req *http.Request) (*http.Response, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		return stream(req, func(send func(string) error) {
+		resp := stream(req, func(send func(string) error) {
 			defer events.Stop()
 			for e := range events.ResultChan() {
-				if send(fmt.Sprintf(`{"type":%q,"object":%s}`, e.Type, text(e.Object))) != nil {
+				event := fmt.Sprintf("{\"type\":%q,\"object\":%s}\n", e.Type, text(e.Object))
+				if protobuf(req) {
+					event = frame(marshal(&metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: enveloped(e.Object)}}))
+				}
+				if send(event) != nil {
 					return
 				}
 			}
-		}), nil
+		})
+		if protobuf(req) {
+			resp.Header.Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+		}
+		return resp, nil
 	}
 	list, err := w.Source.ListWithContext(req.Context(), opts)
 	if errors.As(err, &status) {
@@ -172,10 +193,36 @@ func (w *Wire) serve(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	meta := metav1.ListMeta{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue()}
+	if protobuf(req) {
+		items := make([]corev1.ConfigMap, len(objs))
+		for i, obj := range objs {
+			items[i] = *obj.(ConfigMap)
+		}
+		return Says(http.StatusOK, string(enveloped(&corev1.ConfigMapList{ListMeta: meta, Items: items})), "Content-Type", runtime.ContentTypeProtobuf)(req)
+	}
 	return Says(http.StatusOK, text(map[string]any{
-		"kind": "ConfigMapList", "apiVersion": "v1", "items": append([]runtime.Object{}, objs...),
-		"metadata": map[string]any{"resourceVersion": m.GetResourceVersion(), "continue": m.GetContinue()},
+		"kind": "ConfigMapList", "apiVersion": "v1", "items": append([]runtime.Object{}, objs...), "metadata": meta,
 	}))(req)
+}
+
+// enveloped returns an object as an API server sends it in protobuf.
+func enveloped(obj runtime.Object) []byte {
+	t := runtime.TypeMeta{APIVersion: "v1", Kind: strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")}
+	return append([]byte("k8s\x00"), marshal(&runtime.Unknown{TypeMeta: t, Raw: marshal(obj)})...)
+}
+
+// frame returns an event of a watch in protobuf.
+func frame(event []byte) string {
+	return string(append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...))
+}
+
+func marshal(obj any) []byte {
+	body, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
+	if err != nil {
+		panic(err) // these types can always be encoded
+	}
+	return body
 }
 
 // text returns obj as JSON. A ConfigMap or a Status has its kind.
