@@ -75,6 +75,17 @@ const (
 	WatchListOn
 )
 
+// DecodeMode says who decodes the objects of an answer.
+type DecodeMode int
+
+const (
+	// DecodeAuto decodes each object as it arrives, if the configuration of the client has [Transport] and the
+	// type of the client allows it. It is the zero value.
+	DecodeAuto DecodeMode = iota
+	// DecodeByClient leaves it to client-go.
+	DecodeByClient
+)
+
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
 type Options[T Object] struct {
 	// Name appears in logs and errors. Defaults to the name of T, such as "Pod". The members of a
@@ -172,6 +183,9 @@ type Options[T Object] struct {
 
 	// Intake says when the objects of a list are taken in. Defaults to IntakeAuto.
 	Intake IntakeMode
+
+	// Decode says who decodes the objects of an answer. Defaults to DecodeAuto.
+	Decode DecodeMode
 
 	// Backoff sets the pauses between lists and watches that fail. It starts from the
 	// beginning after two minutes in which list and watch have worked. It is copied. Its Factor and Jitter may
@@ -356,6 +370,8 @@ func (o Options[T]) check() error {
 		return fmt.Errorf("Options.WatchList is %d, which is not a WatchListMode", o.WatchList)
 	case o.Intake < IntakeAuto || o.Intake > IntakeWhole:
 		return fmt.Errorf("Options.Intake is %d, which is not an IntakeMode", o.Intake)
+	case o.Decode < DecodeAuto || o.Decode > DecodeByClient:
+		return fmt.Errorf("Options.Decode is %d, which is not a DecodeMode", o.Decode)
 	case o.DrainTimeout < 0:
 		return fmt.Errorf("Options.DrainTimeout is %v, less than 0", o.DrainTimeout)
 	}

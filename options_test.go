@@ -49,6 +49,8 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.WatchList":                 {src, options{WatchList: 3}},
 		"Options.Intake is -1":              {src, options{Intake: -1}},
 		"Options.Intake is 3":               {src, options{Intake: 3}},
+		"Options.Decode is -1":              {src, options{Decode: -1}},
+		"Options.Decode is 2":               {src, options{Decode: 2}},
 		"Options.DrainTimeout is -1s":       {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":          {src, options{Backoff: &wait.Backoff{}}},
 		"Options.Backoff.Jitter is -1":      {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"reflect"
 	goruntime "runtime"
 	"slices"
@@ -95,7 +96,15 @@ type clientListWatch struct {
 // client or a source of any other type may change what it gets, so its answers stay with
 // client-go. So does all else that passes the transport. If the configuration has other wrappers, the order
 // does not matter, but one that makes new requests without the context of the old turns this off.
-func Transport(next http.RoundTripper) http.RoundTripper { return framing.Transport(next) }
+//
+// To turn it off, set Options.Decode to [DecodeByClient], or for the whole program the environment
+// variable INFORMER_DECODE to "client".
+func Transport(next http.RoundTripper) http.RoundTripper {
+	if os.Getenv("INFORMER_DECODE") == "client" {
+		return next
+	}
+	return framing.Transport(next)
+}
 
 // framingOf returns the type of the objects that a client delivers as they come from the server.
 func framingOf[L runtime.Object](client any) framing.Type {
@@ -183,7 +192,7 @@ func checkSource(lw cache.ListerWatcher) error {
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
 	var objs framing.Type
-	if l, ok := r.lw.(*clientListWatch); ok {
+	if l, ok := r.lw.(*clientListWatch); ok && opts.Decode != DecodeByClient {
 		objs = l.framing
 	}
 	return source.New(r.lw, clock, source.Options{

@@ -51,7 +51,7 @@ func refusesStream(err error) bool {
 }
 
 // wayOut leads the reader of an error to the remedy.
-const wayOut = ` (if one object cannot be decoded, a Transform can leave it out: see "cannot be decoded" in docs/operations.md)`
+const wayOut = ` (if one object cannot be decoded, informer.Transport leaves out only that one: see "cannot be decoded" in docs/operations.md)`
 
 // explain returns the error of a list. If the answer could not be decoded, the error leads to the remedy.
 func explain(err error) error {

@@ -1,7 +1,10 @@
 package source_test
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -21,7 +26,8 @@ const (
 		`{"metadata":{"namespace":"default","name":"good","uid":"good","resourceVersion":"1002"},"data":{"value":"1"}},` + badObject + `]}`
 )
 
-// One object that cannot be decoded makes every list and watch of a typed client fail. The error leads to the remedy.
+// Without informer.Transport, one object that cannot be decoded makes every list and watch of a typed client
+// fail. The error leads to the remedy.
 func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
 	for name, odd := range map[string]func(*http.Request) testkit.Answer{
 		"in a list": toLists(testkit.Says(200, badList)),
@@ -36,9 +42,9 @@ func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
 				w.Odd(odd)
-				o := observe(t, typedClient(w), anyOptions{})
+				o := observe(t, typedClient(w), anyOptions{Decode: informer.DecodeByClient})
 				sleepBubble(time.Minute)
-				if told, _ := o.take(); len(told) != 1 || !strings.Contains(told[0], "docs/operations.md") || !strings.Contains(told[0], "Transform") {
+				if told, _ := o.take(); len(told) != 1 || !strings.Contains(told[0], "docs/operations.md") || !strings.Contains(told[0], "Transport") {
 					t.Errorf("reported %q", told)
 				}
 			})
@@ -46,7 +52,68 @@ func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
 	}
 }
 
-// The remedy: the dynamic client, and a Transform that decodes. Then only that object is missing, and its report has its name.
+// With informer.Transport, such an object keeps its last state, and the others go on.
+func TestAnObjectThatCannotBeDecodedKeepsItsLastState(t *testing.T) {
+	for _, contentType := range []string{"", runtime.ContentTypeJSON} { // "" is protobuf
+		for _, opts := range []anyOptions{
+			{WatchList: informer.WatchListOn, Intake: informer.IntakeWhole, Queue: informer.QueueRealFIFO},
+			{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly, Queue: informer.QueueDeltaFIFO},
+			{WatchList: informer.WatchListOff, Intake: informer.IntakeWhole, Queue: informer.QueueDeltaFIFO},
+			{WatchList: informer.WatchListOff, Intake: informer.IntakeEarly, Queue: informer.QueueRealFIFO, PageSize: 1},
+		} {
+			t.Run(fmt.Sprint(contentType, opts.WatchList, opts.Intake), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { checkLastState(t, contentType, opts) })
+			})
+		}
+	}
+}
+
+func checkLastState(t *testing.T, contentType string, opts anyOptions) {
+	w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("bad", testkit.Undecodable), object("c", "1"))}
+	config := w.Config()
+	config.ContentType = contentType
+	o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), opts)
+	check := func(when string, wantTold int, wantDeleted []string, want map[string]string) {
+		t.Helper()
+		sleepBubble(time.Minute)
+		told, deleted := o.take()
+		if len(told) != wantTold || wantTold > 0 && !strings.HasPrefix(told[0], "decode default/") {
+			t.Errorf("%s: reported %q, want %d reports", when, told, wantTold)
+		}
+		got := map[string]string{}
+		objs, err := o.List("", nil)
+		for _, obj := range objs {
+			got[obj.GetName()] = obj.(*corev1.ConfigMap).Data["value"]
+		}
+		if !maps.Equal(got, want) || !slices.Equal(deleted, wantDeleted) || err != nil || o.Health().Ready() != nil {
+			t.Errorf("%s: the store has %v, want %v; deleted: %q, want %q; %v", when, got, want, deleted, wantDeleted, o.Health().Ready())
+		}
+	}
+	relist := func() {
+		w.Source.Expire()
+		w.Source.Disconnect()
+	}
+
+	check("at first", 1, nil, map[string]string{"a": "1", "c": "1"})
+	w.Source.Apply(object("bad", "2"))
+	check("mended", 0, nil, map[string]string{"a": "1", "bad": "2", "c": "1"})
+	w.Source.Apply(object("a", testkit.Undecodable))
+	w.Source.Apply(object("bad", testkit.Undecodable))
+	w.Source.Apply(object("c", "2"))
+	check("updated", 2, nil, map[string]string{"a": "1", "bad": "2", "c": "2"})
+	relist()
+	w.Source.Apply(object("d", "1"))
+	check("listed again", 0, nil, map[string]string{"a": "1", "bad": "2", "c": "2", "d": "1"})
+	_, _ = w.Source.Delete(keyOf("bad"))
+	check("deleted", 0, []string{"bad"}, map[string]string{"a": "1", "c": "2", "d": "1"})
+	relist()
+	_, _ = w.Source.Delete(keyOf("a"))
+	check("gone in a list", 0, []string{"a"}, map[string]string{"c": "2", "d": "1"})
+	w.Source.Apply(object("a", "3"))
+	check("created again", 0, nil, map[string]string{"a": "3", "c": "2", "d": "1"})
+}
+
+// Another remedy: the dynamic client, and a Transform that decodes.
 func TestATransformThatDecodesLeavesOutAnObjectThatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()

@@ -22,6 +22,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
+// Undecodable is a value, see Object. A [Wire] sends an object with it so that a typed client can decode
+// only its metadata.
+const Undecodable = "undecodable"
+
 // ConfigMaps is the resource that a [Wire] serves.
 var ConfigMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
@@ -195,21 +199,27 @@ func (w *Wire) serve(req *http.Request) (*http.Response, error) {
 	}
 	meta := metav1.ListMeta{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue()}
 	if protobuf(req) {
-		items := make([]corev1.ConfigMap, len(objs))
-		for i, obj := range objs {
-			items[i] = *obj.(ConfigMap)
+		raw := marshal(&corev1.ConfigMapList{ListMeta: meta})
+		for _, obj := range objs {
+			item := marshal(obj)
+			raw = append(binary.AppendUvarint(append(raw, 2<<3|2), uint64(len(item))), item...)
 		}
-		return Says(http.StatusOK, string(enveloped(&corev1.ConfigMapList{ListMeta: meta, Items: items})), "Content-Type", runtime.ContentTypeProtobuf)(req)
+		return Says(http.StatusOK, string(inEnvelope("ConfigMapList", raw)), "Content-Type", runtime.ContentTypeProtobuf)(req)
 	}
-	return Says(http.StatusOK, text(map[string]any{
-		"kind": "ConfigMapList", "apiVersion": "v1", "items": append([]runtime.Object{}, objs...), "metadata": meta,
-	}))(req)
+	items := []json.RawMessage{}
+	for _, obj := range objs {
+		items = append(items, json.RawMessage(text(obj)))
+	}
+	return Says(http.StatusOK, text(map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "items": items, "metadata": meta}))(req)
 }
 
 // enveloped returns an object as an API server sends it in protobuf.
 func enveloped(obj runtime.Object) []byte {
-	t := runtime.TypeMeta{APIVersion: "v1", Kind: strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")}
-	return append([]byte("k8s\x00"), marshal(&runtime.Unknown{TypeMeta: t, Raw: marshal(obj)})...)
+	return inEnvelope(strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1."), marshal(obj))
+}
+
+func inEnvelope(kind string, raw []byte) []byte {
+	return append([]byte("k8s\x00"), marshal(&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw})...)
 }
 
 // frame returns an event of a watch in protobuf.
@@ -222,6 +232,9 @@ func marshal(obj any) []byte {
 	if err != nil {
 		panic(err) // these types can always be encoded
 	}
+	if o, ok := obj.(ConfigMap); ok && o.Data["value"] == Undecodable {
+		body = append(body, 2<<3, 0) // a number in the place of a map
+	}
 	return body
 }
 
@@ -232,6 +245,9 @@ func text(obj any) string {
 		o = o.DeepCopy()
 		o.Kind, o.APIVersion = "ConfigMap", "v1"
 		obj = o
+		if o.Data["value"] == Undecodable {
+			obj = map[string]any{"kind": o.Kind, "apiVersion": o.APIVersion, "metadata": o.ObjectMeta, "data": 7}
+		}
 	case metav1.Status:
 		o.Kind, o.APIVersion = "Status", "v1"
 		obj = o
