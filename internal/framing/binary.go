@@ -15,6 +15,7 @@ var magic = []byte("k8s\x00")
 const (
 	unknownType     = 1 // of runtime.Unknown
 	unknownRaw      = 2
+	unknownLast     = 4 // how raw is encoded, which client-go does not read
 	listItems       = 2 // of every list
 	objectMeta      = 1 // of every object
 	eventType       = 1 // of metav1.WatchEvent
@@ -71,7 +72,7 @@ func (b *body) itemsBinary(size int) {
 		w.skip(n + length)
 		size -= n + length
 	}
-	if size > 0 && b.tap.Count() > 0 {
+	if (size > 0 || !w.sealed()) && b.tap.Count() > 0 {
 		b.tap.misfit.Store(true)
 	}
 	b.out = append(b.out, unknownRaw<<3|wireLength)
@@ -83,6 +84,7 @@ func (b *body) itemsBinary(size int) {
 func (b *body) frameBinary() {
 	const prefix = 4
 	w := &b.in
+	w.release()
 	if !w.has(prefix) {
 		if b.raw = len(w.data()) == 0; !b.raw {
 			b.passRest()
@@ -120,12 +122,18 @@ func eventBinary(frame []byte) (watch.EventType, []byte) {
 	return watch.EventType(f[eventType]), e[extensionRaw]
 }
 
+// sealed reports whether only the end of an envelope is left. Another type or list there would
+// replace that before it.
+func (w *window) sealed() bool {
+	var f [unknownLast + 1][]byte
+	return !w.has(longestFieldTag) && fields(w.data(), f[:]) && f[unknownType] == nil && f[unknownRaw] == nil
+}
+
 // open takes an object out of its envelope.
 func open(envelope []byte) (m typeMeta, raw []byte, ok bool) {
-	const encoding, contentType = 3, 4 // empty, as an API server writes them
 	message, ok := bytes.CutPrefix(envelope, magic)
-	var f [contentType + 1][]byte
-	if !ok || !fields(message, f[:]) || len(f[encoding])+len(f[contentType]) > 0 {
+	var f [unknownLast + 1][]byte
+	if !ok || !fields(message, f[:]) {
 		return m, nil, false
 	}
 	m, ok = readMeta(f[unknownType])

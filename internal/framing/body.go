@@ -13,6 +13,7 @@ import (
 const (
 	maxItem  = 64 << 20
 	maxEvent = 16 << 20
+	maxDepth = 9_000 // of JSON; client-go's decoders have 10,000 for all of a list or an event
 )
 
 var errClosed = errors.New("framing: the body is closed")
@@ -58,7 +59,9 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 	}
 	n := copy(p, b.out)
-	b.out = b.out[n:]
+	if b.out = b.out[n:]; len(b.out) == 0 {
+		b.out = nil // it may be large
+	}
 	return n, nil
 }
 

@@ -10,6 +10,6 @@
 // whose objects are taken; see With.
 //
 // Limits: an item of a list may have 64 MiB and an event 16 MiB, which is client-go's limit for an
-// event. Objects beyond them go client-go's way. The nesting of an object is limited by its
-// decoder. A list as a whole has no limit.
+// event. An object may be nested 9,000 deep. Objects beyond that go client-go's way. A list as a
+// whole has no limit.
 package framing

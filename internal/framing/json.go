@@ -3,6 +3,7 @@ package framing
 import (
 	"bytes"
 	stdjson "encoding/json"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -63,8 +64,13 @@ func (l *jsonList) field(i int) bool {
 		return false
 	}
 	v := w.space(colon + 1)
-	if name == "items" && w.at(v) == '[' {
-		if l.listed || l.meta.kind != "" && l.meta.apiVersion != "" && !l.tap.Type.fits(l.meta, "List", l.gv) {
+	switch {
+	case name == "items" && l.listed:
+		return false // the last one counts
+	case name != "kind" && strings.EqualFold(name, "kind"), name != "apiVersion" && strings.EqualFold(name, "apiVersion"):
+		return false // client-go may take it for the kind
+	case name == "items" && w.at(v) == '[':
+		if l.meta.kind != "" && l.meta.apiVersion != "" && !l.tap.Type.fits(l.meta, "List", l.gv) {
 			return false
 		}
 		l.listed = true
@@ -165,20 +171,20 @@ func (l *jsonList) finish() bool {
 // frameJSON takes one event of a watch.
 func (b *body) frameJSON() {
 	w := &b.in
-	i := w.space(0)
+	w.skipSpace()
 	end, ok := 0, false
-	if w.at(i) == '{' {
-		end, ok = w.value(i, maxEvent)
+	if w.at(0) == '{' {
+		end, ok = w.value(0, maxEvent)
 	}
 	switch {
-	case !ok && i == len(w.data()): // the end: client-go makes no event of white space
+	case len(w.data()) == 0: // the end: client-go makes no event of white space
 		b.raw = true
 		return
-	case !ok || end-i > maxEvent:
+	case !ok || end > maxEvent:
 		b.passRest()
 		return
 	}
-	if kind, raw := eventJSON(w.data()[i:end]); raw != nil {
+	if kind, raw := eventJSON(w.data()[:end]); raw != nil {
 		if obj := b.tap.Type.json(raw); obj != nil && b.tap.Type.live(obj, b.gv) {
 			b.event(kind, obj, end)
 			return

@@ -22,11 +22,27 @@ func (w *window) space(i int) int {
 	return i
 }
 
+// skipSpace uses white space up. It does not wait for more with a large buffer.
+func (w *window) skipSpace() {
+	for {
+		n := 0
+		for n < len(w.data()) && isSpace(w.data()[n]) {
+			n++
+		}
+		if w.skip(n); len(w.data()) > 0 {
+			return
+		}
+		if w.release(); !w.more() {
+			return
+		}
+	}
+}
+
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
 // value returns the offset of the end of the JSON value at offset i. It counts brackets and skips
-// strings; the decoder checks the rest. It returns false if the value is cut or has more than
-// limit bytes.
+// strings; the decoder checks the rest. It returns false if the value is cut, too deep, or has more
+// than limit bytes.
 func (w *window) value(i, limit int) (end int, ok bool) {
 	depth, start := 0, i
 	quoted := false // within a string
@@ -50,7 +66,9 @@ func (w *window) value(i, limit int) (end int, ok bool) {
 			case '"':
 				quoted = true
 			case '{', '[':
-				depth++
+				if depth++; depth > maxDepth {
+					return i, false
+				}
 			case '}', ']':
 				if depth--; depth == 0 {
 					return i + 1, true
@@ -80,9 +98,6 @@ func isEscaped(data []byte, i int) bool {
 
 // text returns the string that a JSON value stands for, or "".
 func text(s []byte) string {
-	if len(s) >= 2 && s[0] == '"' && bytes.IndexByte(s, '\\') < 0 {
-		return string(s[1 : len(s)-1])
-	}
 	var out string
 	if json.Unmarshal(s, &out) != nil {
 		return ""

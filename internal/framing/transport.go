@@ -58,6 +58,9 @@ func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 	}
 	w := r.URL.Query().Get("watch")
 	live := w == "true" || w == "1"
+	if !t.Type.ok {
+		return nil, "no type"
+	}
 	if live && t.Events == nil || !live && t.Item == nil {
 		return nil, "another request"
 	}

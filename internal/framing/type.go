@@ -1,7 +1,6 @@
 package framing
 
 import (
-	stdjson "encoding/json"
 	"reflect"
 	"strings"
 
@@ -97,7 +96,7 @@ func (t Type) json(raw []byte) runtime.Object {
 		return obj
 	}
 	u := &Undecodable{Err: err, Size: len(raw)}
-	if !stdjson.Valid(raw) || json.Unmarshal(raw, &u.PartialObjectMetadata) != nil || u.Name == "" {
+	if json.Unmarshal(raw, &u.PartialObjectMetadata) != nil || u.Name == "" {
 		return nil
 	}
 	return u
@@ -113,16 +112,19 @@ func (t Type) live(obj runtime.Object, gv string) bool {
 		k.SetGroupVersionKind(schema.GroupVersionKind{})
 		return t.fits(typeMeta{apiVersion, kind}, "", gv)
 	}
-	version, isString := u.Object["apiVersion"].(string)
-	if !isString && u.Object["apiVersion"] != nil {
+	version, _ := u.Object["apiVersion"].(string)
+	group, err := schema.ParseGroupVersion(version)
+	if err != nil || group.Version == "" {
 		return false
 	}
-	kind := u.GetKind()
-	if version == "v1" && (kind == "Status" || kind == "WatchEvent" || strings.HasSuffix(kind, "Options") || strings.HasPrefix(kind, "API")) {
-		return false // the scheme of the dynamic client has types for these
+	switch kind := u.GetKind(); kind {
+	case "":
+		return false
+	case "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList", "WatchEvent":
+		return false // the scheme of the dynamic client has types for these, whatever their group
+	default:
+		return version != "v1" || !strings.HasSuffix(kind, "Options") // and for these
 	}
-	_, err := schema.ParseGroupVersion(version)
-	return kind != "" && err == nil
 }
 
 // isBare reports whether an item takes its type from its list, as client-go gives it.
