@@ -36,6 +36,7 @@ type applier[T Object] struct {
 	table     *share.Table           // Options.Share, nil if there is none
 	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
 	synced    chan struct{}          // closed once the first list is applied
+	decoding  func() DecodingHealth  // for the log
 
 	entries []*item[T] // of the queue, to be unpacked
 	popped  []*item[T] // the items that were taken from the queue
@@ -410,7 +411,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 		version, _ = a.gate.resourceVersion(nil)
 	}
 	if a.justSynced {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.gate.watchOnly())
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.gate.watchOnly(), "decoding", a.decoding().String())
 		close(a.synced)
 		a.justSynced = false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -285,6 +286,18 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	} else if works && was.told {
 		klog.FromContext(ctx).Info("An object works again", "operation", op, "key", key, "failing", left)
 	}
+}
+
+// failing returns the keys of the objects that fail for an operation now, sorted.
+func (r *reports) failing(op string) []string {
+	if !r.some.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.byOp[op]))
+	r.mu.Unlock()
+	slices.Sort(keys)
+	return keys
 }
 
 // listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,6 +92,12 @@ type Health struct {
 	// Foreign is how many objects and events a source of shards.Set.Source has delivered that are not in its
 	// part. The informer has dropped them.
 	Foreign int `json:"foreign,omitempty"`
+	// Decoding is how the objects of the source are decoded.
+	Decoding DecodingHealth `json:"decoding,omitzero"`
+	// Undecodable is how many objects cannot be decoded now, see [Transport]. Each keeps its last state
+	// until its next version. UndecodableKeys has the first ten of their keys, sorted.
+	Undecodable     int      `json:"undecodable,omitempty"`
+	UndecodableKeys []string `json:"undecodableKeys,omitempty"`
 	// Tombstones is how many deleted objects a Durable keeps because a watcher has not
 	// handled their delete.
 	Tombstones int `json:"tombstones,omitempty"`
@@ -114,6 +121,29 @@ type NamespaceHealth struct {
 
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
 	SourceNextTry      time.Time `json:"sourceNextTry,omitzero"`
+
+	Decoding DecodingHealth `json:"decoding,omitzero"`
+}
+
+// DecodingHealth says how the objects of a source are decoded, see [Transport]. It is zero for a source
+// whose answers are always left to client-go, because of the type of the client or Options.Decode.
+type DecodingHealth struct {
+	// Objects is how many objects were decoded as they arrived.
+	Objects int `json:"objects"`
+	// Left is how many answers were left to client-go, and LeftBecause why the last of these was.
+	Left        int    `json:"left,omitempty"`
+	LeftBecause string `json:"leftBecause,omitempty"`
+}
+
+// String describes it in a few words, for a log.
+func (d DecodingHealth) String() string {
+	switch {
+	case d.LeftBecause != "":
+		return "by client-go: " + d.LeftBecause
+	case d.Objects > 0:
+		return "as objects arrive"
+	}
+	return "by client-go"
 }
 
 // MarshalJSON encodes the figures with names in camel case, and the error as text.
@@ -148,6 +178,23 @@ func (h *Health) addSource(n NamespaceHealth, first bool) {
 		h.SourceFailingSince, h.SourceNextTry = n.SourceFailingSince, n.SourceNextTry
 	}
 	h.SourceWaiting = max(h.SourceWaiting, n.SourceWaiting)
+	h.Decoding.Objects += n.Decoding.Objects
+	h.Decoding.Left += n.Decoding.Left
+	h.Decoding.LeftBecause = cmp.Or(h.Decoding.LeftBecause, n.Decoding.LeftBecause)
+}
+
+func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
+	for n, s := range i.sources {
+		one, of := s.health(i.opts.Name), i.gate.scopes[n]
+		h.Foreign += int(i.sinks[n].dropped.Load())
+		one.Synced = of.listed.Load()
+		one.ResourceVersion, _ = i.gate.resourceVersion(of)
+		h.addSource(one, n == 0)
+	}
+	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
+	keys := i.gate.reports.failing("decode")
+	h.Undecodable, h.UndecodableKeys = len(keys), keys[:min(10, len(keys))]
+	return h
 }
 
 // WatcherStats has figures about one registration of a watcher. Every event for the watcher

@@ -160,6 +160,7 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 			i.watchErrorHandler(ctx, r, err)
 		}
 	})
+	i.applier.decoding = func() DecodingHealth { return i.sourceHealth().Decoding }
 	return i, nil
 }
 
@@ -483,17 +484,5 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	for _, l := range i.processor.shown() {
 		h.Watchers = append(h.Watchers, l.health())
 	}
-	return h
-}
-
-func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
-	for n, s := range i.sources {
-		one, of := s.health(i.opts.Name), i.gate.scopes[n]
-		h.Foreign += int(i.sinks[n].dropped.Load())
-		one.Synced = of.listed.Load()
-		one.ResourceVersion, _ = i.gate.resourceVersion(of)
-		h.addSource(one, n == 0)
-	}
-	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
 	return h
 }

@@ -108,7 +108,7 @@ func Transport(next http.RoundTripper) http.RoundTripper {
 
 // framingOf returns the type of the objects that a client delivers as they come from the server.
 func framingOf[L runtime.Object](client any) framing.Type {
-	if object.IsNil(client) || !passesUnchanged(reflect.TypeOf(client)) {
+	if object.IsNil(client) || isFake(client) || !passesUnchanged(reflect.TypeOf(client)) {
 		return framing.Type{}
 	}
 	t, _ := framing.TypeOf(reflect.TypeFor[L]())
@@ -293,5 +293,6 @@ func (s resourceSource) health(informer string) NamespaceHealth {
 		Namespace: s.namespace, Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
 		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
 		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting,
+		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
 	}
 }

@@ -24,6 +24,7 @@ var informerTrials = map[string]extremes.Trial{
 	"informer.Options.Queue":               extremes.Field("max -1 min", nil, inBubble(runs)),
 	"informer.Options.WatchList":           extremes.Field("max -1 min", nil, inBubble(runs)),
 	"informer.Options.Intake":              extremes.Field("max -1 min", nil, inBubble(runs)),
+	"informer.Options.Decode":              extremes.Field("max -1 min", nil, inBubble(runs)),
 	"informer.Options.PageSize":            extremes.Field("", backingOff, inBubble(runs)),
 	"informer.Options.DrainTimeout":        extremes.Field("-1 min", nil, inBubble(runs)),
 	"informer.Options.Backoff.Duration":    extremes.Field("0 -1 min", backingOff, inBubble(runs)),

@@ -92,6 +92,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.Client.":                    asks,
 		"informer.UntypedClient.":             asks,
 		"informer.NamespaceHealth.":           figure,
+		"informer.DecodingHealth.":            figure,
 		"informertest.Source.FailIn(times)":   "the same as Fail",
 		"shards.Set.Source().":                "each request is an error, see Set.Source",
 		"informertest.Store.":                 "the same as StoreFaults",

@@ -16,6 +16,7 @@ type connection struct {
 	calls                 callGroup
 	failures              failures
 	waiting               waiting
+	decoded               decoded
 	versionless           atomic.Bool // the last list had no version, which was reported
 	lastList, lastContact stopwatch.Moment
 	nextTry               stopwatch.Moment // the end of the last pause between attempts
@@ -33,6 +34,7 @@ type Status struct {
 	Since                 time.Time     // when the first of these failures came; zero if both work
 	NextTry               time.Time     // when the pause after the last failure ends; zero if there is none
 	Waiting               time.Duration // how long the request that is under way has had no answer; 0 if that is not too long
+	Decoding              Decoding
 }
 
 // Status returns the state of the connection. It does not block.
@@ -44,7 +46,7 @@ func (c *connection) Status() Status {
 	}
 	status := Status{
 		Watching: c.watching.Load() > 0, Opened: c.opened.Time(c.clock), LastList: c.lastList.Time(c.clock), LastContact: c.lastContact.Time(c.clock),
-		Failure: failure, Failures: latest.failures, Waiting: c.waiting.tooLong(),
+		Failure: failure, Failures: latest.failures, Waiting: c.waiting.tooLong(), Decoding: c.decoded.status(),
 	}
 	if latest.failures > 0 {
 		status.Since = time.Now().Add(-time.Since(latest.since)).Round(0) // the system's clock may have been set

@@ -64,7 +64,7 @@ type forwarder struct {
 
 func newForwarder(r *reading, inner watch.Interface, taken <-chan watch.Event, requested time.Time, p phase, seconds *int64) *forwarder {
 	f := &forwarder{
-		in:      merged{taken: taken, rest: inner.ResultChan()},
+		in:      merged{taken: taken, rest: inner.ResultChan(), count: &r.decoded.objects},
 		reading: r, inner: inner, requested: requested, reached: r.reached, phase: p, info: Watch{Streaming: p == phaseStreaming},
 		out: make(chan watch.Event, watchBuffer-cap(taken)), stopped: make(chan struct{}),
 	}

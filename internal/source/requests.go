@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
-	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
@@ -180,13 +179,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	version := opts.ResourceVersion
 	r.opts.Tweak(&opts)
 	ctx = r.waiting.forAnswer(ctx, r.logger, "watch", r.clock.Now())
-	var taken chan watch.Event
-	asking := ctx
-	if r.opts.Framing.OK() {
-		taken = make(chan watch.Event, tapBuffer)
-		asking = framing.With(ctx, &framing.Tap{Type: r.opts.Framing, Events: taken})
-	}
-	inner, err := r.lister.WatchWithContext(asking, opts)
+	inner, taken, err := r.watch(ctx, opts)
 	r.waiting.answer.End()
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")

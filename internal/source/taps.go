@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -26,13 +27,37 @@ func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list run
 			return ctx.Err()
 		}}
 		list, err = c.lister.ListWithContext(framing.With(ctx, tap), opts)
-		if err != nil || !tap.Misfit() && (len(objs) == 0 || meta.LenList(list) == 0) {
-			return list, objs, err
+		if err != nil || object.IsNil(list) {
+			return list, nil, err
+		}
+		c.decoded.answered(tap)
+		if !tap.Misfit() && (len(objs) == 0 || meta.LenList(list) == 0) {
+			c.decoded.objects.Add(int64(len(objs)))
+			return list, objs, nil
 		}
 		// client-go takes the rest of the answer for a list, which it is not.
 	}
 	list, err = c.lister.ListWithContext(ctx, opts)
 	return list, nil, err
+}
+
+// watch requests a watch. The events that are taken off its body come from taken, which is nil if none
+// are.
+func (c *client) watch(ctx context.Context, opts metav1.ListOptions) (w watch.Interface, taken chan watch.Event, err error) {
+	if !c.opts.Framing.OK() {
+		w, err = c.lister.WatchWithContext(ctx, opts)
+		return w, nil, err
+	}
+	taken = make(chan watch.Event, tapBuffer)
+	tap := &framing.Tap{Type: c.opts.Framing, Events: taken}
+	w, err = c.lister.WatchWithContext(framing.With(ctx, tap), opts)
+	if err == nil && !object.IsNil(w) {
+		c.decoded.answered(tap)
+		if !tap.Used() {
+			taken = nil
+		}
+	}
+	return w, taken, err
 }
 
 // withItems returns the list with objs as its items. A typed list cannot hold them without a copy
@@ -66,9 +91,10 @@ type merged struct {
 	taken <-chan watch.Event // nil if the body is client-go's
 	rest  <-chan watch.Event // of client-go
 
-	next   *watch.Event // was taken, and comes next
-	marked bool         // what client-go has comes next
-	held   bool         // client-go has e, or its watch has ended
+	count  *atomic.Int64 // of the taken events
+	next   *watch.Event  // was taken, and comes next
+	marked bool          // what client-go has comes next
+	held   bool          // client-go has e, or its watch has ended
 	e      watch.Event
 	open   bool
 }
@@ -119,6 +145,7 @@ func (m *merged) take(e watch.Event) {
 	if e.Type == framing.Mark {
 		m.marked = true
 	} else {
+		m.count.Add(1)
 		m.next = &e
 	}
 }

@@ -73,7 +73,7 @@ func checkLastState(t *testing.T, contentType string, opts anyOptions) {
 	config := w.Config()
 	config.ContentType = contentType
 	o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), opts)
-	check := func(when string, wantTold int, wantDeleted []string, want map[string]string) {
+	check := func(when string, wantTold int, wantDeleted []string, want map[string]string, failing ...string) {
 		t.Helper()
 		sleepBubble(time.Minute)
 		told, deleted := o.take()
@@ -85,8 +85,9 @@ func checkLastState(t *testing.T, contentType string, opts anyOptions) {
 		for _, obj := range objs {
 			got[obj.GetName()] = obj.(*corev1.ConfigMap).Data["value"]
 		}
-		if !maps.Equal(got, want) || !slices.Equal(deleted, wantDeleted) || err != nil || o.Health().Ready() != nil {
-			t.Errorf("%s: the store has %v, want %v; deleted: %q, want %q; %v", when, got, want, deleted, wantDeleted, o.Health().Ready())
+		if !maps.Equal(got, want) || !slices.Equal(deleted, wantDeleted) || err != nil || o.Health().Ready() != nil || !slices.Equal(o.Health().UndecodableKeys, failing) {
+			t.Errorf("%s: the store has %v, want %v; deleted: %q, want %q; cannot be decoded: %q, want %q; %v",
+				when, got, want, deleted, wantDeleted, o.Health().UndecodableKeys, failing, o.Health().Ready())
 		}
 	}
 	relist := func() {
@@ -94,18 +95,18 @@ func checkLastState(t *testing.T, contentType string, opts anyOptions) {
 		w.Source.Disconnect()
 	}
 
-	check("at first", 1, nil, map[string]string{"a": "1", "c": "1"})
+	check("at first", 1, nil, map[string]string{"a": "1", "c": "1"}, "default/bad")
 	w.Source.Apply(object("bad", "2"))
 	check("mended", 0, nil, map[string]string{"a": "1", "bad": "2", "c": "1"})
 	w.Source.Apply(object("a", testkit.Undecodable))
 	w.Source.Apply(object("bad", testkit.Undecodable))
 	w.Source.Apply(object("c", "2"))
-	check("updated", 2, nil, map[string]string{"a": "1", "bad": "2", "c": "2"})
+	check("updated", 2, nil, map[string]string{"a": "1", "bad": "2", "c": "2"}, "default/a", "default/bad")
 	relist()
 	w.Source.Apply(object("d", "1"))
-	check("listed again", 0, nil, map[string]string{"a": "1", "bad": "2", "c": "2", "d": "1"})
+	check("listed again", 0, nil, map[string]string{"a": "1", "bad": "2", "c": "2", "d": "1"}, "default/a", "default/bad")
 	_, _ = w.Source.Delete(keyOf("bad"))
-	check("deleted", 0, []string{"bad"}, map[string]string{"a": "1", "c": "2", "d": "1"})
+	check("deleted", 0, []string{"bad"}, map[string]string{"a": "1", "c": "2", "d": "1"}, "default/a")
 	relist()
 	_, _ = w.Source.Delete(keyOf("a"))
 	check("gone in a list", 0, []string{"a"}, map[string]string{"c": "2", "d": "1"})

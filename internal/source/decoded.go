@@ -1,0 +1,53 @@
+package source
+
+import (
+	"sync/atomic"
+
+	"github.com/customcacheinformer/informer/internal/framing"
+)
+
+// decoded counts the objects that were taken off the bodies of answers.
+type decoded struct {
+	objects atomic.Int64
+	on      atomic.Bool  // for the last answer
+	left    atomic.Int64 // answers with objects that were left to client-go
+	because atomic.Pointer[string]
+}
+
+// Decoding is how the objects of a Source are decoded.
+type Decoding struct {
+	On      bool   // the objects of the last answer were taken off its body
+	Objects int    // that were taken
+	Left    int    // answers with objects that were left to client-go
+	Because string // the reason for the last of these
+}
+
+func (d *decoded) status() (status Decoding) {
+	status = Decoding{On: d.on.Load(), Objects: int(d.objects.Load()), Left: int(d.left.Load())}
+	if because := d.because.Load(); because != nil {
+		status.Because = *because
+	}
+	return status
+}
+
+const (
+	unwrapped = "the configuration of the client has no informer.Transport"
+	misfits   = "an answer could not be told apart from a list before its end"
+)
+
+// answered notes how an answer came.
+func (d *decoded) answered(tap *framing.Tap) {
+	because := tap.Why()
+	switch {
+	case tap.Misfit():
+		because = misfits
+	case tap.Used():
+		d.on.Store(true)
+		return
+	case because == "":
+		because = unwrapped
+	}
+	d.on.Store(false)
+	d.left.Add(1)
+	d.because.Store(&because)
+}
