@@ -71,6 +71,12 @@ var informerFigures = []figure[informer.Health]{
 		sum, func(h *informer.Health) float64 { return float64(h.Refused) }),
 	figureOf(informerLabels, "informer_foreign_objects_total", prom.CounterValue, "How many objects and events the source has delivered that belong to other replicas; they were dropped.",
 		sum, func(h *informer.Health) float64 { return float64(h.Foreign) }),
+	figureOf(informerLabels, "informer_decoded_objects_total", prom.CounterValue, "How many objects were decoded as they arrived, because the configuration of the client has informer.Transport.",
+		sum, func(h *informer.Health) float64 { return float64(h.Decoding.Objects) }),
+	figureOf(informerLabels, "informer_undivided_answers_total", prom.CounterValue, "How many answers with objects were left to client-go, although the client has a type that informer.Transport supports.",
+		sum, func(h *informer.Health) float64 { return float64(h.Decoding.Left) }),
+	figureOf(informerLabels, "informer_undecodable_objects", prom.GaugeValue, "How many objects cannot be decoded now; each keeps its last state.",
+		sum, func(h *informer.Health) float64 { return float64(h.Undecodable) }),
 	figureOf(informerLabels, "informer_tombstones", prom.GaugeValue, "How many deleted objects the store keeps because some watcher has not handled their delete.",
 		sum, func(h *informer.Health) float64 { return float64(h.Tombstones) }),
 }
