@@ -92,8 +92,8 @@ type clientListWatch struct {
 // be decoded is reported as an [ObjectError] with its key and keeps its last state, and the others
 // go on. Without Transport, one such object stops the informer.
 //
-// This concerns the dynamic and the metadata client, and typed clients that client-gen has made. A
-// client or a source of any other type may change what it gets, so its answers stay with
+// This concerns the dynamic and the metadata client, typed clients that client-gen has made, and the caches
+// of controller-runtime, see [ClientGo], except those of metadata. A client or a source of any other type may change what it gets, so its answers stay with
 // client-go. So does all else that passes the transport. If the configuration has other wrappers, the order
 // does not matter, but one that makes new requests without the context of the old turns this off.
 //
@@ -113,6 +113,22 @@ func framingOf[L runtime.Object](client any) framing.Type {
 	}
 	t, _ := framing.TypeOf(reflect.TypeFor[L]())
 	return t
+}
+
+// framingLike returns the type of the objects that a source delivers to a cache of controller-runtime. That
+// gives metadata the kind of the whole object, and leaves all else as it comes.
+func framingLike(lw cache.ListerWatcher, example runtime.Object) framing.Type {
+	l, ok := lw.(*cache.ListWatch)
+	if _, metadata := example.(*metav1.PartialObjectMetadata); !ok || metadata || example == nil {
+		return framing.Type{}
+	}
+	for _, f := range []any{l.ListWithContextFunc, l.WatchFuncWithContext} {
+		made := goruntime.FuncForPC(reflect.ValueOf(f).Pointer())
+		if made == nil || !strings.HasPrefix(made.Name(), "sigs.k8s.io/controller-runtime/pkg/cache/internal.(*Informers).addInformerToMap.") {
+			return framing.Type{}
+		}
+	}
+	return framing.TypeOfObject(reflect.TypeOf(example))
 }
 
 // passesUnchanged reports whether a type is one of client-go's clients, or made by client-gen: a
@@ -191,9 +207,12 @@ func checkSource(lw cache.ListerWatcher) error {
 // newSource returns a source that reads lw and reports in the words of this package.
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
-	var objs framing.Type
-	if l, ok := r.lw.(*clientListWatch); ok && opts.Decode != DecodeByClient {
+	objs := r.framing
+	if l, ok := r.lw.(*clientListWatch); ok {
 		objs = l.framing
+	}
+	if opts.Decode == DecodeByClient {
+		objs = framing.Type{}
 	}
 	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
@@ -225,6 +244,7 @@ func watchError(name, namespace string, f *source.Failure) error {
 type resource struct {
 	namespace string // "" if the informer reads from one source
 	lw        cache.ListerWatcher
+	framing   framing.Type // of the objects, if lw delivers them as they come from the server
 }
 
 // check returns an error if the source cannot be read. durable says that the store is a Durable.

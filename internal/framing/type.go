@@ -31,10 +31,23 @@ func TypeOf(list reflect.Type) (Type, bool) {
 		return Type{}, false
 	}
 	elem := items.Type.Elem()
-	if !reflect.PointerTo(elem).Implements(reflect.TypeFor[runtime.Object]()) || list.Elem().Name() != elem.Name()+"List" {
+	if list.Elem().Name() != elem.Name()+"List" {
 		return Type{}, false
 	}
-	return Type{elem: elem, ok: true}, true
+	t := TypeOfObject(reflect.PointerTo(elem))
+	return t, t.ok
+}
+
+// TypeOfObject returns the type of objects such as *v1.Pod, or the zero value if they are not pointers to
+// structs.
+func TypeOfObject(obj reflect.Type) Type {
+	switch {
+	case obj == reflect.TypeFor[*unstructured.Unstructured]():
+		return Type{ok: true}
+	case obj.Kind() != reflect.Pointer || obj.Elem().Kind() != reflect.Struct || !obj.Implements(reflect.TypeFor[runtime.Object]()):
+		return Type{}
+	}
+	return Type{elem: obj.Elem(), ok: true}
 }
 
 // OK reports whether TypeOf returned the type.
