@@ -19,10 +19,14 @@ var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once
 func main() {
 	quick := flag.Bool("quick", false, "smaller sizes and fewer rounds")
 	only := flag.String("run", "", "only the sections whose name matches this regular expression")
+	rounds := flag.Int("rounds", 0, "how many rounds; 0 is 5, and 2 with -quick")
 	lab.Main(roles, func(ctx context.Context, out io.Writer) error {
 		sz := fullSizes
 		if *quick {
 			sz = quickSizes
+		}
+		if *rounds > 0 {
+			sz.rounds = *rounds
 		}
 		chosen, err := choose(sections(sz), *only)
 		if err != nil {

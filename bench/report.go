@@ -56,7 +56,8 @@ func report(out io.Writer, results []result, rounds int) {
 		group(r.section.title, rest[i])
 	}
 	fmt.Fprintf(out, "\n%s\n", remarks)
-	fmt.Fprintf(out, "## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest value of all rounds.\n")
+	fmt.Fprintf(out, "## What the rows measure, and how far they spread\n\nEach figure is the median, with the least and the greatest value of all rounds. "+
+		"The two ratios are the bounds between which the median of the ratios of all rounds lies with a probability of 95 %%.\n")
 	for _, r := range results {
 		r.write(out)
 	}
@@ -72,8 +73,12 @@ func (r result) write(out io.Writer) {
 	lab.Header(out, 2, "", "unit", sides[0].name, sides[1].name, sides[2].name)
 	for _, f := range r.rows {
 		cells := []string{f.name, f.unit}
-		for _, v := range f.samples {
-			cells = append(cells, fmt.Sprintf("%s (%s–%s)", lab.Number(lab.Median(v)), lab.Number(slices.Min(v)), lab.Number(slices.Max(v))))
+		for side, v := range f.samples {
+			cell := fmt.Sprintf("%s (%s–%s)", lab.Number(lab.Median(v)), lab.Number(slices.Min(v)), lab.Number(slices.Max(v)))
+			if low, high := lab.Interval(f.ratios(side)); side > 0 && len(v) > 1 && !f.plain {
+				cell += fmt.Sprintf("; ratio %s–%s", lab.Number(low), lab.Number(high))
+			}
+			cells = append(cells, cell)
 		}
 		lab.Cells(out, cells...)
 	}

@@ -136,6 +136,18 @@ func (f figures) ratio(side int) float64 {
 	return peer / ours
 }
 
+// ratios returns the ratio of each round.
+func (f figures) ratios(side int) (ratios []float64) {
+	for i, ours := range f.samples[side] {
+		if f.higher {
+			ratios = append(ratios, ours/f.samples[0][i])
+		} else {
+			ratios = append(ratios, f.samples[0][i]/ours)
+		}
+	}
+	return ratios
+}
+
 // least returns the least ratio that the row's floor asks of a side.
 func (f figures) least(side int) float64 {
 	return []float64{0, f.floor.deltaFIFO, f.floor.realFIFO}[side]

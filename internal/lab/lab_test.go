@@ -122,6 +122,18 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
+func TestIntervals(t *testing.T) {
+	for n, want := range map[int][2]float64{1: {1, 1}, 5: {1, 5}, 6: {1, 6}, 9: {2, 8}, 15: {4, 12}, 20: {6, 15}} {
+		var values []float64
+		for i := range n {
+			values = append(values, float64(n-i))
+		}
+		if low, high := Interval(values); low != want[0] || high != want[1] {
+			t.Errorf("%d values: %v to %v, want %v", n, low, high, want)
+		}
+	}
+}
+
 func TestPositive(t *testing.T) {
 	n := flag.Int("lab-n", 1, "")
 	for *n = range 3 {

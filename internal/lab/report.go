@@ -39,6 +39,24 @@ func Quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
+// Interval returns the bounds between which the median of all possible values lies with a probability of
+// at least 95 %. With less than six values, these are the least and the greatest.
+func Interval(values []float64) (low, high float64) {
+	if len(values) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	v, n := slices.Sorted(slices.Values(values)), float64(len(values))
+	one := math.Pow(0.5, n) // the probability that the median lies below exactly k values; at first k is 0
+	k := 0
+	for all := one; k+1 < (len(v)+1)/2; k++ {
+		one *= (n - float64(k)) / float64(k+1)
+		if all += one; all > 0.025 {
+			break
+		}
+	}
+	return v[k], v[len(v)-1-k]
+}
+
 // Number returns a figure with three significant digits, or with all digits before the decimal point if
 // there are more, and a dash for a figure that does not exist.
 func Number(v float64) string {
