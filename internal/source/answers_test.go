@@ -143,6 +143,7 @@ var notTheList = map[string]string{
 	"an APIGroup":                   `{"kind":"APIGroup","apiVersion":"v1","name":"x","versions":[]}`,
 	"an empty list of another kind": `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[]}`,
 	"a list of another kind":        `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[{"metadata":{"namespace":"default","name":"s"}}]}`,
+	"a list of another kind, last":  `{"apiVersion":"v1","items":[{"metadata":{"namespace":"default","name":"s"}}],"kind":"SecretList","metadata":{"resourceVersion":"2000"}}`,
 	"a list without a version":      `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}`,
 	"a list with version 0":         `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"0"},"items":[]}`,
 	"a list with an odd version":    `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"today"},"items":[]}`,

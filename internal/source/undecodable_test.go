@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -143,4 +144,34 @@ func TestATransformThatDecodesLeavesOutAnObjectThatCannotBeDecoded(t *testing.T)
 			t.Errorf("when it is mended: %v, %v, %v", obj, exists, err)
 		}
 	})
+}
+
+func TestHealthShowsHowObjectsAreDecoded(t *testing.T) {
+	unwrapped := func(w *testkit.Wire) *rest.Config { return &rest.Config{Host: "http://api", Transport: w, QPS: -1} }
+	for name, test := range map[string]struct {
+		config func(*testkit.Wire) *rest.Config
+		opts   anyOptions
+		want   informer.DecodingHealth
+	}{
+		"wrapped":     {(*testkit.Wire).Config, anyOptions{}, informer.DecodingHealth{Objects: 4}},
+		"not wrapped": {unwrapped, anyOptions{}, informer.DecodingHealth{Left: 2, LeftBecause: "the configuration of the client has no informer.Transport"}},
+		"by client":   {(*testkit.Wire).Config, anyOptions{Decode: informer.DecodeByClient}, informer.DecodingHealth{}},
+		"another content": {func(w *testkit.Wire) *rest.Config {
+			w.Odd(toLists(testkit.Says(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1003"},"items":[]}`, "Content-Type", "application/json", "Content-Encoding", "br")))
+			return w.Config()
+		}, anyOptions{}, informer.DecodingHealth{Objects: 1, Left: 1, LeftBecause: "Content-Encoding br"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(test.config(w)).CoreV1().ConfigMaps("")), test.opts)
+				sleepBubble(time.Minute)
+				w.Source.Apply(object("d", "1"))
+				sleepBubble(time.Second)
+				if got := o.Health().Decoding; got != test.want {
+					t.Errorf("%+v, want %+v", got, test.want)
+				}
+			})
+		})
+	}
 }
