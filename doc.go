@@ -301,7 +301,8 @@ package informer
 // The parts of the package, in the order in which an event passes them. CONTRIBUTING.md has more.
 //
 //   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
-//   - source.go makes sources of clients. internal/source reads them, and sink.go takes their objects.
+//   - source.go makes sources of clients. internal/source reads them, with internal/framing below the
+//     clients, and sink.go takes their objects.
 //   - gate.go holds the sources back while the store is behind, and is what waits.
 //   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
 //     with own.go, plain.go or durable.go. internal/memory is the informer's own store.

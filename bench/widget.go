@@ -94,7 +94,7 @@ func newWidgets(config *rest.Config) (*widgets, error) {
 		func() *Widget { return &Widget{} }, func() *WidgetList { return &WidgetList{} })}, nil
 }
 
-// newWidget returns a Widget after so many updates.
+// newWidget returns Widget i after a number of updates.
 func newWidget(i, updates int) *Widget {
 	at := metav1.NewTime(time.Unix(1_700_000_000+int64(i), 0).UTC())
 	fields := `{"f:spec":{"f:image":{},"f:replicas":{},"f:settings":{".":{},"f:mode":{},"f:zone":{}}},"f:status":{"f:conditions":{},"f:ready":{}}}`

@@ -55,6 +55,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/internal/etcd"
 )
 
@@ -212,10 +213,12 @@ func (s *Server) onStop(f func()) {
 	s.cleanups = append(s.cleanups, f)
 }
 
-// Config returns a new client configuration with every permission and no rate limit. The
-// caller may change it.
+// Config returns a new client configuration with every permission and no rate limit. Informers of its
+// clients decode objects as they arrive, see informer.Transport. The caller may change it.
 func (s *Server) Config() *rest.Config {
-	return rest.CopyConfig(s.config)
+	config := rest.CopyConfig(s.config)
+	config.Wrap(informer.Transport)
+	return config
 }
 
 // Stop stops the API server and etcd, removes their files and returns when both are down. It

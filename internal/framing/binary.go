@@ -3,29 +3,12 @@ package framing
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 // magic is the beginning of an object in its envelope, a runtime.Unknown.
 var magic = []byte("k8s\x00")
-
-// The fields of the messages that this file reads. All of them have a length.
-const (
-	unknownType     = 1 // of runtime.Unknown
-	unknownRaw      = 2
-	unknownLast     = 4 // how raw is encoded, which client-go does not read
-	listItems       = 2 // of every list
-	objectMeta      = 1 // of every object
-	eventType       = 1 // of metav1.WatchEvent
-	eventObject     = 2
-	extensionRaw    = 1 // of runtime.RawExtension
-	typeAPIVersion  = 1 // of runtime.TypeMeta
-	typeKind        = 2
-	wireLength      = 2 // the wire type of a field that has a length
-	longestFieldTag = 2 * binary.MaxVarintLen64
-)
 
 // listBinary takes the items out of a list.
 func (b *body) listBinary() {
@@ -144,34 +127,6 @@ func readMeta(message []byte) (typeMeta, bool) {
 	var f [typeKind + 1][]byte
 	ok := fields(message, f[:])
 	return typeMeta{apiVersion: string(f[typeAPIVersion]), kind: string(f[typeKind])}, ok
-}
-
-// fields puts each field of a message at its number in into. It returns false if the message has
-// another field, or one twice.
-func fields(message []byte, into [][]byte) bool {
-	for len(message) > 0 {
-		number, size, n, ok := field(message)
-		if !ok || size > len(message)-n || number >= len(into) || into[number] != nil {
-			return false
-		}
-		into[number] = message[n : n+size]
-		message = message[n+size:]
-	}
-	return true
-}
-
-// field returns the number of the field at the beginning of b, its size and where it begins. It
-// returns false if b is too short, or the field is of a type that has no length.
-func field(b []byte) (number, size, begin int, ok bool) {
-	tag, k := binary.Uvarint(b)
-	if k <= 0 || tag&7 != wireLength || tag>>3 == 0 || tag > 1<<32 {
-		return 0, 0, 0, false
-	}
-	length, m := binary.Uvarint(b[k:])
-	if m <= 0 || length > math.MaxInt/2 {
-		return 0, 0, 0, false
-	}
-	return int(tag >> 3), int(length), k + m, true
 }
 
 // field returns the field at an offset of the window. size counts from offset+begin.

@@ -1,7 +1,7 @@
 // Package framing takes the objects out of the body of a list or a watch before client-go reads it.
 //
-// Transport replaces the body of an answer by one that works inside Read. Whoever reads it reads
-// the real body, and each object is decoded and handed over on the way. The reader gets the rest:
+// Transport replaces the body of an answer by one that works inside Read. It reads the real body,
+// decodes each object and hands it over. The reader gets the rest:
 // of a list everything but its items, and of a watch the events without an object, such as
 // bookmarks and errors. Whatever this package does not understand reaches the reader byte for
 // byte, so that client-go judges it as it does without this package.

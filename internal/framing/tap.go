@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -49,20 +48,6 @@ func (t *Tap) Why() string {
 }
 
 func (t *Tap) leave(why string) { t.why.Store(&why) }
-
-// Undecodable comes in the place of an object that cannot be decoded. Only its metadata is known.
-type Undecodable struct {
-	metav1.PartialObjectMetadata
-	Err  error
-	Size int // of the object, in bytes
-}
-
-// DeepCopyObject returns a copy that shares Err.
-func (u *Undecodable) DeepCopyObject() runtime.Object {
-	c := &Undecodable{Err: u.Err, Size: u.Size}
-	u.DeepCopyInto(&c.PartialObjectMetadata)
-	return c
-}
 
 type key struct{}
 

@@ -152,3 +152,17 @@ func (m typeMeta) dress(obj runtime.Object) {
 	u.SetKind(strings.TrimSuffix(m.kind, "List"))
 	u.SetAPIVersion(m.apiVersion)
 }
+
+// Undecodable comes in the place of an object that cannot be decoded. Only its metadata is known.
+type Undecodable struct {
+	metav1.PartialObjectMetadata
+	Err  error
+	Size int // of the object, in bytes
+}
+
+// DeepCopyObject returns a copy that shares Err.
+func (u *Undecodable) DeepCopyObject() runtime.Object {
+	c := &Undecodable{Err: u.Err, Size: u.Size}
+	u.DeepCopyInto(&c.PartialObjectMetadata)
+	return c
+}

@@ -6,12 +6,19 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 )
+
+// tapBuffer is how many events of a watch may be decoded before the forwarder takes them.
+const tapBuffer = 64
 
 type client struct {
 	*reading
@@ -70,4 +77,71 @@ func versionOf(list runtime.Object, err error) (string, error) {
 		return "", err
 	}
 	return m.GetResourceVersion(), nil
+}
+
+// request makes one LIST request. If the objects were taken off the body, it returns them, and a
+// list without them.
+func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, objs []runtime.Object, err error) {
+	if c.opts.Framing.OK() {
+		tap := &framing.Tap{Type: c.opts.Framing, Item: func(obj runtime.Object) error {
+			objs = append(objs, obj)
+			return ctx.Err()
+		}}
+		list, err = c.lister.ListWithContext(framing.With(ctx, tap), opts)
+		if err != nil || object.IsNil(list) {
+			return list, nil, err
+		}
+		c.decoded.answered(tap)
+		if !tap.Misfit() && (len(objs) == 0 || meta.LenList(list) == 0) {
+			c.decoded.objects.Add(int64(len(objs)))
+			return list, objs, nil
+		}
+		// client-go takes the rest of the answer for a list, which it is not.
+	}
+	list, err = c.lister.ListWithContext(ctx, opts)
+	return list, nil, err
+}
+
+// watch requests a watch. The events that are taken off its body come from taken, which is nil if none
+// are.
+func (c *client) watch(ctx context.Context, opts metav1.ListOptions) (w watch.Interface, taken chan watch.Event, err error) {
+	if !c.opts.Framing.OK() {
+		w, err = c.lister.WatchWithContext(ctx, opts)
+		return w, nil, err
+	}
+	taken = make(chan watch.Event, tapBuffer)
+	tap := &framing.Tap{Type: c.opts.Framing, Events: taken}
+	w, err = c.lister.WatchWithContext(framing.With(ctx, tap), opts)
+	if err == nil && !object.IsNil(w) {
+		c.decoded.answered(tap)
+		if !tap.Used() {
+			taken = nil
+		}
+	}
+	return w, taken, err
+}
+
+// withItems returns the list with objs as its items. A typed list cannot hold them without a copy
+// of each, so another takes its place.
+func withItems(list runtime.Object, objs []runtime.Object) runtime.Object {
+	m, err := object.ListMeta(list)
+	if len(objs) == 0 || err != nil {
+		return list
+	}
+	if u, ok := list.(*unstructured.UnstructuredList); ok {
+		items := make([]unstructured.Unstructured, 0, len(objs))
+		for _, obj := range objs {
+			if item, ok := obj.(*unstructured.Unstructured); ok {
+				items = append(items, *item)
+			}
+		}
+		if len(items) == len(objs) {
+			u.Items = items
+			return u
+		}
+	}
+	return &metainternalversion.List{
+		ListMeta: metav1.ListMeta{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue(), RemainingItemCount: m.GetRemainingItemCount()},
+		Items:    objs,
+	}
 }

@@ -140,6 +140,9 @@ func (m *measured) manager() (manager.Manager, error) {
 	for _, s := range sides {
 		if s.name == m.Side {
 			options.Cache = cache.Options{NewInformer: s.new}
+			if s.name != sides[0].name {
+				config.Wrap(informer.Transport)
+			}
 		}
 	}
 	mgr, err := manager.New(config, options)

@@ -1,6 +1,6 @@
 // Command compare runs a manager with many controllers on one kind, once with client-go's
 // informer and once with this library's, and prints one table. The two managers differ only in
-// cache.Options.NewInformer.
+// cache.Options.NewInformer and in informer.Transport.
 //
 // The API server runs in this process. Each manager runs in a fresh process of this program,
 // so that its memory and CPU time are its own.

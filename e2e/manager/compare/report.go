@@ -44,7 +44,7 @@ func updateCPU(f figures) float64 { return f.Update.CPU }
 func (r results) report(out io.Writer, c config) {
 	fmt.Fprintf(out, "# A manager with %d controllers on one kind\n\n", c.Controllers)
 	fmt.Fprintf(out, "%s objects of about 1 KiB; %s updates by %d writers. The same manager with client-go's informer and with this\n"+
-		"library's: only `cache.Options.NewInformer` differs. Medians of %d rounds. The API server is in another process on the\n"+
+		"library's: only `cache.Options.NewInformer` and `config.Wrap(informer.Transport)` differ. Medians of %d rounds. The API server is in another process on the\n"+
 		"same machine and competes for its processors, so times say less than CPU time.\n\n",
 		lab.Thousands(c.Objects), lab.Thousands(c.Updates), writers, c.rounds)
 	if c.Rate > 0 {

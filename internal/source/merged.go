@@ -1,0 +1,77 @@
+package source
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/internal/framing"
+)
+
+// merged is what a watch brings: the events that were taken off its body, and those of client-go,
+// in the order of the body. It belongs to one goroutine.
+type merged struct {
+	taken <-chan watch.Event // nil if the body is client-go's
+	rest  <-chan watch.Event // of client-go
+
+	count  *atomic.Int64 // of the taken events
+	next   *watch.Event  // was taken, and comes next
+	marked bool          // what client-go has comes next
+	held   bool          // client-go has e, or its watch has ended
+	e      watch.Event
+	open   bool
+}
+
+// poll returns the next event if it is there. open is false at the end of the watch.
+func (m *merged) poll() (e watch.Event, open, ok bool) {
+	for {
+		if m.next != nil {
+			e, m.next = *m.next, nil
+			return e, true, true
+		}
+		if m.taken == nil {
+			m.marked = true
+		}
+		if !m.marked {
+			select {
+			case e := <-m.taken:
+				m.take(e)
+				continue
+			default:
+			}
+		}
+		// client-go has an event only after its Mark, so without one, its watch has ended.
+		if m.held {
+			m.held, m.marked = false, false
+			return m.e, m.open, true
+		}
+		select {
+		case e, open := <-m.rest:
+			m.hold(e, open)
+		default:
+			return e, false, false
+		}
+	}
+}
+
+// ahead returns the channel of the taken events, or nil while an event of client-go's must come
+// first.
+func (m *merged) ahead() <-chan watch.Event {
+	if m.marked {
+		return nil
+	}
+	return m.taken
+}
+
+// take takes an event from ahead.
+func (m *merged) take(e watch.Event) {
+	if e.Type == framing.Mark {
+		m.marked = true
+	} else {
+		m.count.Add(1)
+		m.next = &e
+	}
+}
+
+// hold takes an event from rest, or its end.
+func (m *merged) hold(e watch.Event, open bool) { m.e, m.open, m.held = e, open, true }
