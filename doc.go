@@ -143,8 +143,9 @@
 //
 //  11. Errors reach Options.ErrorHandler, typed, with the key and the operation: once when an
 //     operation starts to fail, and once more if it is given up. Each attempt is reported to
-//     [Observer]. An object for which Transform or an index function fails is reported once until
-//     it works again, and of many only some, with their number, see [ObjectError].
+//     [Observer]. An object that cannot be decoded, see [Transport], or for which Transform or an
+//     index function fails is reported once until it works again, and of many only some, with their
+//     number, see [ObjectError].
 //     [CustomCacheInformer.Health] and a [*SyncError] carry the last error that stands in the way.
 //     They also show a request that has had no answer for 30 s, and a first state whose end has not
 //     come after 10 s.
@@ -255,7 +256,8 @@
 //	       by Report, if there is no ErrorHandler: an operation has begun to fail,
 //	       or is given up, or an object cannot be used
 //	INFO   An object works again
-//	       Transform or the index functions work for an object that was reported, not for all
+//	       the decoder, Transform or the index functions work for an object that was reported,
+//	       not for all
 //	INFO   No object fails any more
 //	       the last object for which they failed works again, or was deleted
 //	INFO   The source works again
