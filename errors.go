@@ -288,16 +288,16 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	}
 }
 
-// failing returns the keys of the objects that fail for an operation now, sorted.
-func (r *reports) failing(op string) []string {
+// failing returns how many objects fail for an operation now, and some of their keys, sorted.
+func (r *reports) failing(op string, some int) (n int, keys []string) {
 	if !r.some.Load() {
-		return nil
+		return 0, nil
 	}
 	r.mu.Lock()
-	keys := slices.Collect(maps.Keys(r.byOp[op]))
+	keys = slices.Collect(maps.Keys(r.byOp[op]))
 	r.mu.Unlock()
 	slices.Sort(keys)
-	return keys
+	return len(keys), keys[:min(some, len(keys))]
 }
 
 // listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers

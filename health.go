@@ -183,20 +183,6 @@ func (h *Health) addSource(n NamespaceHealth, first bool) {
 	h.Decoding.LeftBecause = cmp.Or(h.Decoding.LeftBecause, n.Decoding.LeftBecause)
 }
 
-func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
-	for n, s := range i.sources {
-		one, of := s.health(i.opts.Name), i.gate.scopes[n]
-		h.Foreign += int(i.sinks[n].dropped.Load())
-		one.Synced = of.listed.Load()
-		one.ResourceVersion, _ = i.gate.resourceVersion(of)
-		h.addSource(one, n == 0)
-	}
-	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
-	keys := i.gate.reports.failing("decode")
-	h.Undecodable, h.UndecodableKeys = len(keys), keys[:min(10, len(keys))]
-	return h
-}
-
 // WatcherStats has figures about one registration of a watcher. Every event for the watcher
 // is in exactly one of Pending, Delivered, Failed and Merged. It is a value. Its zero value
 // means nothing.

@@ -466,7 +466,7 @@ func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health()
 func (i *CustomCacheInformer[T]) Health() Health {
 	failing := i.applier.access.trouble() // read before StoreBusy, so that the two are about the same operation
 	h := i.sourceHealth()
-	h.Name = i.opts.Name
+	h.Name, h.Store = i.opts.Name, storeName(i.opts.store())
 	h.Started = i.running.Load() && channel.Closed(i.processor.startedCh)
 	h.Stopped = channel.Closed(i.stopped)
 	h.Synced = i.HasSynced()
@@ -477,12 +477,24 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Refused = int(i.applier.access.refused.Load())
 	h.Tombstones = i.processor.tombstones.Count()
 	h.Watchers = []WatcherHealth{}
-	h.Store = storeName(i.opts.store())
 	if failing != nil {
 		h.StoreError = failing
 	}
 	for _, l := range i.processor.shown() {
 		h.Watchers = append(h.Watchers, l.health())
 	}
+	return h
+}
+
+func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
+	for n, s := range i.sources {
+		h.Foreign += int(i.sinks[n].dropped.Load())
+		one, of := s.health(i.opts.Name), i.gate.scopes[n]
+		one.Synced = of.listed.Load()
+		one.ResourceVersion, _ = i.gate.resourceVersion(of)
+		h.addSource(one, n == 0)
+	}
+	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
+	h.Undecodable, h.UndecodableKeys = i.gate.reports.failing("decode", 10)
 	return h
 }

@@ -307,10 +307,9 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		it.arrived = in.clock.Now()
 	}
 	if u, ok := raw.(*framing.Undecodable); ok {
-		it.broken = true
 		in.note("decode", it, u.Err)
 		if kind == itemDelete {
-			in.note("transform", it, nil)
+			in.reports.ended(in.ctx, "transform", it.key, false)
 		}
 		return it, nil
 	}
@@ -319,22 +318,30 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		return it, nil
 	}
 	transformed, err := in.transform(obj)
-	switch {
-	case err != nil:
-	case object.IsNil(transformed):
-		err = errors.New("Transform returned nil and no error")
-	case keyOf(transformed) != it.key:
-		err = fmt.Errorf("Transform changed the key to %s", keyOf(transformed))
-	default:
+	if err = checkTransformed(transformed, it.key, err); err == nil {
 		it.obj = transformed
 	}
-	it.broken = err != nil
 	in.note("transform", it, err)
 	return it, nil
 }
 
+// checkTransformed returns err, or an error if Transform has returned an object that cannot take the place of
+// the one with that key.
+func checkTransformed[T Object](obj T, key string, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case object.IsNil(obj):
+		return errors.New("Transform returned nil and no error")
+	case keyOf(obj) != key:
+		return fmt.Errorf("Transform changed the key to %s", keyOf(obj))
+	}
+	return nil
+}
+
 // note notes whether an operation has worked for the object of an item. A delete needs only the key.
 func (in *sink[T]) note(op string, it *item[T], err error) {
+	it.broken = err != nil
 	if err != nil && it.kind != itemDelete {
 		in.reports.failed(in.ctx, op, it.key, in.lists, err)
 	} else {

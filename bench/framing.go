@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -147,7 +148,7 @@ func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost
 		case <-done:
 			return nil
 		case err := <-ended:
-			return fmt.Errorf("the informer ended: %v", err)
+			return errors.Join(errors.New("the informer ended"), err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -223,7 +224,7 @@ func (s *cannedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if op == "watch" && way != "stream" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 			return
 		}
 	}
@@ -268,8 +269,8 @@ type message interface {
 }
 
 func binaryMaker(apiVersion, kind string, open func() func(i, turn int) message) maker {
-	object := func(make func(i, turn int) message, i, turn int, version string) []byte {
-		obj := make(i, turn)
+	encoded := func(object func(i, turn int) message, i, turn int, version string) []byte {
+		obj := object(i, turn)
 		obj.SetResourceVersion(version)
 		return marshal(obj)
 	}
@@ -280,25 +281,25 @@ func binaryMaker(apiVersion, kind string, open func() func(i, turn int) message)
 	return maker{
 		contentType: runtime.ContentTypeProtobuf,
 		list: func(n int) []byte {
-			make, out := open(), marshal(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: startVersion}})
+			object, out := open(), marshal(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: startVersion}})
 			for i := range n {
-				raw := object(make, i, 0, fmt.Sprint(i+1))
+				raw := encoded(object, i, 0, fmt.Sprint(i+1))
 				out = append(binary.AppendUvarint(append(out, 2<<3|2), uint64(len(raw))), raw...)
 			}
 			return enveloped(apiVersion, kind+"List", out)
 		},
 		stream: func(n int) (out []byte) {
-			make := open()
+			object := open()
 			for i := range n {
-				out = append(out, event("ADDED", apiVersion, kind, object(make, i, 0, fmt.Sprint(i+1)))...)
+				out = append(out, event("ADDED", apiVersion, kind, encoded(object, i, 0, fmt.Sprint(i+1)))...)
 			}
 			end := metav1.ObjectMeta{ResourceVersion: startVersion, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 			return append(out, event("BOOKMARK", apiVersion, kind, marshal(&metav1.PartialObjectMetadata{ObjectMeta: end}))...)
 		},
 		updates: func(n int) (out []byte) {
-			make := open()
+			object := open()
 			for i := range n {
-				out = append(out, event("MODIFIED", apiVersion, kind, object(make, i%burstObjects, 1+i/burstObjects%3, versionOf(i, n)))...)
+				out = append(out, event("MODIFIED", apiVersion, kind, encoded(object, i%burstObjects, 1+i/burstObjects%3, versionOf(i, n)))...)
 			}
 			return out
 		},

@@ -104,7 +104,7 @@ func newWidget(i, updates int) *Widget {
 			Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("widget-%06d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)),
 			ResourceVersion: fmt.Sprint(i + 1), Generation: int64(1 + updates), CreationTimestamp: at,
 			Labels:        map[string]string{"app.kubernetes.io/name": fmt.Sprintf("app-%d", i%500), "tier": "backend"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "operator", Operation: "Update", APIVersion: widgetVersion, Time: &at, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "operator", Operation: "Update", APIVersion: widgetVersion, Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}},
 		},
 		Spec: WidgetSpec{Replicas: 3, Image: "registry.example.com/" + strings.Repeat("w", 20) + ":v1", Settings: map[string]string{"mode": "fast", "zone": fmt.Sprint("z", i%3)}},
 		Status: WidgetStatus{Ready: int64(updates), Conditions: []metav1.Condition{{

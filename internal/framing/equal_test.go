@@ -79,7 +79,7 @@ func serve(t *testing.T, http2, packed bool) (*server, *rest.Config) {
 			}
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
-			defer z.Close()
+			defer func() { _ = z.Close() }()
 			to = z
 		}
 		_, _ = to.Write(s.body.Load().([]byte))

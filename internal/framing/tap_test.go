@@ -145,9 +145,9 @@ func TestLeft(t *testing.T) {
 		}
 		body := io.NopCloser(strings.NewReader(""))
 		r := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://server"+c.path, http.NoBody))
-		resp := must(framing.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
+		resp := must(framing.Transport(roundTrip(func(*http.Request) (*http.Response, error) { //nolint:bodyclose // it has nothing to close
 			return &http.Response{StatusCode: c.status, Header: c.header.Clone(), Body: body}, nil
-		})).RoundTrip(r))
+		})).RoundTrip(r)) //nolint:bodyclose // as above
 		taken := c.why == "taken"
 		if (resp.Body != body) != taken || (resp.ContentLength == -1) != taken || (resp.Header.Get("Content-Length") == "") != taken {
 			t.Errorf("%+v: body %T, headers %v", c, resp.Body, resp.Header)
@@ -159,7 +159,7 @@ func TestLeft(t *testing.T) {
 	failure := errors.New("no connection")
 	next := roundTrip(func(*http.Request) (*http.Response, error) { return nil, failure })
 	outside := framing.Transport(next)
-	if _, err := outside.RoundTrip(must(http.NewRequest(http.MethodGet, "/", http.NoBody))); err != failure {
+	if _, err := outside.RoundTrip(must(http.NewRequest(http.MethodGet, "/", http.NoBody))); !errors.Is(err, failure) { //nolint:bodyclose // there is none
 		t.Errorf("RoundTrip returned %v", err)
 	}
 	if w, ok := outside.(net.RoundTripperWrapper); !ok || w.WrappedRoundTripper() == nil {
@@ -178,7 +178,7 @@ func get(t *testing.T, ctx context.Context, tap *framing.Tap, path, media string
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}, Body: closer(body)}, nil
 	})
 	r := must(http.NewRequestWithContext(framing.With(ctx, tap), http.MethodGet, "http://server"+path, http.NoBody))
-	return must(framing.Transport(framing.Transport(next)).RoundTrip(r)).Body
+	return must(framing.Transport(framing.Transport(next)).RoundTrip(r)).Body //nolint:bodyclose // the caller closes it
 }
 
 const (
@@ -214,7 +214,7 @@ func TestErrorsStay(t *testing.T) {
 				continue
 			}
 			for range 3 {
-				if n != 0 || err != c.want {
+				if n != 0 || !errors.Is(err, c.want) {
 					t.Errorf("Read returned %d, %v, want %v", n, err, c.want)
 				}
 				n, err = b.Read(one)
