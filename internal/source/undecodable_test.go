@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -174,4 +176,21 @@ func TestHealthShowsHowObjectsAreDecoded(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestATypedInformerLeavesOutWhatCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("bad", testkit.Undecodable))}
+		var errs testkit.ErrorLog
+		inf, err := informer.New(kubernetes.NewForConfigOrDie(w.Config()).CoreV1().ConfigMaps(""), informer.Options[*corev1.ConfigMap]{ErrorHandler: errs.Handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runUntilTheEnd(t, func(ctx context.Context) { _ = inf.Run(ctx) })
+		sleepBubble(time.Minute)
+		var failed *informer.ObjectError
+		if all := errs.Take(); len(all) != 1 || !errors.As(all[0], &failed) || failed.Op != "decode" || failed.Key != "default/bad" || inf.Health().Objects != 1 {
+			t.Errorf("%d objects, reported %v", inf.Health().Objects, all)
+		}
+	})
 }
