@@ -370,7 +370,8 @@ func (it *item[T]) asks() bool {
 
 // version returns the version of the state that the item brings. It is "" if that is not known.
 func (it *item[T]) version() string {
-	if it.rv != "" || it.kind == itemGone || it.kind == itemLeft {
+	var none T
+	if it.rv != "" || it.obj == none { // nobody has the object, or it could not be decoded
 		return it.rv
 	}
 	return it.obj.GetResourceVersion()
