@@ -82,7 +82,8 @@ func versionOf(list runtime.Object, err error) (string, error) {
 // request makes one LIST request. If the objects were taken off the body, it returns them, and a
 // list without them.
 func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, objs []runtime.Object, err error) {
-	if c.opts.Framing.OK() {
+	taps := c.opts.Framing.OK()
+	if taps && c.decoded.misfits.Load() < mostMisfits {
 		tap := &framing.Tap{Type: c.opts.Framing, Item: func(obj runtime.Object) error {
 			objs = append(objs, obj)
 			return ctx.Err()
@@ -93,10 +94,14 @@ func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list run
 		}
 		c.decoded.answered(tap)
 		if !tap.Misfit() && (len(objs) == 0 || meta.LenList(list) == 0) {
+			c.decoded.misfits.Store(0)
 			c.decoded.objects.Add(int64(len(objs)))
 			return list, objs, nil
 		}
 		// client-go takes the rest of the answer for a list, which it is not.
+		c.decoded.misfits.Add(1)
+	} else if taps {
+		c.decoded.leave(misfits)
 	}
 	list, err = c.lister.ListWithContext(ctx, opts)
 	return list, nil, err

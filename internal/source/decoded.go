@@ -12,7 +12,12 @@ type decoded struct {
 	on      atomic.Bool  // for the last answer
 	left    atomic.Int64 // answers with objects that were left to client-go
 	because atomic.Pointer[string]
+	misfits atomic.Int32 // lists in a row that had to be requested again
 }
+
+// mostMisfits is after how many lists that had to be requested again all are left to client-go. A
+// client whose type has another name than its kind would request each list twice.
+const mostMisfits = 3
 
 // Decoding is how the objects of a Source are decoded.
 type Decoding struct {
@@ -47,6 +52,10 @@ func (d *decoded) answered(tap *framing.Tap) {
 	case because == "":
 		because = unwrapped
 	}
+	d.leave(because)
+}
+
+func (d *decoded) leave(because string) {
 	d.on.Store(false)
 	d.left.Add(1)
 	d.because.Store(&because)

@@ -1,0 +1,61 @@
+package source_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// A scheme may know a type by another name than its own, which a list of custom resources gives behind its
+// items. Each list is requested once all the same.
+func TestATypeOfAnotherNameIsNotListedTwice(t *testing.T) {
+	byClient := listsOfThings(t, informer.DecodeByClient)
+	if n := listsOfThings(t, informer.DecodeAuto); byClient < 10 || n > byClient+4 {
+		t.Errorf("%d lists, and %d if client-go decodes", n, byClient)
+	}
+}
+
+// listsOfThings returns how many lists an informer requests in an hour in which each watch expires at once.
+func listsOfThings(t *testing.T, mode informer.DecodeMode) (lists int) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.Odd(func(req *http.Request) testkit.Answer {
+			if testkit.IsWatch(req) {
+				return testkit.Refuses(410, "Expired")
+			}
+			lists++
+			return testkit.Says(200, `{"apiVersion":"example.com/v1","items":[{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"a","resourceVersion":"5"}}],"kind":"ThingList","metadata":{"resourceVersion":"7"}}`)
+		})
+		gv, s := schema.GroupVersion{Group: "example.com", Version: "v1"}, runtime.NewScheme()
+		s.AddKnownTypeWithName(gv.WithKind("Thing"), &corev1.ConfigMap{})
+		s.AddKnownTypeWithName(gv.WithKind("ThingList"), &corev1.ConfigMapList{})
+		metav1.AddToGroupVersion(s, gv)
+		config := w.Config()
+		config.GroupVersion, config.APIPath = &gv, "/apis"
+		config.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
+		r, err := rest.RESTClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := gentype.NewClientWithList("things", rest.Interface(r), runtime.NewParameterCodec(s), "",
+			func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} })
+		o := observe(t, informer.ListWatch(client), anyOptions{Decode: mode})
+		sleepBubble(time.Hour)
+		if o.Health().Objects != 1 {
+			t.Errorf("%d objects, %v", o.Health().Objects, o.Health().Ready())
+		}
+	})
+	return lists
+}
