@@ -191,6 +191,7 @@ func (b *body) frameJSON() {
 		}
 	}
 	b.passFrame(end)
+	b.out = append(b.out, '\n') // the server's may not be here yet, and a RoundTripper outside may read by line
 }
 
 // heads are the beginnings of events that have an object, as an API server writes them.

@@ -1,7 +1,10 @@
 package source_test
 
 import (
+	"bufio"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer"
@@ -58,4 +62,59 @@ func listsOfThings(t *testing.T, mode informer.DecodeMode) (lists int) {
 		}
 	})
 	return lists
+}
+
+// byLine is a wrapper outside of the transport that reads a watch line by line.
+type byLine struct{ next http.RoundTripper }
+
+func (b byLine) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if err == nil && testkit.IsWatch(req) {
+		in, out := io.Pipe()
+		body := resp.Body
+		go func() {
+			lines := bufio.NewReader(body)
+			for {
+				line, err := lines.ReadString('\n')
+				if _, broken := io.WriteString(out, line); broken != nil || err != nil {
+					_ = out.CloseWithError(err)
+					return
+				}
+			}
+		}()
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{in, closeBoth{in, body}}
+	}
+	return resp, err
+}
+
+type closeBoth struct{ a, b io.Closer }
+
+func (c closeBoth) Close() error {
+	_ = c.a.Close()
+	return c.b.Close()
+}
+
+// A server ends each event of a watch in JSON with a line feed, and a wrapper may need it.
+func TestAWrapperThatReadsLinesDoesNotHoldUpAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.Odd(func(req *http.Request) testkit.Answer {
+			if !testkit.IsWatch(req) {
+				return nil
+			}
+			good := strings.Replace(badObject, `"data":7`, `"data":{"value":"1"}`, 1)
+			return testkit.Streams(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1003"}}}`, `{"type":"ADDED","object":`+good+`}`)
+		})
+		config := w.Config()
+		config.ContentType = runtime.ContentTypeJSON
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return byLine{next} })
+		o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), anyOptions{})
+		sleepBubble(time.Minute)
+		if _, exists, _ := o.Get(keyOf("bad")); !exists {
+			t.Errorf("an event has not come: %+v", o.Health())
+		}
+	})
 }
