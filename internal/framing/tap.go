@@ -28,15 +28,15 @@ type Tap struct {
 }
 
 // Used reports whether the tap took the objects of an answer. A second answer to the same request
-// goes client-go's way.
+// goes client-go's way, and the tap is a Misfit.
 func (t *Tap) Used() bool { return t.taken.Load() }
 
 // Count returns the number of objects that were handed over.
 func (t *Tap) Count() int { return int(t.count.Load()) }
 
 // Misfit reports that items of a list were handed over before the list turned out to be of
-// another kind, or not to be understood. If client-go finds no error in the rest, the list has to
-// be requested again without a tap.
+// another kind, or not to be understood, or that a second answer has come. If client-go finds no
+// error in the rest, the list has to be requested again without a tap.
 func (t *Tap) Misfit() bool { return t.misfit.Load() }
 
 // Why returns why the last answer went client-go's way, or "".

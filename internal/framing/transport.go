@@ -22,9 +22,13 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip does not read the body: client-go would repeat a request for an error of RoundTrip.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(r)
 	tap, _ := r.Context().Value(key{}).(*Tap)
-	if err != nil || tap == nil {
+	if tap == nil {
+		return t.next.RoundTrip(r)
+	}
+	// Without the tap, a Transport inside leaves the answer alone. So each answer comes here once.
+	resp, err := t.next.RoundTrip(r.WithContext(With(r.Context(), nil)))
+	if err != nil {
 		return resp, err
 	}
 	b, why := tap.body(r, resp)
@@ -65,6 +69,7 @@ func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 		return nil, "another request"
 	}
 	if !t.taken.CompareAndSwap(false, true) {
+		t.misfit.Store(true) // a RoundTripper outside may have dropped the first
 		return nil, "a second answer"
 	}
 	b = &body{

@@ -118,3 +118,68 @@ func TestAWrapperThatReadsLinesDoesNotHoldUpAWatch(t *testing.T) {
 		}
 	})
 }
+
+// twice is a wrapper outside of the transport that reads the first answer to a list and makes the request again.
+type twice struct{ next http.RoundTripper }
+
+func (w twice) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err != nil || testkit.IsWatch(req) {
+		return resp, err
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return w.next.RoundTrip(req)
+}
+
+// The objects of an answer that a wrapper has thrown away are not those of the next.
+func TestTheLastAnswerCountsIfAWrapperAsksTwice(t *testing.T) {
+	for _, wraps := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			asked := 0
+			empty := `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1007"},"items":[]}`
+			w.Odd(func(req *http.Request) testkit.Answer {
+				switch asked++; {
+				case testkit.IsWatch(req):
+					return testkit.Hangs
+				case asked == 1:
+					return testkit.Says(200, strings.Replace(badList, `7}]`, `{}}]`, 1))
+				}
+				return testkit.Says(200, empty)
+			})
+			config := w.Config()
+			if wraps == 2 {
+				config.Wrap(informer.Transport)
+			}
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return twice{next} })
+			o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), anyOptions{})
+			sleepBubble(time.Minute)
+			if n := o.Health().Objects; n != 0 || o.Health().ResourceVersion != "1007" {
+				t.Errorf("%d objects at %s, want none at 1007", n, o.Health().ResourceVersion)
+			}
+		})
+	}
+}
+
+// Wrapped twice, each list is requested once.
+func TestATransportTwiceIsLikeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		lists := 0
+		w.Odd(func(req *http.Request) testkit.Answer {
+			if !testkit.IsWatch(req) {
+				lists++
+			}
+			return nil
+		})
+		config := w.Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return byLine{next} })
+		config.Wrap(informer.Transport)
+		o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), anyOptions{})
+		sleepBubble(time.Minute)
+		if lists != 1 || o.Health().Decoding != (informer.DecodingHealth{Objects: 3}) {
+			t.Errorf("%d lists, %+v", lists, o.Health().Decoding)
+		}
+	})
+}
