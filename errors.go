@@ -288,16 +288,21 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	}
 }
 
-// failing returns how many objects fail for an operation now, and some of their keys, sorted.
-func (r *reports) failing(op string, some int) (n int, keys []string) {
+// failing returns how many objects fail for an operation now, and the first of their keys, sorted.
+func (r *reports) failing(op string, most int) (n int, keys []string) {
 	if !r.some.Load() {
 		return 0, nil
 	}
 	r.mu.Lock()
-	keys = slices.Collect(maps.Keys(r.byOp[op]))
-	r.mu.Unlock()
-	slices.Sort(keys)
-	return len(keys), keys[:min(some, len(keys))]
+	defer r.mu.Unlock()
+	for key := range r.byOp[op] {
+		if len(keys) == most && key > keys[most-1] {
+			continue // the usual case, if many fail
+		}
+		at, _ := slices.BinarySearch(keys, key)
+		keys = slices.Insert(keys[:min(len(keys), most-1)], at, key)
+	}
+	return len(r.byOp[op]), keys
 }
 
 // listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers
