@@ -75,10 +75,10 @@ func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 	b = &body{
 		tap: t, real: resp.Body, ctx: r.Context(), closed: make(chan struct{}),
 		live: live, binary: media == mediaProtobuf, gv: gv,
-		in: window{from: resp.Body, first: listBuffer},
+		in: window{from: resp.Body, next: listBuffer},
 	}
 	if live {
-		b.in.first = watchBuffer
+		b.in.next = watchBuffer
 	}
 	return b, ""
 }

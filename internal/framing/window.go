@@ -3,19 +3,19 @@ package framing
 import "io"
 
 const (
-	// A list begins with a large buffer, because each small read is a system call.
+	// A list that is not small gets a large buffer, because each small read is a system call.
 	listBuffer = 256 << 10
-	// A watch keeps a buffer of this size at most while it is idle.
+	// The first buffer has this size. A watch keeps no larger one while it is idle.
 	watchBuffer = 4 << 10
 )
 
 // A window is the part of a stream that was read and is not used up.
 type window struct {
-	from  io.Reader
-	first int // the size of the first buffer
-	buf   []byte
-	a, b  int // buf[a:b] is the window
-	err   error
+	from io.Reader
+	next int // the least size of a buffer after the first, and the most that release leaves
+	buf  []byte
+	a, b int // buf[a:b] is the window
+	err  error
 }
 
 func (w *window) data() []byte { return w.buf[w.a:w.b] }
@@ -28,9 +28,9 @@ func (w *window) skip(n int) {
 	w.a, w.b = 0, 0
 }
 
-// release frees a buffer that has nothing in it and became larger than the first.
+// release frees a buffer that has nothing in it and became larger than next.
 func (w *window) release() {
-	if w.a == w.b && len(w.buf) > w.first {
+	if w.a == w.b && len(w.buf) > w.next {
 		w.buf, w.a, w.b = nil, 0, 0
 	}
 }
@@ -42,8 +42,12 @@ func (w *window) more() bool {
 	}
 	if w.b == len(w.buf) {
 		to := w.buf
-		if n := w.b - w.a; n > len(w.buf)/2 || w.a == 0 {
-			to = make([]byte, max(w.first, 2*len(w.buf)))
+		if n := w.b - w.a; n > len(w.buf)/2 || w.a == 0 || len(w.buf) < w.next {
+			size := watchBuffer
+			if len(w.buf) > 0 {
+				size = max(w.next, 2*len(w.buf))
+			}
+			to = make([]byte, size)
 		}
 		w.b = copy(to, w.data())
 		w.a, w.buf = 0, to
