@@ -288,21 +288,21 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	}
 }
 
-// failing returns how many objects fail for an operation now, and the first of their keys, sorted.
-func (r *reports) failing(op string, most int) (n int, keys []string) {
+// undecodable returns how many objects cannot be decoded now, and the first of their keys, sorted.
+func (r *reports) undecodable(most int) (n int, keys []string) {
 	if !r.some.Load() {
 		return 0, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.byOp[op] {
+	for key := range r.byOp["decode"] {
 		if len(keys) == most && key > keys[most-1] {
 			continue // the usual case, if many fail
 		}
 		at, _ := slices.BinarySearch(keys, key)
 		keys = slices.Insert(keys[:min(len(keys), most-1)], at, key)
 	}
-	return len(r.byOp[op]), keys
+	return len(r.byOp["decode"]), keys
 }
 
 // listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers

@@ -495,6 +495,6 @@ func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 		h.addSource(one, n == 0)
 	}
 	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
-	h.Undecodable, h.UndecodableKeys = i.gate.reports.failing("decode", 10)
+	h.Undecodable, h.UndecodableKeys = i.gate.reports.undecodable(10)
 	return h
 }

@@ -98,23 +98,23 @@ func TestTransportIsTurnedOffByTheEnvironment(t *testing.T) {
 // Health shows the first ten keys. It may be called often, so it does not copy and sort all of them.
 func TestManyObjectsThatFailAreCountedWithoutACopy(t *testing.T) {
 	r := newReports(func(context.Context, error) {})
-	if n, keys := r.failing("decode", 3); n != 0 || keys != nil {
+	if n, keys := r.undecodable(3); n != 0 || keys != nil {
 		t.Errorf("at first: %d, %q", n, keys)
 	}
 	for i := range 21 {
 		key := fmt.Sprintf("key-%04d", i*7_919%10_000)
 		r.failed(t.Context(), "decode", key, 1, errors.New("no"))
-		if n, keys := r.failing("decode", 3); n != i+1 || len(keys) != min(3, i+1) || !slices.IsSorted(keys) {
+		if n, keys := r.undecodable(3); n != i+1 || len(keys) != min(3, i+1) || !slices.IsSorted(keys) {
 			t.Fatalf("after %d: %d, %q", i+1, n, keys)
 		}
 	}
 	for i := range 10_000 {
 		r.failed(t.Context(), "decode", fmt.Sprintf("key-%04d", i), 1, errors.New("no"))
 	}
-	if n, keys := r.failing("decode", 3); n != 10_000 || !slices.Equal(keys, []string{"key-0000", "key-0001", "key-0002"}) {
+	if n, keys := r.undecodable(3); n != 10_000 || !slices.Equal(keys, []string{"key-0000", "key-0001", "key-0002"}) {
 		t.Errorf("%d, %q", n, keys)
 	}
-	if allocs := testing.AllocsPerRun(5, func() { r.failing("decode", 3) }); allocs > 20 {
+	if allocs := testing.AllocsPerRun(5, func() { r.undecodable(3) }); allocs > 20 {
 		t.Errorf("%v allocations", allocs)
 	}
 }

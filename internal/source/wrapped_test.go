@@ -23,7 +23,7 @@ import (
 )
 
 // A scheme may know a type by another name than its own, which a list of custom resources gives behind its
-// items. Each list is requested once all the same.
+// items. Each list is requested once.
 func TestATypeOfAnotherNameIsNotListedTwice(t *testing.T) {
 	byClient := listsOfThings(t, informer.DecodeByClient)
 	if n := listsOfThings(t, informer.DecodeAuto); byClient < 10 || n > byClient+4 {
