@@ -160,6 +160,7 @@ func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 		}{
 			"DeltaFIFO":      {typedClient, func() anyOptions { return anyOptions{} }, toLists(odd)},
 			"RealFIFO":       {typedClient, func() anyOptions { return anyOptions{Queue: informer.QueueRealFIFO} }, toLists(odd)},
+			"by client-go":   {typedClient, func() anyOptions { return anyOptions{Decode: informer.DecodeByClient} }, toLists(odd)},
 			"early":          {typedClient, func() anyOptions { return anyOptions{Intake: informer.IntakeEarly} }, toLists(odd)},
 			"durable":        {typedClient, durable, toLists(odd)},
 			"dynamic client": {dynamicClient, durable, toLists(odd)},

@@ -202,7 +202,7 @@ func playHistory(t *testing.T, seed uint64) {
 		h := &history{t: t, deeds: rand.New(rand.NewPCG(seed, 1)), rand: rand.New(rand.NewPCG(seed, 2)), wire: newWire()}
 		h.dynamic = h.deeds.IntN(10) < 4
 		h.opts = anyOptions{
-			Name: "maps", PageSize: int64(h.deeds.IntN(3)),
+			Name: "maps", PageSize: int64(h.deeds.IntN(3)), Decode: informer.DecodeMode(seed % 2),
 			WatchList:    []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[h.deeds.IntN(2)],
 			Intake:       []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[h.deeds.IntN(2)],
 			Queue:        []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[h.deeds.IntN(2)],
