@@ -69,8 +69,12 @@ func framingSection(sz sizes) section {
 			rows[i].floor = f
 		}
 		s.cases = append(s.cases, measurement{rows, func(ctx context.Context, side side) ([]float64, error) {
+			srv := httptest.NewUnstartedServer(canned())
+			srv.EnableHTTP2 = true
+			srv.StartTLS()
+			defer srv.Close()
 			d := d
-			d.URL, d.Ours = canned().url+"/"+way, side != clientGo
+			d.URL, d.Ours = srv.URL+"/"+way, side != clientGo
 			var cost decodingCost
 			if err := lab.Measure(ctx, "decoding", d, &cost); err != nil {
 				return nil, err
@@ -175,13 +179,11 @@ const (
 
 // cannedServer is an API server that sends bodies made before.
 type cannedServer struct {
-	sizes
-	url    string
 	cached map[string]func() []byte
 }
 
 func newCannedServer(sz sizes) *cannedServer {
-	s := &cannedServer{sizes: sz, cached: map[string]func() []byte{}}
+	s := &cannedServer{cached: map[string]func() []byte{}}
 	for _, resource := range []string{"pods", "widgets", "metadata"} {
 		objects := map[string]int{"list": sz.resources, "stream": sz.resources, "updates": burstObjects}
 		if resource == "pods" {
@@ -194,10 +196,6 @@ func newCannedServer(sz sizes) *cannedServer {
 		s.cached["stream "+resource+" watch"] = sync.OnceValue(func() []byte { return made.stream(objects["stream"]) })
 		s.cached["updates "+resource+" watch"] = sync.OnceValue(func() []byte { return made.updates(sz.bursts) })
 	}
-	srv := httptest.NewUnstartedServer(s)
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	s.url = srv.URL
 	return s
 }
 

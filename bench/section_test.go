@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var tinySizes = sizes{rounds: 1, events: 1400, ticks: 50, cached: 500, pods: 500, idle: 400, joins: 2, joiners: 3, benchtime: "10x"}
+var tinySizes = sizes{rounds: 1, events: 1400, ticks: 50, cached: 500, pods: 500, idle: 400, joins: 2, joiners: 3, resources: 50, framedPods: 20, bursts: 100, benchtime: "10x"}
 
 func TestEverySectionYieldsAFigureForEverySideAndRow(t *testing.T) {
 	for _, s := range sections(tinySizes) {

@@ -90,7 +90,9 @@ func (w *world) liveOnDisk(path string) *diskLife {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{Durable: l.store})
+	inf, err := informer.NewFrom(informer.ListWatch(client), informer.Options[object]{
+		Durable: l.store, Decode: informer.DecodeByClient, // otherwise the bytes of objects do not reach the wire outside
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
