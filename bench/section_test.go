@@ -12,6 +12,7 @@ import (
 var tinySizes = sizes{rounds: 1, events: 1400, ticks: 50, cached: 500, pods: 500, idle: 400, joins: 2, joiners: 3, resources: 50, framedPods: 20, bursts: 100, benchtime: "10x"}
 
 func TestEverySectionYieldsAFigureForEverySideAndRow(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each child waits for a second at its end
 	for _, s := range sections(tinySizes) {
 		t.Run(s.name, func(t *testing.T) {
 			if s.name == "distribution" && testing.Short() {
