@@ -94,8 +94,9 @@ type clientListWatch struct {
 //
 // This concerns the dynamic and the metadata client, typed clients that client-gen has made, and the caches
 // of controller-runtime, see [ClientGo], except those of metadata. A client or a source of any other type may change what it gets, so its answers stay with
-// client-go. So does all else that passes the transport. If the configuration has other wrappers, the order
-// does not matter, but one that makes new requests without the context of the old turns this off.
+// client-go. So does all else that passes the transport. A wrapper that makes new requests without the context of
+// the old turns this off. One that is given to the configuration later gets only what is left of a body, so a
+// wrapper that counts bytes has to come first.
 //
 // To turn it off, set Options.Decode to [DecodeByClient], or for the whole program the environment
 // variable INFORMER_DECODE to "client".

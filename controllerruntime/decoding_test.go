@@ -82,7 +82,7 @@ func TestCachesDecodeObjectsAsTheyArrive(t *testing.T) {
 					}
 				}
 				src.Apply(testkit.Object("b", "2"))
-				time.Sleep(time.Minute)
+				testkit.SleepBubble(time.Minute)
 				for _, c := range []cache.Cache{theirs, ours} {
 					list := test.list.DeepCopyObject().(client.ObjectList)
 					ok(t, c.List(t.Context(), list))

@@ -85,7 +85,7 @@ func (t Type) binary(raw []byte) runtime.Object {
 	if err == nil {
 		return obj
 	}
-	u := &Undecodable{Err: err, Size: len(raw)}
+	u := &Undecodable{Err: err}
 	number, size, n, ok := field(raw)
 	if !ok || number != objectMeta || size > len(raw)-n || u.ObjectMeta.Unmarshal(raw[n:n+size]) != nil || u.Name == "" {
 		return nil
@@ -108,7 +108,7 @@ func (t Type) json(raw []byte) runtime.Object {
 	if err == nil {
 		return obj
 	}
-	u := &Undecodable{Err: err, Size: len(raw)}
+	u := &Undecodable{Err: err}
 	if json.Unmarshal(raw, &u.PartialObjectMetadata) != nil || u.Name == "" {
 		return nil
 	}
@@ -156,13 +156,12 @@ func (m typeMeta) dress(obj runtime.Object) {
 // Undecodable comes in the place of an object that cannot be decoded. Only its metadata is known.
 type Undecodable struct {
 	metav1.PartialObjectMetadata
-	Err  error
-	Size int // of the object, in bytes
+	Err error
 }
 
 // DeepCopyObject returns a copy that shares Err.
 func (u *Undecodable) DeepCopyObject() runtime.Object {
-	c := &Undecodable{Err: u.Err, Size: u.Size}
+	c := &Undecodable{Err: u.Err}
 	u.DeepCopyInto(&c.PartialObjectMetadata)
 	return c
 }

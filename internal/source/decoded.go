@@ -9,7 +9,6 @@ import (
 // decoded counts the objects that were taken off the bodies of answers.
 type decoded struct {
 	objects atomic.Int64
-	on      atomic.Bool  // for the last answer
 	left    atomic.Int64 // answers with objects that were left to client-go
 	because atomic.Pointer[string]
 	misfits atomic.Int32 // lists in a row that had to be requested again
@@ -21,14 +20,13 @@ const mostMisfits = 3
 
 // Decoding is how the objects of a Source are decoded.
 type Decoding struct {
-	On      bool   // the objects of the last answer were taken off its body
-	Objects int    // that were taken
+	Objects int    // that were taken off the bodies of answers
 	Left    int    // answers with objects that were left to client-go
 	Because string // the reason for the last of these
 }
 
 func (d *decoded) status() (status Decoding) {
-	status = Decoding{On: d.on.Load(), Objects: int(d.objects.Load()), Left: int(d.left.Load())}
+	status = Decoding{Objects: int(d.objects.Load()), Left: int(d.left.Load())}
 	if because := d.because.Load(); because != nil {
 		status.Because = *because
 	}
@@ -47,7 +45,6 @@ func (d *decoded) answered(tap *framing.Tap) {
 	case tap.Misfit():
 		because = misfits
 	case tap.Used():
-		d.on.Store(true)
 		return
 	case because == "":
 		because = unwrapped
@@ -56,7 +53,6 @@ func (d *decoded) answered(tap *framing.Tap) {
 }
 
 func (d *decoded) leave(because string) {
-	d.on.Store(false)
 	d.left.Add(1)
 	d.because.Store(&because)
 }

@@ -15,7 +15,7 @@ type merged struct {
 	rest  <-chan watch.Event // of client-go
 
 	count  *atomic.Int64 // of the taken events
-	next   *watch.Event  // was taken, and comes next
+	next   watch.Event   // was taken, and comes next, unless its type is that of a Mark
 	marked bool          // what client-go has comes next
 	held   bool          // client-go has e, or its watch has ended
 	e      watch.Event
@@ -25,12 +25,9 @@ type merged struct {
 // poll returns the next event if it is there. open is false at the end of the watch.
 func (m *merged) poll() (e watch.Event, open, ok bool) {
 	for {
-		if m.next != nil {
-			e, m.next = *m.next, nil
+		if m.next.Type != framing.Mark {
+			e, m.next = m.next, watch.Event{}
 			return e, true, true
-		}
-		if m.taken == nil {
-			m.marked = true
 		}
 		if !m.marked {
 			select {
@@ -69,7 +66,7 @@ func (m *merged) take(e watch.Event) {
 		m.marked = true
 	} else {
 		m.count.Add(1)
-		m.next = &e
+		m.next = e
 	}
 }
 

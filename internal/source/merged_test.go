@@ -47,7 +47,7 @@ func TestTakenEventsKeepTheirPlace(t *testing.T) {
 				rest <- e
 			}
 			for closed || rnd.IntN(3) > 0 { // the forwarder takes what is there
-				if m.next == nil && !m.held && rnd.IntN(2) == 0 { // its select, which chooses any that is ready
+				if m.next.Type == framing.Mark && !m.held && rnd.IntN(2) == 0 { // its select, which chooses any that is ready
 					select {
 					case e := <-m.ahead():
 						m.take(e)
