@@ -83,19 +83,6 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	return a
 }
 
-// stored returns the number of objects in the store, and -1 if it is not known.
-func (a *applier[T]) stored() int {
-	if o, ok := a.storage.(*ownStore[T]); ok {
-		return o.store.Now().Entries().Len()
-	}
-	return int(a.access.objects.Load())
-}
-
-// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
-func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
-	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
-}
-
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
 // name and checks in options.go.
 func newQueue[T Object](kind QueueKind) cache.Queue {
@@ -392,6 +379,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	if !a.pace.immediate { // if this came earlier, a watcher that joins would wait for the whole batch
 		a.processor.begun.Add(int64(a.done))
 	}
+	var again []*item[T]
 	begun := a.processor.Now()
 	committed := a.storage.commit(ctx)
 	a.resize(a.processor.Now() - begun)
@@ -404,6 +392,8 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 		if !a.splitUp(ctx) {
 			return false
 		}
+	case kept:
+		again = a.takeKept()
 	}
 	a.release()
 	version := ""
@@ -426,7 +416,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	a.noteVersion()
 	a.bookmark = false
 	a.distribute(version)
-	return true
+	return again == nil || a.applyAgain(ctx, again)
 }
 
 // trim releases the memory of a large list that is published.

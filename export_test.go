@@ -1,5 +1,19 @@
 package informer
 
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // see informertest.Main
+	klog.SetLogger(klog.Logger{})                             // what is to be logged has a test of its own
+	goleak.VerifyTestMain(m)
+}
+
 // HoldListeners makes the goroutines of i's listeners wait for release before
 // they do anything.
 func HoldListeners[T Object](i *CustomCacheInformer[T], release <-chan struct{}) {

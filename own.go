@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,11 @@ type ownStore[T Object] struct {
 	bookmark func(version string)
 
 	changes []memory.Change // the batch
-	next    map[string]int  // the last change of each key in the batch
+	next    map[string]int  // the last of changes[:noted] for each key
+	noted   int
+
+	// inserts is set as long as no key of a first list was in the store. Such objects are not looked up.
+	inserts bool
 
 	// Index functions that have failed are asked again.
 	mu     sync.Mutex
@@ -82,6 +87,7 @@ func sourceOf(several bool) func(key string) string {
 // open finds the objects that somebody has put into the store before Run.
 func (o *ownStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
 	ok = o.load(ctx, false, func(string, T) {})
+	o.inserts = o.example == nil
 	o.mu.Lock()
 	o.opened, o.ctx = true, ctx
 	o.mu.Unlock()
@@ -93,9 +99,19 @@ func (o *ownStore[T]) open(ctx context.Context) (versions map[string]string, ok 
 
 func (o *ownStore[T]) hasForeign() bool { return o.example != nil }
 
-func (o *ownStore[T]) find(_ context.Context, it *item[T], _ time.Duration) (stored found[T], err error) {
+func (o *ownStore[T]) find(ctx context.Context, it *item[T], _ time.Duration) (stored found[T], err error) {
+	if o.inserted(it) {
+		return stored, nil
+	}
+	n, pending := o.pending(it.key)
+	if pending && o.changes[n].Insert { // it may be left out
+		if o.flush(ctx); ctx.Err() != nil {
+			return stored, ctx.Err()
+		}
+		n, pending = o.pending(it.key)
+	}
 	var raw any
-	if n, pending := o.next[it.key]; !pending {
+	if !pending {
 		raw, _ = o.store.Part(o.source(it.key)).Get(it.key)
 	} else if c := &o.changes[n]; !c.Delete {
 		raw = c.Object
@@ -104,11 +120,26 @@ func (o *ownStore[T]) find(_ context.Context, it *item[T], _ time.Duration) (sto
 	return stored, nil
 }
 
+// inserted reports whether an object of a first list is to be stored without a look at what is there. Commit looks.
+func (o *ownStore[T]) inserted(it *item[T]) bool {
+	return o.inserts && it.listed && it.kind == itemUpsert && it.scope.isLate()
+}
+
+// pending returns the last change of a key in the batch.
+func (o *ownStore[T]) pending(key string) (n int, exists bool) {
+	for ; o.noted < len(o.changes); o.noted++ {
+		o.next[o.changes[o.noted].Key] = o.noted
+	}
+	n, exists = o.next[key]
+	return n, exists
+}
+
 // write adds the change to the batch.
 func (o *ownStore[T]) write(_ context.Context, c *change[T], _ time.Duration) outcome {
 	if c.write != writeNothing {
-		o.next[c.key] = len(o.changes)
-		o.changes = append(o.changes, memory.Change{Part: o.store.Part(o.source(c.key)), Key: c.key, Object: c.after, Delete: c.write == writeDelete})
+		o.changes = append(o.changes, memory.Change{
+			Part: o.store.Part(o.source(c.key)), Key: c.key, Object: c.after, Delete: c.write == writeDelete, Insert: o.inserted(c.item),
+		})
 	}
 	return written
 }
@@ -128,13 +159,25 @@ func (o *ownStore[T]) commit(ctx context.Context) outcome {
 		o.store.Apply(o.changes, &at)
 		return nil
 	})
+	result := written
 	for i := range o.changes {
-		o.wrote(ctx, &o.changes[i])
+		if o.changes[i].Kept() {
+			o.inserts, result = false, kept
+		} else {
+			o.wrote(ctx, &o.changes[i])
+		}
 	}
+	if result == written {
+		o.empty()
+	}
+	return result
+}
+
+// empty begins the next batch.
+func (o *ownStore[T]) empty() {
 	clear(o.changes)
 	clear(o.next)
-	o.changes = o.changes[:0]
-	return written
+	o.changes, o.noted = o.changes[:0], 0
 }
 
 // wrote reports the errors of index functions after a change.
@@ -213,7 +256,7 @@ func (o *ownStore[T]) told(_ int64, version string) {
 }
 
 // trim releases the memory of a large batch that was committed.
-func (o *ownStore[T]) trim() { o.changes, o.next = nil, map[string]int{} }
+func (o *ownStore[T]) trim() { o.changes, o.next, o.noted = nil, map[string]int{}, 0 }
 
 func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 	v := o.store.Snapshot()
@@ -221,4 +264,63 @@ func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 		v = v.In(source)
 	}
 	return slices.Values(v.Entries().Keys())
+}
+
+// stored returns the number of objects in the store, and -1 if it is not known.
+func (a *applier[T]) stored() int {
+	if o, ok := a.storage.(*ownStore[T]); ok {
+		return o.store.Now().Entries().Len()
+	}
+	return int(a.access.objects.Load())
+}
+
+// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
+func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
+	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
+}
+
+// takeKept takes the items out of the batch whose objects the store has left out, because their keys had objects
+// already. It makes their records void.
+func (a *applier[T]) takeKept() (items []*item[T]) {
+	o := a.storage.(*ownStore[T])
+	left := map[string]int{} // how many of the last inserts of a key were left out
+	for i := range o.changes {
+		if c := &o.changes[i]; c.Kept() {
+			left[c.Key]++
+		}
+	}
+	o.empty()
+	// An earlier insert of the key in the same batch may have worked, so this goes backwards.
+	for n, counts := a.done-1, maps.Clone(left); n >= 0; n-- {
+		if r := &a.records[n]; r.isEvent() && counts[r.key] > 0 {
+			counts[r.key]--
+			void(a.records[n : n+1])
+		}
+	}
+	counts := maps.Clone(left)
+	for n, info := range slices.Backward(a.infos) {
+		if counts[info.Key] > 0 {
+			counts[info.Key]--
+			a.infos = slices.Delete(a.infos, n, n+1)
+		}
+	}
+	for n, it := range slices.Backward(a.finished) {
+		if it.kind == itemUpsert && left[it.key] > 0 {
+			left[it.key]--
+			items = append(items, it)
+			a.finished = slices.Delete(a.finished, n, n+1)
+		}
+	}
+	slices.Reverse(items)
+	return items
+}
+
+// applyAgain applies items in the general way. It returns false if ctx ended first.
+func (a *applier[T]) applyAgain(ctx context.Context, items []*item[T]) bool {
+	for _, it := range items {
+		if !a.apply(ctx, it) {
+			return false
+		}
+	}
+	return a.tell(ctx)
 }

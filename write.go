@@ -58,6 +58,7 @@ const (
 	written outcome = iota
 	refused         // by the store, with an error that wraps ErrPermanent
 	split           // the store has refused a batch: its items must be applied in smaller ones
+	kept            // some objects were inserted over others, which stay: these items must be applied again
 	stopped         // ctx ended first
 )
 

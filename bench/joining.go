@@ -25,12 +25,13 @@ func joiningSection(sz sizes) section {
 		about: fmt.Sprintf("A watcher joins an informer that holds %d objects, while one event a ms goes to another watcher; ", sz.cached) +
 			fmt.Sprintf("%s per round, one after the other. The time for which everybody else stands still is the longest time that the other watcher had to wait for an event ", plural(sz.joins, "join")) +
 			"that was due between the call that adds the joiner and 10 ms after the joiner had everything; the figure of a round is the longest of its joins. " +
-			"The control is the same informer, measured as often and for as long, without a joining watcher: times that do not exceed the control " +
-			"are due to the machine.",
+			"The controls are the same informer, measured as often and for as long, without a joining watcher, and with a goroutine in its place that " +
+			"only looks at the clock: times that do not exceed the second one are due to the machine, which has to run the joiner somewhere.",
 		cases: []measurement{{
 			rows: []row{
 				{name: "joining, everybody else stands still for", unit: "ms"},
 				{name: "control: the same without a join", unit: "ms", plain: true},
+				{name: "control: the same with a goroutine that is busy", unit: "ms", plain: true},
 				{name: "joining, until the joiner has everything", unit: "ms"},
 			},
 			measure: func(ctx context.Context, s side) ([]float64, error) { return joining(ctx, s, sz.cached, sz.joins) },
@@ -64,7 +65,7 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 		sent <- other.send(ctx, until, src, func(place int) watch.Event { return update(objects, place) })
 	}()
 	stop := func() error { cancel(); return errors.Join(<-sent, other.wait(ctx)) }
-	var joined, quiet []span
+	var joined, quiet, busy []span
 	var took []float64
 	for range joins {
 		each, err := join(ctx, inf, objects)
@@ -74,14 +75,20 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 		joined = append(joined, span{each.from, each.to.Add(afterwards)})
 		took = append(took, milliseconds(each.to.Sub(each.from)))
 		time.Sleep(afterwards + between)
+		lasted := each.to.Sub(each.from)
 		now := time.Now()
-		quiet = append(quiet, span{now, now.Add(each.to.Sub(each.from) + afterwards)})
-		time.Sleep(each.to.Sub(each.from) + afterwards + between)
+		quiet = append(quiet, span{now, now.Add(lasted + afterwards)})
+		time.Sleep(lasted + afterwards + between)
+		now = time.Now()
+		busy = append(busy, span{now, now.Add(lasted + afterwards)})
+		for time.Since(now) < lasted {
+		}
+		time.Sleep(afterwards + between)
 	}
 	if err := stop(); err != nil {
 		return nil, err
 	}
-	return []float64{other.longest(joined), other.longest(quiet), lab.Median(took)}, nil
+	return []float64{other.longest(joined), other.longest(quiet), other.longest(busy), lab.Median(took)}, nil
 }
 
 // join adds a watcher, and removes it once the watcher has everything.

@@ -64,12 +64,16 @@ func (w *batch) in(parts *node, hash uint64, source string, indexes int, f func(
 	})
 }
 
-// put stores an object with its index values, and returns the object that the key had before, or nil.
-func (w *batch) put(c *content, key string, obj any, terms []term) (before *any) {
+// put stores an object with its index values, and returns the object that the key had before, or nil. If insert is set, it
+// leaves that object as it is.
+func (w *batch) put(c *content, key string, obj any, terms []term, insert bool) (before *any) {
 	var old, id *identity
 	hash := w.hash(key)
 	c.objects = w.change(c.objects, hash, key, live, func(was *identity, had *any) (*identity, *any) {
 		old, id, before = was, was, had
+		if insert && had != nil {
+			return was, had
+		}
 		if was == nil || !slices.Equal(*was.terms, terms) {
 			id = &identity{key, w.remember(c, terms)}
 		}

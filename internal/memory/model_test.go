@@ -206,6 +206,7 @@ func play(t *testing.T, hash string, seed uint64, operations int) {
 			for range random.IntN(50) {
 				source, key := pick()
 				changes = append(changes, Change{Part: s.Part(source), Key: key, Object: randomThing(random, n), Delete: random.IntN(2) == 0})
+				changes[len(changes)-1].Insert = !changes[len(changes)-1].Delete && random.IntN(2) == 0
 			}
 			want := m.clone()
 			s.Apply(changes, nil)
@@ -214,7 +215,9 @@ func play(t *testing.T, hash string, seed uint64, operations int) {
 				if c.Existed != had || had && c.Before != old {
 					t.Fatalf("Apply found %v before %s, want %v", c.Before, c.Key, old)
 				}
-				want.set(c.Part.source, c.Key, c.Object.(*thing), c.Delete)
+				if !c.Insert || !had {
+					want.set(c.Part.source, c.Key, c.Object.(*thing), c.Delete)
+				}
 			}
 			m = want
 		case (x < 300) != removing:

@@ -73,6 +73,7 @@ type Change struct {
 	Key    string
 	Object any  // the object to store; for a delete the state that came with it, or nil
 	Delete bool // remove the object of the key
+	Insert bool // leave an object that the key has as it is
 
 	Before  any     // the object that the key had before
 	Existed bool    // there was one
@@ -80,6 +81,9 @@ type Change struct {
 
 	terms int // where its terms end
 }
+
+// Kept reports whether an Insert has left an object as it was. Failed is nil then.
+func (c *Change) Kept() bool { return c.Insert && c.Existed }
 
 // Get returns the object of a key.
 func (p Part) Get(key string) (obj any, exists bool) {
@@ -150,7 +154,7 @@ func (s *Store) apply(changes []Change, at any) {
 				if c.Delete {
 					before = w.remove(in, c.Key)
 				} else {
-					before = w.put(in, c.Key, c.Object, now)
+					before = w.put(in, c.Key, c.Object, now, c.Insert)
 				}
 				if before != nil {
 					c.Before, c.Existed = *before, true
@@ -159,7 +163,12 @@ func (s *Store) apply(changes []Change, at any) {
 		}
 	})
 	for i := range changes {
-		s.note(Ref{changes[i].Part.source, changes[i].Key}, changes[i].Failed)
+		c := &changes[i]
+		if c.Kept() {
+			c.Failed = nil
+			continue
+		}
+		s.note(Ref{c.Part.source, c.Key}, c.Failed)
 	}
 	if clear(terms); cap(terms) <= 1000 {
 		s.terms = terms
@@ -270,7 +279,7 @@ func (s *Store) rebuild(f *functions, fill func(add func(r Ref, obj any, terms [
 	w := &batch{write: write{stamp: s.last.stamp + 1, hash: s.hash}} // the lock of writers keeps it the next write
 	fill(func(r Ref, obj any, terms []term, first int) {
 		terms, failed := f.evaluate(terms, first, obj)
-		next.parts = w.in(next.parts, s.hash(r.Source), r.Source, len(f.list), func(c *content) { w.put(c, r.Key, obj, terms) })
+		next.parts = w.in(next.parts, s.hash(r.Source), r.Source, len(f.list), func(c *content) { w.put(c, r.Key, obj, terms, false) })
 		if len(failed) > 0 {
 			s.failed[r] = append(s.failed[r], failed...)
 		}
