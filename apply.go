@@ -3,13 +3,13 @@ package informer
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -83,13 +83,17 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	return a
 }
 
-// newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
-// name and checks in options.go.
-func newQueue[T Object](kind QueueKind) cache.Queue {
-	if kind == QueueRealFIFO {
-		return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})
+// stored returns the number of objects in the store, and -1 if it is not known.
+func (a *applier[T]) stored() int {
+	if o, ok := a.storage.(*ownStore[T]); ok {
+		return o.store.Now().Entries().Len()
 	}
-	return cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})
+	return int(a.access.objects.Load())
+}
+
+// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
+func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
+	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
 }
 
 // open reads the store at the start, before any item is applied. It returns the version at
@@ -241,13 +245,6 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		a.storage.spoil(it.scope)
 	}
 	return true
-}
-
-// newer reports whether a version comes after a stored one. A version that cannot be
-// compared counts as newer.
-func newer(version, stored string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, stored)
-	return err != nil || order > 0
 }
 
 // deleteUnlisted deletes every known object that a list does not have.
@@ -458,12 +455,7 @@ func (a *applier[T]) splitUp(ctx context.Context) bool {
 	a.voidFinished()
 	a.distribute("")
 	for half := range slices.Chunk(items, (len(items)+1)/2) {
-		for _, it := range half {
-			if !a.apply(ctx, it) {
-				return false
-			}
-		}
-		if !a.tell(ctx) {
+		if !a.applyAgain(ctx, half) {
 			return false
 		}
 	}
@@ -477,12 +469,22 @@ func (a *applier[T]) voidFinished() {
 	a.infos = a.infos[:0]
 }
 
-// void replaces all records except markers by void ones. The records cannot be removed, because
-// the processor's position begun includes them already.
-func void[T Object](records []record[T]) {
-	for i := range records {
-		if records[i].kind != recordMarker {
-			records[i] = record[T]{kind: recordVoid}
+// takeKept takes the items out of the batch whose objects were not inserted, because their keys had objects already. It
+// makes their records void.
+func (a *applier[T]) takeKept() (items []*item[T]) {
+	kept := a.storage.(*ownStore[T]).takeKept()
+	voidLast(a.records[:a.done], maps.Clone(kept))
+	a.infos, _ = takeLast(a.infos, maps.Clone(kept), func(info ApplyInfo) string { return info.Key })
+	a.finished, items = takeLast(a.finished, kept, func(it *item[T]) string { return it.key })
+	return items
+}
+
+// applyAgain applies items, and publishes them. It returns false if ctx ended first.
+func (a *applier[T]) applyAgain(ctx context.Context, items []*item[T]) bool {
+	for _, it := range items {
+		if !a.apply(ctx, it) {
+			return false
 		}
 	}
+	return a.tell(ctx)
 }

@@ -2,12 +2,14 @@ package informer
 
 import (
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/eventlog"
@@ -219,4 +221,46 @@ func identify(obj AnyObject, key string, uid types.UID) {
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
 	obj.SetUID(uid)
+}
+
+// newer reports whether a version comes after a stored one. A version that cannot be
+// compared counts as newer.
+func newer(version, stored string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, stored)
+	return err != nil || order > 0
+}
+
+// void replaces all records except markers by void ones. The records cannot be removed, because
+// the processor's position begun includes them already.
+func void[T Object](records []record[T]) {
+	for i := range records {
+		if records[i].kind != recordMarker {
+			records[i] = record[T]{kind: recordVoid}
+		}
+	}
+}
+
+// voidLast makes the last events of each key void, as many as counts has. Earlier ones of the key stay: in a batch, the first
+// insert of a key may have worked.
+func voidLast[T Object](records []record[T], counts map[string]int) {
+	for n := len(records) - 1; n >= 0; n-- {
+		if r := &records[n]; r.isEvent() && counts[r.key] > 0 {
+			counts[r.key]--
+			void(records[n : n+1])
+		}
+	}
+}
+
+// takeLast takes the last elements of each key out of s, as many as counts has.
+func takeLast[E any](s []E, counts map[string]int, key func(E) string) (rest, taken []E) {
+	rest = s
+	for n, e := range slices.Backward(s) {
+		if counts[key(e)] > 0 {
+			counts[key(e)]--
+			taken = append(taken, e)
+			rest = slices.Delete(rest, n, n+1)
+		}
+	}
+	slices.Reverse(taken)
+	return rest, taken
 }

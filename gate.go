@@ -90,6 +90,15 @@ func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces 
 	return in
 }
 
+// newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
+// name and checks in options.go.
+func newQueue[T Object](kind QueueKind) cache.Queue {
+	if kind == QueueRealFIFO {
+		return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})
+	}
+	return cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})
+}
+
 // begin prepares the gate for the source. It must be called once, before the first item.
 // example is an object that the store already holds, nil if there is none. A nil transform changes
 // nothing.

@@ -121,25 +121,26 @@ func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInfor
 // informer knows only the key and the UID of a deleted object, bareObject makes an object of
 // these. The indexers replace Options.Indexers.
 func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
+	omit, err := opts.omission(bareObject("", ""))
+	if err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
 	var namespaces []string
-	for _, r := range resources {
+	for n, r := range resources {
 		if err := r.check(opts.durable()); err != nil {
 			return nil, fmt.Errorf("informer: %w", err)
 		}
+		resources[n].omit = omit
 		namespaces = append(namespaces, r.namespace)
 	}
-	i := &CustomCacheInformer[T]{stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil}
+	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil}
 	i.opts = opts.withDefaults()
-	var err error
 	store := opts.Store
 	if store == nil && opts.Durable == nil {
 		i.source = sourceOf(namespaces[0] != "")
-		if i.own, err = memory.New(nil); err != nil {
+		if i.own, store, err = newMemory(i.source, func(r memory.Ref, errs []error) { i.applier.indexFailed(r, errs) }); err != nil {
 			return nil, err
 		}
-		store = memory.NewIndexer(i.own, memory.IndexerOptions{
-			KeyFunc: object.CacheKey, Source: i.source, Failed: func(r memory.Ref, errs []error) { i.applier.indexFailed(r, errs) },
-		})
 	}
 	i.scan = scanOf(store, opts.Durable)
 	if i.index, err = index.New[T](i.scan, indexers); err != nil {
@@ -147,13 +148,12 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	}
 	opts = i.opts
 	opts.ErrorHandler = i.report
-	i.clock = stopwatch.New()
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
 	i.gate = newGate(i.queue, i.clock, namespaces, i.own != nil, newReports(i.report), opts)
 	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
 	for _, s := range i.gate.scopes {
-		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept})
+		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit})
 	}
 	i.sources = newSources(resources, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {

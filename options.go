@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/share"
 )
@@ -36,7 +37,7 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto is IntakeEarly if Store, Transform or Share is set, and otherwise IntakeWhole,
+	// IntakeAuto is IntakeEarly if Store, Transform, Omit or Share is set, and otherwise IntakeWhole,
 	// because all objects of a list stay in memory anyway. It is the zero value. For an informer made
 	// as a cache.SharedIndexInformer it is always IntakeWhole, as with client-go.
 	IntakeAuto IntakeMode = iota
@@ -153,6 +154,13 @@ type Options[T Object] struct {
 	// there are several. While it runs, the source waits. See [StripManagedFields]. Defaults to
 	// none.
 	Transform func(T) (T, error)
+
+	// Omit are the paths of fields that no object keeps, such as "metadata.managedFields" or "status.conditions". If the
+	// configuration of the client has [Transport], they are cut out of the answers and never decoded. Otherwise they are removed
+	// before Transform, in place. Each step of a path is the name of a field in JSON; no step leads through a list or a map, except
+	// in unstructured objects. A path that T does not have is an error of New. apiVersion, kind,
+	// and the metadata by which the informer knows an object cannot be omitted. Defaults to none.
+	Omit []string
 
 	// Share makes equal parts of the informer's objects, and of those of other informers with the
 	// same table, one piece of memory. A new or updated object goes through it before the store and
@@ -301,7 +309,7 @@ func (o Options[T]) withDefaults() Options[T] {
 	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
 	if o.Intake == IntakeAuto {
 		o.Intake = IntakeWhole
-		if o.store() != nil || o.Transform != nil || o.Share != nil {
+		if o.store() != nil || o.Transform != nil || o.Share != nil || len(o.Omit) > 0 {
 			o.Intake = IntakeEarly
 		}
 	}
@@ -331,6 +339,19 @@ func (o Options[T]) withDefaults() Options[T] {
 }
 
 func (o Options[T]) durable() bool { return o.Durable != nil }
+
+// omission returns what Omit leaves out of objects like example.
+func (o Options[T]) omission(example T) (*framing.Omission, error) {
+	t := reflect.TypeOf(example)
+	if reflect.TypeFor[T]() == reflect.TypeFor[AnyObject]() && t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		t = nil // the objects may be of any type
+	}
+	omit, err := framing.NewOmission(t, o.Omit)
+	if err != nil {
+		return nil, fmt.Errorf("Options.Omit: %w", err)
+	}
+	return omit, nil
+}
 
 // store returns the store that the program has chosen, and nil if it has chosen none.
 func (o Options[T]) store() any {
@@ -460,8 +481,8 @@ func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
 }
 
 // StripManagedFields is an Options.Transform that removes metadata.managedFields, in place.
-// Few programs read this field, and it is often the largest part of an object. It never
-// returns an error.
+// Few programs read this field, and it is often the largest part of an object. Options.Omit does the same, and need not
+// decode it. StripManagedFields never returns an error.
 func StripManagedFields[T Object](obj T) (T, error) {
 	if obj.GetManagedFields() != nil {
 		obj.SetManagedFields(nil)

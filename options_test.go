@@ -47,6 +47,7 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.Queue":                     {src, options{Queue: 3}},
 		"Options.Queue is -1":               {src, options{Queue: -1}},
 		"Options.WatchList":                 {src, options{WatchList: 3}},
+		`Options.Omit: "metadata.x": v1.O`:  {src, options{Omit: []string{"metadata.x"}}},
 		"Options.Intake is -1":              {src, options{Intake: -1}},
 		"Options.Intake is 3":               {src, options{Intake: 3}},
 		"Options.Decode is -1":              {src, options{Decode: -1}},

@@ -3,13 +3,15 @@ package informer
 import (
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/customcacheinformer/informer/internal/memory"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ownStore is the storage over the informer's own store. It collects changes in a batch, and makes them in one step.
@@ -36,6 +38,16 @@ type ownStore[T Object] struct {
 	opened bool
 	ctx    context.Context // of open
 	asking sync.WaitGroup
+}
+
+// newMemory makes a store of the informer's own, and the cache.Store that it is for the program. failed is called with the
+// errors of index functions for objects that the program writes.
+func newMemory(source func(key string) string, failed func(memory.Ref, []error)) (*memory.Store, cache.Store, error) {
+	own, err := memory.New(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return own, memory.NewIndexer(own, memory.IndexerOptions{KeyFunc: object.CacheKey, Source: source, Failed: failed}), nil
 }
 
 // moment is where a state of the own store stands.
@@ -266,61 +278,14 @@ func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 	return slices.Values(v.Entries().Keys())
 }
 
-// stored returns the number of objects in the store, and -1 if it is not known.
-func (a *applier[T]) stored() int {
-	if o, ok := a.storage.(*ownStore[T]); ok {
-		return o.store.Now().Entries().Len()
-	}
-	return int(a.access.objects.Load())
-}
-
-// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
-func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
-	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
-}
-
-// takeKept takes the items out of the batch whose objects the store has left out, because their keys had objects
-// already. It makes their records void.
-func (a *applier[T]) takeKept() (items []*item[T]) {
-	o := a.storage.(*ownStore[T])
-	left := map[string]int{} // how many of the last inserts of a key were left out
+// takeKept begins the next batch, and returns how many of the last inserts of each key the store has left out.
+func (o *ownStore[T]) takeKept() map[string]int {
+	kept := map[string]int{}
 	for i := range o.changes {
 		if c := &o.changes[i]; c.Kept() {
-			left[c.Key]++
+			kept[c.Key]++
 		}
 	}
 	o.empty()
-	// An earlier insert of the key in the same batch may have worked, so this goes backwards.
-	for n, counts := a.done-1, maps.Clone(left); n >= 0; n-- {
-		if r := &a.records[n]; r.isEvent() && counts[r.key] > 0 {
-			counts[r.key]--
-			void(a.records[n : n+1])
-		}
-	}
-	counts := maps.Clone(left)
-	for n, info := range slices.Backward(a.infos) {
-		if counts[info.Key] > 0 {
-			counts[info.Key]--
-			a.infos = slices.Delete(a.infos, n, n+1)
-		}
-	}
-	for n, it := range slices.Backward(a.finished) {
-		if it.kind == itemUpsert && left[it.key] > 0 {
-			left[it.key]--
-			items = append(items, it)
-			a.finished = slices.Delete(a.finished, n, n+1)
-		}
-	}
-	slices.Reverse(items)
-	return items
-}
-
-// applyAgain applies items in the general way. It returns false if ctx ended first.
-func (a *applier[T]) applyAgain(ctx context.Context, items []*item[T]) bool {
-	for _, it := range items {
-		if !a.apply(ctx, it) {
-			return false
-		}
-	}
-	return a.tell(ctx)
+	return kept
 }

@@ -22,6 +22,7 @@ type sink[T Object] struct {
 	*gate[T]
 	scope  *scope
 	accept func(any) (T, error)
+	omit   *framing.Omission
 
 	// The source calls one method at a time, except Resumed, which does not use these.
 	lists int          // how many lists have begun
@@ -314,6 +315,7 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		return it, nil
 	}
 	in.note("decode", it, nil)
+	in.omit.From(obj)
 	if in.transform == nil {
 		return it, nil
 	}

@@ -217,7 +217,7 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 	}
 	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
-		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs,
+		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit),
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
 		Unusable:    func(ctx context.Context, err error) { objects.unusable(ctx, &ObjectError{Op: "watch", Err: err}) },
@@ -246,6 +246,7 @@ type resource struct {
 	namespace string // "" if the informer reads from one source
 	lw        cache.ListerWatcher
 	framing   framing.Type // of the objects, if lw delivers them as they come from the server
+	omit      *framing.Omission
 }
 
 // check returns an error if the source cannot be read. durable says that the store is a Durable.

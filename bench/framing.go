@@ -37,6 +37,7 @@ type decoding struct {
 	Ours    bool
 	Early   bool
 	Share   bool
+	Omit    bool // no managed fields; client-go's informer has a transform for that
 	Updates bool // wait for the last update, too
 }
 
@@ -89,6 +90,9 @@ func framingSection(sz sizes) section {
 	}
 	add("custom resources, dynamic client, listed, IntakeEarly", "list", decoding{Client: "dynamic", Early: true}, atMost(0.6))
 	add("custom resources, dynamic client, listed, Share", "list", decoding{Client: "dynamic", Share: true})
+	add("custom resources, dynamic client, listed, without managed fields", "list", decoding{Client: "dynamic", Omit: true}, atMost(0.6))
+	add("custom resources, typed client, listed, without managed fields", "list", decoding{Client: "typed", Omit: true}, atMost(0.6))
+	add("Pods, protobuf, listed, without managed fields", "list", decoding{Client: "pods", Omit: true}, atMost(1.1), floor{}, atMost(0.75))
 	add("Pods, protobuf, listed", "list", decoding{Client: "pods"}, atMost(1.1), floor{}, atMost(0.75))
 	add("Pods, protobuf, streamed", "stream", decoding{Client: "pods"}, atMost(0.85))
 	add("custom resources, dynamic client", "updates", decoding{Client: "dynamic", Updates: true}, atMost(0.6))
@@ -119,7 +123,13 @@ func (d decoding) measure() (decodingCost, error) {
 // decode runs an informer over a source.
 func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost, error) {
 	l := lab.NewLaunch()
-	var inf subject[T] = newShared[T](lw)
+	theirs := newShared[T](lw)
+	if d.Omit {
+		if err := theirs.SetTransform(withoutManagedFields); err != nil {
+			return decodingCost{}, err
+		}
+	}
+	var inf subject[T] = theirs
 	if d.Ours {
 		opts := informer.Options[T]{Queue: informer.QueueRealFIFO}
 		if d.Early {
@@ -127,6 +137,9 @@ func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost
 		}
 		if d.Share {
 			opts.Share = share.New()
+		}
+		if d.Omit {
+			opts.Omit = []string{"metadata.managedFields"}
 		}
 		ours, err := informer.NewFrom(lw, opts)
 		if err != nil {
@@ -170,6 +183,8 @@ func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost
 	}
 	return cost, nil
 }
+
+func withoutManagedFields(obj any) (any, error) { return informer.StripManagedFields(obj.(informer.AnyObject)) }
 
 const (
 	burstObjects = 1000

@@ -79,7 +79,7 @@ func TestTheFiguresOfMemoryAreThoseOfTheResults(t *testing.T) {
 	const page = "docs/stores.md"
 	for row, name := range map[string]string{
 		"all of it": "heap per Pod",
-		"`Transform: informer.StripManagedFields[*corev1.Pod]`":                 "heap per Pod, without managed fields",
+		"`Omit: []string{\"metadata.managedFields\"}`, a `Transform` with client-go":                 "heap per Pod, without managed fields",
 		"an informer of `*metav1.PartialObjectMetadata`":                        "heap per Pod, metadata only",
 		"a `Transform` that keeps only labels, owners, node, phase and address": "heap per Pod, reduced by the transform",
 		"metadata without managed fields":                                       "heap per Pod, metadata only, without managed fields",

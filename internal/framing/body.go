@@ -10,12 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-const (
-	maxItem  = 64 << 20
-	maxEvent = 16 << 20
-	maxDepth = 9_000 // of JSON; client-go's decoders have 10,000 for all of a list or an event
-)
-
 var errClosed = errors.New("framing: the body is closed")
 
 // A body does its work inside Read.

@@ -15,6 +15,13 @@ import (
 type Type struct {
 	elem reflect.Type // of the items; nil for unstructured ones
 	ok   bool
+	omit *Omission
+}
+
+// Without returns the type of objects that are decoded without some fields.
+func (t Type) Without(o *Omission) Type {
+	t.omit = o
+	return t
 }
 
 // TypeOf returns the type of the items of a list type: *unstructured.UnstructuredList, or a pointer
@@ -81,7 +88,7 @@ func (t Type) fits(m typeMeta, suffix, gv string) bool {
 // the metadata, and nil if not even that.
 func (t Type) binary(raw []byte) runtime.Object {
 	obj := reflect.New(t.elem).Interface().(message)
-	err := obj.Unmarshal(raw)
+	err := t.omit.without(raw, cutBinary, obj.Unmarshal)
 	if err == nil {
 		return obj
 	}
@@ -96,23 +103,22 @@ func (t Type) binary(raw []byte) runtime.Object {
 // json decodes an object. It returns an *Undecodable for JSON of which it can decode only the
 // metadata, and nil for anything else.
 func (t Type) json(raw []byte) runtime.Object {
-	var obj runtime.Object
-	var err error
-	if t.elem == nil {
-		u := &unstructured.Unstructured{Object: map[string]any{}}
-		obj, err = u, json.Unmarshal(raw, &u.Object)
-	} else {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	var obj runtime.Object = u
+	into := any(&u.Object)
+	if t.elem != nil {
 		obj = reflect.New(t.elem).Interface().(runtime.Object)
-		err = json.Unmarshal(raw, obj)
+		into = obj
 	}
+	err := t.omit.without(raw, cutJSON, func(raw []byte) error { return json.Unmarshal(raw, into) })
 	if err == nil {
 		return obj
 	}
-	u := &Undecodable{Err: err}
-	if json.Unmarshal(raw, &u.PartialObjectMetadata) != nil || u.Name == "" {
+	undecodable := &Undecodable{Err: err}
+	if json.Unmarshal(raw, &undecodable.PartialObjectMetadata) != nil || undecodable.Name == "" {
 		return nil
 	}
-	return u
+	return undecodable
 }
 
 // live makes an object of a watch what client-go makes of it. It returns false if client-go

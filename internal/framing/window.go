@@ -3,6 +3,10 @@ package framing
 import "io"
 
 const (
+	maxItem  = 64 << 20
+	maxEvent = 16 << 20
+	maxDepth = 9_000 // of JSON; client-go's decoders have 10,000 for all of a list or an event
+
 	// A list that is not small gets a large buffer, because each small read is a system call.
 	listBuffer = 256 << 10
 	// The first buffer has this size. A watch keeps no larger one while it is idle.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -175,4 +176,34 @@ func TestATransportTwiceIsLikeOnce(t *testing.T) {
 			t.Errorf("%d lists, %+v", lists, o.Health().Decoding)
 		}
 	})
+}
+
+// An omitted field is in no object, whoever decodes it.
+func TestNobodyGetsOmittedFields(t *testing.T) {
+	for _, contentType := range []string{"", runtime.ContentTypeJSON} { // "" is protobuf
+		for _, opts := range []anyOptions{
+			{WatchList: informer.WatchListOn}, {WatchList: informer.WatchListOff},
+			{WatchList: informer.WatchListOn, Decode: informer.DecodeByClient}, {WatchList: informer.WatchListOff, Decode: informer.DecodeByClient},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("b", "1"))}
+				config := w.Config()
+				config.ContentType = contentType
+				opts.Omit = []string{"metadata.labels", "immutable"}
+				o := observe(t, informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), opts)
+				sleepBubble(time.Minute)
+				w.Source.Apply(object("b", "2"))
+				sleepBubble(time.Minute)
+				objs, err := o.List("", nil)
+				if err != nil || len(objs) != 2 {
+					t.Fatalf("%d objects, %v", len(objs), err)
+				}
+				for _, obj := range objs {
+					if obj.GetLabels() != nil || obj.(*corev1.ConfigMap).Data["value"] == "" {
+						t.Errorf("%q, %v: %+v", contentType, opts.Decode, obj)
+					}
+				}
+			})
+		}
+	}
 }
