@@ -54,8 +54,11 @@ type ClientGo struct {
 	// which sharing is safe. Nil shares nothing.
 	Share *share.Table
 
+	// Lists is Options.Lists for the informers whose options have none. Defaults to the limit of Group.
+	Lists *ListLimit
+
 	// Group shows the informers, which others run, such as a manager. They have the group's Observer
-	// and ErrorHandler unless their options have others. Health, Ready and Live of the group include
+	// and ErrorHandler, and its limit of lists, unless their options have others. Health, Ready and Live of the group include
 	// them until they stop, and so does the page of package debug. They are not members: Run and
 	// WaitForSync of the group ignore them. Until it has made an informer, the group is not ready, if it
 	// has no member: see MayBeEmpty of [Group]. Nil means no group.
@@ -99,6 +102,7 @@ func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resy
 	if c.Options != nil {
 		opts, err = c.Options(example)
 	}
+	opts.Lists = cmp.Or(opts.Lists, c.Lists)
 	if c.Share != nil {
 		opts.Share, opts.Intake = cmp.Or(opts.Share, c.Share), cmp.Or(opts.Intake, IntakeEarly)
 	}

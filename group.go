@@ -18,7 +18,7 @@ import (
 // Group has informers, and other members such as controllers of package enqueue, that live together. It
 // runs them, waits for them and reports their health. Members may be added and removed before and while it runs. A member that
 // cannot sync, because its CRD is missing or the API server forbids it, goes on trying and delays
-// no other member, except those that read it. [GetOrAdd] makes and adds the informers
+// no other member, except those that read it, and for 5 s those that wait for their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers
 // that several parts of a program use in common.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
@@ -28,7 +28,7 @@ type Group struct {
 	// see [Report]. It is also called when the Run of a member has failed. Nil, the default, logs
 	// them.
 	//
-	// ErrorHandler and Observer must be set before the first member is added, and before a
+	// ErrorHandler, Observer and Lists must be set before the first member is added, and before a
 	// [ClientGo] with this group makes its first informer. No lock protects
 	// them. A later change has no effect.
 	ErrorHandler func(ctx context.Context, err error)
@@ -36,6 +36,10 @@ type Group struct {
 	// Observer is Options.Observer for the informers that have none of their own. It must be set
 	// as early as ErrorHandler. Defaults to none.
 	Observer *Observer
+
+	// Lists is Options.Lists for the informers that have none of their own. Defaults to 4 lists at a time.
+	// NewListLimit(0) turns that off.
+	Lists *ListLimit
 
 	// MayBeEmpty makes [Group.Ready] return nil while the group shows no member and no informer. Set it if that is
 	// no fault of the program, such as in a controller-runtime manager that makes its informers
@@ -59,17 +63,21 @@ type Group struct {
 
 type guest = *CustomCacheInformer[AnyObject]
 
-// given is what the members and guests of a group are given: its fields ErrorHandler and Observer
+// groupLists is the limit of a [Group] that sets none.
+const groupLists = 4
+
+// given is what the members and guests of a group are given: its fields ErrorHandler, Observer and Lists
 // when the first of them came.
 type given struct {
 	report   func(context.Context, error) // ErrorHandler, which is called once if it calls Report; or nil
 	observer *Observer
+	lists    *ListLimit
 }
 
-// giveLocked returns the handler and the observer for another member or guest.
+// giveLocked returns the handler, the observer and the limit for another member or guest.
 func (g *Group) giveLocked() given {
 	if g.given == nil {
-		g.given = &given{observer: g.Observer}
+		g.given = &given{observer: g.Observer, lists: cmp.Or(g.Lists, NewListLimit(groupLists))}
 		if g.ErrorHandler != nil {
 			g.given.report = membership.Once(g.ErrorHandler)
 		}
@@ -401,8 +409,8 @@ func (m *member) failure() error {
 	return m.failed
 }
 
-// adopt sets the handler and the observer of a Group, unless the user has set others. A nil
-// handler or observer stands for the default.
+// adopt sets the handler, the observer and the limit of a Group, unless the user has set others. A nil
+// one stands for the default.
 func (i *CustomCacheInformer[T]) adopt(common given) {
 	_ = i.set(func() {
 		if !i.ownHandler {
@@ -412,6 +420,9 @@ func (i *CustomCacheInformer[T]) adopt(common given) {
 		}
 		if !i.ownObserver {
 			*i.opts.Observer = *cmp.Or(common.observer, &Observer{})
+		}
+		if !i.ownLists {
+			*i.opts.Lists = *cmp.Or(common.lists, &ListLimit{})
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -81,6 +82,9 @@ type Health struct {
 	// SourceWaiting is how long the present request has waited for its complete answer, 0 below 30 s.
 	// An open watch waits for none. Over several namespaces, it is the longest.
 	SourceWaiting time.Duration `json:"-"`
+	// WaitsForTurn says that the list does not begin before others have ended, see [ListLimit]. Over several
+	// namespaces, it is true if it is true for one.
+	WaitsForTurn bool `json:"waitsForTurn,omitempty"`
 	// StoreError is the operation on the store that fails now, or that has not returned for
 	// more than 10 s, or with which Run has ended. Otherwise it is nil.
 	StoreError error `json:"-"`
@@ -118,6 +122,7 @@ type NamespaceHealth struct {
 	SourceError     error         `json:"-"`
 	SourceFailures  int           `json:"sourceFailures,omitempty"`
 	SourceWaiting   time.Duration `json:"-"`
+	WaitsForTurn    bool          `json:"waitsForTurn,omitempty"`
 
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
 	SourceNextTry      time.Time `json:"sourceNextTry,omitzero"`
@@ -178,6 +183,7 @@ func (h *Health) addSource(n NamespaceHealth, first bool) {
 		h.SourceFailingSince, h.SourceNextTry = n.SourceFailingSince, n.SourceNextTry
 	}
 	h.SourceWaiting = max(h.SourceWaiting, n.SourceWaiting)
+	h.WaitsForTurn = h.WaitsForTurn || n.WaitsForTurn
 	h.Decoding.Objects += n.Decoding.Objects
 	h.Decoding.Left += n.Decoding.Left
 	h.Decoding.LeftBecause = cmp.Or(h.Decoding.LeftBecause, n.Decoding.LeftBecause)
@@ -265,11 +271,25 @@ func (h Health) Ready() error {
 	case !h.Synced && h.SourceError != nil:
 		err = fmt.Errorf("has not synced: %w", h.SourceError)
 	case !h.Synced:
-		err = errors.New("has not synced")
+		err = errors.New("has not synced" + h.turn())
 	default:
 		return nil
 	}
 	return fmt.Errorf("informer %s: %w", h.Name, err)
+}
+
+// turn names the namespaces that wait for their turn to list. It is "" if nothing waits.
+func (h Health) turn() string {
+	var names []string
+	for _, n := range h.Namespaces {
+		if n.WaitsForTurn {
+			names = append(names, " of "+n.Namespace)
+		}
+	}
+	if !h.WaitsForTurn {
+		return ""
+	}
+	return " (waits for its turn to list" + strings.Join(names, ",") + ")"
 }
 
 // HasRun reports whether Started or Stopped is true.

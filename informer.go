@@ -49,7 +49,7 @@ type CustomCacheInformer[T Object] struct {
 	viewOnce sync.Once
 	view     cache.SharedIndexInformer // made by the first call of SharedIndexInformer
 
-	ownHandler, ownObserver bool // the user has set one
+	ownHandler, ownObserver, ownLists bool // the user has set one
 
 	watchErrorHandler cache.WatchErrorHandlerWithContext // nil unless set through the view
 
@@ -133,7 +133,7 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 		resources[n].omit = omit
 		namespaces = append(namespaces, r.namespace)
 	}
-	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil}
+	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
 	i.opts = opts.withDefaults()
 	store := opts.Store
 	if store == nil && opts.Durable == nil {
@@ -152,14 +152,14 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
 	i.gate = newGate(i.queue, i.clock, namespaces, i.own != nil, newReports(i.report), opts)
 	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
-	for _, s := range i.gate.scopes {
-		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit})
-	}
 	i.sources = newSources(resources, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 		if i.watchErrorHandler != nil {
 			i.watchErrorHandler(ctx, r, err)
 		}
 	})
+	for n, s := range i.gate.scopes {
+		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit, progress: i.sources[n].Progress})
+	}
 	i.applier.decoding = func() DecodingHealth { return i.sourceHealth().Decoding }
 	return i, nil
 }
@@ -430,7 +430,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 		late = append(late, "Run")
 	}
 	if !i.HasSynced() {
-		late = append(late, "the first list"+i.gate.late())
+		late = append(late, "the first list"+i.gate.late()+i.sourceHealth().turn())
 	}
 	return append(late, lateListeners(listeners)...)
 }

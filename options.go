@@ -14,6 +14,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/turns"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -195,6 +196,11 @@ type Options[T Object] struct {
 	// Decode says who decodes the objects of an answer. Defaults to DecodeAuto.
 	Decode DecodeMode
 
+	// Lists limits how many lists are under way at the same time, also in other informers with the same
+	// limit. Defaults to that of the [Group] or the [ClientGo] to which the informer belongs, and to none without
+	// one. It is copied.
+	Lists *ListLimit
+
 	// Backoff sets the pauses between lists and watches that fail. It starts from the
 	// beginning after two minutes in which list and watch have worked. It is copied. Its Factor and Jitter may
 	// be at most 100, and a Duration or Cap of more than a year counts as a year. Defaults to
@@ -291,6 +297,26 @@ type WatcherOptions struct {
 	OnSynced func(ctx context.Context)
 }
 
+// ListLimit limits how many lists are under way at the same time. Without a limit, informers that start together
+// list together. That is the peak of the memory of a program at its start, and of the load of an API server after an
+// outage.
+//
+// A list waits for its turn before its request, first come, first served. So does a stream of the first state. An
+// informer of [NewInNamespaces] has a list for each namespace. A turn lasts until the list is taken in, or has failed:
+// a pause before the next attempt needs none. It also ends after 5 s in which nothing has arrived and no object
+// was taken in. Then the list goes on without a turn. So lists that hang hold up the others for 5 s, for each n of them.
+// The same is true if an informer waits inside its Transform for another one. If client-go alone reads the body of an
+// answer, see [Transport], these are not 5 s but a minute from the beginning of the answer.
+//
+// A start from a [Durable] that needs no list, a watch, and client-go's fake clients need no turn.
+//
+// Options.Lists, Group.Lists and ClientGo.Lists take a ListLimit. Any number of them may share one, and any
+// goroutine may use it. Health, and the error of WaitForSync, show who waits. The zero value sets no limit.
+type ListLimit struct{ turns *turns.Limit } // nil for no limit
+
+// NewListLimit returns a limit of n lists at a time. If n is 0 or less, there is no limit.
+func NewListLimit(n int) *ListLimit { return &ListLimit{turns.New(n)} }
+
 // maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
 const maxWorkers = 1 << 16
 
@@ -335,6 +361,11 @@ func (o Options[T]) withDefaults() Options[T] {
 		observer = *o.Observer
 	}
 	o.Observer = &observer
+	lists := ListLimit{}
+	if o.Lists != nil {
+		lists = *o.Lists
+	}
+	o.Lists = &lists
 	return o
 }
 
@@ -478,14 +509,4 @@ func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
 		}
 		return wait.Jitter(min(pause, maxWait), 0.1), true // Jitter must not overflow
 	}
-}
-
-// StripManagedFields is an Options.Transform that removes metadata.managedFields, in place.
-// Few programs read this field, and it is often the largest part of an object. Options.Omit does the same, and need not
-// decode it. StripManagedFields never returns an error.
-func StripManagedFields[T Object](obj T) (T, error) {
-	if obj.GetManagedFields() != nil {
-		obj.SetManagedFields(nil)
-	}
-	return obj, nil
 }

@@ -23,6 +23,8 @@ type sink[T Object] struct {
 	scope  *scope
 	accept func(any) (T, error)
 	omit   *framing.Omission
+	// progress is called for each object of a list that has entered.
+	progress func()
 
 	// The source calls one method at a time, except Resumed, which does not use these.
 	lists int          // how many lists have begun
@@ -220,6 +222,7 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	}
 	it.listed, it.restored = true, in.list.doubtful
 	in.enter(in.list.patience, it, bound)
+	in.progress()
 }
 
 // End takes the end of a list. It need not wait until the objects of the list are applied: a
@@ -349,4 +352,14 @@ func (in *sink[T]) note(op string, it *item[T], err error) {
 	} else {
 		in.reports.ended(in.ctx, op, it.key, it.kind != itemDelete)
 	}
+}
+
+// StripManagedFields is an Options.Transform that removes metadata.managedFields, in place.
+// Few programs read this field, and it is often the largest part of an object. Options.Omit does the same, and need not
+// decode it. StripManagedFields never returns an error.
+func StripManagedFields[T Object](obj T) (T, error) {
+	if obj.GetManagedFields() != nil {
+		obj.SetManagedFields(nil)
+	}
+	return obj, nil
 }

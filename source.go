@@ -22,6 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/turns"
 )
 
 // Client is a typed client for one resource, with L as the type of its lists. The clients of
@@ -208,16 +209,19 @@ func checkSource(lw cache.ListerWatcher) error {
 // newSource returns a source that reads lw and reports in the words of this package.
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
-	objs := r.framing
+	objs, lists := r.framing, func() *turns.Limit { return opts.Lists.turns } // which a Group may set later
 	if l, ok := r.lw.(*clientListWatch); ok {
 		objs = l.framing
+		if isFake(l.client) {
+			lists = nil
+		}
 	}
 	if opts.Decode == DecodeByClient {
 		objs = framing.Type{}
 	}
 	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
-		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit),
+		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit), Lists: lists,
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
 		Unusable:    func(ctx context.Context, err error) { objects.unusable(ctx, &ObjectError{Op: "watch", Err: err}) },
@@ -314,7 +318,7 @@ func (s resourceSource) health(informer string) NamespaceHealth {
 	return NamespaceHealth{
 		Namespace: s.namespace, Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
 		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
-		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting,
+		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
 		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
 	}
 }

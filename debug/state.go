@@ -26,6 +26,8 @@ func informerState(h informer.Health) (state string, attention bool) {
 		return "cannot sync", true
 	case h.SourceFailures > 0:
 		return "source fails", true
+	case h.WaitsForTurn:
+		return "waits to list", false
 	case !h.Synced:
 		return "syncing", false
 	case !h.Watching:
@@ -65,7 +67,7 @@ func stateClass(state string, attention bool) string {
 	switch state {
 	case "watching", "well", "working", "ready":
 		return "well"
-	case "syncing", "joining", "catching up":
+	case "waits to list", "syncing", "joining", "catching up":
 		return unready
 	}
 	return "waiting"

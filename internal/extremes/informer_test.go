@@ -39,6 +39,9 @@ var informerTrials = map[string]extremes.Trial{
 	"informer.Backoff(base)": backoff("0 -1 min", func(base time.Duration) informer.RetryPolicy {
 		return informer.Backoff(base, max(base, time.Minute), 0)
 	}),
+	"informer.NewListLimit(n)": extremes.Number("", inBubble(func(t *testing.T, n int) error {
+		return runs(t, options{Lists: informer.NewListLimit(n), WatchList: informer.WatchListOff})
+	})),
 	"informer.Backoff(limit)":    backoff("0 -1 min", func(limit time.Duration) informer.RetryPolicy { return informer.Backoff(time.Second, limit, 0) }),
 	"informer.Backoff(attempts)": backoff("-1 min", func(attempts int) informer.RetryPolicy { return informer.Backoff(time.Second, time.Minute, attempts) }),
 	"informer.RetryPolicy(failures)": extremes.Number("", func(t *testing.T, failures int) error {

@@ -34,9 +34,10 @@ func (c *client) list(ctx context.Context, opts metav1.ListOptions, checkVersion
 	defer c.calls.leave("list")
 	begun := time.Now()
 	c.opts.Tweak(&opts)
-	ctx = c.waiting.forAnswer(ctx, c.logger, "list", c.clock.Now())
+	ctx = c.waiting.forAnswer(ctx, c.logger, "list", c.clock.Now(), c.turn.Load())
 	list, objs, err := c.request(ctx, opts)
 	c.waiting.answer.End()
+	c.Progress()
 	version, err = versionOf(list, err)
 	if err == nil {
 		if item := object.NewItem(list); item != nil { // nothing else shows the type of an empty list
@@ -86,6 +87,7 @@ func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list run
 	if taps && c.decoded.misfits.Load() < mostMisfits {
 		tap := &framing.Tap{Type: c.opts.Framing, Item: func(obj runtime.Object) error {
 			objs = append(objs, obj)
+			c.Progress()
 			return ctx.Err()
 		}}
 		list, err = c.lister.ListWithContext(framing.With(ctx, tap), opts)

@@ -16,6 +16,7 @@ type connection struct {
 	calls                 callGroup
 	failures              failures
 	waiting               waiting
+	turn                  turn
 	decoded               decoded
 	versionless           atomic.Bool // the last list had no version, which was reported
 	lastList, lastContact stopwatch.Moment
@@ -34,6 +35,7 @@ type Status struct {
 	Since                 time.Time     // when the first of these failures came; zero if both work
 	NextTry               time.Time     // when the pause after the last failure ends; zero if there is none
 	Waiting               time.Duration // how long the request that is under way has had no answer; 0 if that is not too long
+	WaitsForTurn          bool          // the source does not list, because others do
 	Decoding              Decoding
 }
 
@@ -46,7 +48,8 @@ func (c *connection) Status() Status {
 	}
 	status := Status{
 		Watching: c.watching.Load() > 0, Opened: c.opened.Time(c.clock), LastList: c.lastList.Time(c.clock), LastContact: c.lastContact.Time(c.clock),
-		Failure: failure, Failures: latest.failures, Waiting: c.waiting.tooLong(), Decoding: c.decoded.status(),
+		Failure: failure, Failures: latest.failures, Waiting: c.waiting.tooLong(),
+		WaitsForTurn: c.turn.waits.Load(), Decoding: c.decoded.status(),
 	}
 	if latest.failures > 0 {
 		status.Since = time.Now().Add(-time.Since(latest.since)).Round(0) // the system's clock may have been set
@@ -56,6 +59,15 @@ func (c *connection) Status() Status {
 	}
 	return status
 }
+
+// close waits for the calls under way, and gives back the turn that one of them may have taken since the end of ctx.
+func (c *connection) close() {
+	c.calls.close()
+	c.turn.release()
+}
+
+// Progress notes that the sink has taken an object of a list.
+func (c *connection) Progress() { c.turn.Load().Progress() }
 
 // UnderWay returns the names of the user's calls, "list" and "watch", that have not returned.
 func (c *connection) UnderWay() []string { return c.calls.underWay() }

@@ -36,7 +36,7 @@
 //	reading.go                     the state of one Run, whose parts are in the next two lines
 //	resume.go, parts.go            the start at a version; a list that comes in parts
 //	trust.go, pauses.go            what the server is believed to have; the time between attempts
-//	connection.go                  Status, with failures.go, waiting.go and calls.go
+//	connection.go                  Status, with failures.go, waiting.go, turn.go and calls.go
 //	answers.go                     the judgement of a list, with errors.go and versions.go
 //	options.go                     Options, Callbacks and Sink, which the informer gives
 package source

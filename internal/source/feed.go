@@ -64,6 +64,7 @@ func (f *feed) Bookmark(version string) error {
 // Replace receives a complete list, or the end of one that the sink has got in parts. An object of
 // another type fails all of it, so that such a list never passes for an empty one.
 func (f *feed) Replace(list []any, version string) error {
+	defer f.reading.turn.release()
 	if f.reading.resumption.listed.Swap(false) {
 		f.ordered = true
 		f.reading.worked("list")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/turns"
 )
 
 const (
@@ -56,6 +57,7 @@ type forwarder struct {
 	info         Watch
 	opened       time.Time
 	first        firstState       // of phaseStreaming
+	turn         *turns.Turn      // of phaseStreaming; may be nil
 	over         func()           // notes that the source waits no longer for the end of that; nil if it does not wait
 	silent       time.Duration    // waited since the last event
 	lasts, limit *time.Timer      // fire after shortWatch, and when left may be over
@@ -67,6 +69,9 @@ func newForwarder(r *reading, inner watch.Interface, taken <-chan watch.Event, r
 		in:      merged{taken: taken, rest: inner.ResultChan(), count: &r.decoded.objects},
 		reading: r, inner: inner, requested: requested, reached: r.reached, phase: p, info: Watch{Streaming: p == phaseStreaming},
 		out: make(chan watch.Event, watchBuffer-cap(taken)), stopped: make(chan struct{}),
+	}
+	if p == phaseStreaming {
+		f.turn = r.turn.Load()
 	}
 	if seconds != nil && *seconds > 0 {
 		f.ends = requested.Add(time.Duration(min(*seconds, maxSeconds)) * time.Second)
@@ -94,6 +99,7 @@ func (f *forwarder) run(ctx context.Context) {
 		r.waiting.end.Begin("watch", "", r.clock.Now())
 		f.over = sync.OnceFunc(r.waiting.end.End)
 		defer f.over()
+		defer f.turn.Release()
 	}
 	if f.inParts() {
 		f.beginParts() // the time that it takes is not the server's
@@ -259,6 +265,7 @@ func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	f.accepted()
 	if f.phase == phaseStreaming && e.Type == watch.Added {
 		f.first.took(obj)
+		f.turn.Progress()
 	}
 	if refusal := f.refuse(e, completes); refusal != nil {
 		*e = watch.Event{Type: watch.Error, Object: &refusal.ErrStatus}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/framing"
+	"github.com/customcacheinformer/informer/internal/turns"
 )
 
 // Options configures a Source.
@@ -22,6 +23,8 @@ type Options struct {
 	// Framing is the type of the objects that are taken off the bodies of the answers. The zero
 	// value leaves the bodies to client-go.
 	Framing framing.Type
+	// Lists returns the limit of lists, or nil. It is called before each list. If it is nil, there is no limit.
+	Lists func() *turns.Limit
 }
 
 // Callbacks are called when something happens at a Source. Listed, Watched and WatchFailed

@@ -58,6 +58,22 @@ func (c *client) probeIfSuspect(ctx context.Context, version string) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("asking for one object: %v", err))
 }
 
+// prepareList waits for a turn and mends the request, unless that is for a further page.
+func (c *client) prepareList(ctx context.Context, opts *metav1.ListOptions) error {
+	if opts.Continue != "" {
+		return nil
+	}
+	if !c.calls.enter(ownWork) {
+		return context.Canceled
+	}
+	err := c.turn.take(ctx, c.opts.Lists())
+	c.calls.leave(ownWork)
+	if err != nil {
+		return err
+	}
+	return c.askForNewest(ctx, opts)
+}
+
 // askForNewest makes a list ask for the newest state if the server went back in time. A
 // list that must not be older than a version that the server has lost would block until the
 // server reaches that version again.
@@ -67,9 +83,6 @@ func (c *client) probeIfSuspect(ctx context.Context, version string) error {
 // be watched from. So does a list after one that came in parts and was given up: client-go does not
 // know which version the sink has seen, and another API server may be behind that.
 func (c *client) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
-	if opts.Continue != "" {
-		return nil
-	}
 	if !c.trust.unnamed.Load() {
 		if err := c.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {
 			return err

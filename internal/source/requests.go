@@ -55,7 +55,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	early := r.opts.Early && !whole
 	list, err := r.resume(ctx)
 	if list == nil && err == nil {
-		if err = r.askForNewest(ctx, &opts); err == nil {
+		if err = r.prepareList(ctx, &opts); err == nil {
 			list, err = r.listForReflector(ctx, opts)
 		}
 		switch {
@@ -154,8 +154,13 @@ func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, er
 
 // WatchWithContext answers a watch of the reflector, which may ask for a stream of the first
 // state.
-func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (answer watch.Interface, err error) {
 	r.stopRelay()
+	defer func() {
+		if err != nil { // the reflector may pause now
+			r.turn.release()
+		}
+	}()
 	p := phaseLive
 	switch {
 	case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
@@ -178,9 +183,10 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	begun := time.Now()
 	version := opts.ResourceVersion
 	r.opts.Tweak(&opts)
-	ctx = r.waiting.forAnswer(ctx, r.logger, "watch", r.clock.Now())
+	ctx = r.waiting.forAnswer(ctx, r.logger, "watch", r.clock.Now(), r.turn.Load())
 	inner, taken, err := r.watch(ctx, opts)
 	r.waiting.answer.End()
+	r.Progress()
 	if err == nil && object.IsNil(inner) {
 		err = errors.New("the source returned no watch")
 	}
@@ -209,7 +215,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 // prepareWatch waits for the time of the next watch and mends the request.
 func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListOptions) error {
 	if p == phaseStreaming {
-		return r.askForNewest(ctx, opts)
+		return r.prepareList(ctx, opts)
 	}
 	switch {
 	case !isAnyVersion(opts.ResourceVersion):

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/turns"
 )
 
 // reflectorLevel is added to the verbosity of the reflector's log lines. The reflector logs
@@ -38,6 +39,9 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 	if opts.Tweak == nil {
 		opts.Tweak = func(*metav1.ListOptions) {}
 	}
+	if opts.Lists == nil {
+		opts.Lists = func() *turns.Limit { return nil }
+	}
 	return &Source{lister: lister, opts: opts, connection: connection{
 		callbacks: callbacks, clock: clock,
 		calls: callGroup{ops: map[string]int{}}, failures: failures{ops: map[string]opFailures{}},
@@ -50,7 +54,7 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 // first. Run returns when no call of the user's ListerWatcher is under way.
 func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 	s.read(ctx, newRequests(newReading(ctx, &s.connection, s.opts, sink, version), s.lister))
-	s.calls.close()
+	s.close()
 }
 
 // Divided is a source that delivers a part of a resource, and from time to time another part, such as the
@@ -103,7 +107,7 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 		r := newReading(turn, &s.connection, s.opts, sink, "")
 		r.reached, r.parts.behind, r.answers = reached, reached != "", cmp.Or(answers, r.answers)
 		s.read(turn, newRequests(r, part.Lister))
-		s.calls.close()
+		s.close()
 		reached, answers = r.reached, r.answers
 		end()
 		ending.Wait()
@@ -132,6 +136,7 @@ func (s *Source) read(ctx context.Context, r *requests) {
 	_ = wait.DelayFunc(r.pauses.step).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		before := s.failures.count.Load()
 		err := reflector.ListAndWatchWithContext(klog.NewContext(ctx, quiet))
+		r.turn.release() // of a list that has failed
 		if err == nil || errors.Is(err, errStreamless) {
 			return false, nil
 		}

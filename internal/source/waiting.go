@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/stopwatch"
+	"github.com/customcacheinformer/informer/internal/turns"
 )
 
 const (
@@ -26,10 +29,16 @@ type waiting struct {
 	asked       atomic.Pointer[string] // text about answers that asked the client to wait; nil if none came
 }
 
-// forAnswer notes that a request begins. The request must be made with the ctx that it returns.
-func (w *waiting) forAnswer(ctx context.Context, logger klog.Logger, op string, now time.Duration) context.Context {
+// forAnswer notes that a request begins, in a turn that may be nil. The request must be made with the ctx
+// that it returns.
+func (w *waiting) forAnswer(ctx context.Context, logger klog.Logger, op string, now time.Duration, turn *turns.Turn) context.Context {
 	w.asked.Store(nil)
 	w.answer.Begin(op, "", now)
+	if turn != nil {
+		// Once, because client-go repeats a request, perhaps after a long pause, if an answer asks for that.
+		allow := sync.OnceFunc(func() { turn.Allow(bodyTime) })
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: allow})
+	}
 	return klog.NewContext(ctx, klog.New(retryTap{logger.WithCallDepth(2), &w.asked}))
 }
 
