@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/field"
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/share"
 )
@@ -138,6 +140,12 @@ type Options[T Object] struct {
 	// until they work. It remembers the values of each object until the next write of it. The
 	// functions are called while the store is locked and must not call the informer. Defaults to none.
 	Indexers cache.TypedIndexers[T]
+
+	// Fields are further indexes for ByIndex: by name, the path of the field that each index has the values of, such
+	// as "spec.nodeName". They are made by indexes.ByField, whose documentation describes paths and values. A path that
+	// T cannot have is an error of New. A name may not be in Indexers too. The rules of Indexers apply to Fields.
+	// Defaults to none.
+	Fields map[string]string
 
 	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and to
 	// RealFIFO for a Durable. DeltaFIFO for a Durable is an error.
@@ -389,6 +397,25 @@ func (o Options[T]) check() error {
 		}
 	}
 	return nil
+}
+
+// indexers checks the options, and returns the functions of Indexers and Fields for objects of type t.
+func (o Options[T]) indexers(t reflect.Type) (cache.Indexers, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	all := index.Untyped(o.Indexers)
+	for name, path := range o.Fields {
+		if name == cache.NamespaceIndex || all[name] != nil {
+			return nil, fmt.Errorf("Options.Fields[%q]: an index of that name exists already", name)
+		}
+		f, err := field.Values(t, path)
+		if err != nil {
+			return nil, fmt.Errorf("Options.Fields[%q]: %w", name, err)
+		}
+		all[name] = f
+	}
+	return all, nil
 }
 
 // client-go computes a pause without a look at overflows. A pause that overflows is negative, so
