@@ -34,8 +34,8 @@ import (
 // [CustomCacheInformer.SharedIndexInformer] instead.
 type ClientGo struct {
 	// Options returns the options of an informer. Each time an informer is made, it is called with the
-	// example, in the caller's goroutine. The Indexers of the options are added to the requested ones,
-	// and their Transform comes before that of SetTransform. An empty Name becomes the example's kind.
+	// example, in the caller's goroutine. The Indexers and Fields of the options are added to the requested ones
+	// (a path is checked for the type of the example), and their Transform comes before that of SetTransform. An empty Name becomes the example's kind.
 	// QueueAuto becomes RealFIFO, which keeps the order of events as client-go's informers do. Nil means
 	// default options.
 	//
@@ -122,22 +122,23 @@ func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resy
 }
 
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts Options[AnyObject]) (*sharedIndexInformer[AnyObject], error) {
-	if err := opts.check(); err != nil {
-		return nil, fmt.Errorf("informer: %w", err)
-	}
 	opts.Queue, opts.Intake = cmp.Or(opts.Queue, QueueRealFIFO), cmp.Or(opts.Intake, IntakeWhole) // as client-go's informers
-	accept, tombstone := object.As[AnyObject], bareObject[AnyObject]
+	accept, tombstone, of := object.As[AnyObject], bareObject[AnyObject], reflect.TypeFor[AnyObject]()
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {
 			example = reflect.New(t.Elem()).Interface().(runtime.Object)
 		}
 		opts.Name = cmp.Or(opts.Name, example.GetObjectKind().GroupVersionKind().Kind, object.TypeName(reflect.TypeOf(example)))
 		accept, tombstone = acceptLike(example), bareObjectLike(example)
+		of = reflect.TypeOf(example)
 	}
-	all := index.Untyped(opts.Indexers)
+	all, err := opts.indexers(of)
+	if err != nil {
+		return nil, fmt.Errorf("informer: %w", err)
+	}
 	for name, f := range indexers {
 		if all[name] != nil {
-			return nil, fmt.Errorf("informer %s: Options.Indexers[%q]: an index of that name is asked for besides", opts.Name, name)
+			return nil, fmt.Errorf("informer %s: Options.Indexers or Options.Fields: an index of the name %q is asked for besides", opts.Name, name)
 		}
 		all[name] = f
 	}

@@ -19,7 +19,8 @@
 //  1. [New] makes an informer.
 //  2. [CustomCacheInformer.AddWatcher] registers your code that gets events.
 //  3. [Registration] says when that code has seen everything, and removes it.
-//  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects.
+//  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects. Options.Fields and
+//     package indexes have ready-made indexes.
 //  5. [Select] passes on only some objects.
 //  6. [Backoff] calls again after an error; [WatcherOptions] has the other choices.
 //  7. [CustomCacheInformer.WaitForVersion] waits until the informer has your own last write.

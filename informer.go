@@ -109,17 +109,17 @@ func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInfor
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
 	}
-	if err := opts.check(); err != nil {
+	indexers, err := opts.indexers(reflect.TypeFor[T]())
+	if err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	indexers := index.Untyped(opts.Indexers)
 	indexers[cache.NamespaceIndex] = index.ByNamespace()
 	return newInformer(resources, object.As[T], bareObject[T], indexers, opts)
 }
 
 // newInformer returns an informer over the objects that accept does not refuse. When the
 // informer knows only the key and the UID of a deleted object, bareObject makes an object of
-// these. The indexers replace Options.Indexers.
+// these. The indexers replace Options.Indexers and Options.Fields.
 func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	omit, err := opts.omission(bareObject("", ""))
 	if err != nil {
@@ -144,7 +144,7 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	}
 	i.scan = scanOf(store, opts.Durable)
 	if i.index, err = index.New[T](i.scan, indexers); err != nil {
-		return nil, fmt.Errorf("informer: Options.Indexers: %w", err)
+		return nil, fmt.Errorf("informer: Options.Indexers and Options.Fields: %w", err)
 	}
 	opts = i.opts
 	opts.ErrorHandler = i.report

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/customcacheinformer/informer/internal/framing"
+	"github.com/customcacheinformer/informer/internal/field"
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/turns"
 	"github.com/customcacheinformer/informer/share"
@@ -140,6 +141,12 @@ type Options[T Object] struct {
 	// until they work. It remembers the values of each object until the next write of it. The
 	// functions are called while the store is locked and must not call the informer. Defaults to none.
 	Indexers cache.TypedIndexers[T]
+
+	// Fields are further indexes for ByIndex: by name, the path of the field that each index has the values of, such
+	// as "spec.nodeName". They are made by indexes.ByField, whose documentation describes paths and values. A path that
+	// T cannot have is an error of New. A name may not be in Indexers too. The rules of Indexers apply to Fields.
+	// Defaults to none.
+	Fields map[string]string
 
 	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and to
 	// RealFIFO for a Durable. DeltaFIFO for a Durable is an error.
@@ -371,19 +378,6 @@ func (o Options[T]) withDefaults() Options[T] {
 
 func (o Options[T]) durable() bool { return o.Durable != nil }
 
-// omission returns what Omit leaves out of objects like example.
-func (o Options[T]) omission(example T) (*framing.Omission, error) {
-	t := reflect.TypeOf(example)
-	if reflect.TypeFor[T]() == reflect.TypeFor[AnyObject]() && t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
-		t = nil // the objects may be of any type
-	}
-	omit, err := framing.NewOmission(t, o.Omit)
-	if err != nil {
-		return nil, fmt.Errorf("Options.Omit: %w", err)
-	}
-	return omit, nil
-}
-
 // store returns the store that the program has chosen, and nil if it has chosen none.
 func (o Options[T]) store() any {
 	switch {
@@ -443,6 +437,25 @@ func (o Options[T]) check() error {
 	return nil
 }
 
+// indexers checks the options, and returns the functions of Indexers and Fields for objects of type t.
+func (o Options[T]) indexers(t reflect.Type) (cache.Indexers, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	all := index.Untyped(o.Indexers)
+	for name, path := range o.Fields {
+		if name == cache.NamespaceIndex || all[name] != nil {
+			return nil, fmt.Errorf("Options.Fields[%q]: an index of that name exists already", name)
+		}
+		f, err := field.Values(t, path)
+		if err != nil {
+			return nil, fmt.Errorf("Options.Fields[%q]: %w", name, err)
+		}
+		all[name] = f
+	}
+	return all, nil
+}
+
 // client-go computes a pause without a look at overflows. A pause that overflows is negative, so
 // that the source would be asked without any pause. None does within these limits.
 const (
@@ -477,36 +490,4 @@ func (o WatcherOptions) check() error {
 		return fmt.Errorf("WatcherOptions.Workers is %d, more than %d", o.Workers, maxWorkers)
 	}
 	return nil
-}
-
-// maxWait is longer than any program runs, and short enough to be added to a time.
-const maxWait = 100 * 365 * 24 * time.Hour
-
-// RetryPolicy decides whether an event that has failed comes again, and after which wait. failures
-// is how often the event has failed, from 1. A wait of 0 or less means no wait. A RetryPolicy is
-// called from the watcher's goroutines.
-type RetryPolicy func(failures int, err error) (wait time.Duration, again bool)
-
-// Backoff returns a RetryPolicy that waits for base after the first failure and twice as
-// long after each further one, but no longer than limit. It adds up to a tenth at random, so that
-// events that failed together do not come back together. It gives up after attempts calls of the
-// watcher, the first included. 0 attempts means that it never gives up. The RetryPolicy may
-// be used for several watchers.
-//
-// Backoff panics if base is not positive, limit is less than base, or attempts is negative:
-// that is a mistake in the program.
-func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
-	if base <= 0 || limit < base || attempts < 0 {
-		panic(fmt.Sprintf("informer: Backoff(%v, %v, %d): base must be positive, limit at least base, attempts not negative", base, limit, attempts))
-	}
-	return func(failures int, _ error) (time.Duration, bool) {
-		if attempts > 0 && failures >= attempts {
-			return 0, false
-		}
-		pause := limit
-		if doublings := max(failures, 1) - 1; doublings < 62 && base <= limit>>doublings {
-			pause = base << doublings
-		}
-		return wait.Jitter(min(pause, maxWait), 0.1), true // Jitter must not overflow
-	}
 }

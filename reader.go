@@ -37,7 +37,7 @@ type Reader[T Object] interface {
 	List(namespace string, sel labels.Selector) ([]T, error)
 	// ByIndex returns the objects for which the index function of that name returned value, in
 	// no particular order. The index cache.NamespaceIndex always exists. Any other name that
-	// is not in Options.Indexers is an error.
+	// is not in Options.Indexers or Options.Fields is an error.
 	ByIndex(name, value string) ([]T, error)
 	// All yields every object with its key, in no particular order.
 	All() iter.Seq2[types.NamespacedName, T]

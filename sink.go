@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -352,6 +353,19 @@ func (in *sink[T]) note(op string, it *item[T], err error) {
 	} else {
 		in.reports.ended(in.ctx, op, it.key, it.kind != itemDelete)
 	}
+}
+
+// omission returns what Omit leaves out of objects like example.
+func (o Options[T]) omission(example T) (*framing.Omission, error) {
+	t := reflect.TypeOf(example)
+	if reflect.TypeFor[T]() == reflect.TypeFor[AnyObject]() && t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+		t = nil // the objects may be of any type
+	}
+	omit, err := framing.NewOmission(t, o.Omit)
+	if err != nil {
+		return nil, fmt.Errorf("Options.Omit: %w", err)
+	}
+	return omit, nil
 }
 
 // StripManagedFields is an Options.Transform that removes metadata.managedFields, in place.

@@ -102,7 +102,7 @@ type DurableIndexer interface {
 	GetIndexers() cache.Indexers
 
 	// AddIndexers adds indexes, and blocks until they have all stored objects. It returns an error,
-	// and adds none, if a name is taken. [New] calls it with Options.Indexers and an index by
+	// and adds none, if a name is taken. [New] calls it with the indexes of the options and an index by
 	// namespace, unless the store has that one already. The functions return no error.
 	AddIndexers(indexers cache.Indexers) error
 

@@ -3,10 +3,12 @@ package informer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/customcacheinformer/informer/internal/object"
 )
@@ -342,4 +344,36 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 		return checkWatcher(s.ResourceWatcher)
 	}
 	return nil
+}
+
+// maxWait is longer than any program runs, and short enough to be added to a time.
+const maxWait = 100 * 365 * 24 * time.Hour
+
+// RetryPolicy decides whether an event that has failed comes again, and after which wait. failures
+// is how often the event has failed, from 1. A wait of 0 or less means no wait. A RetryPolicy is
+// called from the watcher's goroutines.
+type RetryPolicy func(failures int, err error) (wait time.Duration, again bool)
+
+// Backoff returns a RetryPolicy that waits for base after the first failure and twice as
+// long after each further one, but no longer than limit. It adds up to a tenth at random, so that
+// events that failed together do not come back together. It gives up after attempts calls of the
+// watcher, the first included. 0 attempts means that it never gives up. The RetryPolicy may
+// be used for several watchers.
+//
+// Backoff panics if base is not positive, limit is less than base, or attempts is negative:
+// that is a mistake in the program.
+func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
+	if base <= 0 || limit < base || attempts < 0 {
+		panic(fmt.Sprintf("informer: Backoff(%v, %v, %d): base must be positive, limit at least base, attempts not negative", base, limit, attempts))
+	}
+	return func(failures int, _ error) (time.Duration, bool) {
+		if attempts > 0 && failures >= attempts {
+			return 0, false
+		}
+		pause := limit
+		if doublings := max(failures, 1) - 1; doublings < 62 && base <= limit>>doublings {
+			pause = base << doublings
+		}
+		return wait.Jitter(min(pause, maxWait), 0.1), true // Jitter must not overflow
+	}
 }

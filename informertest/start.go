@@ -58,7 +58,7 @@ func Run(t testing.TB, inf interface {
 }
 
 // NewReader returns a Reader that holds objs, for the unit test of a function that only reads.
-// Of opts it uses only Indexers. It runs no informer.
+// Of opts it uses only Indexers and Fields. It runs no informer.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
 	opts.Store = cache.NewStore(object.CacheKey)

@@ -94,6 +94,9 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 		"an index that is there": {func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Indexers: cache.TypedIndexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
 		}, "twice"},
+		"a field that is not there": {func(runtime.Object) (anyOptions, error) {
+			return anyOptions{Fields: map[string]string{"x": "spec.nodeName"}}, nil
+		}, `Options.Fields["x"]: path "spec.nodeName": the object (v1.ConfigMap) has no field "spec"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
