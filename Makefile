@@ -45,6 +45,11 @@ SOAKED := ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shard
 test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"
 	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))
 
+# In the work space, other modules raise the version to that of their go.mod files.
+.PHONY: test-oldest
+test-oldest: ## run the quick tests of the root module with the oldest client-go that it works with, that of its go.mod
+	GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
+
 # Go has no race detector for 386.
 .PHONY: test-386
 test-386: ## run the quick tests of the root module and of store/disk with 32-bit integers; needs an amd64 processor

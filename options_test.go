@@ -54,9 +54,9 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.DrainTimeout is -1s":       {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":          {src, options{Backoff: &wait.Backoff{}}},
 		"Options.Backoff.Jitter is -1":      {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
-		`Options.Indexers["x"] is nil`:      {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
-		`Options.Indexers["namespace"]`:     {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
-		"Options.Indexers: indexer con":     {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
+		`Options.Indexers["x"] is nil`:      {src, options{Indexers: informer.Indexers[configMap]{"x": nil}}},
+		`Options.Indexers["namespace"]`:     {src, options{Indexers: informer.Indexers[configMap]{"namespace": byNothing}}},
+		"Options.Indexers: indexer con":     {src, options{Store: indexer, Indexers: informer.Indexers[configMap]{"taken": byNothing}}},
 	} {
 		if _, err := informer.NewFrom(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
