@@ -1,9 +1,12 @@
 # All targets need only Go and make. The tests in a browser also need Chromium, which make browser
 # installs, and those of store/valkey need a server, which make valkey installs.
 
-MODULES := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples e2e e2e/kubernetes bench
+# The modules from which gonew makes new programs. Each has its own tags and no replace lines, which a
+# program would inherit. So they cannot be tidied alone until the versions that they require are released.
+TEMPLATES := examples/nodeagent examples/operator
+MODULES := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples $(TEMPLATES) e2e e2e/kubernetes bench
 # The modules of make test: what users import, without the relay, whose build contains an API server.
-TRUST := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry examples
+TRUST := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry examples $(TEMPLATES)
 # The modules of make test-all. The other one builds kube-apiserver, which takes ten minutes.
 QUICK := $(filter-out e2e/kubernetes,$(MODULES))
 # The modules that users import. Each has its own tags.
@@ -45,6 +48,11 @@ SOAKED := ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shard
 test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"
 	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))
 
+# In the work space, other modules raise the version to that of their go.mod files.
+.PHONY: test-oldest
+test-oldest: ## run the quick tests of the root module with the oldest client-go that it works with, that of its go.mod
+	GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
+
 # Go has no race detector for 386.
 .PHONY: test-386
 test-386: ## run the quick tests of the root module and of store/disk with 32-bit integers; needs an amd64 processor
@@ -62,7 +70,8 @@ cover: ## print the statement coverage of the root and internal packages; TESTFL
 .PHONY: lint
 lint: $(LINT) ## check all modules: gofmt, go vet, golangci-lint, tidy go.mod files, licences, walls between files, plain English
 	@set -e; for m in $(MODULES); do echo "== $$m"; \
-		(cd $$m && $(CURDIR)/$(LINT) run ./... && GOWORK=off go mod tidy -diff); done
+		(cd $$m && $(CURDIR)/$(LINT) run ./...); done
+	@set -e; for m in $(filter-out $(TEMPLATES),$(MODULES)); do echo "== $$m/go.mod"; (cd $$m && GOWORK=off go mod tidy -diff); done
 	@echo "== tools"; cd tools && export GOWORK=off && $(CURDIR)/$(LINT) run ./... && go mod tidy -diff
 	@echo "== licences"; $(TOOL) ./licences -root .. -quiet $(PUBLISHED)
 	@echo "== walls"; $(TOOL) ./walls -root ..
@@ -207,13 +216,18 @@ vulncheck: bin/govulncheck ## look for known vulnerabilities; with VULNCHECK=req
 apidiff: ## compare the exported API with the last tag of each module; VERSION=v2.0.0 names the next release
 	@$(TOOL) ./apidiff -root .. -version "$(VERSION)" $(PUBLISHED)
 
+# Also checks that the go.mod files of the templates are tidy.
+.PHONY: new-program
+new-program: ## make a program of each template with gonew, of HEAD as if it were released, and test it
+	cd tools && GOWORK=off go test -count=1 -run ANewProgram -v ./release
+
 .PHONY: release-check
-release-check: ## prove that HEAD can be released as VERSION, such as v0.1.0
-	@$(TOOL) ./release -root .. -version "$(VERSION)" $(PUBLISHED)
+release-check: new-program ## prove that HEAD can be released as VERSION, such as v0.1.0
+	@$(TOOL) ./release -root .. -version "$(VERSION)" $(PUBLISHED) $(TEMPLATES)
 
 .PHONY: release-prepare
 release-prepare: ## make the modules require each other in VERSION
-	@$(TOOL) ./release -root .. -version "$(VERSION)" -write $(PUBLISHED)
+	@$(TOOL) ./release -root .. -version "$(VERSION)" -write $(PUBLISHED) $(TEMPLATES)
 
 bin/govulncheck: tools/go.mod
 	cd tools && GOWORK=off go build -o ../$@ golang.org/x/vuln/cmd/govulncheck

@@ -402,7 +402,7 @@ func (r *registeredHandler[T]) HasSyncedChecker() cache.DoneChecker {
 }
 
 // ShutdownChan returns a channel that closes when the handler has returned for the last time.
-// cache.ShutDownEventHandler waits for it.
+// cache.ShutDownEventHandler of client-go 0.37 waits for it.
 func (r *registeredHandler[T]) ShutdownChan() <-chan struct{} { return r.listener.stopped }
 
 // removeFrom removes the handler. It does nothing if r belongs to another informer.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -116,7 +115,7 @@ func ExampleCustomCacheInformer_AddWatcher() {
 func ExampleCustomCacheInformer_ByIndex() {
 	src := informertest.NewSource(object("a", "red"), object("b", "blue"), object("c", "red"))
 	inf, _ := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{
-		Indexers: cache.TypedIndexers[*corev1.ConfigMap]{
+		Indexers: informer.Indexers[*corev1.ConfigMap]{
 			"colour": func(obj *corev1.ConfigMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 		},
 	})

@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -427,7 +426,7 @@ func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
 		obj.UID, obj.ResourceVersion = "same", version
 		return obj
 	}
-	indexers := cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil }}
+	indexers := informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil }}
 	for kind, more := range map[string]informer.WatcherOptions{"plain": {MaxBacklog: -1}, "merging": {MaxBacklog: 1}, "workers": {Workers: 2}} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

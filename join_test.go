@@ -213,7 +213,7 @@ func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{
 			Queue: queue,
-			Indexers: cache.TypedIndexers[configMap]{"x": func(obj configMap) ([]string, error) {
+			Indexers: informer.Indexers[configMap]{"x": func(obj configMap) ([]string, error) {
 				if obj.Name == "b" {
 					return nil, errors.New("no index value")
 				}

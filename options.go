@@ -89,6 +89,10 @@ const (
 	DecodeByClient
 )
 
+// Indexers are index functions by name. Each returns the values under which ByIndex finds obj. client-go
+// 0.37 has a like type, but 0.36, with which this library also works, has none.
+type Indexers[T any] map[string]func(obj T) ([]string, error)
+
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
 type Options[T Object] struct {
 	// Name appears in logs and errors. Defaults to the name of T, such as "Pod". The members of a
@@ -140,7 +144,7 @@ type Options[T Object] struct {
 	// store takes a panic as an error, and asks the functions again after 1 s, 2 s, and so on up to 1 min,
 	// until they work. It remembers the values of each object until the next write of it. The
 	// functions are called while the store is locked and must not call the informer. Defaults to none.
-	Indexers cache.TypedIndexers[T]
+	Indexers Indexers[T]
 
 	// Fields are further indexes for ByIndex: by name, the path of the field that each index has the values of, such
 	// as "spec.nodeName". They are made by indexes.ByField, whose documentation describes paths and values. A path that

@@ -55,12 +55,12 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		"Options.DrainTimeout is -1s":       {src, options{DrainTimeout: -time.Second}},
 		"Options.Backoff.Duration":          {src, options{Backoff: &wait.Backoff{}}},
 		"Options.Backoff.Jitter is -1":      {src, options{Backoff: &wait.Backoff{Duration: 1, Jitter: -1}}},
-		`Options.Indexers["x"] is nil`:      {src, options{Indexers: cache.TypedIndexers[configMap]{"x": nil}}},
-		`Options.Indexers["namespace"]`:     {src, options{Indexers: cache.TypedIndexers[configMap]{"namespace": byNothing}}},
+		`Options.Indexers["x"] is nil`:      {src, options{Indexers: informer.Indexers[configMap]{"x": nil}}},
+		`Options.Indexers["namespace"]`:     {src, options{Indexers: informer.Indexers[configMap]{"namespace": byNothing}}},
 		`Options.Fields["x"]: path "dat.a": the object (v1.ConfigMap) has no field "dat", only`: {src, options{Fields: map[string]string{"x": "dat.a"}}},
-		`Options.Fields["y"]: an index of that name`:                                            {src, options{Fields: map[string]string{"y": "data.a"}, Indexers: cache.TypedIndexers[configMap]{"y": byNothing}}},
+		`Options.Fields["y"]: an index of that name`:                                            {src, options{Fields: map[string]string{"y": "data.a"}, Indexers: informer.Indexers[configMap]{"y": byNothing}}},
 		`Options.Fields["namespace"]: an index of that name`:                                    {src, options{Fields: map[string]string{"namespace": "data.a"}}},
-		"Options.Fields: indexer con":                                                           {src, options{Store: indexer, Indexers: cache.TypedIndexers[configMap]{"taken": byNothing}}},
+		"Options.Fields: indexer con":                                                           {src, options{Store: indexer, Indexers: informer.Indexers[configMap]{"taken": byNothing}}},
 	} {
 		if _, err := informer.NewFrom(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)

@@ -33,7 +33,7 @@ func needsOwner(obj configMap) (configMap, error) {
 	return obj, nil
 }
 
-var byOwner = cache.TypedIndexers[configMap]{"owner": func(obj configMap) ([]string, error) {
+var byOwner = informer.Indexers[configMap]{"owner": func(obj configMap) ([]string, error) {
 	_, err := needsOwner(obj)
 	return nil, err
 }}
@@ -265,7 +265,7 @@ func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 		var asked atomic.Int64
 		var known atomic.Bool // the owner
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		inf, err := informer.NewFrom(src, options{Indexers: cache.TypedIndexers[configMap]{"owner": func(obj configMap) ([]string, error) {
+		inf, err := informer.NewFrom(src, options{Indexers: informer.Indexers[configMap]{"owner": func(obj configMap) ([]string, error) {
 			asked.Add(1)
 			if !known.Load() && obj.Name == "a" {
 				return nil, errors.New("no owner is known")
@@ -303,7 +303,7 @@ func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log errorLog
 		inf, err := informer.NewFrom(informertest.NewSource(object("a", "1")), options{ErrorHandler: log.Handle,
-			Indexers: cache.TypedIndexers[configMap]{"broken": func(configMap) ([]string, error) { panic("no index") }}})
+			Indexers: informer.Indexers[configMap]{"broken": func(configMap) ([]string, error) { panic("no index") }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +347,7 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 			objs = append(objs, object(fmt.Sprint(n), "1"))
 		}
 		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: func(context.Context, error) {},
-			Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
+			Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 				if slow.Load() {
 					<-time.After(time.Second)
 				}
@@ -374,7 +374,7 @@ func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 		for n := range 20_000 {
 			objs = append(objs, object(strconv.Itoa(n), "1"))
 		}
-		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{Indexers: cache.TypedIndexers[configMap]{"slow": func(configMap) ([]string, error) {
+		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 			<-time.After(200 * time.Microsecond)
 			return nil, nil
 		}}})

@@ -129,8 +129,8 @@ func control(k killed, record *os.File, store *disk.Store, inf *informer.CustomC
 }
 
 // byKey returns an index for each controller, of the objects that lead to a key.
-func byKey() cache.TypedIndexers[object] {
-	indexers := cache.TypedIndexers[object]{}
+func byKey() informer.Indexers[object] {
+	indexers := informer.Indexers[object]{}
 	for _, controller := range []string{"objects", "labels"} {
 		indexers[controller] = func(obj object) ([]string, error) { return keysOf(controller, obj), nil }
 	}

@@ -32,7 +32,7 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/customcacheinformer/informer v0.1.0
-	github.com/customcacheinformer/informer/examples v0.0.0
+	github.com/customcacheinformer/informer/examples/operator v0.1.0
 	github.com/customcacheinformer/informer/metrics/prometheus v0.1.0
 	github.com/customcacheinformer/informer/store/valkey v0.1.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -155,6 +155,6 @@ replace github.com/customcacheinformer/informer/metrics/prometheus => ../metrics
 
 replace github.com/customcacheinformer/informer/relay => ../relay
 
-replace github.com/customcacheinformer/informer/examples => ../examples
+replace github.com/customcacheinformer/informer/examples/operator => ../examples/operator
 
 replace github.com/customcacheinformer/informer/store/valkey => ../store/valkey

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
@@ -34,7 +33,7 @@ func ExampleWatches() {
 	server := informertest.NewSource(secret) // a program has informer.New(client.CoreV1().Secrets(""), …)
 
 	pods, err := informer.NewFrom(informertest.NewSource(pod), informer.Options[*corev1.Pod]{
-		Indexers: cache.TypedIndexers[*corev1.Pod]{"secret": mountedSecrets},
+		Indexers: informer.Indexers[*corev1.Pod]{"secret": mountedSecrets},
 	})
 	if err != nil {
 		panic(err)

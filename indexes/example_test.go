@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
@@ -32,7 +31,7 @@ func newPod(name, node, owner string) *corev1.Pod {
 func Example() {
 	pods, err := informer.NewFrom(informertest.NewSource(newPod("a", "node-1", ""), newPod("b", "node-2", "")), informer.Options[*corev1.Pod]{
 		Fields: map[string]string{"node": "spec.nodeName", "image": "spec.containers.image"},
-		Indexers: cache.TypedIndexers[*corev1.Pod]{
+		Indexers: informer.Indexers[*corev1.Pod]{
 			"app":        indexes.ByLabel[*corev1.Pod]("app"),
 			"controller": indexes.ByController[*corev1.Pod],
 		},
@@ -70,7 +69,7 @@ func TestAnInformerFindsPodsByNodeAndOwner(t *testing.T) {
 	client := fake.NewClientset(first, second, third)
 	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
 		Fields:   map[string]string{"node": "spec.nodeName"},
-		Indexers: cache.TypedIndexers[*corev1.Pod]{"owner": indexes.ByOwner[*corev1.Pod], "controller": indexes.ByController[*corev1.Pod]},
+		Indexers: informer.Indexers[*corev1.Pod]{"owner": indexes.ByOwner[*corev1.Pod], "controller": indexes.ByController[*corev1.Pod]},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package indexes has ready-made index functions: by label, by owner, and by the path of a field. They are for
-// informer.Options.Indexers, and for any other cache.TypedIndexers. Options.Fields is a shorter way to the same
+// informer.Options.Indexers, and for any other map of such functions. Options.Fields is a shorter way to the same
 // indexes by field.
 //
 // The functions may be called from any goroutine. They do not block, and do not change objects. A
@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/field"
 	"github.com/customcacheinformer/informer/internal/object"
@@ -20,7 +19,7 @@ import (
 
 // ByLabel returns an index function for the value of a label, which is never an error. An object
 // without the label has no value. A label that is there and empty has the value "".
-func ByLabel[T metav1.Object](label string) cache.TypedIndexFunc[T] {
+func ByLabel[T metav1.Object](label string) func(T) ([]string, error) {
 	return func(obj T) ([]string, error) {
 		if !object.IsNil(obj) {
 			if value, ok := obj.GetLabels()[label]; ok {
@@ -69,7 +68,7 @@ func owners(obj metav1.Object, wanted func(metav1.OwnerReference) bool) (uids []
 // at a single value. If T is unstructured or an interface, only the syntax is checked: the index function
 // returns an error for an object in which the path ends at a map, or leads below a single value. Within
 // an interface, so it does for an object whose type lacks a part.
-func ByField[T metav1.Object](path string) (cache.TypedIndexFunc[T], error) {
+func ByField[T metav1.Object](path string) (func(T) ([]string, error), error) {
 	values, err := field.Values(reflect.TypeFor[T](), path)
 	if err != nil {
 		return nil, fmt.Errorf("indexes: %w", err)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
@@ -263,7 +262,7 @@ func TestByLabelAndByOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	functions := cache.TypedIndexers[informer.AnyObject]{
+	functions := informer.Indexers[informer.AnyObject]{
 		"app": indexes.ByLabel[informer.AnyObject]("app"), "empty": indexes.ByLabel[informer.AnyObject]("empty"), "": indexes.ByLabel[informer.AnyObject](""),
 		"owner": indexes.ByOwner[informer.AnyObject], "controller": indexes.ByController[informer.AnyObject],
 	}

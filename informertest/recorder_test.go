@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -211,7 +210,7 @@ func TestAFailedAttemptIsAnEventOfItsOwn(t *testing.T) {
 }
 
 func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
-	byVersion := cache.TypedIndexers[*corev1.Pod]{"version": func(pod *corev1.Pod) ([]string, error) {
+	byVersion := informer.Indexers[*corev1.Pod]{"version": func(pod *corev1.Pod) ([]string, error) {
 		return []string{pod.ResourceVersion}, nil
 	}}
 	reader := informertest.NewReader(t, informer.Options[*corev1.Pod]{Indexers: byVersion}, namedPod("a", "1"), namedPod("b", "2"))

@@ -179,7 +179,7 @@ replace (
 	github.com/customcacheinformer/informer => ../../
 	github.com/customcacheinformer/informer/controllerruntime => ../../controllerruntime
 	github.com/customcacheinformer/informer/e2e => ../
-	github.com/customcacheinformer/informer/examples => ../../examples
+	github.com/customcacheinformer/informer/examples/operator => ../../examples/operator
 	github.com/customcacheinformer/informer/metrics/prometheus => ../../metrics/prometheus
 	github.com/customcacheinformer/informer/relay => ../../relay
 	github.com/customcacheinformer/informer/store/disk => ../../store/disk

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -38,7 +37,7 @@ func newAgent(client kubernetes.Interface, node string) (*agent, error) {
 			opts.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 		},
 		Transform:    strip,
-		Indexers:     cache.TypedIndexers[*corev1.Pod]{byIP: addresses},
+		Indexers:     informer.Indexers[*corev1.Pod]{byIP: addresses},
 		DrainTimeout: stopTimeout,
 	})
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -75,7 +74,7 @@ func follow(ctx context.Context, out io.Writer, group *informer.Group, client ty
 	// The informer. It makes no request before it runs.
 	pods, err := informer.New(client, informer.Options[*corev1.Pod]{
 		Transform: informer.StripManagedFields[*corev1.Pod],
-		Indexers: cache.TypedIndexers[*corev1.Pod]{
+		Indexers: informer.Indexers[*corev1.Pod]{
 			"node": func(pod *corev1.Pod) ([]string, error) { return []string{pod.Spec.NodeName}, nil },
 		},
 	})

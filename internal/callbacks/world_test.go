@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -127,7 +126,7 @@ func newWorld(t *testing.T, ctx context.Context, store string, visit func(*world
 	w.group.Observer = w.observer(second, "Group.Observer.")
 	opts := options{
 		Name:             "first",
-		Indexers:         cache.TypedIndexers[configMap]{"value": first.values},
+		Indexers:         informer.Indexers[configMap]{"value": first.values},
 		Transform:        first.transform,
 		TweakListOptions: func(*metav1.ListOptions) { first.in("Options.TweakListOptions") },
 		WatchList:        informer.WatchListOff,

@@ -12,7 +12,7 @@ import (
 
 // Untyped returns indexers as functions of any value. A value that is no T has no index
 // values: a lister of client-go asks for a namespace with a value of a type of its own.
-func Untyped[T object.Object](indexers cache.TypedIndexers[T]) cache.Indexers {
+func Untyped[T object.Object](indexers map[string]func(obj T) ([]string, error)) cache.Indexers {
 	untyped := cache.Indexers{}
 	for name, f := range indexers {
 		untyped[name] = func(raw any) ([]string, error) {

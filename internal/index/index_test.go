@@ -26,7 +26,7 @@ func configured(name, value string) configMap {
 var errNoValue = errors.New("it has no value")
 
 // byValue fails for an object without a value.
-var byValue = Untyped(cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
+var byValue = Untyped(map[string]func(configMap) ([]string, error){"value": func(obj configMap) ([]string, error) {
 	if obj.Data["value"] == "" {
 		return nil, errNoValue
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -79,7 +78,7 @@ func (h *history) start(r *rand.Rand, f *storeFault) {
 		opts.Share = table
 	}
 	if l.indexed = r.IntN(2) == 0; l.indexed {
-		opts.Indexers = cache.TypedIndexers[configMap]{"name": func(obj configMap) ([]string, error) { return []string{obj.Name}, nil }}
+		opts.Indexers = informer.Indexers[configMap]{"name": func(obj configMap) ([]string, error) { return []string{obj.Name}, nil }}
 	}
 	h.say("start, with bookmark %q, %d tombstones, DrainTimeout %v; a crash takes %d writes along",
 		l.before.bookmark, len(l.before.tombstones), opts.DrainTimeout, l.lose)

@@ -113,7 +113,7 @@ func (l *incarnation) make() {
 		opts.Share = table
 	}
 	if w.indexed {
-		opts.Indexers = cache.TypedIndexers[configMap]{"last": func(obj configMap) ([]string, error) { return []string{lastDigit(obj)}, nil }}
+		opts.Indexers = informer.Indexers[configMap]{"last": func(obj configMap) ([]string, error) { return []string{lastDigit(obj)}, nil }}
 	}
 	if w.observed {
 		opts.Observer = l.observer()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -201,7 +202,7 @@ func TestAnIndexMayBeAskedAboutAnything(t *testing.T) {
 	for name, store := range map[string]cache.Store{"indexer": nil, "plain": newPlainStore()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, Indexers: cache.TypedIndexers[configMap]{
+				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, Indexers: informer.Indexers[configMap]{
 					"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 				}})
 				informertest.Run(t, inf)

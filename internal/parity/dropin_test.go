@@ -44,7 +44,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 				Store:     store,
 				Transform: annotate("first"),
 				Observer:  &informer.Observer{Apply: func(i informer.ApplyInfo) { applied = append(applied, i) }},
-				Indexers: cache.TypedIndexers[informer.AnyObject]{
+				Indexers: informer.Indexers[informer.AnyObject]{
 					"value": func(obj informer.AnyObject) ([]string, error) { return []string{obj.GetLabels()["value"]}, nil },
 				},
 			}, nil
@@ -92,7 +92,7 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 		"an error of Options": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
 		"a bad option":        {negative, "Options.DrainTimeout"},
 		"an index that is there": {func(runtime.Object) (anyOptions, error) {
-			return anyOptions{Indexers: cache.TypedIndexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
+			return anyOptions{Indexers: informer.Indexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
 		}, "twice"},
 		"a field that is not there": {func(runtime.Object) (anyOptions, error) {
 			return anyOptions{Fields: map[string]string{"x": "spec.nodeName"}}, nil

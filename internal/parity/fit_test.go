@@ -18,69 +18,12 @@ import (
 
 func TestSharedFitsInto(t *testing.T) {
 	sharedCases{
-		"the typed wrapper":                    fitsTheTypedWrapper,
-		"a typed wrapper that missed a delete": fitsTheTypedWrapperAtARelist,
-		"a factory":                            fitsAFactory,
-		"a factory beside others":              fitsAFactoryBesideOthers,
-		"filtering handlers":                   fitsFilteringHandlers,
-		"handlers of functions":                fitsFunctions,
-		"all ways to add a handler":            fitsAllWaysToAdd,
+		"a factory":                 fitsAFactory,
+		"a factory beside others":   fitsAFactoryBesideOthers,
+		"filtering handlers":        fitsFilteringHandlers,
+		"handlers of functions":     fitsFunctions,
+		"all ways to add a handler": fitsAllWaysToAdd,
 	}.inBubbles(t)
-}
-
-// typed returns a typed handler that records its calls in h.
-func typed(h *heard) cache.TypedResourceEventHandlerDetailedFuncs[configMap] {
-	return cache.TypedResourceEventHandlerDetailedFuncs[configMap]{
-		AddFunc:    func(obj configMap, initial bool) { h.OnAdd(obj, initial) },
-		UpdateFunc: func(before, after configMap) { h.OnUpdate(before, after) },
-		DeleteFunc: func(obj cache.DeletedObject[configMap]) {
-			if obj.FinalStateUnknown != nil {
-				h.note("unknown "+obj.GetKey()+" "+stateOf(obj.OptionalObj), nil, obj)
-				return
-			}
-			h.note("delete "+obj.GetKey()+" "+stateOf(obj.OptionalObj), nil, obj)
-		},
-	}
-}
-
-func fitsTheTypedWrapper(t *testing.T, s shared) {
-	src := two()
-	inf := cache.NewTypedSharedIndexInformer[configMap](s.new(src, 0))
-	if err := inf.AddTypedIndexers(cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
-		return []string{obj.Data["value"]}, nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	var h heard
-	reg, err := inf.AddTypedEventHandler(typed(&h))
-	if err != nil {
-		t.Fatal(err)
-	}
-	runShared(t, inf)
-	checkSynced(t, "the handler", true, reg)
-	src.Apply(object("a", "2"))
-	remove(t, src, "b")
-	h.expect(t, "add a@1 initial", "update a@1->a@3", "add b@2 initial", "delete default/b b@4")
-	objs, err := inf.GetTypedIndexer().ByTypedIndex("value", "2")
-	if err != nil || len(objs) != 1 || objs[0].Name != "a" {
-		t.Errorf("the index has %v (%v)", objs, err)
-	}
-	wantError(t, false, "remove", inf.RemoveEventHandler(reg))
-	src.Apply(object("a", "3"))
-	h.expect(t)
-}
-
-func fitsTheTypedWrapperAtARelist(t *testing.T, s shared) {
-	src := two()
-	inf := cache.NewTypedSharedIndexInformer[configMap](s.new(src, 0))
-	var h heard
-	if _, err := inf.AddTypedEventHandler(typed(&h)); err != nil {
-		t.Fatal(err)
-	}
-	runShared(t, inf)
-	h.take()
-	missMuch(t, src)
-	h.expect(t, "update a@1->a@4", "unknown default/b b@2", "add c@6")
 }
 
 func fitsAFactory(t *testing.T, s shared) {

@@ -187,16 +187,34 @@ func removedWithABacklog(t *testing.T, s shared) {
 	h.expect(t, "add a@1 initial")
 }
 
+type stoppable interface{ ShutdownChan() <-chan struct{} }
+
+// shutDown removes a handler and waits for the end of its last call, as cache.ShutDownEventHandler of
+// client-go 0.37 does. The test skips handlers of client-go 0.36, which offer no way to wait.
+func shutDown(inf cache.SharedIndexInformer, reg sharedRegistration) error {
+	err := inf.RemoveEventHandler(reg)
+	<-reg.(stoppable).ShutdownChan()
+	return err
+}
+
+func needShutDown(t *testing.T, reg sharedRegistration) {
+	t.Helper()
+	if _, ok := reg.(stoppable); !ok {
+		t.Skip("a handler of client-go 0.36 offers no way to wait for its last call")
+	}
+}
+
 func shutDownWaits(t *testing.T, s shared) {
 	src := informertest.NewSource(object("a", "1"))
 	inf := s.new(src, 0)
 	g := newGate()
 	h := heard{hook: g.wait}
 	reg := handle(t, inf, &h)
+	needShutDown(t, reg)
 	runShared(t, inf)
 	src.Apply(object("a", "2"))
 	done := make(chan error, 1)
-	go func() { done <- cache.ShutDownEventHandler(inf, reg) }()
+	go func() { done <- shutDown(inf, reg) }()
 	synctest.Wait()
 	select {
 	case err := <-done:
@@ -214,28 +232,30 @@ func shutDownAtAnyTime(t *testing.T, s shared) {
 	inf := s.new(src, 0)
 	var before, early, late, last heard
 	beforeReg, earlyReg, lastReg := handle(t, inf, &before), handle(t, inf, &early), handle(t, inf, &last)
-	wantError(t, false, "shut down before the start", cache.ShutDownEventHandler(inf, beforeReg))
+	needShutDown(t, beforeReg)
+	wantError(t, false, "shut down before the start", shutDown(inf, beforeReg))
 	stop := runShared(t, inf)
 	lateReg := handle(t, inf, &late)
 	synctest.Wait()
-	wantError(t, false, "shut down one that was there at the start", cache.ShutDownEventHandler(inf, earlyReg))
-	wantError(t, false, "shut down one that came late", cache.ShutDownEventHandler(inf, lateReg))
+	wantError(t, false, "shut down one that was there at the start", shutDown(inf, earlyReg))
+	wantError(t, false, "shut down one that came late", shutDown(inf, lateReg))
 	src.Apply(object("a", "2"))
 	before.expect(t)
 	early.expect(t, "add a@1 initial")
 	late.expect(t, "add a@1 initial")
 	last.expect(t, "add a@1 initial", "update a@1->a@2")
 	stop()
-	wantError(t, false, "shut down after the stop", cache.ShutDownEventHandler(inf, lastReg))
+	wantError(t, false, "shut down after the stop", shutDown(inf, lastReg))
 }
 
 func shutDownTwice(t *testing.T, s shared) {
 	inf := s.new(two(), 0)
 	early := handle(t, inf, &heard{})
+	needShutDown(t, early)
 	runShared(t, inf)
 	late := handle(t, inf, &heard{})
 	for range 3 {
-		wantError(t, false, "shut down", cache.ShutDownEventHandler(inf, early))
-		wantError(t, false, "shut down", cache.ShutDownEventHandler(inf, late))
+		wantError(t, false, "shut down", shutDown(inf, early))
+		wantError(t, false, "shut down", shutDown(inf, late))
 	}
 }

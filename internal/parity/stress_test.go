@@ -170,7 +170,7 @@ func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i i
 	src := informertest.NewSource(object("0-0", "first"))
 	inf := s.make(src, &corev1.ConfigMap{}, 0, byNamespace())
 	var first, last witness
-	handle(t, inf, &first)
+	needShutDown(t, handle(t, inf, &first))
 	goShared(t, inf)
 
 	written := make(chan struct{})
@@ -192,7 +192,7 @@ func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i i
 				if _, err := inf.GetIndexer().ByIndex(cache.NamespaceIndex, "default"); err != nil {
 					t.Error(err)
 				}
-				if err := cache.ShutDownEventHandler(inf, reg); err != nil {
+				if err := shutDown(inf, reg); err != nil {
 					t.Error(err)
 				}
 				f.close(t)

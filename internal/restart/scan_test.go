@@ -74,7 +74,7 @@ func TestADurableIsReadInPages(t *testing.T) {
 		}
 		_, _ = src.Delete(keyOf("o004"))
 		_, _ = src.Create(object("new", "1"))
-		inf := newInformer(t, src, options{Durable: paged, Indexers: cache.TypedIndexers[configMap]{
+		inf := newInformer(t, src, options{Durable: paged, Indexers: informer.Indexers[configMap]{
 			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 		}})
 		founder, late := &recorder{}, &recorder{}

@@ -21,7 +21,7 @@ import (
 func TestAnIndexOverAPlainStoreWorksBeforeRun(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{
 		Store: newPlainStore(object("a", "x"), object("b", "y")),
-		Indexers: cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
+		Indexers: informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) {
 			return []string{obj.Data["value"]}, nil
 		}},
 	})
@@ -44,7 +44,7 @@ func TestEachObjectThatCannotBeIndexedIsReportedOnce(t *testing.T) {
 					_ = store.Add(obj)
 				}
 				var errs errorLog
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: cache.TypedIndexers[configMap]{
+				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: informer.Indexers[configMap]{
 					"value": func(obj configMap) ([]string, error) {
 						if obj.Data["value"] == "bad" {
 							return nil, errors.New("cannot be indexed")
@@ -122,7 +122,7 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPlainStore()
 		src := informertest.NewSource(object("a", "x"))
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: (&errorLog{}).Handle, Indexers: cache.TypedIndexers[configMap]{
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: (&errorLog{}).Handle, Indexers: informer.Indexers[configMap]{
 			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
 		}})
 		informertest.Run(t, inf)

@@ -273,7 +273,7 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 }
 
 func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
-	byValue := cache.TypedIndexers[configMap]{"value": func(obj configMap) ([]string, error) {
+	byValue := informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) {
 		if obj.Data["value"] == "bad" {
 			return nil, errors.New("cannot be indexed")
 		}

@@ -44,7 +44,7 @@ func measure(s setup) (got figures, err error) {
 	}
 	opts := informer.Options[pod]{
 		WatchList: informer.WatchListOn, PageSize: pageSize, Intake: s.Intake, Transform: s.transform(),
-		Indexers: cache.TypedIndexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
+		Indexers: informer.Indexers[pod]{nodeIndex: func(p pod) ([]string, error) { return []string{p.Spec.NodeName}, nil }},
 	}
 	if s.List {
 		opts.WatchList = informer.WatchListOff
