@@ -78,6 +78,9 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 		}, ownPace
 	default:
 		a.storage, a.pace = newPlainStore(a.access, store), plainPace
+		if s, ok := store.(sinkStore[T]); ok {
+			a.storage = newSinkStorage(a.access, s.sink, bareObject("", ""))
+		}
 	}
 	a.part = a.pace.records
 	return a

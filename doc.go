@@ -311,9 +311,8 @@ package informer
 //     with own.go, plain.go or durable.go. internal/memory is the informer's own store.
 //   - processor.go publishes events in a log, and owns the listeners.
 //   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
-//     state, backlog.go bounds and merges it, crew.go shares it among workers. life.go is whether the
-//     listener is alive, due for a resync or behind, and calls.go is about its calls: their counts,
-//     their results, and what client-go's handlers and followers of versions get.
+//     state, backlog.go bounds and merges it, crew.go shares it among workers. calls.go is about its calls:
+//     their counts, their results, and what client-go's handlers and followers of versions get.
 //   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names.
-//   - group.go, group_shared.go and group_sync.go run several informers, and clientgo.go shows one as
-//     client-go's.
+//   - group.go, group_shared.go and group_sync.go run several informers, clientgo.go shows one as
+//     client-go's, and sinks.go has one that fills a Sink.

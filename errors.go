@@ -112,7 +112,7 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // succeeded. In between, the operation is retried with growing pauses, and every change behind
 // it waits. GaveUp is also set if Run ends because the store does not find an object.
 type StoreError struct {
-	// Op is the operation that failed: "get", "add", "update" or "delete". Of a Durable it may be
+	// Op is the operation that failed: "get", "add", "update" or "delete", and "put" or "remove" of a [Sink]. Of a Durable it may be
 	// "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or
 	// "bookmark".
 	Op string

@@ -22,6 +22,55 @@ import (
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
+// podsOnNodes is a Sink: it counts the Pods of each node.
+type podsOnNodes struct {
+	node  map[string]string // by the key of the Pod
+	count map[string]int
+}
+
+func (p *podsOnNodes) Put(_ context.Context, key string, pod *corev1.Pod) error {
+	p.forget(key)
+	p.node[key] = pod.Spec.NodeName
+	p.count[pod.Spec.NodeName]++
+	return nil
+}
+
+func (p *podsOnNodes) Remove(_ context.Context, key string, _ types.UID) error {
+	p.forget(key)
+	return nil
+}
+
+func (p *podsOnNodes) forget(key string) {
+	if node, ok := p.node[key]; ok {
+		delete(p.node, key)
+		p.count[node]--
+	}
+}
+
+func ExampleNewSink() {
+	on := func(name, node string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	client := fake.NewClientset(on("a", "n1"), on("b", "n1"), on("c", "n2"))
+	sink := &podsOnNodes{map[string]string{}, map[string]int{}}
+	inf, err := informer.NewSink(informer.ListWatch(client.CoreV1().Pods("")), sink, informer.Options[*corev1.Pod]{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	if err := inf.WaitForSync(ctx); err != nil {
+		panic(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		panic(err)
+	}
+	fmt.Println(sink.count)
+	// Output: map[n1:2 n2:1]
+}
+
 // TestStore, TestRestart, newPods and matching are quoted in docs/stores.md.
 
 func TestStore(t *testing.T) {

@@ -118,8 +118,7 @@ type Options[T Object] struct {
 	// delete is tried again at the next relist.
 	//
 	// Run ends with an error if GetByKey does not find the first object: deletes would be lost.
-	// So a type that keeps something else, such as metrics of the objects, is no store: call it
-	// from a watcher.
+	// So a type that keeps something else, such as metrics of the objects, is no store but a [Sink].
 	//
 	// The objects in the store when Run is called are delivered to the watchers as their
 	// initial state. Those that no longer exist are then deleted. Old in an event is the

@@ -2,10 +2,13 @@ package informer
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"reflect"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -147,3 +150,179 @@ func (p *plainStore[T]) told(_ int64, version string) {
 func (p *plainStore[T]) keys(context.Context, string) iter.Seq[string] {
 	return maps.Keys(p.known)
 }
+
+// sinkStore is the Options.Store of an informer with a Sink. Its cache.Store stays empty.
+type sinkStore[T Object] struct {
+	cache.Store
+	sink Sink[T]
+}
+
+// String returns the type of the sink, for Health.
+func (s sinkStore[T]) String() string { return fmt.Sprintf("%T", s.sink) }
+
+// sinkStorage is the storage over a Sink.
+type sinkStorage[T Object] struct {
+	*access[T]
+	sink  Sink[T]
+	known identities
+	odd   map[string]oddIdentity // of the keys whose identity is zero
+	found T                      // stands for the object that find has found; nobody keeps it
+}
+
+// identities are the identities of the objects that the sink has, by key. A map of small values with a list beside it takes
+// less memory than a map of identities.
+type identities struct {
+	places map[string]uint32
+	chunks [][]identity
+	free   []uint32 // places without a key
+}
+
+// identitiesPerChunk is how many identities are in one piece of memory.
+const identitiesPerChunk = 1024
+
+func (i *identities) at(place uint32) *identity {
+	return &i.chunks[place/identitiesPerChunk][place%identitiesPerChunk]
+}
+
+func (i *identities) get(key string) (identity, bool) {
+	place, ok := i.places[key]
+	if !ok {
+		return identity{}, false
+	}
+	return *i.at(place), true
+}
+
+func (i *identities) set(key string, id identity) {
+	place, ok := i.places[key]
+	switch n := len(i.free); {
+	case ok:
+	case n > 0:
+		place, i.free = i.free[n-1], i.free[:n-1]
+	default:
+		place = uint32(len(i.places))
+		if place%identitiesPerChunk == 0 {
+			i.chunks = append(i.chunks, make([]identity, identitiesPerChunk))
+		}
+	}
+	i.places[key], *i.at(place) = place, id
+}
+
+func (i *identities) remove(key string) {
+	if place, ok := i.places[key]; ok {
+		i.free = append(i.free, place)
+		delete(i.places, key)
+	}
+}
+
+// identity is the UID and the version of an object. Those of an API server fit in.
+type identity struct {
+	uid     [16]byte
+	version uint64
+}
+
+type oddIdentity struct {
+	uid     types.UID
+	version string
+}
+
+func newSinkStorage[T Object](a *access[T], sink Sink[T], found T) *sinkStorage[T] {
+	return &sinkStorage[T]{access: a, sink: sink, known: identities{places: map[string]uint32{}}, odd: map[string]oddIdentity{}, found: found}
+}
+
+func (s *sinkStorage[T]) open(context.Context) (versions map[string]string, ok bool) {
+	return nil, true
+}
+
+func (s *sinkStorage[T]) hasForeign() bool { return false }
+
+func (s *sinkStorage[T]) find(_ context.Context, it *item[T], _ time.Duration) (stored found[T], err error) {
+	id, exists := s.known.get(it.key)
+	if !exists {
+		return stored, nil
+	}
+	uid, version := s.odd[it.key].uid, s.odd[it.key].version
+	if id != (identity{}) {
+		uid, version = id.text()
+	}
+	identify(s.found, it.key, uid)
+	s.found.SetResourceVersion(version)
+	return found[T]{obj: s.found, exists: true, known: true, uid: uid}, nil
+}
+
+func (s *sinkStorage[T]) write(ctx context.Context, c *change[T], now time.Duration) outcome {
+	if c.ends || c.write == writeDelete {
+		err := s.do(ctx, "remove", c.key, now, func() error { return s.sink.Remove(ctx, c.key, c.stored.uid) })
+		if err != nil {
+			return s.failed(err)
+		}
+		s.known.remove(c.key)
+		delete(s.odd, c.key)
+	}
+	if c.write == writeAdd || c.write == writeUpdate {
+		if err := s.do(ctx, "put", c.key, now, func() error { return s.sink.Put(ctx, c.key, c.after) }); err != nil {
+			return s.failed(err)
+		}
+		s.note(c.key, c.after.GetUID(), c.after.GetResourceVersion())
+	}
+	s.objects.Store(int64(len(s.known.places)))
+	return written
+}
+
+// do calls the sink until that works.
+func (s *sinkStorage[T]) do(ctx context.Context, op, key string, now time.Duration, call func() error) error {
+	err := s.attempt(op, key, now, 1, call)
+	if err != nil {
+		s.flush(ctx)
+		err = s.repeat(ctx, op, key, err, call)
+	}
+	return err
+}
+
+func (s *sinkStorage[T]) failed(err error) outcome {
+	s.objects.Store(int64(len(s.known.places)))
+	if errors.Is(err, ErrPermanent) {
+		s.refused.Add(1)
+		return refused
+	}
+	return stopped
+}
+
+func (s *sinkStorage[T]) note(key string, uid types.UID, version string) {
+	id, ok := pack(uid, version)
+	s.known.set(key, id)
+	if ok {
+		delete(s.odd, key)
+	} else {
+		s.odd[key] = oddIdentity{uid, version}
+	}
+}
+
+// pack returns an identity from which text makes the same again, or the zero one and false.
+func pack(uid types.UID, version string) (id identity, ok bool) {
+	var err error
+	if id.version, err = strconv.ParseUint(version, 10, 64); err != nil || len(uid) != 36 {
+		return identity{}, false
+	}
+	digits := string(uid[:8] + uid[9:13] + uid[14:18] + uid[19:23] + uid[24:])
+	if _, err = hex.Decode(id.uid[:], []byte(digits)); err != nil {
+		return identity{}, false
+	}
+	if again, v := id.text(); id == (identity{}) || again != uid || v != version {
+		return identity{}, false
+	}
+	return id, true
+}
+
+func (id identity) text() (types.UID, string) {
+	h := hex.EncodeToString(id.uid[:])
+	return types.UID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]), strconv.FormatUint(id.version, 10)
+}
+
+func (s *sinkStorage[T]) keys(context.Context, string) iter.Seq[string] {
+	return maps.Keys(s.known.places)
+}
+
+func (s *sinkStorage[T]) commit(context.Context) outcome { return written }
+func (s *sinkStorage[T]) told(int64, string)             {}
+func (s *sinkStorage[T]) forget(context.Context)         {}
+func (s *sinkStorage[T]) close(context.Context)          {}

@@ -160,3 +160,23 @@ func entriesOf(entries []Entry) (es object.Entries) {
 	}
 	return es
 }
+
+// Sink takes the objects of a resource. It is for a program that turns them into something else, such as metrics, an
+// index or the rows of a database, and does not need the objects themselves. [NewSink] fills one.
+//
+// The informer makes one call at a time, from one goroutine, and the calls for an object are in the order of its changes.
+// A call that returns an error is repeated, with growing pauses, until it returns nil, its error wraps [ErrPermanent],
+// or the informer stops. Meanwhile the objects behind it wait. An error does not show whether the call took effect. So a call may
+// come again after it has worked.
+//
+// A list that follows a failure of the watch empties nothing: the informer puts what has changed, and removes what is gone.
+// If Put refuses a state with ErrPermanent, the last one that was put stays until the next. If Remove refuses, it is called again
+// after the next list. The informer counts both in Health.
+type Sink[T Object] interface {
+	// Put takes an object that is new or has changed. key is its namespace and name, such as "default/shop". Put may keep
+	// the object, and must not change it. ctx ends when the informer stops.
+	Put(ctx context.Context, key string, obj T) error
+	// Remove takes the key and the UID of an object that is gone. If another object was created under the key meanwhile, Remove
+	// comes before its Put.
+	Remove(ctx context.Context, key string, uid types.UID) error
+}

@@ -305,7 +305,7 @@ func (a *access[T]) checkKey(ctx context.Context, key string) {
 	}
 	a.lost = &StoreError{Op: "get", Key: key, Failures: 1, GaveUp: true, Err: fmt.Errorf("%T does not find an object that it was given: "+
 		"a store must find objects by their keys, Options.Store by those of cache.MetaNamespaceKeyFunc; to fill something else, "+
-		"call it from a watcher, and keep the objects in a store.NewProjection, or have no Options.Store", a.store)}
+		"take NewSink", a.store)}
 	a.failing.Store(a.lost)
 	a.report(ctx, a.lost)
 	a.end()

@@ -130,6 +130,9 @@ var values = []string{
 	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health",
 }
 
+// elsewhere are types that another package tries: internal/sinks.
+var elsewhere = []string{"SinkInformer"}
+
 // TestEachTypeWithMethodsIsTried fails when a type gets methods that no callback calls.
 func TestEachTypeWithMethodsIsTried(t *testing.T) {
 	tried := map[string]bool{}
@@ -139,7 +142,7 @@ func TestEachTypeWithMethodsIsTried(t *testing.T) {
 	}
 	receivers := parse(t).receivers
 	for of := range receivers {
-		if !tried[of] && !slices.Contains(values, of) {
+		if !tried[of] && !slices.Contains(slices.Concat(values, elsewhere), of) {
 			t.Errorf("no callback calls the methods of %s", of)
 		}
 	}

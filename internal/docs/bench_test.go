@@ -79,10 +79,10 @@ func TestTheFiguresOfMemoryAreThoseOfTheResults(t *testing.T) {
 	const page = "docs/stores.md"
 	for row, name := range map[string]string{
 		"all of it": "heap per Pod",
-		"`Omit: []string{\"metadata.managedFields\"}`, a `Transform` with client-go":                 "heap per Pod, without managed fields",
-		"an informer of `*metav1.PartialObjectMetadata`":                        "heap per Pod, metadata only",
-		"a `Transform` that keeps only labels, owners, node, phase and address": "heap per Pod, reduced by the transform",
-		"metadata without managed fields":                                       "heap per Pod, metadata only, without managed fields",
+		"`Omit: []string{\"metadata.managedFields\"}`, a `Transform` with client-go": "heap per Pod, without managed fields",
+		"an informer of `*metav1.PartialObjectMetadata`":                             "heap per Pod, metadata only",
+		"a `Transform` that keeps only labels, owners, node, phase and address":      "heap per Pod, reduced by the transform",
+		"metadata without managed fields":                                            "heap per Pod, metadata only, without managed fields",
 	} {
 		fits(t, page, row, 1, measured(t, "Memory of", name, clientGo))
 		fits(t, page, row, 2, measured(t, "Memory of", name, ours))
