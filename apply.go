@@ -478,7 +478,7 @@ func (a *applier[T]) takeKept() (items []*item[T]) {
 	kept := a.storage.(*ownStore[T]).takeKept()
 	voidLast(a.records[:a.done], maps.Clone(kept))
 	a.infos, _ = takeLast(a.infos, maps.Clone(kept), func(info ApplyInfo) string { return info.Key })
-	a.finished, items = takeLast(a.finished, kept, func(it *item[T]) string { return it.key })
+	a.finished, items = takeLast(a.finished, kept, (*item[T]).changedKey)
 	return items
 }
 

@@ -377,6 +377,14 @@ func (it *item[T]) asks() bool {
 	return false
 }
 
+// changedKey returns the key of the object that the item changes, and "" if it changes none.
+func (it *item[T]) changedKey() string {
+	if !it.asks() {
+		return ""
+	}
+	return it.key
+}
+
 // version returns the version of the state that the item brings. It is "" if that is not known.
 func (it *item[T]) version() string {
 	var none T

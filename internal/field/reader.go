@@ -93,7 +93,7 @@ func (r *reader) plan(t reflect.Type, left []string) (plan, error) {
 			return value(v, values)
 		}, err
 	case kind == reflect.Struct:
-		all := fieldsOf(t)
+		all := Of(t)
 		names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 		if len(left) == 0 {
 			return wrong("is no single value: the path must go on with one of its fields, %s", names)

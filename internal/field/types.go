@@ -34,9 +34,9 @@ func encodesItself(t reflect.Type) bool {
 	return slices.ContainsFunc(encoders, func(e reflect.Type) bool { return reflect.PointerTo(t).Implements(e) })
 }
 
-// fieldsOf returns the fields that a struct has in JSON, by name. Those of an embedded struct without a name
+// Of returns the fields that a struct has in JSON, by name. Those of an embedded struct without a name
 // are its own, unless a field less deep has the name. The Index of each is for FieldByIndex.
-func fieldsOf(t reflect.Type) map[string]reflect.StructField {
+func Of(t reflect.Type) map[string]reflect.StructField {
 	all, seen := map[string]reflect.StructField{}, map[reflect.Type]bool{t: true}
 	for level := []reflect.StructField{{Type: t}}; len(level) > 0; {
 		var embedded []reflect.StructField

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	structs "github.com/customcacheinformer/informer/internal/field"
 )
 
 // An Omission is the fields of objects that an informer leaves out. A nil one leaves nothing out.
@@ -70,28 +72,17 @@ func indexOf(t reflect.Type, names []string, numbers []int) (index [][]int, err 
 		if t.Kind() != reflect.Struct {
 			return nil, fmt.Errorf("%s is no struct", strings.Join(names[:n], "."))
 		}
-		f, ok := fieldOf(t, name)
+		f, ok := structs.Of(t)[name]
 		if !ok {
 			return nil, fmt.Errorf("%v has no field %s", t, name)
 		}
-		if tag := strings.Split(f.Tag.Get("protobuf"), ","); len(tag) > 1 {
+		// In protobuf, an embedded struct is a message of its own, in which the number would be that of another field.
+		if tag := strings.Split(f.Tag.Get("protobuf"), ","); len(tag) > 1 && len(f.Index) == 1 {
 			numbers[n], _ = strconv.Atoi(tag[1])
 		}
 		index, t = append(index, f.Index), f.Type
 	}
 	return index, nil
-}
-
-// fieldOf returns the field of a struct that has a name in JSON.
-func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
-	for _, f := range reflect.VisibleFields(t) {
-		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		inline := f.Anonymous && (tag == "" || strings.Contains(options, "inline"))
-		if f.IsExported() && !inline && (tag == name || tag == "" && f.Name == name) {
-			return f, true
-		}
-	}
-	return reflect.StructField{}, false
 }
 
 // add adds a path. A field that is left out has no fields.

@@ -130,6 +130,7 @@ func TestPathsOfFieldsThatCannotBeLeftOut(t *testing.T) {
 	for _, path := range []string{
 		"", ".", "metadata.", ".metadata", "metadata..labels", "metadata", "kind", "apiVersion", "metadata.name", "metadata.uid",
 		"metadata.resourceVersion", "metadata.namespace", "spec.nodename", "spec.containers.image", "metadata.labels.app", "ObjectMeta", "TypeMeta.kind",
+		"name", "labels",
 	} {
 		if o, err := NewOmission(pod, []string{path}); err == nil || !strings.Contains(err.Error(), `"`+path+`"`) {
 			t.Errorf("%q: %v, %v", path, o, err)
