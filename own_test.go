@@ -2,9 +2,11 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,7 @@ type firstState struct {
 	list     []configMap   // may have a key twice
 	broken   int           // how many lists end in the middle
 	streamed []watch.Event // if it is not nil, the first state comes as a stream
+	fails    bool          // Transform fails for every third version
 }
 
 func randomFirstState(r *rand.Rand) (f firstState) {
@@ -47,7 +50,7 @@ func randomFirstState(r *rand.Rand) (f firstState) {
 			f.list = append(f.list, o)
 		}
 	}
-	f.broken = r.IntN(3)
+	f.broken, f.fails = r.IntN(3), r.IntN(2) == 0
 	if r.IntN(2) == 0 {
 		for _, o := range f.list {
 			f.streamed = append(f.streamed, watch.Event{Type: []watch.EventType{watch.Added, watch.Added, watch.Modified, watch.Deleted}[r.IntN(4)], Object: o})
@@ -90,7 +93,7 @@ func (f firstState) watch(opts metav1.ListOptions) watch.Interface {
 	return w
 }
 
-// told returns the events for each key, over the store of the options.
+// told returns the events for each key, over the store of the options, and in the end what Observer.Apply was told.
 func (f firstState) told(t *testing.T, opts options) map[string][]string {
 	lists := 0
 	lw := &cache.ListWatch{
@@ -112,6 +115,18 @@ func (f firstState) told(t *testing.T, opts options) map[string][]string {
 	} else {
 		opts.WatchList = informer.WatchListOn
 	}
+	if f.fails {
+		opts.Transform = func(o configMap) (configMap, error) {
+			if n, _ := strconv.Atoi(o.ResourceVersion); n%3 == 0 {
+				return nil, errors.New("odd")
+			}
+			return o, nil
+		}
+	}
+	applied := map[string][]string{}
+	opts.Observer = &informer.Observer{Apply: func(i informer.ApplyInfo) {
+		applied[i.Key] = append(applied[i.Key], fmt.Sprint(i.Type, " ", i.Origin))
+	}}
 	inf := newInformer(t, lw, opts)
 	events := map[string][]string{}
 	addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e informer.Event[configMap]) error {
@@ -129,6 +144,10 @@ func (f firstState) told(t *testing.T, opts options) map[string][]string {
 	stop := start(t, inf)
 	sleepBubble(10 * time.Minute) // over the pauses after broken lists
 	stop()
+	for key, infos := range applied {
+		name := strings.TrimPrefix(key, "default/")
+		events[name] = append(events[name], infos...)
+	}
 	return events
 }
 
