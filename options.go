@@ -170,7 +170,8 @@ type Options[T Object] struct {
 	// configuration of the client has [Transport], they are cut out of the answers and never decoded. Otherwise they are removed
 	// before Transform, in place. Each step of a path is the name of a field in JSON; no step leads through a list or a map, except
 	// in unstructured objects. A path that T does not have is an error of New. apiVersion, kind,
-	// and the metadata by which the informer knows an object cannot be omitted. Defaults to none.
+	// and the metadata by which the informer knows an object cannot be omitted. A Durable keeps the fields of objects that it has
+	// already until they change. Defaults to none.
 	Omit []string
 
 	// Share makes equal parts of the informer's objects, and of those of other informers with the

@@ -46,7 +46,7 @@ func NewOmission(t reflect.Type, paths []string) (*Omission, error) {
 	for _, path := range paths {
 		names := strings.Split(path, ".")
 		switch {
-		case slices.Contains(names, ""):
+		case slices.Contains(names, ""), strings.Contains(path, "["):
 			return nil, fmt.Errorf("%q is no path of a field, such as \"metadata.managedFields\"", path)
 		case slices.Contains(needed, path):
 			return nil, fmt.Errorf("%q cannot be left out: the informer needs it", path)
@@ -243,7 +243,7 @@ func (c *jsonCut) object(f *omitted, i int) (end int, ok bool) {
 		switch {
 		case cut && !first:
 			c.cut(comma, i)
-		case cut && more >= 0:
+		case cut && more >= 0 && c.at(c.space(more+1)) == '"':
 			c.cut(start, more+1)
 		case cut:
 			c.cut(start, i)

@@ -128,7 +128,7 @@ func TestJSONIsCutWithItsCommas(t *testing.T) {
 func TestPathsOfFieldsThatCannotBeLeftOut(t *testing.T) {
 	pod := reflect.TypeFor[*corev1.Pod]()
 	for _, path := range []string{
-		"", ".", "metadata.", ".metadata", "metadata..labels", "metadata", "kind", "apiVersion", "metadata.name", "metadata.uid",
+		"", ".", "metadata.labels['app']", "metadata.", ".metadata", "metadata..labels", "metadata", "kind", "apiVersion", "metadata.name", "metadata.uid",
 		"metadata.resourceVersion", "metadata.namespace", "spec.nodename", "spec.containers.image", "metadata.labels.app", "ObjectMeta", "TypeMeta.kind",
 		"name", "labels",
 	} {
@@ -138,6 +138,73 @@ func TestPathsOfFieldsThatCannotBeLeftOut(t *testing.T) {
 	}
 	if o, err := NewOmission(pod, nil); o != nil || err != nil {
 		t.Errorf("no paths: %v, %v", o, err)
+	}
+}
+
+// A number in protobuf belongs to a message. The one of a field of an embedded struct is not that of the object.
+func TestFieldsOfEmbeddedStructsAreNotTakenForOthers(t *testing.T) {
+	sent := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}, HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+	}}
+	raw, err := sent.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := reflect.TypeFor[*corev1.PersistentVolume]()
+	o := newOmission(t, of, "spec.awsElasticBlockStore", "spec.hostPath")
+	got := TypeOfObject(of).Without(o).binary(raw)
+	o.From(got)
+	sent.Spec.HostPath = nil
+	if diff := cmp.Diff(sent, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestOfAFieldThatIsLeftOutNothingIsKept(t *testing.T) {
+	for _, paths := range [][]string{{"spec", "spec.nodeName"}, {"spec.nodeName", "spec"}, {"spec", "spec"}} {
+		o := newOmission(t, reflect.TypeFor[*corev1.Pod](), paths...)
+		if rest, ok := cutJSON(&o.root, nil, []byte(`{"spec":{"nodeName":"n","hostname":"h"},"x":1}`)); !ok || string(rest) != `{"x":1}` {
+			t.Errorf("%q: %s, %t", paths, rest, ok)
+		}
+	}
+}
+
+// A message that is cut somewhere is left to the decoder.
+func TestABrokenMessageIsNotCut(t *testing.T) {
+	pod := mix.New(1, 1).Pod(0, 1)
+	raw, err := pod.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOmission(t, reflect.TypeFor[*corev1.Pod](), "metadata.managedFields", "spec.nodeName")
+	for n := range raw {
+		want, got := podType.binary(raw[:n]), podType.Without(o).binary(raw[:n])
+		if _, decoded := want.(*corev1.Pod); decoded {
+			o.From(want)
+			o.From(got)
+		}
+		_, broken := want.(*Undecodable)
+		if _, too := got.(*Undecodable); broken && too {
+			continue // the errors may differ
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%d of %d bytes (-whole +cut):\n%s", n, len(raw), diff)
+		}
+	}
+	for _, odd := range []string{"\x0b", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x09\x01", "\x0a", "\x0a\x05\x8a\x01\x7f"} {
+		if rest, ok := cutBinary(&o.root, nil, []byte(odd)); ok {
+			t.Errorf("%q was cut to %q", odd, rest)
+		}
+	}
+}
+
+// An object whose spec is broken, and whose managed fields are, is still known by its metadata.
+func TestTheMetadataOfABrokenObjectIsReadWithoutOmittedFields(t *testing.T) {
+	o := newOmission(t, reflect.TypeFor[*corev1.Pod](), "metadata.managedFields")
+	got := podType.Without(o).json([]byte(`{"metadata":{"name":"a","managedFields":5},"spec":{"nodeName":5}}`))
+	if u, ok := got.(*Undecodable); !ok || u.Name != "a" {
+		t.Errorf("decoded %+v", got)
 	}
 }
 

@@ -115,7 +115,8 @@ func (t Type) json(raw []byte) runtime.Object {
 		return obj
 	}
 	undecodable := &Undecodable{Err: err}
-	if json.Unmarshal(raw, &undecodable.PartialObjectMetadata) != nil || undecodable.Name == "" {
+	metadata := func(raw []byte) error { return json.Unmarshal(raw, &undecodable.PartialObjectMetadata) }
+	if t.omit.without(raw, cutJSON, metadata) != nil || undecodable.Name == "" {
 		return nil
 	}
 	return undecodable
