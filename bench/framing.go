@@ -184,7 +184,9 @@ func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost
 	return cost, nil
 }
 
-func withoutManagedFields(obj any) (any, error) { return informer.StripManagedFields(obj.(informer.AnyObject)) }
+func withoutManagedFields(obj any) (any, error) {
+	return informer.StripManagedFields(obj.(informer.AnyObject))
+}
 
 const (
 	burstObjects = 1000

@@ -43,7 +43,12 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- pods.Run(ctx) }()
-	defer func() { stop(); <-done }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			fmt.Println(err)
+		}
+	}()
 	if err := pods.WaitForSync(ctx); err != nil {
 		fmt.Println(err)
 		return

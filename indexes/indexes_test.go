@@ -54,7 +54,7 @@ type custom struct {
 	Zero    Inline             `json:"zero,omitzero"`
 	Numbers map[int]string     `json:"numbers"`
 	Plain   bool
-	private string
+	private string //nolint:unused // JSON does not have it, so a path must not
 }
 
 func (c *custom) DeepCopyObject() runtime.Object { panic("no test copies it") }

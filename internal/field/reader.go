@@ -105,9 +105,9 @@ func (r *reader) plan(t reflect.Type, left []string) (plan, error) {
 		value, err := r.plan(f.Type, left[1:])
 		omit := omits(f)
 		return func(v reflect.Value, values []string) ([]string, error) {
-			v, absent := v.FieldByIndexErr(f.Index)
-			if absent != nil || omit && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0) {
-				return values, nil // absent: a pointer to an embedded struct is nil
+			v, err := v.FieldByIndexErr(f.Index)
+			if err != nil || omit && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0) {
+				return values, nil //nolint:nilerr // a nil pointer to an embedded struct means that the field is absent
 			}
 			return value(v, values)
 		}, err

@@ -297,7 +297,6 @@ func (discard) Remove(context.Context, string, types.UID) error { return nil }
 
 // trying is a sink that calls the methods of its informer.
 type trying struct {
-	discard
 	try func(ctx context.Context)
 }
 

@@ -51,7 +51,6 @@ func newLister(most *atomic.Int64) func() lister {
 }
 
 func TestAGroupListsFourAtATime(t *testing.T) {
-	type any = informer.AnyObject
 	for name, tc := range map[string]struct {
 		lists        *informer.ListLimit // of the group
 		members      int                 // before Run
@@ -72,8 +71,8 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 		"no limit, a zero value": {lists: &informer.ListLimit{}, members: 9, most: 9},
 		"members with their own": {members: 5, alone: 3, most: 5},
 		"guests with their own":  {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2)}, most: 6},
-		"the guests' options": {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2), Options: func(runtime.Object) (informer.Options[any], error) {
-			return informer.Options[any]{Lists: informer.NewListLimit(0), WatchList: informer.WatchListOff}, nil
+		"the guests' options": {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2), Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+			return informer.Options[informer.AnyObject]{Lists: informer.NewListLimit(0), WatchList: informer.WatchListOff}, nil
 		}}, most: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +97,7 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 					}
 					inf, err := informer.NewInNamespaces(func(name string) inNamespace {
 						return inNamespace{informertest.NewSource[configMap]().Namespace(name), source()}
-					}, names, informer.Options[any]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
+					}, names, informer.Options[informer.AnyObject]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -111,8 +110,8 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 				add(tc.later, nil)
 				tc.of.Group = g
 				if tc.of.Options == nil {
-					tc.of.Options = func(runtime.Object) (informer.Options[any], error) {
-						return informer.Options[any]{WatchList: informer.WatchListOff}, nil
+					tc.of.Options = func(runtime.Object) (informer.Options[informer.AnyObject], error) {
+						return informer.Options[informer.AnyObject]{WatchList: informer.WatchListOff}, nil
 					}
 				}
 				for range tc.guests {
@@ -191,7 +190,7 @@ func TestAStopLeavesNoTurnBehind(t *testing.T) {
 			}
 			for _, stop := range stops {
 				for range rand.IntN(50) {
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 				}
 				go stop()
 			}

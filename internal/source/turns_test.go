@@ -58,7 +58,7 @@ func eachAfter(d time.Duration, lines ...string) testkit.Answer {
 			<-req.Context().Done()
 			_ = out.Close()
 		}()
-		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: in}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in}, nil
 	}
 }
 
