@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestANewProgramWorks(t *testing.T) {
 	gonew := filepath.Join(c.temp, "gonew")
 	run(t, ".", []string{"GOWORK=off"}, "go", "build", "-o", gonew, "golang.org/x/tools/cmd/gonew")
 	// A user's go command does not change go.mod by itself, so -mod=mod is left out.
-	env := append(c.env, "GOFLAGS=-modcacherw -trimpath -buildvcs=false")
+	env := slices.Concat(c.env, []string{"GOFLAGS=-modcacherw -trimpath -buildvcs=false"})
 	for _, m := range modules[2:] {
 		t.Run(m.Dir, func(t *testing.T) {
 			within := t.TempDir()
