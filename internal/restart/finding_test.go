@@ -83,7 +83,7 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 					if !errors.As(err, &failed) || failed.Op != "get" || !failed.GaveUp {
 						t.Errorf("%s: %v", what, err)
 					}
-					for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "watcher", "store.NewProjection"} {
+					for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "NewSink"} {
 						if !strings.Contains(fmt.Sprint(err), says) {
 							t.Errorf("%s: %v does not say %s", what, err, says)
 						}
