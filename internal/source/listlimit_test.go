@@ -190,7 +190,7 @@ func TestAStopLeavesNoTurnBehind(t *testing.T) {
 			}
 			for _, stop := range stops {
 				for range rand.IntN(50) {
-					time.Sleep(time.Nanosecond)
+					<-time.After(1) // of the bubble; sleepBubble would wait until nothing is under way
 				}
 				go stop()
 			}

@@ -68,7 +68,7 @@ func TestAListKeepsItsTurnWhileItMakesProgress(t *testing.T) {
 	end := `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"2000","annotations":{"k8s.io/initial-events-end":"true"}}}}`
 	slow := func(d time.Duration, early informer.IntakeMode) anyOptions {
 		return anyOptions{Intake: early, Transform: func(obj informer.AnyObject) (informer.AnyObject, error) {
-			time.Sleep(d)
+			<-time.After(d) // of the bubble in which each case runs
 			return obj, nil
 		}}
 	}

@@ -207,3 +207,26 @@ func TestNobodyGetsOmittedFields(t *testing.T) {
 		}
 	}
 }
+
+// The drop-in checks the paths with its example.
+func TestTheDropInOmitsFields(t *testing.T) {
+	for path, want := range map[string]string{"data": "", "immutable": "1", "dat": "nothing"} {
+		synctest.Test(t, func(t *testing.T) {
+			inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
+				return anyOptions{Omit: []string{path}, ErrorHandler: testkit.Ignore}, nil
+			}}.NewSharedIndexInformer(informertest.NewSource(object("a", "1")), &corev1.ConfigMap{}, 0, nil)
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() { inf.Run(stop); close(stopped) }()
+			sleepBubble(time.Minute)
+			got := "nothing"
+			for _, obj := range inf.GetStore().List() {
+				got = obj.(*corev1.ConfigMap).Data["value"]
+			}
+			if got != want {
+				t.Errorf("without %s the data is %q, want %q", path, got, want)
+			}
+			close(stop)
+			<-stopped
+		})
+	}
+}

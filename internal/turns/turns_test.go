@@ -62,6 +62,9 @@ func TestTurnsComeInTheOrderInWhichTheyWereAskedFor(t *testing.T) {
 	})
 }
 
+// pause lets d of a bubble's time pass, without testkit.SleepBubble: two goroutines may do that at once.
+func pause(d time.Duration) { <-time.After(d) }
+
 func TestATurnEndsWithoutProgress(t *testing.T) {
 	const s = time.Second
 	for name, tc := range map[string]struct {
@@ -69,18 +72,18 @@ func TestATurnEndsWithoutProgress(t *testing.T) {
 		ends time.Duration
 	}{
 		"nothing":         {func(*turns.Turn) {}, 5 * s},
-		"progress at 4 s": {func(turn *turns.Turn) { time.Sleep(4 * s); turn.Progress() }, 9 * s},
+		"progress at 4 s": {func(turn *turns.Turn) { pause(4 * s); turn.Progress() }, 9 * s},
 		"progress at 4, 8 and 12 s": {func(turn *turns.Turn) {
 			for range 3 {
-				time.Sleep(4 * s)
+				pause(4 * s)
 				turn.Progress()
 			}
 		}, 17 * s},
-		"a minute from 1 s on":   {func(turn *turns.Turn) { time.Sleep(s); turn.Allow(time.Minute) }, 61 * s},
-		"and progress at 20 s":   {func(turn *turns.Turn) { turn.Allow(time.Minute); time.Sleep(20 * s); turn.Progress() }, 25 * s},
-		"progress after the end": {func(turn *turns.Turn) { time.Sleep(6 * s); turn.Progress(); turn.Allow(time.Minute) }, 5 * s},
-		"shorter after the end":  {func(turn *turns.Turn) { time.Sleep(6 * s); turn.Allow(time.Minute); turn.Progress() }, 5 * s},
-		"a release":              {func(turn *turns.Turn) { time.Sleep(2 * s); turn.Release(); turn.Allow(time.Minute); turn.Progress() }, 2 * s},
+		"a minute from 1 s on":   {func(turn *turns.Turn) { pause(s); turn.Allow(time.Minute) }, 61 * s},
+		"and progress at 20 s":   {func(turn *turns.Turn) { turn.Allow(time.Minute); pause(20 * s); turn.Progress() }, 25 * s},
+		"progress after the end": {func(turn *turns.Turn) { pause(6 * s); turn.Progress(); turn.Allow(time.Minute) }, 5 * s},
+		"shorter after the end":  {func(turn *turns.Turn) { pause(6 * s); turn.Allow(time.Minute); turn.Progress() }, 5 * s},
+		"a release":              {func(turn *turns.Turn) { pause(2 * s); turn.Release(); turn.Allow(time.Minute); turn.Progress() }, 2 * s},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,7 +94,7 @@ func TestATurnEndsWithoutProgress(t *testing.T) {
 				if took := time.Since(begun); took != tc.ends {
 					t.Errorf("the next turn came after %v, want %v", took, tc.ends)
 				}
-				time.Sleep(2 * s)
+				pause(2 * s)
 				first.Release() // does not end the second
 				ctx, cancel := context.WithTimeout(t.Context(), s)
 				defer cancel()
