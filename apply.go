@@ -15,6 +15,7 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/memory"
+	"github.com/customcacheinformer/informer/internal/size"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -37,6 +38,8 @@ type applier[T Object] struct {
 	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
 	synced    chan struct{}          // closed once the first list is applied
 	decoding  func() DecodingHealth  // for the log
+	holds     bool                   // the store is in memory
+	sample    size.Estimate          // of the objects of a store in memory
 
 	entries []*item[T] // of the queue, to be unpacked
 	popped  []*item[T] // the items that were taken from the queue
@@ -82,7 +85,9 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 			a.storage = newSinkStorage(a.access, s.sink, bareObject("", ""))
 		}
 	}
-	a.part = a.pace.records
+	_, isOwn := a.storage.(*ownStore[T])
+	_, isPlain := a.storage.(*plainStore[T])
+	a.holds, a.part = isOwn || isPlain, a.pace.records
 	return a
 }
 
@@ -234,8 +239,8 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}
 	a.records = a.decider.decide(c, a.records)
-	if a.table != nil && it.kind == itemUpsert && c.write != writeNothing {
-		a.table.ShareUpdate(stored.obj, it.obj)
+	if it.kind == itemUpsert && c.write != writeNothing {
+		a.share(c, now)
 	}
 	if a.pace.immediate {
 		a.processor.begun.Add(int64(len(a.records) - a.done))
@@ -401,7 +406,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 		version, _ = a.gate.resourceVersion(nil)
 	}
 	if a.justSynced {
-		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.gate.watchOnly(), "decoding", a.decoding().String())
+		klog.FromContext(ctx).V(2).Info("The informer has synced", "resourceVersion", version, "resumed", a.gate.watchOnly(), "decoding", a.decoding().String(), "memory", a.memory())
 		close(a.synced)
 		a.justSynced = false
 	}

@@ -47,11 +47,9 @@ type ClientGo struct {
 	// fail with that error, which goes to the options' ErrorHandler, or the log.
 	Options func(example runtime.Object) (Options[AnyObject], error)
 
-	// Share is Options.Share for the informers whose options have none, such as share.New(). All
-	// informers are then made with [IntakeEarly] by default. So a list is not in memory as a whole, and
-	// handlers get objects before a list is complete. An informer transforms an object before it shares
-	// it, also if a factory or a manager has set the transform. See package share for the programs in
-	// which sharing is safe. Nil shares nothing.
+	// Share is Options.Share for the informers whose options have none, such as share.New(). An informer
+	// transforms an object before it shares it, also if a factory or a manager has set the transform. See
+	// package share for the programs in which sharing is safe. Nil shares nothing.
 	Share *share.Table
 
 	// Lists is Options.Lists for the informers whose options have none. Defaults to the limit of Group.
@@ -102,10 +100,7 @@ func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resy
 	if c.Options != nil {
 		opts, err = c.Options(example)
 	}
-	opts.Lists = cmp.Or(opts.Lists, c.Lists)
-	if c.Share != nil {
-		opts.Share, opts.Intake = cmp.Or(opts.Share, c.Share), cmp.Or(opts.Intake, IntakeEarly)
-	}
+	opts.Lists, opts.Share = cmp.Or(opts.Lists, c.Lists), cmp.Or(opts.Share, c.Share)
 	if err == nil {
 		var s *sharedIndexInformer[AnyObject]
 		if s, err = newShared(lw, example, resync, indexers, opts); err == nil {
@@ -122,7 +117,7 @@ func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resy
 }
 
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts Options[AnyObject]) (*sharedIndexInformer[AnyObject], error) {
-	opts.Queue, opts.Intake = cmp.Or(opts.Queue, QueueRealFIFO), cmp.Or(opts.Intake, IntakeWhole) // as client-go's informers
+	opts.Queue = cmp.Or(opts.Queue, QueueRealFIFO) // as client-go's informers
 	accept, tombstone, of := object.As[AnyObject], bareObject[AnyObject], reflect.TypeFor[AnyObject]()
 	if example != nil {
 		if t := reflect.TypeOf(example); object.IsNil(example) && t.Kind() == reflect.Pointer {

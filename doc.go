@@ -287,7 +287,7 @@
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live; "durable" if the store is a Durable
 //	V(2)   The informer has synced
-//	       once; "resumed" if the store is a Durable and no list was needed
+//	       once; "resumed" if the store is a Durable and no list was needed; "memory" is that of Health
 //	V(2)   The source has stopped
 //	       as the first step of a stop, before the watchers
 //

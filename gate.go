@@ -65,15 +65,16 @@ type gate[T Object] struct {
 	queued atomic.Int64 // entries in the queue, except those that are just entering
 	full   atomic.Int32 // how many sources wait for room, except those that wait until all is applied
 
-	mu      sync.Mutex    // protects the rest, and what a scope says
-	oldest  *item[T]      // this item and all before it are applied, the next one is not
-	newest  *item[T]      // the item that entered last
-	head    *item[T]      // of the last entry, if further items may join it; otherwise nil
-	heads   uint64        // how many items were heads
-	waiting int           // items that have entered and are not applied
-	inLists int           // those of them that are objects of a list
-	room    chan struct{} // closed when items were applied; nil if no source waits for that
-	moved   chan struct{} // closed when a version changes; nil if no caller waits for that
+	mu         sync.Mutex    // protects the rest, and what a scope says
+	oldest     *item[T]      // this item and all before it are applied, the next one is not
+	newest     *item[T]      // the item that entered last
+	head       *item[T]      // of the last entry, if further items may join it; otherwise nil
+	heads      uint64        // how many items were heads
+	waiting    int           // items that have entered and are not applied
+	inLists    int           // those of them that are objects of a list
+	mostListed int           // the most objects of a list that were in memory and not applied
+	room       chan struct{} // closed when items were applied; nil if no source waits for that
+	moved      chan struct{} // closed when a version changes; nil if no caller waits for that
 
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
@@ -227,8 +228,17 @@ func (in *gate[T]) count(it *item[T], n int) {
 	in.waiting += n
 	if it.listed {
 		in.inLists += n
+		in.mostListed = max(in.mostListed, in.inLists)
 	}
 	it.scope.waiting += n
+}
+
+// mostOfLists returns the most objects of a list that were in memory and not applied, and at least n.
+func (in *gate[T]) mostOfLists(n int) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mostListed = max(in.mostListed, n)
+	return in.mostListed
 }
 
 // applied notes that items have been applied, in any order.

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/size"
 )
 
 // deadStore is how long an operation on the store may take before Live says that only a
@@ -98,6 +101,8 @@ type Health struct {
 	Foreign int `json:"foreign,omitempty"`
 	// Decoding is how the objects of the source are decoded.
 	Decoding DecodingHealth `json:"decoding,omitzero"`
+	// Memory is how much memory the objects take. It is zero over a Durable and for a [Sink].
+	Memory MemoryHealth `json:"memory,omitzero"`
 	// Undecodable is how many objects cannot be decoded now, see [Transport]. Each keeps its last state
 	// until its next version. UndecodableKeys has the first ten of their keys, sorted.
 	Undecodable     int      `json:"undecodable,omitempty"`
@@ -149,6 +154,63 @@ func (d DecodingHealth) String() string {
 		return "as objects arrive"
 	}
 	return "by client-go"
+}
+
+// MemoryHealth is how much memory the objects of an informer take, in bytes. The figures are estimates from a sample: of the
+// first list, and later of at most 200 changes a minute.
+type MemoryHealth struct {
+	// Objects is the memory of the objects in the store, with what the informer's own store needs for each.
+	// Parts that several objects of Options.Share have count once, for the informer that stored them first.
+	Objects int64 `json:"objects"`
+	// Saved is how much more the objects would take without Options.Share. The memory of the table is not taken off,
+	// see TableBytes of [share.Stats].
+	Saved int64 `json:"saved,omitempty"`
+	// ListPeak is how much the objects of a list have taken before they were in the store, at the most.
+	ListPeak int64 `json:"listPeak,omitempty"`
+}
+
+// String describes it in a few words, for a log.
+func (m MemoryHealth) String() string {
+	return fmt.Sprintf("%d bytes, %d saved, peak of lists %d", m.Objects, m.Saved, m.ListPeak)
+}
+
+// perObject is about how much memory the informer's own store takes for an object beside the object itself.
+const perObject = 150
+
+// memory returns how much memory the objects take.
+func (a *applier[T]) memory() MemoryHealth {
+	stored, more := int64(a.stored()), int64(0)
+	if _, ok := a.storage.(*ownStore[T]); ok {
+		more = perObject
+	}
+	bytes, added := a.sample.Mean()
+	return MemoryHealth{
+		Objects:  int64(float64(stored)*added) + stored*more,
+		Saved:    int64(float64(stored) * (bytes - added)),
+		ListPeak: int64(float64(a.gate.mostOfLists(0)) * bytes),
+	}
+}
+
+// share shares the object that is about to be stored, and weighs it if it belongs to the sample.
+func (a *applier[T]) share(c *change[T], now time.Duration) {
+	obj, weight, due := c.item.obj, 0.0, false
+	if a.holds {
+		weight, due = a.sample.Due(channel.Closed(a.synced), now)
+	}
+	bytes, added := 0, -1
+	switch {
+	case a.table == nil:
+	case due && !c.stored.exists:
+		bytes, added = a.table.Measure(obj)
+	default:
+		a.table.ShareUpdate(c.stored.obj, obj)
+	}
+	if due && added < 0 {
+		bytes = size.Of(obj)
+	}
+	if due {
+		a.sample.Add(weight, a.stored(), bytes, added)
+	}
 }
 
 // MarshalJSON encodes the figures with names in camel case, and the error as text.

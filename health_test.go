@@ -37,6 +37,10 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 			if want.Synced {
 				want.Objects = 1
 			}
+			if weighed := got.Memory.Objects > 0 && got.Memory.ListPeak > 0; weighed != want.Synced {
+				t.Errorf("%s: %v", when, got.Memory)
+			}
+			got.Memory = informer.MemoryHealth{}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}

@@ -40,8 +40,8 @@ type IntakeMode int
 
 const (
 	// IntakeAuto is IntakeEarly if Store, Transform, Omit or Share is set, and otherwise IntakeWhole,
-	// because all objects of a list stay in memory anyway. It is the zero value. For an informer made
-	// as a cache.SharedIndexInformer it is always IntakeWhole, as with client-go.
+	// because all objects of a list stay in memory anyway. It is the zero value. A Transform that a factory
+	// or a manager sets later counts, because the informer chooses when it starts.
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
 	// it arrives. Lists are asked for in pages, see Options.PageSize. The source waits while the store is
@@ -344,17 +344,8 @@ func (o Options[T]) withDefaults() Options[T] {
 		o.Queue = QueueRealFIFO
 	}
 	o.Queue = cmp.Or(o.Queue, QueueDeltaFIFO)
-	if o.Intake == IntakeAuto {
-		o.Intake = IntakeWhole
-		if o.store() != nil || o.Transform != nil || o.Share != nil || len(o.Omit) > 0 {
-			o.Intake = IntakeEarly
-		}
-	}
-	if o.Intake == IntakeEarly {
-		o.PageSize = cmp.Or(o.PageSize, earlyPageSize)
-		if o.store() != nil {
-			o.WatchList = cmp.Or(o.WatchList, WatchListOff)
-		}
+	if o.store() != nil && o.early() {
+		o.WatchList = cmp.Or(o.WatchList, WatchListOff)
 	}
 	if o.Backoff == nil {
 		o.Backoff = &wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
@@ -378,6 +369,15 @@ func (o Options[T]) withDefaults() Options[T] {
 	}
 	o.Lists = &lists
 	return o
+}
+
+// early reports whether lists are taken in as they arrive. SetTransform of a cache.SharedIndexInformer may
+// change that until the informer runs.
+func (o Options[T]) early() bool {
+	if o.Intake == IntakeAuto {
+		return o.store() != nil || o.Transform != nil || o.Share != nil || len(o.Omit) > 0
+	}
+	return o.Intake == IntakeEarly
 }
 
 func (o Options[T]) durable() bool { return o.Durable != nil }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -345,25 +344,52 @@ func TestPageSizeListsInPages(t *testing.T) {
 
 func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 	type anyOptions = informer.Options[informer.AnyObject]
-	with := func(opts anyOptions) informer.ClientGo {
-		return informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) { return opts, nil }}
+	with := func(opts anyOptions) sharedFunc {
+		return informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) { return opts, nil }}.NewSharedIndexInformer
 	}
+	// later returns a function that sets the transforms one after the other, as a factory or a manager does.
+	later := func(construct sharedFunc, transforms ...cache.TransformFunc) sharedFunc {
+		return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+			inf := construct(lw, example, resync, indexers)
+			for _, f := range transforms {
+				if err := inf.SetTransform(f); err != nil {
+					t.Error(err)
+				}
+			}
+			return inf
+		}
+	}
+	view := func(lw cache.ListerWatcher, _ runtime.Object, _ time.Duration, _ cache.Indexers) cache.SharedIndexInformer {
+		return newInformer(t, lw, options{}).SharedIndexInformer()
+	}
+	same := func(obj any) (any, error) { return obj, nil }
+	sameObject := func(obj informer.AnyObject) (informer.AnyObject, error) { return obj, nil }
+	zero := informer.ClientGo{}.NewSharedIndexInformer
 	for name, tc := range map[string]struct {
-		of      informer.ClientGo
-		limit   int64
-		version string // if it is "0", an API server answers in one piece, whatever the limit
+		construct sharedFunc
+		limit     int64
+		version   string // if it is "0", an API server answers in one piece, whatever the limit
 	}{
-		"early":                  {with(anyOptions{Intake: informer.IntakeEarly}), 500, ""},
-		"early, of another size": {with(anyOptions{Intake: informer.IntakeEarly, PageSize: 400}), 400, ""},
-		"early, without pages":   {with(anyOptions{Intake: informer.IntakeEarly, PageSize: -1}), 500, "0"},
-		"whole":                  {informer.ClientGo{}, 500, "0"},
-		"whole, without pages":   {with(anyOptions{PageSize: -1}), 500, "0"},
-		"shared":                 {informer.ClientGo{Share: share.New()}, 500, ""},
+		"early":                          {with(anyOptions{Intake: informer.IntakeEarly}), 500, ""},
+		"early, of another size":         {with(anyOptions{Intake: informer.IntakeEarly, PageSize: 400}), 400, ""},
+		"early, without pages":           {with(anyOptions{Intake: informer.IntakeEarly, PageSize: -1}), 500, "0"},
+		"whole":                          {zero, 500, "0"},
+		"whole, without pages":           {with(anyOptions{PageSize: -1}), 500, "0"},
+		"shared":                         {informer.ClientGo{Share: share.New()}.NewSharedIndexInformer, 500, ""},
+		"with a transform":               {with(anyOptions{Transform: sameObject}), 500, ""},
+		"whole, with a transform":        {with(anyOptions{Transform: sameObject, Intake: informer.IntakeWhole}), 500, "0"},
+		"a transform set later":          {later(zero, same), 500, ""},
+		"of another size, set later":     {later(with(anyOptions{PageSize: 400}), same), 400, ""},
+		"a transform set and taken back": {later(zero, same, nil), 500, "0"},
+		"one of the options stays":       {later(with(anyOptions{Transform: sameObject}), same, nil), 500, ""},
+		"whole, a transform set later":   {later(with(anyOptions{Intake: informer.IntakeWhole}), same), 500, "0"},
+		"a view":                         {view, 500, "0"},
+		"a view, a transform set later":  {later(view, same), 500, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			src := informertest.NewSource(object("a", "1"))
 			src.SetFaults(informertest.Faults{RejectWatchList: true})
-			runGuest(t, tc.of.NewSharedIndexInformer, src)
+			runGuest(t, tc.construct, src)
 			if n := listsOf(src); n != 1 {
 				t.Errorf("%s: %d lists", name, n)
 			}
@@ -374,24 +400,6 @@ func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestBackoffPacesListsThatFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource[configMap]()
-		src.Fail("list", apierrors.NewInternalError(errors.New("boom")), -1)
-		inf := newInformer(t, src, options{
-			WatchList:    informer.WatchListOff,
-			Backoff:      &wait.Backoff{Duration: 10 * time.Minute, Factor: 1, Steps: 100},
-			ErrorHandler: func(context.Context, error) {},
-		})
-		stop := start(t, inf)
-		sleepBubble(65 * time.Minute)
-		if got := len(src.Requests()); got != 7 {
-			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
-		}
-		stop()
-	})
 }
 
 func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {

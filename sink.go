@@ -127,6 +127,7 @@ func (in *sink[T]) Replace(list []any, version string, wentBack bool) {
 	if in.durable {
 		list = inKeyOrder(list)
 	}
+	in.mostOfLists(len(list))
 	for _, obj := range list {
 		in.takeListed(itemUpsert, obj)
 	}

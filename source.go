@@ -221,7 +221,7 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 	}
 	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
-		Early: opts.Intake == IntakeEarly, Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit), Lists: lists,
+		Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit), Lists: lists,
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.namespace, f)) },
 		Unusable:    func(ctx context.Context, err error) { objects.unusable(ctx, &ObjectError{Op: "watch", Err: err}) },

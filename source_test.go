@@ -12,9 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -455,5 +457,23 @@ func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 		if len(told) != count {
 			t.Errorf("%d changes, want %d", len(told), count)
 		}
+	})
+}
+
+func TestBackoffPacesListsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource[configMap]()
+		src.Fail("list", apierrors.NewInternalError(errors.New("boom")), -1)
+		inf := newInformer(t, src, options{
+			WatchList:    informer.WatchListOff,
+			Backoff:      &wait.Backoff{Duration: 10 * time.Minute, Factor: 1, Steps: 100},
+			ErrorHandler: func(context.Context, error) {},
+		})
+		stop := start(t, inf)
+		sleepBubble(65 * time.Minute)
+		if got := len(src.Requests()); got != 7 {
+			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
+		}
+		stop()
 	})
 }

@@ -38,6 +38,8 @@ type decoding struct {
 	Early   bool
 	Share   bool
 	Omit    bool // no managed fields; client-go's informer has a transform for that
+	DropIn  bool // ours is a ClientGo, which has the transform, too
+	Whole   bool
 	Updates bool // wait for the last update, too
 }
 
@@ -93,6 +95,8 @@ func framingSection(sz sizes) section {
 	add("custom resources, dynamic client, listed, without managed fields", "list", decoding{Client: "dynamic", Omit: true}, atMost(0.6))
 	add("custom resources, typed client, listed, without managed fields", "list", decoding{Client: "typed", Omit: true}, atMost(0.6))
 	add("Pods, protobuf, listed, without managed fields", "list", decoding{Client: "pods", Omit: true}, atMost(1.1), floor{}, atMost(0.75))
+	add("Pods, protobuf, listed, drop-in with a transform", "list", decoding{Client: "pods", Omit: true, DropIn: true})
+	add("Pods, protobuf, listed, drop-in with a transform, IntakeWhole", "list", decoding{Client: "pods", Omit: true, DropIn: true, Whole: true})
 	add("Pods, protobuf, listed", "list", decoding{Client: "pods"}, atMost(1.1), floor{}, atMost(0.75))
 	add("Pods, protobuf, streamed", "stream", decoding{Client: "pods"}, atMost(0.85))
 	add("custom resources, dynamic client", "updates", decoding{Client: "dynamic", Updates: true}, atMost(0.6))
@@ -124,13 +128,21 @@ func (d decoding) measure() (decodingCost, error) {
 func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (decodingCost, error) {
 	l := lab.NewLaunch()
 	theirs := newShared[T](lw)
+	if d.Ours && d.DropIn {
+		var opts informer.Options[informer.AnyObject]
+		if d.Whole {
+			opts.Intake = informer.IntakeWhole
+		}
+		theirs.SharedIndexInformer = informer.ClientGo{Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) { return opts, nil }}.
+			NewSharedIndexInformer(lw, example[T](), 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}
 	if d.Omit {
 		if err := theirs.SetTransform(withoutManagedFields); err != nil {
 			return decodingCost{}, err
 		}
 	}
 	var inf subject[T] = theirs
-	if d.Ours {
+	if d.Ours && !d.DropIn {
 		opts := informer.Options[T]{Queue: informer.QueueRealFIFO}
 		if d.Early {
 			opts.Intake = informer.IntakeEarly
@@ -213,6 +225,7 @@ func newCannedServer(sz sizes) *cannedServer {
 		s.cached["stream "+resource+" watch"] = sync.OnceValue(func() []byte { return made.stream(objects["stream"]) })
 		s.cached["updates "+resource+" watch"] = sync.OnceValue(func() []byte { return made.updates(sz.bursts) })
 	}
+	s.cached["many widgets list"] = sync.OnceValue(func() []byte { return packed(widgetList(sz.each)) })
 	return s
 }
 
@@ -226,7 +239,7 @@ func packed(body []byte) []byte {
 
 func (s *cannedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	way, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	resource := strings.TrimRight(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], "0123456789") // many types are alike
 	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 		resource = "metadata"
 	}

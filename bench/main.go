@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure)}
+var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure), "starting": lab.Once(launch.measureMany), "sinking": lab.Once(launch.measureSink)}
 
 func main() {
 	quick := flag.Bool("quick", false, "smaller sizes and fewer rounds")
@@ -79,15 +79,16 @@ type sizes struct {
 	joiners    int // of the storm
 	resources  int // custom resources of the section about framing
 	framedPods int
+	each       int           // custom resources of each informer that starts with others
 	bursts     int           // updates
 	writing    time.Duration // of the section about the store
 	benchtime  string
 }
 
 var (
-	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, 20_000, 30_000, 200_000, time.Second, "0.5s"}
+	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, 20_000, 30_000, 5000, 200_000, time.Second, "0.5s"}
 	// quickSizes take less than two minutes in all.
-	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, 2000, 2000, 10_000, 50 * time.Millisecond, "0.1s"}
+	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, 2000, 2000, 200, 10_000, 50 * time.Millisecond, "0.1s"}
 )
 
 // sections returns all sections, in the order of the table.
@@ -107,6 +108,7 @@ func sections(sz sizes) []section {
 		distributionSection(sz),
 		workersSection(sz),
 		framingSection(sz),
+		startSection(sz),
 		observerSection(sz),
 	}
 }

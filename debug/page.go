@@ -100,6 +100,21 @@ func (i informerView) ObjectsText() string {
 	return plural(i.Health.Objects, "object")
 }
 
+// MemoryText returns how much memory the objects take, and "" if that is not known.
+func (i informerView) MemoryText() string {
+	m := i.Health.Memory
+	if m.Objects == 0 {
+		return ""
+	}
+	text := "about " + megabytes(m.Objects)
+	if m.Saved > 0 {
+		text += ", " + megabytes(m.Saved) + " saved by sharing"
+	}
+	return text + "; lists took up to " + megabytes(m.ListPeak)
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
 // RateText returns the events per second, "…" while they are not known.
 func (w watcherView) RateText() string {
 	if w.Rate == nil {

@@ -88,6 +88,7 @@ func (w *work) replaceText(acc *account, s *string, hash uint64) {
 		return
 	}
 	*s = strings.Clone(*s) // it may be a constant, or a piece of something large
+	w.copied += len(*s)
 	w.put(acc, hash, id, stringData(*s))
 }
 
@@ -106,7 +107,7 @@ func (w *work) replaceSlice(p *place, s *sliceHeader, hash uint64) {
 		}
 	}
 	if shared || s.spare(e) {
-		s.take(copyOf(e.t, s.data, s.len), s.len)
+		s.take(w.copyOf(e, s.data, s.len), s.len)
 	}
 	if e.kind != flat {
 		for i := range s.len {
@@ -116,6 +117,11 @@ func (w *work) replaceSlice(p *place, s *sliceHeader, hash uint64) {
 	if shared {
 		w.put(&p.account, hash, id, s.data)
 	}
+}
+
+func (w *work) copyOf(e *place, a address, n int) address {
+	w.copied += n * int(e.size)
+	return copyOf(e.t, a, n)
 }
 
 // take makes s the slice of the n values at a. It has no capacity left, so that an append copies it.
@@ -147,7 +153,7 @@ func (w *work) replaceTarget(acc *account, e *place, to *address, hash uint64) {
 			}
 			return
 		}
-		*to = copyOf(e.t, *to, 1) // it may be a part of something large, or not on the heap
+		*to = w.copyOf(e, *to, 1) // it may be a part of something large, or not on the heap
 	}
 	w.replace(e, *to)
 	if shared {
@@ -167,7 +173,7 @@ func (w *work) replaceDynamic(p *place, h *anyHeader, hash uint64) {
 	case p.account.admits(hash):
 		w.replaceTarget(&p.account, d, &h.data, hash)
 	case d.kind != flat:
-		h.data = copyOf(d.t, h.data, 1) // the memory may be read-only
+		h.data = w.copyOf(d, h.data, 1) // the memory may be read-only
 		w.replace(d, h.data)
 	}
 }
@@ -254,6 +260,6 @@ func (w *work) replaceInOtherMap(p *place, m reflect.Value) {
 	}
 	inside.maps, w.maps = w.maps, inside.maps
 	w.hashed, w.refused = inside.hashed, w.refused || inside.refused
-	w.hits, w.saved = w.hits+inside.hits, w.saved+inside.saved
+	w.hits, w.saved, w.copied = w.hits+inside.hits, w.saved+inside.saved, w.copied+inside.copied
 	w.giveBack(inside)
 }

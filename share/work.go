@@ -42,6 +42,7 @@ type work struct {
 
 	maps        map[address]struct{} // the maps that the walk has been in
 	hits, saved int64
+	copied      int // bytes of copies that go into the table
 }
 
 // part is what hash notes of a part.

@@ -37,7 +37,7 @@ func (f *files) options(example runtime.Object) (informer.Options[informer.AnyOb
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open = append(f.open, store)
-	return informer.Options[informer.AnyObject]{Durable: store, Intake: informer.IntakeEarly}, nil
+	return informer.Options[informer.AnyObject]{Durable: store}, nil
 }
 
 // close must be called after the manager's Start has returned, with an error or not: until

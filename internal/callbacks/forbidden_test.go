@@ -126,7 +126,7 @@ func methodNames(t *testing.T) (names []string) {
 
 // values are the exported types whose methods depend on nothing but the value.
 var values = []string{
-	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "DecodingHealth", "Snapshot", "WatcherStats", "WatcherFunc", "WatcherFuncs",
+	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "DecodingHealth", "MemoryHealth", "Snapshot", "WatcherStats", "WatcherFunc", "WatcherFuncs",
 	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health",
 }
 

@@ -93,6 +93,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.UntypedClient.":             asks,
 		"informer.NamespaceHealth.":           figure,
 		"informer.DecodingHealth.":            figure,
+		"informer.MemoryHealth.":              figure,
 		"informertest.Source.FailIn(times)":   "the same as Fail",
 		"shards.Set.Source().":                "each request is an error, see Set.Source",
 		"informertest.Store.":                 "the same as StoreFaults",

@@ -34,7 +34,7 @@ var sharedInformers = map[string]newShared{
 	clientGo:              cache.NewSharedIndexInformer,
 	"ours":                informer.ClientGo{}.NewSharedIndexInformer,
 	"ours, other options": informer.ClientGo{Options: otherOptions}.NewSharedIndexInformer,
-	"ours, early intake":  informer.ClientGo{Options: earlyIntake}.NewSharedIndexInformer,
+	"ours, early intake":  newEarly,
 	"ours, shared parts":  informer.ClientGo{Share: share.New()}.NewSharedIndexInformer,
 	madeWithNew:           newView,
 }
@@ -51,9 +51,13 @@ func otherOptions(runtime.Object) (informer.Options[informer.AnyObject], error) 
 	return informer.Options[informer.AnyObject]{Queue: informer.QueueDeltaFIFO, Store: store}, nil
 }
 
-// earlyIntake returns options with which lists are taken in as they arrive.
-func earlyIntake(runtime.Object) (informer.Options[informer.AnyObject], error) {
-	return informer.Options[informer.AnyObject]{Intake: informer.IntakeEarly}, nil
+// newEarly returns an informer that takes in lists as they arrive, because a transform is set.
+func newEarly(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	inf := informer.ClientGo{}.NewSharedIndexInformer(lw, example, resync, indexers)
+	if err := inf.SetTransform(func(obj any) (any, error) { return obj, nil }); err != nil {
+		panic(err)
+	}
+	return inf
 }
 
 // newView returns the client-go view of a CustomCacheInformer. This is possible only for

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/consistencydetector"
 	"k8s.io/klog/v2"
 )
 
@@ -39,6 +40,8 @@ func newReading(ctx context.Context, c *connection, opts Options, sink Sink, ver
 		resumption: resumption{version: version}, reached: version,
 		answers: &answers{listed: version}, pauses: &pauses{clock: c.clock, first: opts.Backoff, next: opts.Backoff, end: &c.nextTry},
 	}
+	// This detector of client-go's compares what the reflector has got with another list.
+	r.opts.Early = opts.Early && !consistencydetector.IsDataConsistencyDetectionForWatchListEnabled()
 	if example := sink.Example(); example != nil {
 		r.answers.notice(example)
 	}

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/consistencydetector"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/stopwatch"
@@ -34,8 +33,6 @@ type Source struct {
 
 // New returns a Source over lister. It makes no request.
 func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, callbacks Callbacks) *Source {
-	// This detector of client-go's compares what the reflector has got with another list.
-	opts.Early = opts.Early && !consistencydetector.IsDataConsistencyDetectionForWatchListEnabled()
 	if opts.Tweak == nil {
 		opts.Tweak = func(*metav1.ListOptions) {}
 	}
@@ -47,6 +44,12 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 		calls: callGroup{ops: map[string]int{}}, failures: failures{ops: map[string]opFailures{}},
 		waiting: waiting{answer: stopwatch.NewCall(clock), end: stopwatch.NewCall(clock)},
 	}}
+}
+
+// TakeInEarly has the source give lists to the sink in parts, while they come in. It asks for them in pages
+// of pageSize objects; 0 leaves that to client-go. TakeInEarly must be called before Run, if at all.
+func (s *Source) TakeInEarly(pageSize int64) {
+	s.opts.Early, s.opts.PageSize = true, pageSize
 }
 
 // Run reads the resource into sink until ctx ends. If version is not "", it resumes with a

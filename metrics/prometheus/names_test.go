@@ -45,7 +45,7 @@ func TestValuesThatSayNothingAreLeftOut(t *testing.T) {
 		test.without(&lacking)
 		for _, health := range [][]informer.MemberHealth{{lacking}, {full, lacking}, {lacking, full}} {
 			all := scrape(t, registered(fixed(health...)))
-			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 19-1 {
+			if _, ok := all[test.missing+`{informer="i"}`]; ok || len(all) != 22-1 {
 				t.Errorf("with %+v there are %v", health, all)
 			}
 		}

@@ -24,7 +24,7 @@ import (
 // These match no series, and the series of the played group that depend on a random pause.
 var (
 	nothing = regexp.MustCompile(`^$`)
-	random  = regexp.MustCompile(`informer_(last|reconcile_last)_|event_lag_seconds_sum{informer="fails"|watch_duration_seconds_sum{informer="fails"|longest_failing`)
+	random  = regexp.MustCompile(`informer_(last|reconcile_last)_|event_lag_seconds_sum{informer="fails"|watch_duration_seconds_sum{informer="fails"|longest_failing|_memory_bytes|list_peak_bytes`)
 )
 
 // Each value of a Health is shown in a metric. Members of one name share a series: counts are added up, and of
@@ -43,7 +43,7 @@ func TestMembersOfOneNameAreOneSeries(t *testing.T) {
 	m := fixed(informer.Health{
 		Name: "i", Store: "valkey a", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
 		Objects: 3, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
-		Decoding: informer.DecodingHealth{Objects: 9, Left: 10}, Undecodable: 11,
+		Decoding: informer.DecodingHealth{Objects: 9, Left: 10}, Undecodable: 11, Memory: informer.MemoryHealth{Objects: 12, Saved: 13, ListPeak: 14},
 		Watchers: stats(
 			informer.WatcherStats{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second},
 			informer.WatcherStats{Name: "w", Synced: true, Pending: 10, Delivered: 20, Failed: 30, Retried: 40, Merged: 50, Lagging: true, OldestWaiting: time.Minute},
@@ -51,7 +51,7 @@ func TestMembersOfOneNameAreOneSeries(t *testing.T) {
 	}, informer.Health{
 		Name: "i", Store: "valkey b\xff", Watching: true, LastList: early, LastContact: late, LastProgress: late, ResourceVersion: "9",
 		Objects: 30, Queued: 40, SourceFailures: 50, SourceWaiting: time.Minute, StoreError: errors.New("broken"), StoreBusy: time.Minute, Refused: 60, Foreign: 80, Tombstones: 70,
-		Decoding: informer.DecodingHealth{Objects: 90, Left: 100}, Undecodable: 110,
+		Decoding: informer.DecodingHealth{Objects: 90, Left: 100}, Undecodable: 110, Memory: informer.MemoryHealth{Objects: 120, Saved: 130, ListPeak: 140},
 		Watchers: stats(informer.WatcherStats{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}),
 	}, informer.Health{ // times and versions that no clock and no server of today has
 		Name: "odd", Store: "valkey a", ResourceVersion: "123456789012345678901234567890", LastList: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC), LastContact: time.Unix(-5, 0),

@@ -84,7 +84,7 @@ func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 			described[name.FindStringSubmatch(d.String())[1]]++
 		}
 	}
-	if diff := cmp.Diff(described, has); diff != "" || len(described) != 38+17+19+2+7 {
+	if diff := cmp.Diff(described, has); diff != "" || len(described) != 38+3+17+19+2+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 	const short, long = "0.0001…26.2144/10", "0.0001…419.43/12"

@@ -1,0 +1,89 @@
+package size
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// round is how many objects are taken at one distance. Then the distance doubles. So some 130 of the first 1,000
+	// objects are taken, and 370 of the first million.
+	round = 24
+	// pause is the time between two objects after the first state.
+	pause = 300 * time.Millisecond
+	// renewal is how many objects of a later time take the place of those of the first state.
+	renewal = 256
+)
+
+// Estimate is the mean size of objects, from a sample. One goroutine calls Due and Add. Any may call Mean. The zero
+// value is ready to use.
+type Estimate struct {
+	seen, next, step int
+	last             time.Duration
+	random           *rand.Rand
+
+	mu                   sync.Mutex // protects the rest
+	weight, bytes, added float64    // sums
+}
+
+// Due reports whether the next object belongs to the sample, and how many objects it stands for. After the first state,
+// that is 0 for a part of all objects. now comes from a monotonic clock.
+func (e *Estimate) Due(synced bool, now time.Duration) (weight float64, due bool) {
+	if synced {
+		due = now-e.last >= pause
+		if due {
+			e.last = now
+		}
+		return 0, due
+	}
+	e.last = now
+	at := e.seen
+	e.seen++
+	if at < e.next {
+		return 0, false
+	}
+	weight = float64(int(1) << (e.step / round))
+	e.step++
+	distance := 1 << (e.step / round)
+	if e.random == nil {
+		e.random = rand.New(rand.NewPCG(0, 0)) // names may repeat at regular distances
+	}
+	e.next = at + distance + e.random.IntN(distance) - distance/2
+	return weight, true
+}
+
+// Add adds an object with the weight of Due. stored is the number of objects now. added is how much of the bytes other objects do
+// not have, and -1 if that is unknown.
+func (e *Estimate) Add(weight float64, stored, bytes, added int) {
+	if weight == 0 {
+		weight = max(1, float64(stored)/renewal)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	share := float64(added)
+	switch {
+	case added >= 0:
+	case e.bytes > 0:
+		share = float64(bytes) * e.added / e.bytes
+	default:
+		share = float64(bytes)
+	}
+	e.weight += weight
+	e.bytes += weight * float64(bytes)
+	e.added += weight * share
+	if limit := 2 * max(float64(stored), renewal); e.weight > limit {
+		e.weight, e.bytes, e.added = e.weight/2, e.bytes/2, e.added/2
+	}
+}
+
+// Mean returns the mean size of an object, and how much of it other objects do not have. Both are 0 if no object was
+// added.
+func (e *Estimate) Mean() (bytes, added float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.weight == 0 {
+		return 0, 0
+	}
+	return e.bytes / e.weight, e.added / e.weight
+}
