@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -209,10 +210,14 @@ const (
 // cannedServer is an API server that sends bodies made before.
 type cannedServer struct {
 	cached map[string]func() []byte
+	pages  map[string]func() [][]byte
 }
 
+// pageSize is that of a reflector.
+const pageSize = 500
+
 func newCannedServer(sz sizes) *cannedServer {
-	s := &cannedServer{cached: map[string]func() []byte{}}
+	s := &cannedServer{cached: map[string]func() []byte{}, pages: map[string]func() [][]byte{}}
 	for _, resource := range []string{"pods", "widgets", "metadata"} {
 		objects := map[string]int{"list": sz.resources, "stream": sz.resources, "updates": burstObjects}
 		if resource == "pods" {
@@ -220,12 +225,13 @@ func newCannedServer(sz sizes) *cannedServer {
 		}
 		made := makers[resource]
 		for _, way := range []string{"list", "updates"} {
-			s.cached[way+" "+resource+" list"] = sync.OnceValue(func() []byte { return packed(made.list(objects[way])) })
+			s.cached[way+" "+resource+" list"] = sync.OnceValue(func() []byte { return packed(made.list(0, objects[way], "")) })
+			s.pages[way+" "+resource] = sync.OnceValue(func() [][]byte { return made.pages(objects[way]) })
 		}
 		s.cached["stream "+resource+" watch"] = sync.OnceValue(func() []byte { return made.stream(objects["stream"]) })
 		s.cached["updates "+resource+" watch"] = sync.OnceValue(func() []byte { return made.updates(sz.bursts) })
 	}
-	s.cached["many widgets list"] = sync.OnceValue(func() []byte { return packed(widgetList(sz.each)) })
+	s.cached["many widgets list"] = sync.OnceValue(func() []byte { return packed(widgetList(0, sz.each, "")) })
 	return s
 }
 
@@ -261,7 +267,11 @@ func (s *cannedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if op == "list" {
 		w.Header().Set("Content-Encoding", "gzip")
 	}
-	if body := s.cached[way+" "+resource+" "+op]; body != nil {
+	// A list of any version comes from the server's cache, in one piece.
+	if pages := s.pages[way+" "+resource]; op == "list" && pages != nil && q.Get("limit") != "" && q.Get("resourceVersion") != "0" {
+		page, _ := strconv.Atoi(q.Get("continue"))
+		_, _ = w.Write(pages()[page])
+	} else if body := s.cached[way+" "+resource+" "+op]; body != nil {
 		_, _ = w.Write(body())
 	}
 	if op == "watch" {
@@ -273,9 +283,20 @@ func (s *cannedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maker makes the bodies of a resource.
 type maker struct {
 	contentType string
-	list        func(n int) []byte
+	list        func(from, to int, next string) []byte // next is what the next page is asked for with
 	stream      func(n int) []byte
 	updates     func(n int) []byte
+}
+
+func (m maker) pages(n int) (all [][]byte) {
+	for from := 0; from < n; from += pageSize {
+		next := ""
+		if from+pageSize < n {
+			next = fmt.Sprint(len(all) + 1)
+		}
+		all = append(all, packed(m.list(from, min(n, from+pageSize), next)))
+	}
+	return all
 }
 
 var makers = map[string]maker{
@@ -308,9 +329,9 @@ func binaryMaker(apiVersion, kind string, open func() func(i, turn int) message)
 	}
 	return maker{
 		contentType: runtime.ContentTypeProtobuf,
-		list: func(n int) []byte {
-			object, out := open(), marshal(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: startVersion}})
-			for i := range n {
+		list: func(from, to int, next string) []byte {
+			object, out := open(), marshal(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: startVersion, Continue: next}})
+			for i := from; i < to; i++ {
 				raw := encoded(object, i, 0, fmt.Sprint(i+1))
 				out = append(binary.AppendUvarint(append(out, 2<<3|2), uint64(len(raw))), raw...)
 			}
@@ -355,12 +376,12 @@ func enveloped(apiVersion, kind string, raw []byte) []byte {
 	return append([]byte("k8s\x00"), marshal(&u)...)
 }
 
-func widgetList(n int) []byte {
+func widgetList(from, to int, next string) []byte {
 	var items []json.RawMessage
-	for i := range n {
+	for i := from; i < to; i++ {
 		items = append(items, widgetJSON(newWidget(i, 0)))
 	}
-	return sorted(map[string]any{"apiVersion": widgetVersion, "kind": "WidgetList", "items": items, "metadata": map[string]any{"continue": "", "resourceVersion": startVersion}})
+	return sorted(map[string]any{"apiVersion": widgetVersion, "kind": "WidgetList", "items": items, "metadata": map[string]any{"continue": next, "resourceVersion": startVersion}})
 }
 
 func widgetStream(n int) (out []byte) {
