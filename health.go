@@ -193,7 +193,7 @@ func (a *applier[T]) memory() MemoryHealth {
 
 // share shares the object that is about to be stored, and weighs it if it belongs to the sample.
 func (a *applier[T]) share(c *change[T], now time.Duration) {
-	obj, weight, due := c.item.obj, 0.0, false
+	obj, weight, due := c.obj, 0.0, false
 	if a.holds {
 		weight, due = a.sample.Due(channel.Closed(a.synced), now)
 	}

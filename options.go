@@ -168,8 +168,8 @@ type Options[T Object] struct {
 
 	// Omit are the paths of fields that no object keeps, such as "metadata.managedFields" or "status.conditions". If the
 	// configuration of the client has [Transport], they are cut out of the answers and never decoded. Otherwise they are removed
-	// before Transform, in place. Each step of a path is the name of a field in JSON; no step leads through a list or a map, except
-	// in unstructured objects. A path that T does not have is an error of New. apiVersion, kind,
+	// before Transform, in place. Each step of a path is the name of a field in JSON. In unstructured objects it may also be a key of
+	// a map, such as metadata.annotations['example.com/a']. No step leads through a list. A path that T does not have is an error of New. apiVersion, kind,
 	// and the metadata by which the informer knows an object cannot be omitted. A Durable keeps the fields of objects that it has
 	// already until they change. Defaults to none.
 	Omit []string

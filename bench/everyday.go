@@ -173,14 +173,14 @@ func (l *lines) Remove(_ context.Context, key string, _ types.UID) error {
 
 func (l *lines) Add(obj any) error {
 	p := obj.(*corev1.Pod)
-	return l.Put(nil, p.Namespace+"/"+p.Name, p)
+	return l.Put(context.Background(), p.Namespace+"/"+p.Name, p)
 }
 
 func (l *lines) Update(obj any) error { return l.Add(obj) }
 
 func (l *lines) Delete(obj any) error {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	return errors.Join(err, l.Remove(nil, key, ""))
+	return errors.Join(err, l.Remove(context.Background(), key, ""))
 }
 
 func (l *lines) Replace(list []any, _ string) error {

@@ -6,7 +6,7 @@ import (
 	"weak"
 )
 
-// This is the only file that uses unsafe. Reading the parts of an object by reflection takes about
+// This is the only file of the package that uses unsafe. Reading the parts of an object by reflection takes about
 // four times as long as decoding the object, and no other way replaces what a string or an interface
 // value points to.
 //

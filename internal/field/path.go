@@ -28,6 +28,12 @@ func parse(text string) (path, error) {
 	return p, nil
 }
 
+// Parse returns the parts of a path, or an error if it is malformed.
+func Parse(text string) ([]string, error) {
+	p, err := parse(text)
+	return p.parts, err
+}
+
 // before returns the path without the parts that are left.
 func (p path) before(left []string) string {
 	if len(left) == len(p.parts) {

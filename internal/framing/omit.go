@@ -44,17 +44,17 @@ func NewOmission(t reflect.Type, paths []string) (*Omission, error) {
 	}
 	o := &Omission{}
 	for _, path := range paths {
-		names := strings.Split(path, ".")
+		names, err := structs.Parse(path)
 		switch {
-		case slices.Contains(names, ""), strings.Contains(path, "["):
-			return nil, fmt.Errorf("%q is no path of a field, such as \"metadata.managedFields\"", path)
-		case slices.Contains(needed, path):
-			return nil, fmt.Errorf("%q cannot be left out: the informer needs it", path)
+		case err != nil:
+			return nil, err
+		case slices.Contains(needed, strings.Join(names, ".")):
+			return nil, fmt.Errorf("path %q cannot be left out: the informer needs it", path)
 		}
 		numbers := make([]int, len(names))
 		if t != nil {
 			if _, err := indexOf(t.Elem(), names, numbers); err != nil {
-				return nil, fmt.Errorf("%q: %w", path, err)
+				return nil, fmt.Errorf("path %q: %w", path, err)
 			}
 		}
 		o.paths = append(o.paths, names)

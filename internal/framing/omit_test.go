@@ -95,7 +95,7 @@ func TestOmittedFieldsAreNotDecoded(t *testing.T) {
 }
 
 func TestJSONIsCutWithItsCommas(t *testing.T) {
-	o := newOmission(t, nil, "a", "b.c", "b.d", "e")
+	o := newOmission(t, nil, "a", "b.c", "b.d", "e", "m['x.y/z']")
 	for in, want := range map[string]string{
 		`{}`:                                `{}`,
 		`{"a":1}`:                           `{}`,
@@ -112,6 +112,7 @@ func TestJSONIsCutWithItsCommas(t *testing.T) {
 		`{"b":[{"c":1}],"a":null}`:          `{"b":[{"c":1}]}`,
 		`{"x":{"a":1},"a":"\""}`:            `{"x":{"a":1}}`,
 		`{"a":1,"a":2}`:                     `{}`,
+		`{"m":{"x":{"y/z":1},"x.y/z":2}}`:   `{"m":{"x":{"y/z":1}}}`,
 		`{"b":{"c":1},"b":{"c":2}}`:         `{"b":{},"b":{}}`,
 	} {
 		if got, ok := cutJSON(&o.root, nil, []byte(in)); !ok || string(got) != want {
@@ -130,7 +131,7 @@ func TestPathsOfFieldsThatCannotBeLeftOut(t *testing.T) {
 	for _, path := range []string{
 		"", ".", "metadata.labels['app']", "metadata.", ".metadata", "metadata..labels", "metadata", "kind", "apiVersion", "metadata.name", "metadata.uid",
 		"metadata.resourceVersion", "metadata.namespace", "spec.nodename", "spec.containers.image", "metadata.labels.app", "ObjectMeta", "TypeMeta.kind",
-		"name", "labels",
+		"name", "labels", "metadata['name']", "['metadata']",
 	} {
 		if o, err := NewOmission(pod, []string{path}); err == nil || !strings.Contains(err.Error(), `"`+path+`"`) {
 			t.Errorf("%q: %v, %v", path, o, err)
