@@ -151,11 +151,24 @@ func uidOf(r *rand.Rand) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48)))
 }
 
-// letters returns a random suffix of the kind that Kubernetes makes.
+const alphabet = "bcdfghjklmnpqrstvwxz2456789" // of the suffixes that Kubernetes makes
+
+// letters returns a random suffix.
 func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = "bcdfghjklmnpqrstvwxz2456789"[r.IntN(27)]
+		b[i] = alphabet[r.IntN(len(alphabet))]
+	}
+	return string(b)
+}
+
+// suffixOf returns a suffix that looks random. Of 14 million numbers in a row, no two have the same.
+func suffixOf(number int) string {
+	b := make([]byte, 5)
+	left := number * 7_654_321 // not divisible by 3, as the number of suffixes is a power of it
+	for i := range b {
+		b[i] = alphabet[left%len(alphabet)]
+		left /= len(alphabet)
 	}
 	return string(b)
 }

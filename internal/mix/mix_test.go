@@ -238,6 +238,21 @@ func objects(m *mix.Mix, i int) map[string]interface{ Marshal() ([]byte, error) 
 	}
 }
 
+func TestNoTwoPodsHaveOneName(t *testing.T) {
+	pods := 100_000
+	if testing.Short() {
+		pods = 10_000
+	}
+	m, names := mix.New(1, pods), map[string]bool{}
+	for i := range pods {
+		p := m.Pod(i, 0)
+		names[p.Namespace+"/"+p.Name] = true
+	}
+	if len(names) != pods {
+		t.Errorf("%d Pods have %d names", pods, len(names))
+	}
+}
+
 func TestASeedAlwaysMakesTheSameObjects(t *testing.T) {
 	a, b, c := mix.New(1, pods), mix.New(1, pods), mix.New(2, pods)
 	for i := pods - 1; i >= 0; i -= 311 { // the order makes no difference

@@ -36,7 +36,7 @@ func containerID(r *rand.Rand) string { return "containerd://" + hex(r, 16) }
 func (m *Mix) own(p *corev1.Pod, i int) {
 	r, o := m.numbers(ofPod, i, 0), m.made.owner
 	p.UID, p.ResourceVersion = uidOf(r), strconv.Itoa(184_000_000+r.IntN(100_000_000))
-	p.Name = p.GenerateName + letters(r, 5)
+	p.Name = p.GenerateName + suffixOf(i)
 	node := r.IntN(m.nodes)
 	switch o.kind {
 	case daemonSet:
