@@ -13,10 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/memory"
-	"github.com/customcacheinformer/informer/internal/size"
-	"github.com/customcacheinformer/informer/share"
 )
 
 // applier takes items from the queue, applies them to the store one by one, and then publishes
@@ -34,12 +33,10 @@ type applier[T Object] struct {
 	observer  *Observer
 	name      string // Options.Name
 	decider   decider[T]
-	table     *share.Table           // Options.Share, nil if there is none
 	detector  cache.MutationDetector // does nothing unless KUBE_CACHE_MUTATION_DETECTOR is set
 	synced    chan struct{}          // closed once the first list is applied
 	decoding  func() DecodingHealth  // for the log
-	holds     bool                   // the store is in memory
-	sample    size.Estimate          // of the objects of a store in memory
+	weighing  weighing
 
 	entries []*item[T] // of the queue, to be unpacked
 	popped  []*item[T] // the items that were taken from the queue
@@ -66,7 +63,6 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 		observer:  opts.Observer,
 		name:      opts.Name,
 		decider:   decider[T]{bareObject: bareObject},
-		table:     opts.Share,
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
@@ -85,9 +81,13 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 			a.storage = newSinkStorage(a.access, s.sink, bareObject("", ""))
 		}
 	}
-	_, isOwn := a.storage.(*ownStore[T])
-	_, isPlain := a.storage.(*plainStore[T])
-	a.holds, a.part = isOwn || isPlain, a.pace.records
+	a.part, a.weighing.table, a.weighing.stored = a.pace.records, opts.Share, a.stored
+	switch a.storage.(type) {
+	case *ownStore[T]:
+		a.weighing.holds, a.weighing.beside = true, perObject
+	case *plainStore[T]:
+		a.weighing.holds = true
+	}
 	return a
 }
 
@@ -98,6 +98,8 @@ func (a *applier[T]) stored() int {
 	}
 	return int(a.access.objects.Load())
 }
+
+func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
 
 // indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
 func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
@@ -240,7 +242,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	*c = change[T]{item: it, stored: stored}
 	a.records = a.decider.decide(c, a.records)
 	if it.kind == itemUpsert && c.write != writeNothing {
-		a.share(c, now)
+		a.weighing.share(stored.obj, it.obj, stored.exists, channel.Closed(a.synced), now)
 	}
 	if a.pace.immediate {
 		a.processor.begun.Add(int64(len(a.records) - a.done))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,24 +35,6 @@ func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 // events are counted at a time: to count each event would double its cost. So the key for which
 // a hung watcher was called is known exactly only for the first events of a segment.
 const countStep = 16
-
-// underWay names the calls of the user's code that have not returned.
-func (i *CustomCacheInformer[T]) underWay() []string {
-	var calls []string
-	for _, s := range i.sources {
-		for _, op := range s.UnderWay() {
-			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
-		}
-	}
-	if op, key := i.applier.access.call.Current(); op != "" {
-		calls = append(calls, strings.TrimSpace("store: "+op+" "+key))
-	}
-	calls = append(calls, i.processor.underWay()...)
-	if len(calls) == 0 {
-		calls = []string{"ErrorHandler, Observer, Transform or an index function"}
-	}
-	return calls
-}
 
 type hand[T Object] struct {
 	mu      sync.Mutex // protects the rest

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/size"
+	"github.com/customcacheinformer/informer/share"
 )
 
 // deadStore is how long an operation on the store may take before Live says that only a
@@ -177,39 +177,46 @@ func (m MemoryHealth) String() string {
 // perObject is about how much memory the informer's own store takes for an object beside the object itself.
 const perObject = 150
 
-// memory returns how much memory the objects take.
-func (a *applier[T]) memory() MemoryHealth {
-	stored, more := int64(a.stored()), int64(0)
-	if _, ok := a.storage.(*ownStore[T]); ok {
-		more = perObject
-	}
-	bytes, added := a.sample.Mean()
+// weighing shares objects, and weighs a sample of them.
+type weighing struct {
+	table  *share.Table // Options.Share, nil if there is none
+	stored func() int   // the number of objects in the store
+	holds  bool         // the store is in memory
+	beside int64        // the memory that the store takes for an object beside the object itself
+	sample size.Estimate
+}
+
+// memory returns how much memory the objects take. listed is how many of a list were in memory and not stored.
+func (w *weighing) memory(listed int) MemoryHealth {
+	stored := int64(w.stored())
+	bytes, added := w.sample.Mean()
 	return MemoryHealth{
-		Objects:  int64(float64(stored)*added) + stored*more,
+		Objects:  int64(float64(stored)*added) + stored*w.beside,
 		Saved:    int64(float64(stored) * (bytes - added)),
-		ListPeak: int64(float64(a.gate.mostOfLists(0)) * bytes),
+		ListPeak: int64(float64(listed) * bytes),
 	}
 }
 
-// share shares the object that is about to be stored, and weighs it if it belongs to the sample.
-func (a *applier[T]) share(c *change[T], now time.Duration) {
-	obj, weight, due := c.obj, 0.0, false
-	if a.holds {
-		weight, due = a.sample.Due(channel.Closed(a.synced), now)
+// share shares an object that is about to be stored, and weighs it if it belongs to the sample. before is what the store has, if
+// it exists.
+func (w *weighing) share(before, obj any, exists, synced bool, now time.Duration) {
+	weight, due := 0.0, false
+	if w.holds {
+		weight, due = w.sample.Due(synced, now)
 	}
 	bytes, added := 0, -1
 	switch {
-	case a.table == nil:
-	case due && !c.stored.exists:
-		bytes, added = a.table.Measure(obj)
+	case w.table == nil:
+	case due && !exists:
+		bytes, added = w.table.Measure(obj)
 	default:
-		a.table.ShareUpdate(c.stored.obj, obj)
+		w.table.ShareUpdate(before, obj)
 	}
 	if due && added < 0 {
 		bytes = size.Of(obj)
 	}
 	if due {
-		a.sample.Add(weight, a.stored(), bytes, added)
+		w.sample.Add(weight, w.stored(), bytes, added)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -238,7 +239,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 // Durable, or if the store does not find the first object that it was given. Do not wait for Run
 // to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
-	if err := i.set(i.begin); err != nil {
+	if err := i.set(func() { i.running.Store(true); takeInEarly(i.sources, i.opts) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
 	release, err := claim(i.opts.Durable, i.opts.Name)
@@ -274,17 +275,6 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin fixes the settings.
-func (i *CustomCacheInformer[T]) begin() {
-	i.running.Store(true)
-	if !i.opts.early() {
-		return
-	}
-	for _, s := range i.sources {
-		s.TakeInEarly(max(0, cmp.Or(i.opts.PageSize, earlyPageSize)))
-	}
-}
-
 // await calls wait, and logs the names of the user's calls that it waits for if they do not
 // return within HungCall.
 func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
@@ -300,6 +290,23 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	wait()
 	close(done)
 	naming.Wait()
+}
+
+func (i *CustomCacheInformer[T]) underWay() []string {
+	var calls []string
+	for _, s := range i.sources {
+		for _, op := range s.UnderWay() {
+			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
+		}
+	}
+	if op, key := i.applier.access.call.Current(); op != "" {
+		calls = append(calls, strings.TrimSpace("store: "+op+" "+key))
+	}
+	calls = append(calls, i.processor.underWay()...)
+	if len(calls) == 0 {
+		calls = []string{"ErrorHandler, Observer, Transform or an index function"}
+	}
+	return calls
 }
 
 // stop refuses new watchers, and ends all waiting for the informer.

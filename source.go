@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -237,6 +238,16 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 			}
 		},
 	})
+}
+
+// takeInEarly has sources that do not run yet take in lists early, if opts ask for it.
+func takeInEarly[T Object](sources []resourceSource, opts Options[T]) {
+	if !opts.early() {
+		return
+	}
+	for _, s := range sources {
+		s.TakeInEarly(max(0, cmp.Or(opts.PageSize, earlyPageSize)))
+	}
 }
 
 func watchError(name, namespace string, f *source.Failure) error {
