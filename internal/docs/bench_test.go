@@ -109,11 +109,37 @@ func TestTheFiguresOfMemoryAreThoseOfTheResults(t *testing.T) {
 	}
 }
 
+func TestTheFiguresOfStartsAreThoseOfTheResults(t *testing.T) {
+	atRoot(t)
+	const page, section = "docs/stores.md", "Many informers"
+	for row, name := range map[string]string{
+		"a list: CPU until synced":            "a sink of Pods, by a list: CPU",
+		"a list: peak of memory":              "a sink of Pods, by a list: peak",
+		"a stream: CPU until synced":          "a sink of Pods, by a stream: CPU",
+		"a stream: peak of memory":            "a sink of Pods, by a stream: peak",
+		"live heap of a Pod's lines and keys": "a sink of Pods, by a list: live heap of a Pod",
+	} {
+		fits(t, page, row, 1, measured(t, section, name, clientGo))
+		fits(t, page, row, 2, measured(t, section, name, ours))
+	}
+	for row, from := range map[string]struct {
+		name string
+		side column
+	}{
+		"4, with Transport":          {"40 informers, 4 lists at a time", ours},
+		"all, with Transport":        {"40 informers, all at a time", ours},
+		"all, client-go's informers": {"40 informers, all at a time", clientGo},
+	} {
+		fits(t, page, row, 1, measured(t, section, from.name+": peak", from.side))
+		fits(t, page, row, 2, measured(t, section, from.name+": time", from.side))
+	}
+}
+
 func TestTheFiguresOfOperationsAreThoseOfTheResults(t *testing.T) {
 	atRoot(t)
 	const page, disk = "docs/operations.md", "store/disk/measure/RESULTS.md"
 	pods := func(name string) string { return measured(t, "Memory of", name, ours) }
-	fits(t, page, "a Pod of 14 KiB as JSON: all; no managed fields; metadata; labels, node, phase, address", 1,
+	fits(t, page, "a Pod of 13 kB as JSON: all; no managed fields; metadata; labels, node, phase, address", 1,
 		pods("heap per Pod"), pods("heap per Pod, without managed fields"), pods("heap per Pod, metadata only"), pods("heap per Pod, reduced by the transform"))
 	usual := func(name string) string { return measured(t, "The usual workloads", name, ours) }
 	fits(t, page, "an object in the store, beside itself", 1, usual("heap per cached object, without the object"))

@@ -46,7 +46,7 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	// Figures of one machine are a range, whose other end is of the machines that the remarks name.
 	remarks := strings.Join(strings.Fields(read(t, bench)), " ")
 	elsewhere := regexp.MustCompile(`was (\d+) \(DeltaFIFO\) and \d+ \(RealFIFO\) times.* for (\d+) to \d+ ms in an earlier measurement`).FindStringSubmatch(remarks)
-	alone := regexp.MustCompile(`Joining delays other watchers by (\d+) to (\d+) ms`).FindStringSubmatch(remarks)
+	alone := regexp.MustCompile(`others wait up to (\d+) to (\d+) ms`).FindStringSubmatch(remarks)
 	if elsewhere == nil || alone == nil {
 		t.Fatal(bench + " has no figures of other machines")
 	}
