@@ -25,9 +25,9 @@ import (
 const within = 0.15
 
 func TestHealthIsNearTheHeap(t *testing.T) {
-	n := 10_000
+	n := 4000
 	if testing.Short() {
-		n = 3000
+		n = 2000
 	}
 	for name, of := range map[string]func(m *mix.Mix, i int) (kruntime.Object, informer.AnyObject){
 		"Pods":  func(m *mix.Mix, i int) (kruntime.Object, informer.AnyObject) { return m.Pod(i, 0), &corev1.Pod{} },
@@ -48,7 +48,7 @@ func TestHealthIsNearTheHeap(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, sharing %t", name, sharing), func(t *testing.T) {
 				count := n
 				if name == "Nodes" || name == "unstructured" { // they are large
-					count /= 3
+					count = 1000
 				}
 				checkHeap(t, count, sharing, of)
 			})
