@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"runtime"
 	"sync"
 	"time"
@@ -54,14 +53,14 @@ func startSection(sz sizes) section {
 			rows[i].name = name + ": " + rows[i].name
 		}
 		s.cases = append(s.cases, measurement{rows, func(ctx context.Context, side side) ([]float64, error) {
-			srv := httptest.NewUnstartedServer(canned())
-			srv.EnableHTTP2 = true
-			srv.StartTLS()
-			defer srv.Close()
 			st := st
-			st.URL, st.Ours = srv.URL+"/"+way, side != clientGo
+			st.Ours = side != clientGo
 			var cost launchCost
-			if err := lab.Measure(ctx, role, st, &cost); err != nil {
+			err := canned().serve(way, func(url string) error {
+				st.URL = url
+				return lab.Measure(ctx, role, st, &cost)
+			})
+			if err != nil {
 				return nil, err
 			}
 			return values(cost), nil

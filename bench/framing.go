@@ -73,14 +73,14 @@ func framingSection(sz sizes) section {
 			rows[i].floor = f
 		}
 		s.cases = append(s.cases, measurement{rows, func(ctx context.Context, side side) ([]float64, error) {
-			srv := httptest.NewUnstartedServer(canned())
-			srv.EnableHTTP2 = true
-			srv.StartTLS()
-			defer srv.Close()
 			d := d
-			d.URL, d.Ours = srv.URL+"/"+way, side != clientGo
+			d.Ours = side != clientGo
 			var cost decodingCost
-			if err := lab.Measure(ctx, "decoding", d, &cost); err != nil {
+			err := canned().serve(way, func(url string) error {
+				d.URL = url
+				return lab.Measure(ctx, "decoding", d, &cost)
+			})
+			if err != nil {
 				return nil, err
 			}
 			values := []float64{float64(cost.CPU) / float64(scale), float64(cost.Wall) / float64(scale), cost.Peak / lab.MiB}
@@ -233,6 +233,15 @@ func newCannedServer(sz sizes) *cannedServer {
 	}
 	s.cached["many widgets list"] = sync.OnceValue(func() []byte { return packed(widgetList(0, sz.each, "")) })
 	return s
+}
+
+// serve calls measure with the address of the server, which answers in one way.
+func (s *cannedServer) serve(way string, measure func(url string) error) error {
+	srv := httptest.NewUnstartedServer(s)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	return measure(srv.URL + "/" + way)
 }
 
 func packed(body []byte) []byte {

@@ -56,11 +56,14 @@ func (e *Estimate) Due(synced bool, now time.Duration) (weight float64, due bool
 // Add adds an object with the weight of Due. stored is the number of objects now. added is how much of the bytes other objects do
 // not have, and -1 if that is unknown.
 func (e *Estimate) Add(weight float64, stored, bytes, added int) {
-	if weight == 0 {
-		weight = max(1, float64(stored)/renewal)
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if weight == 0 { // it is of a later time
+		weight = max(1, float64(stored)/renewal)
+		if e.weight > 2*max(float64(stored), renewal) {
+			e.weight, e.bytes, e.added = e.weight/2, e.bytes/2, e.added/2
+		}
+	}
 	share := float64(added)
 	switch {
 	case added >= 0:
@@ -72,9 +75,6 @@ func (e *Estimate) Add(weight float64, stored, bytes, added int) {
 	e.weight += weight
 	e.bytes += weight * float64(bytes)
 	e.added += weight * share
-	if limit := 2 * max(float64(stored), renewal); e.weight > limit {
-		e.weight, e.bytes, e.added = e.weight/2, e.bytes/2, e.added/2
-	}
 }
 
 // Mean returns the mean size of an object, and how much of it other objects do not have. Both are 0 if no object was

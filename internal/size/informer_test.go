@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -175,4 +176,19 @@ func TestObjectsThatAreNotInMemoryTakeNone(t *testing.T) {
 			t.Errorf("%s: %v", name, m)
 		}
 	}
+	sink, err := informer.NewSink[informer.AnyObject](src, nowhere{}, informer.Options[informer.AnyObject]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	informertest.Run(t, sink)
+	if h := sink.Health(); h.Memory.Objects != 0 || h.Objects != 1 {
+		t.Errorf("a sink of %d objects: %v", h.Objects, h.Memory)
+	}
 }
+
+// nowhere is a sink that keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Put(context.Context, string, informer.AnyObject) error { return nil }
+
+func (nowhere) Remove(context.Context, string, types.UID) error { return nil }
