@@ -130,9 +130,18 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 	if blind := tr.blind(newRecorder(nil), widgets); len(blind) > 0 {
 		t.Errorf("no call is blind: %q", blind)
 	}
-	d := death{uid: "1", tick: 2, version: 6, known: time.Unix(100, 0)}
+	d := death{uid: "1", tick: 2, version: 6, alive: 6, known: time.Unix(100, 0)}
 	if d.seen(sight{Low: "5"}, time.Unix(99, 0)) || !d.seen(sight{Low: "5"}, time.Unix(101, 0)) {
 		t.Error("a call that finds nothing counts if it has begun after the delete")
+	}
+	// The test itself has missed the delete, and lists later. A call has seen it in between.
+	tr = newTruth()
+	tr.changed(madeObject("k", "1", 1, 5), false)
+	list := &unstructured.UnstructuredList{}
+	list.SetResourceVersion("9")
+	tr.listed(list)
+	if d := tr.deaths[0]; d.version != 9 || !d.seen(sight{Low: "6"}, time.Time{}) || d.seen(sight{Low: "4"}, time.Time{}) {
+		t.Errorf("%+v: a call that reads a state after the last known one and finds nothing has seen the delete", d)
 	}
 }
 

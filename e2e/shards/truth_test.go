@@ -145,6 +145,7 @@ type death struct {
 	uid     types.UID
 	tick    int64     // of its last state
 	version uint64    // not before the delete
+	alive   uint64    // a state of this version or a later one that lacks the object shows the delete
 	known   time.Time // when the test was told
 }
 
@@ -163,7 +164,7 @@ func (tr *truth) listed(list *unstructured.UnstructuredList) {
 	}
 	for name, old := range tr.now {
 		if obj := now[name]; obj == nil || obj.GetUID() != old.GetUID() {
-			tr.deaths = append(tr.deaths, death{name, old.GetUID(), tickOf(old), version(list.GetResourceVersion()), time.Now()})
+			tr.deaths = append(tr.deaths, death{name, old.GetUID(), tickOf(old), version(list.GetResourceVersion()), version(old.GetResourceVersion()), time.Now()})
 		}
 	}
 	tr.now = now
@@ -180,7 +181,7 @@ func (tr *truth) changed(obj object, deleted bool) {
 		return
 	}
 	delete(tr.now, obj.GetName())
-	tr.deaths = append(tr.deaths, death{obj.GetName(), obj.GetUID(), tickOf(obj), at, time.Now()})
+	tr.deaths = append(tr.deaths, death{obj.GetName(), obj.GetUID(), tickOf(obj), at, at, time.Now()})
 }
 
 func tickOf(obj object) int64 {
@@ -241,7 +242,7 @@ func (d death) seen(s sight, begun time.Time) bool {
 	case s.UID != "":
 		return s.Tick > d.tick
 	}
-	return s.low() >= d.version || begun.After(d.known)
+	return s.low() >= d.alive || begun.After(d.known)
 }
 
 // writer writes objects until ctx ends. Other writers have other names.
