@@ -53,6 +53,15 @@ test-long: ## run the tests that "make test-all" skips or shortens, at full leng
 test-oldest: ## run the quick tests of the root module with the oldest client-go that it works with, that of its go.mod
 	GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
 
+# In a copy, whose go.mod files change. A program that uses the library can have these versions before we do.
+UPGRADE ?= latest
+.PHONY: upgrade-check
+upgrade-check: ## test the root module and controllerruntime of HEAD with the newest client-go and controller-runtime, or UPGRADE=v0.38.0-rc.0
+	rm -rf bin/upgrade; git clone -q . bin/upgrade
+	cd bin/upgrade && GOWORK=off go get $(foreach m,api apimachinery client-go,k8s.io/$m@$(UPGRADE))
+	cd bin/upgrade/controllerruntime && GOWORK=off go get sigs.k8s.io/controller-runtime@latest
+	$(MAKE) -C bin/upgrade test TRUST=". controllerruntime"
+
 # Go has no race detector for 386.
 .PHONY: test-386
 test-386: ## run the quick tests of the root module and of store/disk with 32-bit integers; needs an amd64 processor

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -176,6 +178,40 @@ func TestATransportTwiceIsLikeOnce(t *testing.T) {
 			t.Errorf("%d lists, %+v", lists, o.Health().Decoding)
 		}
 	})
+}
+
+// The transport starts no goroutine for a watch, and for one that has nothing to do it keeps a buffer of 4 KiB at most.
+func TestAThousandQuietWatches(t *testing.T) {
+	const watches = 1000
+	cost := func(decode informer.DecodeMode, client func(*testkit.Wire) cache.ListerWatcher) (goroutines int, memory int64) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			before := heap()
+			for range watches {
+				observe(t, client(w), anyOptions{Decode: decode})
+			}
+			sleepBubble(time.Minute)
+			w.Source.Apply(object("a", "2")) // each watch is used once
+			sleepBubble(time.Minute)
+			goroutines, memory = goruntime.NumGoroutine(), (heap()-before)/watches
+		})
+		return goroutines, memory
+	}
+	for name, client := range map[string]func(*testkit.Wire) cache.ListerWatcher{"typed": typedClient, "dynamic": dynamicClient} {
+		goroutines, memory := cost(informer.DecodeByClient, client)
+		tapped, more := cost(informer.DecodeAuto, client)
+		t.Logf("%s: %d goroutines and %d bytes a watch, by the client %d and %d", name, tapped/watches, more, goroutines/watches, memory)
+		if tapped > goroutines || more > memory+8<<10 { // with some room for pools
+			t.Errorf("%s: %d goroutines and %d bytes a watch, by the client %d and %d", name, tapped, more, goroutines, memory)
+		}
+	}
+}
+
+func heap() int64 {
+	var m goruntime.MemStats
+	goruntime.GC()
+	goruntime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // An omitted field is in no object, whoever decodes it.
