@@ -75,8 +75,7 @@ func (r results) handlers(out io.Writer, c config) {
 		parts = append(parts, fmt.Sprintf("%s %% at start and %s %% while updates come with %s", share(startCPU), share(updateCPU), s.name))
 	}
 	fmt.Fprintf(out, "\nOf the CPU time that the controllers take, the handlers alone take\n%s.\n"+
-		"No informer can save more than that. It cannot save the decoding of the server's responses either, which costs the same\n"+
-		"on both sides. The rest is queues, reconcilers and the copies of the objects that they read.\n",
+		"No informer can save more than that. The rest is queues, reconcilers and the copies of the objects that they read.\n",
 		strings.Join(parts, ", "))
 }
 
